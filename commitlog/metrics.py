@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from commitlog.observe.metrics import LogCollector, MetricsFile
+from commitlog.observe.log_collector import LogCollector
+from commitlog.observe.metrics_file import MetricsFile
 
 __all__ = ["LogCollector", "MetricsFile"]

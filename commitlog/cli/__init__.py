@@ -1,8 +1,8 @@
 """The command line: `commitlog COMMAND LOG`.
 
-A command is a module of this package with a click command named `command`, and a line in `COMMANDS`
-of `group.py`. Nothing is imported before it is asked for. Exit status: 0 fine, 1 damage or failure,
-2 usage, 130 Ctrl-C, 141 when whoever read the output went away.
+A command is a module of this package with a click command named `command`, and an entry in
+`COMMANDS` of `group.py`. A command is imported when it runs. Exit status: 0 success, 1 damage or
+failure, 2 wrong usage, 130 Ctrl-C, 141 the reader of the output went away.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import sys
 FAILURE = 1
 USAGE = 2
 INTERRUPTED = 130
-_COMPLETES = "_COMMITLOG_COMPLETE"  # set by a shell that asks how a line could go on
-PIPE_CLOSED = 141  # as a shell says of a program that SIGPIPE ended
+_COMPLETES = "_COMMITLOG_COMPLETE"  # a shell sets it to ask for completions
+PIPE_CLOSED = 141  # 128 + SIGPIPE, as in a shell
 
 
 def main() -> None:
-    """The `commitlog` program."""
+    """Run the `commitlog` program."""
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command; the exit status.
+    """Run one command and return its exit status.
 
     Parameters
     ----------
     arguments : list of str
-        As after the program's name.
+        The arguments without the name of the program.
     """
     try:
         import click
@@ -56,8 +56,7 @@ def run(arguments: list[str]) -> int:
         _drop_output()
         return INTERRUPTED
     except (BrokenPipeError, SystemExit) as error:
-        # Whoever read has enough; where click sees it first, it exits. So it does when it has told
-        # a shell how a line could go on.
+        # click turns a broken pipe into SystemExit; it also exits so after it printed completions.
         _drop_output()
         return (
             0
@@ -66,19 +65,18 @@ def run(arguments: list[str]) -> int:
         )
     except (CommitLogError, ModuleNotFoundError, OSError) as error:
         if isinstance(error, OSError) and not isinstance(error, CommitLogError):
-            click.echo(f"commitlog: {_told(error)}", err=True)
+            click.echo(f"commitlog: {_message_of(error)}", err=True)
             _drop_output()
         else:
-            click.echo(
-                f"commitlog: {error}", err=True
-            )  # a module that is missing is of an extra, and the error says of which
+            # If a module is missing, the error names the extra to install.
+            click.echo(f"commitlog: {error}", err=True)
         return FAILURE
 
 
 def _print_any_name() -> None:
-    """A path need not be text that standard output can encode; what has been done is told all the
-    same, with an escape in its place. Where there is ASCII alone, nobody has said what the terminal
-    takes: as with click, it is UTF-8."""
+    """Let standard output escape what it cannot encode, such as a path that is not UTF-8. ASCII is
+    the default of an unset locale: write UTF-8 instead, as click does.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
         encoding = (
             "utf-8" if codecs.lookup(sys.stdout.encoding).name == "ascii" else sys.stdout.encoding
@@ -89,17 +87,15 @@ def _print_any_name() -> None:
         )
 
 
-def _told(error: OSError) -> str:
-    """What the system refused, in a line: a full disk behind standard output, a directory that may
-    not be written.
-    """
+def _message_of(error: OSError) -> str:
+    """Return the message of a failed system call, such as a write to a full disk."""
     what = error.strerror or str(error)
     return what if error.filename is None else f"{what}: {os.fsdecode(error.filename)}"
 
 
 def _drop_output() -> None:
-    """What could not be printed is not tried again: at its end the interpreter would, and complain,
-    or wait for a reader once more.
+    """Discard what could not be printed: the interpreter would write it again when it exits, and
+    fail or block.
     """
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""`commitlog append`: records from files or standard input."""
+"""`commitlog append`: append records from files or standard input."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _TYPE_MOST = (1 << 32) - 1
 
 
 class _RefusedError(Exception):
-    """The input cannot be taken as records from here on."""
+    """The rest of the input cannot be split into records."""
 
 
 @dataclass
 class _Appended:
-    """What was appended so far. `last_position` is None where a failure came in the middle of a
-    batch and it is not known.
+    """Count what was appended. `last_position` is None if a batch failed in the middle, because
+    then it is not known.
     """
 
     records: int = 0
@@ -62,8 +62,8 @@ class _Appended:
     type=click.Choice(["lines", "null", "frames"]),
     default="lines",
     show_default=True,
-    help="End records at a newline or at a NUL byte, or read the length before each, as cat "
-    "writes them.",
+    help="Split the input at newlines, at NUL bytes, or by the length before each record, as cat "
+    "writes it.",
 )
 @click.option("--key", metavar="TEXT", default=None, help="Give every record this key.")
 @click.option(
@@ -75,24 +75,24 @@ class _Appended:
     show_default=True,
     help="Give every record this type.",
 )
-@click.option("--sync", is_flag=True, help="Wait for each batch to be durable.")
+@click.option("--sync", is_flag=True, help="Wait until each batch is durable.")
 @click.option(
     "--pool",
     type=parameters.whole(1, MOST_BUFFERS),
     default=None,
     metavar="N",
-    help="Append through a pool of N buffers.",
+    help="Append to a pool of N buffers.",
 )
 @click.option(
     "--segment-size",
     type=parameters.size,
     default=None,
     metavar="SIZE",
-    help="Give a new log segments of this size, such as 64M.",
+    help="Create the log with segments of this size, such as 64M.",
 )
-@roll_options("Of a new log:")
-@click.option("--no-create", is_flag=True, help="Fail if there is no log, instead of creating it.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was appended as one JSON object.")
+@roll_options("For a new log:")
+@click.option("--no-create", is_flag=True, help="Fail if LOG does not exist.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as a JSON object.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -111,12 +111,13 @@ def command(
     no_create: bool,
     as_json: bool,
 ) -> None:
-    """Append lines of FILEs or of standard input to LOG.
+    """Append each line of FILEs or standard input to LOG.
 
-    Each line is a record; the last one needs no newline. - is standard input.
+    Each line is a record; the last line needs no newline. FILE - is standard input, the default.
+    LOG is created if it does not exist.
 
-    What is read is appended at once, so that others can read a typed line before the next one. At
-    the end everything is durable. Ctrl-C ends after the records that were read.
+    Each record is appended as soon as it is read, and readers see it. At the end all records are
+    durable. Ctrl-C appends the complete records that were read, then ends.
 
     \b
     Examples:
@@ -127,7 +128,7 @@ def command(
     """
     sources = files or (STANDARD_INPUT,)
     if STANDARD_INPUT in sources and sys.stdin is None:
-        raise click.UsageError("standard input is closed: name a FILE")
+        raise click.UsageError("standard input is closed: give a FILE")
 
     def split(largest: int) -> Splitter:
         return Frames(largest) if format == "frames" else Delimited(ENDINGS[format], largest)
@@ -138,14 +139,14 @@ def command(
     }
     appender = _Appending(split, None if key is None else os.fsencode(key), kind, sync=sync)
     interrupted, failure = appender.run(log, sources, options, buffers=pool, create=not no_create)
-    _say(appender.done, interrupted=interrupted, failure=failure, as_json=as_json, log=log)
+    _report(appender.done, interrupted=interrupted, failure=failure, as_json=as_json, log=log)
     if failure is not None:
         click.echo(f"commitlog: {failure}", err=True)
     context.exit(FAILURE if failure is not None else INTERRUPTED if interrupted else 0)
 
 
 class _Appending:
-    """One run: what is appended, how, and what has come of it in `done`."""
+    """One run; `done` counts what it has appended."""
 
     def __init__(
         self, split: Callable[[int], Splitter], key: bytes | None, kind: int, *, sync: bool
@@ -166,17 +167,22 @@ class _Appending:
         buffers: int | None,
         create: bool,
     ) -> tuple[bool, Exception | None]:
-        """Append everything: whether Ctrl-C ended it, and what failed.
+        """Append all sources.
+
+        Returns
+        -------
+        tuple of (bool, Exception or None)
+            Whether Ctrl-C ended it, and what failed.
 
         Raises
         ------
         CommitLogError
-            The log could not be opened; nothing was appended.
+            The log cannot be opened. Nothing was appended.
         """
         found = _identity(path)
         if found is None and not create:
             raise LogNotFoundError(
-                "there is no log here, and --no-create forbids to create it", path=path
+                "there is no log here: leave out --no-create to create it", path=path
             )
         interrupted = False
         failure: Exception | None = None
@@ -189,14 +195,14 @@ class _Appending:
                     TransientStorePool(buffers=buffers, buffer_size=size)
                 )
             opened = commitlog.open(path, "a", **options)
-            # Around the closing too: an impatient second Ctrl-C is needed to leave that.
+            # It covers the closing, too: only a second Ctrl-C interrupts that.
             stop = stack.enter_context(Stop())
             try:
                 with opened, record_progress(total_bytes(sources)) as show:
                     try:
                         interrupted = self._take_all(opened, sources, stop, show)
                     except (_RefusedError, CommitLogError, OSError) as error:
-                        failure = error  # what came before stays, and closing makes it durable
+                        failure = error  # earlier records stay, and closing makes them durable
             except CommitLogError as error:
                 failure = failure or error
         return interrupted, failure
@@ -208,11 +214,11 @@ class _Appending:
                 self._taken += len(piece)
                 self._append(log, source, splitter, splitter.feed(piece))
                 show(self._taken, self.done.records)
-            if stop.asked:
+            if stop.requested:
                 if splitter.unfinished:
                     click.echo(
-                        f"commitlog: {splitter.unfinished} bytes of a record that had not ended "
-                        "were not appended",
+                        f"commitlog: {splitter.unfinished} bytes of an incomplete record were not "
+                        "appended",
                         err=True,
                     )
                 return True
@@ -224,8 +230,7 @@ class _Appending:
         try:
             self._append_values(log, values)
         except RecordTooLargeError:
-            # The whole list was refused: those before the large one are appended one by one, and it
-            # is found by that.
+            # The log refused the whole list: append one by one up to the record that is too large.
             for index, value in enumerate(values):
                 try:
                     self._append_values(log, [value])
@@ -269,7 +274,7 @@ class _Appending:
 
 
 def _identity(path: str) -> Identity | None:
-    """The log that is there already."""
+    """Return the identity of the log at a path, or None if there is no log."""
     try:
         fd = open_directory(path)
     except LogNotFoundError:
@@ -280,7 +285,7 @@ def _identity(path: str) -> Identity | None:
         os.close(fd)
 
 
-def _say(
+def _report(
     done: _Appended, *, interrupted: bool, failure: Exception | None, as_json: bool, log: str
 ) -> None:
     if as_json:

@@ -1,4 +1,4 @@
-"""`commitlog archive`: puts the old segments of a log into an archive, then deletes them."""
+"""`commitlog archive`: move the oldest segments of a log to an archive."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from commitlog.retention.archive import LEVEL_DEFAULT
     metavar="AGE",
     default="0s",
     show_default=True,
-    help="Move only segments that are older than this: 36h, 7d, yesterday.",
+    help="Move only segments older than this: 36h, 7d, yesterday.",
 )
 @click.option(
     "--keep",
     is_flag=True,
-    help="Delete nothing, and archive everything that is sealed and durable.",
+    help="Archive all sealed and durable segments, and delete nothing.",
 )
 @click.option(
     "--level",
@@ -37,7 +37,7 @@ from commitlog.retention.archive import LEVEL_DEFAULT
     show_default=True,
     help="Compress with zstd at this level.",
 )
-@click.option("--dry-run", is_flag=True, help="Move nothing, and print what would be moved.")
+@click.option("--dry-run", is_flag=True, help="Print what would be moved, and move nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def command(
     *,
@@ -51,11 +51,11 @@ def command(
 ) -> None:
     """Move the oldest segments of LOG to an archive.
 
-    TARGET is a directory or an address. Each segment is compressed, and deleted from LOG when it is
-    complete and durable in TARGET.
+    TARGET is a directory or an address such as s3://bucket/orders. Each segment is compressed into
+    TARGET, and deleted from LOG once it is durable there.
 
-    A run that was interrupted is resumed by the next one. The rules of `commitlog prune` say which
-    segments may be deleted. Commands that read a log also read an archive.
+    The next run resumes an interrupted one. A segment is deleted under the conditions of
+    `commitlog prune`. Commands that read a log also read an archive.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`commitlog bench`: measure commitlog on a disk of the user's."""
+"""`commitlog bench`: measure commitlog on a disk."""
 
 from __future__ import annotations
 
@@ -62,48 +62,49 @@ _ERASE = "\r\x1b[K"
     "--list",
     "as_list",
     is_flag=True,
-    help="Print the names of all workloads and cases, and measure nothing.",
+    help="Print the workloads and their cases, and measure nothing.",
 )
 @click.option(
     "--quick",
     is_flag=True,
-    help="Run at sizes that take seconds, to see that it works; the figures mean nothing.",
+    help="Run for seconds to check that everything works; the figures mean nothing.",
 )
 @click.option(
     "--seconds",
     type=parameters.duration_from(_SMALLEST_S),
     metavar="TIME",
-    help="Time of a turn at the constant rate. [default: 15s]",
+    help="Append at the constant rate for this time in each turn.  [default: 15s]",
 )
 @click.option(
     "--rate",
     type=parameters.size_from(1024),
     metavar="SIZE",
-    help="Bytes a second of the constant rate. [default: 200MB]",
+    help="Append this many bytes a second at the constant rate.  [default: 200MB]",
 )
 @click.option(
     "--size",
     type=parameters.size_from(1 << 20),
     metavar="SIZE",
-    help="What the sustained workload appends. [default: 8GiB]",
+    help="Append this much in the sustained workload.  [default: 8GiB]",
 )
 @click.option(
     "--turns",
     type=parameters.whole(1, 100),
-    help="Turns of each case. [default: 5; 2 or 3 for the long ones]",
+    help="Measure each case this often.  [default: 5; 2 or 3 for the long ones]",
+    metavar="N",
 )
-@click.option("--memory", is_flag=True, help="Measure on a file system in memory too.")
+@click.option("--memory", is_flag=True, help="Measure even if DIR is in memory.")
 @click.option(
     "--json",
     "json_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write everything to this file as JSON.",
+    help="Write the results to this file as JSON.",
 )
 @click.option(
     "--html",
     "html_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a page with charts to this file.",
+    help="Write an HTML page with charts to this file.",
 )
 @click.pass_context
 def command(
@@ -125,12 +126,11 @@ def command(
 ) -> None:
     """Measure commitlog on the disk of DIR, with the pool and without it.
 
-    Works in a temporary directory in DIR and removes it at the end. A full run takes some twelve
-    minutes and 9 GiB of room; it says at the start how long it expects to take. Ctrl-C ends it
-    and shows the results so far; --json has kept them already. The cases of a workload take
-    turns; figures are medians.
+    It works in a temporary directory in DIR, and removes it at the end. A full run takes some
+    twelve minutes and 9 GiB of disk space; the expected time is printed at the start. Ctrl-C ends
+    the run and prints the results so far. Figures are medians over the turns of each case.
 
-    Exit status 1 if a case failed. A case without room is skipped, and named.
+    A case that lacks space is skipped and named. The exit status is 1 if a case failed.
     """
     try:
         chosen = choose(names, setups, flushes)
@@ -140,20 +140,23 @@ def command(
         click.echo("\n".join(_listing(names)))
         return
     if directory is None or not directory.is_dir():  # click lets a device pass
-        raise click.UsageError("name the directory to measure in: commitlog bench DIR", context)
+        raise click.UsageError("give the directory to measure in: commitlog bench DIR", context)
     if not all(map(find_spec, _LIBRARIES)):
-        needed = "the benchmark needs libraries of its own: pip install 'commitlog-engine[bench]'"
+        needed = "bench needs more libraries: pip install 'commitlog-engine[bench]'"
         raise click.UsageError(needed, context)
     files = [file for file in (json_file, html_file) if file is not None]
     for file in files:
         if not file.absolute().parent.is_dir():
-            raise click.UsageError(f"there is no directory for {file}", context)
+            raise click.UsageError(
+                f"the directory of {file} does not exist: create it, or choose another file",
+                context,
+            )
     machine.check_disk(directory, memory)
     for file in files:
-        file.open("a").close()  # fail now, not after minutes
+        file.open("a").close()  # refuse an unwritable file now, not after minutes
     settings = _settings(quick, seconds, rate, size, turns)
-    takes = _say_time(harness.expected_s(chosen, settings))
-    click.echo(f"about {takes}; Ctrl-C ends it, and shows the results so far", err=True)
+    takes = _time_text(harness.expected_s(chosen, settings))
+    click.echo(f"about {takes}; Ctrl-C ends the run and prints the results so far", err=True)
     with Ending() as ending:
         keep = None
         if json_file is not None and json_file.is_file():
@@ -185,21 +188,21 @@ def _listing(names: tuple[str, ...]) -> list[str]:
 
 
 def _progress(ending: Ending, chosen: Chosen, settings: Settings) -> Progress:
-    """Return what shows the turn: on a terminal one line, elsewhere a line a workload.
+    """Return a function that shows the turn: on a terminal in one line, else a line a workload.
 
-    No thread redraws it: that would take time from what is measured.
+    No thread redraws the line: it would take processor time from the measurement.
     """
     total_s, done_s, began = harness.expected_s(chosen, settings), 0.0, time.monotonic()
     seen: list[str] = []
 
-    def tell(workload: Workload, case: Case) -> None:
+    def show(workload: Workload, case: Case) -> None:
         nonlocal done_s
         ending.check()
-        # The more is done, the more its pace counts.
+        # The more is done, the more the measured pace counts against the expected one.
         share, elapsed_s = done_s / total_s, time.monotonic() - began
         left_s = (total_s - done_s) * (1 - share + (elapsed_s / total_s if share else 0))
         done_s += workload.turn_s(settings)
-        left = f"{100 * share:.0f} %, about {_say_time(left_s)} left: "
+        left = f"{100 * share:.0f} %, about {_time_text(left_s)} left: "
         if is_terminal(sys.stderr):
             columns = shutil.get_terminal_size().columns - 1
             sys.stderr.write(_ERASE + (left + case.name)[:columns])
@@ -208,10 +211,10 @@ def _progress(ending: Ending, chosen: Chosen, settings: Settings) -> Progress:
             seen.append(workload.name)
             click.echo(left + workload.name, err=True)
 
-    return tell
+    return show
 
 
-def _say_time(seconds: float) -> str:
+def _time_text(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{max(1, round(seconds))} s"
 
 

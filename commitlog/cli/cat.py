@@ -1,4 +1,4 @@
-"""`commitlog cat`: writes a range of a log's records, as values or as a file."""
+"""`commitlog cat`: write a range of records, as values or as a file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SUFFIXES = {
     type=parameters.record_format(*BYTE_FORMATS, *TABLES),
     shell_complete=parameters.complete_words(*BYTE_FORMATS, *TABLES),
     metavar="NAME|TEMPLATE",
-    help="Write records in this format.  [default: by the name of FILE, else lines]",
+    help="Write in this format.  [default: by the suffix of FILE, else lines]",
 )
 @click.option(
     "-o",
@@ -65,13 +65,13 @@ def command(
 ) -> None:
     """Write the records of LOG, as values or as a file.
 
-    Formats of values: lines (a newline after each), null (a NUL byte after each), raw (nothing
-    after each), frames (the length before each, 4 bytes little-endian). Formats of all fields:
-    jsonl, csv, parquet, arrow. Any other format is a TEMPLATE: '{position} {key}: {value}\\n'. Its
-    fields are position, sequence, timestamp, timestamp_ns, type, key and value.
+    These formats write values only: lines (a newline after each), null (a NUL byte after each), raw
+    (nothing after each), frames (the length before each, 4 bytes little-endian). These write all
+    fields: jsonl, csv, parquet, arrow. Any other format is a TEMPLATE, such as '{key}: {value}\\n';
+    its fields are position, sequence, timestamp, timestamp_ns, type, key and value.
 
-    A range ends at the present end of LOG by default. FILE appears when it is complete. TIME is as
-    in `commitlog tail`.
+    A range ends at the present end of LOG by default. FILE appears when it is complete. For TIME,
+    see `commitlog tail --help`.
 
     \b
     Examples:
@@ -91,32 +91,29 @@ def command(
             sink = ByteSink(file, format_of(form, selection.zone, escape=False))
         view = View(opened, selection, sink)
         if target == STANDARD_OUTPUT:
-            view.run()  # progress would mix with the records
+            view.run()  # on a terminal, progress would mix with the records
         else:
             with record_progress(view.bytes) as show:
                 view.run(show)
         sink.close()
     if target != STANDARD_OUTPUT:
         click.echo(f"{view.records} record{'s' * (view.records != 1)} to {target}", err=True)
-    context.exit(FAILURE if view.damage_told else 0)
+    context.exit(FAILURE if view.damaged else 0)
 
 
 def _format_of(format: str | None, target: str, *, overwrite: bool) -> str:
     if overwrite and target == STANDARD_OUTPUT:
-        raise click.UsageError(
-            "--overwrite is about a file, and standard output is written to: add -o FILE, or "
-            "leave it out"
-        )
+        raise click.UsageError("--overwrite needs a file: add -o FILE, or leave it out")
     known = _SUFFIXES.get(os.path.splitext(target)[1].lower())
     if known is not None and format not in (None, known):
         raise click.UsageError(
-            f"--format {format} and the name {target}, which says {known}, contradict each other: "
-            "change one"
+            f"--format {format} contradicts the suffix of {target}, which is that of {known}: "
+            "change one of them"
         )
     found = format or known or "lines"
     if target == STANDARD_OUTPUT and found in TABLES and is_terminal(sys.stdout):
         raise click.UsageError(
-            f"{found} is not for a terminal: add -o FILE, or send it to another program"
+            f"a terminal cannot show {found}: add -o FILE, or pipe it to another program"
         )
     return found
 

@@ -30,7 +30,7 @@ from commitlog.errors import CommitLogError, LogNotFoundError
 from commitlog.observe.watching import LogFigures, LogWatch, WriterFigures
 from commitlog.tail.tailer_state import TailerState
 
-_LOOKS_KEPT = 120
+_SNAPSHOTS_KEPT = 120
 _LATENCIES_KEPT = 1000
 _NARROW = 70  # columns; below, tables keep their most important columns
 _BAR_WIDTH = 10
@@ -49,7 +49,7 @@ q, Ctrl-C  quit     any key  close help"""
 
 
 class LatencySampler(threading.Thread):
-    """Reads single records as they become visible, and measures how old they are by then.
+    """Read single records as they become visible, and measure their age.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class LatencySampler(threading.Thread):
                 with commitlog.open(self._path, "r") as log:
                     self._sample(log)
             except (CommitLogError, OSError):
-                continue  # the next look reports it
+                continue  # the next snapshot reports it
 
     def _sample(self, log: commitlog.CommitLog) -> None:
         tailer = log.tailer(start="end", on_damage="skip")
@@ -93,7 +93,7 @@ class LatencySampler(threading.Thread):
 
 
 class Help(ModalScreen[None]):
-    """What the figures mean, and the keys."""
+    """Show what the figures mean, and the keys."""
 
     CSS = (
         "Help { align: center middle; } Help Static { width: 46; max-width: 100%; height: "
@@ -109,14 +109,14 @@ class Help(ModalScreen[None]):
 
 
 class Dashboard(App[int]):
-    """Live figures of one log, looked at from outside.
+    """Show live figures of one log.
 
     Parameters
     ----------
     watch : LogWatch
         The log.
     interval_s : float
-        Time between two looks.
+        The time between two snapshots.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -145,7 +145,7 @@ class Dashboard(App[int]):
         self._before = watch.look()
         self._sampler = LatencySampler(watch.path)
         self._rates: dict[str, deque[float]] = {
-            name: deque([0.0], maxlen=_LOOKS_KEPT) for name in ("append", "flush", "latency")
+            name: deque([0.0], maxlen=_SNAPSHOTS_KEPT) for name in ("append", "flush", "latency")
         }
 
     def compose(self) -> ComposeResult:
@@ -166,7 +166,7 @@ class Dashboard(App[int]):
         self._sampler.start()
         self._show(self._before)
         self.query_one(VerticalScroll).focus()
-        self.set_interval(self._interval_s, self._look)
+        self.set_interval(self._interval_s, self._update)
 
     def on_unmount(self) -> None:
         self._sampler.end()
@@ -180,10 +180,10 @@ class Dashboard(App[int]):
         self.push_screen(Help())
 
     def action_interrupt(self) -> None:
-        """End as Ctrl-C ends a command."""
+        """Exit with the status of Ctrl-C."""
         self.exit(INTERRUPTED)
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         try:
             now = self._watch.look()
         except LogNotFoundError as error:
@@ -256,7 +256,7 @@ def _figures(now: LogFigures, *, narrow: bool) -> RenderableType:
 
 def _records(now: LogFigures) -> str:
     if now.first_sequence is None or now.next_sequence is None:
-        return "records cannot be counted: commitlog verify"
+        return "damage prevents counting records"
     return f"{now.next_sequence - now.first_sequence:,} records"
 
 
@@ -268,7 +268,7 @@ def _writers(now: LogFigures, rates: Rates, *, narrow: bool) -> Table | str:
     )
     for writer in now.writers:
         claims = rates.claims.get(writer.slot)
-        # The appends of a pooled log leave its slot alone.
+        # The slot of a pooled log does not count its appends.
         claimed = "" if claims is None or now.mode == "pooled" else f"{claims:,.0f}"
         more = [claimed, f"{writer.rolled_back_claims:,}", age_text(writer.since_ns)]
         table.add_row(str(writer.pid), _safe(writer.name), _state(writer), *[] if narrow else more)
@@ -308,11 +308,11 @@ def _tailers(now: LogFigures, rates: Rates, *, narrow: bool) -> Table | str:
 def _reader(tailer: TailerState) -> Text:
     if tailer.damage is not None:
         return Text("damaged", "red")
-    said = [_safe(tailer.owner or "none")]
-    said += ["required"] * tailer.required + ["evicted"] * (tailer.evicted_ns is not None)
-    said += [f"{tailer.dropped_records:,} dropped"] * bool(tailer.dropped_records)
+    parts = [_safe(tailer.owner or "none")]
+    parts += ["required"] * tailer.required + ["evicted"] * (tailer.evicted_ns is not None)
+    parts += [f"{tailer.dropped_records:,} dropped"] * bool(tailer.dropped_records)
     return Text(
-        ", ".join(said), "red" if tailer.dropped_records or tailer.evicted_ns is not None else ""
+        ", ".join(parts), "red" if tailer.dropped_records or tailer.evicted_ns is not None else ""
     )
 
 
@@ -320,7 +320,7 @@ def _reader(tailer: TailerState) -> Text:
 
 
 def _table(*headings: str) -> Table:
-    """Return a table without lines; a heading that begins with > is of figures."""
+    """Return a table without lines; a heading that begins with > is right-aligned."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for heading in headings:
         name = heading.removeprefix(">")
@@ -331,7 +331,7 @@ def _table(*headings: str) -> Table:
 
 
 def _safe(name: str) -> str:
-    """Return a name of another process without anything that a terminal would act on."""
+    """Return a name with its control characters escaped."""
     return escaped(os.fsencode(name))
 
 

@@ -1,4 +1,4 @@
-"""`commitlog dump`: the headers and frames of segments, as they stand in their files."""
+"""`commitlog dump`: print the headers and frames of segment files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from commitlog.cli.report import segment_header
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
 
-_SHOWN = 64  # bytes of a body that are shown where not all of it is asked for
+_SHOWN = 64  # bytes of a value that are printed without --hex
 
 
 @click.command()
@@ -41,7 +41,7 @@ _SHOWN = 64  # bytes of a body that are shown where not all of it is asked for
 @click.option(
     "--hex", "in_hex", is_flag=True, help="Print all bytes of keys and values in hexadecimal."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -54,12 +54,12 @@ def command(
 ) -> None:
     """Print LOG or a segment file frame by frame.
 
-    It prints what is in the files, sound or not, and changes nothing.
+    It prints what the files hold, damaged or not, and changes nothing.
 
-    A segment has its header and its seal. A frame has position, offset, kind, length, flags, CRC,
-    and whether the CRC is right. A record has timestamp, type, key and the beginning of its value
-    as well. Between frames there are gaps, which are claims without an owner; damage, up to the
-    next whole frame; and zeros.
+    For a segment it prints the header and the seal. For a frame it prints position, offset, kind,
+    length, flags, CRC, and whether the CRC matches; for a record also timestamp, type, key and the
+    start of the value. Between frames it prints gaps (claims without an owner), damage (up to the
+    next valid frame), and the zeros at the end.
 
     \b
     Examples:
@@ -70,7 +70,7 @@ def command(
     The exit status is 1 if anything is damaged.
     """
     if start is not None and stop is not None and stop < start:
-        raise click.UsageError(f"--to ({stop}) is below --from ({start}): nothing lies between")
+        raise click.UsageError(f"--to ({stop}) is below --from ({start}): swap them")
     output = Output()
     damaged = False
     with commitlog.open(log, "r") as opened:
@@ -94,7 +94,7 @@ def command(
 
 
 class _Held:
-    """A segment that is released when this is closed."""
+    """Release a segment on close."""
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
@@ -113,9 +113,11 @@ def _numbers(log: CommitLog, start: int | None, stop: int | None) -> list[int]:
 
 
 def _offset_before(log: CommitLog, segment: Segment, start: int | None) -> int:
-    """Where to begin in a segment so as not to pass a position: at the last indexed record before
-    it, if nothing but whole frames lead there from the header, so that what is found from there on
-    is the same; else at the first frame."""
+    """Return the offset in a segment at which to begin for a position.
+
+    It is the last indexed record before the position, if only valid frames lead there from the
+    header: then the output is the same as from the first frame. Otherwise it is the first frame.
+    """
     wanted = 0 if start is None else start - segment.base
     if wanted <= HEADER_SIZE:
         return HEADER_SIZE
@@ -128,14 +130,14 @@ def _offset_before(log: CommitLog, segment: Segment, start: int | None) -> int:
     )
 
 
-# --- what there is --------------------------------------------------------------------------------
+# --- content -------------------------------------------------------------------------------------
 
 
 def _parts(
     segment: Segment, offset: int, start: int | None, stop: int | None
 ) -> Iterator[dict[str, Any]]:
-    """The segment's header, then its frames from an offset on and what lies between them, as far as
-    they are asked for.
+    """Yield the header of a segment, then its frames and what is between them, from an offset up to
+    a position.
     """
     yield {"kind": "segment", "path": segment.path, **segment_header(segment)}
     while offset < segment.size:
@@ -185,7 +187,7 @@ def _frame(segment: Segment, offset: int) -> dict[str, Any]:
     }
 
 
-# --- for people -----------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 
 def _lines(found: dict[str, Any], *, in_hex: bool) -> Iterator[str]:
@@ -205,7 +207,7 @@ def _lines(found: dict[str, Any], *, in_hex: bool) -> Iterator[str]:
     if found["kind"] == "claim":
         parts.append(f"slot {found['slot']}, generation {found['generation']}")
     if found["kind"] in ("skip", "damage", "claim"):
-        parts.append(f"goes on at {found['position'] + found['step']}")
+        parts.append(f"next at {found['position'] + found['step']}")
     if found["kind"] == "record":
         key, value = found["key"], found["value"]
         parts += [
@@ -237,7 +239,7 @@ def _header_lines(found: dict[str, Any]) -> Iterator[str]:
         return
     yield (
         f"  sealed: ends at offset {seal['end_offset']}, {seal['records']} records from "
-        f"sequence {seal['first_sequence']} on"
+        f"sequence {seal['first_sequence']}"
     )
     if seal["records"]:
         yield (
@@ -247,7 +249,7 @@ def _header_lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _hex_lines(content: bytes) -> Iterator[str]:
-    """Give offset, sixteen bytes, and what is printable of them."""
+    """Yield lines of an offset, sixteen bytes, and the printable ones of them."""
     for start in range(0, len(content), 16):
         piece = content[start : start + 16]
         text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in piece)

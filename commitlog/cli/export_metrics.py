@@ -1,4 +1,4 @@
-"""`commitlog export-metrics`: a log's figures for Prometheus, from beside its writers."""
+"""`commitlog export-metrics`: the metrics of logs for Prometheus, from any process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]/]*):)?(?P<port>
 
 
 def _address(text: str) -> tuple[str, int]:
-    """Where to listen: a host and a port, of which the port alone will do."""
+    """Read HOST:PORT or PORT; the host is the loopback address by default."""
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found["port"]) > 65535:
         raise click.BadParameter(
@@ -48,7 +48,7 @@ def _address(text: str) -> tuple[str, int]:
     "--interval",
     type=parameters.interval,
     metavar="DURATION",
-    help="Write the file again this often.",
+    help="Rewrite FILE at this interval until Ctrl-C.",
 )
 @click.pass_context
 def command(
@@ -61,10 +61,10 @@ def command(
 ) -> None:
     """Print, write or serve metrics of LOGs for Prometheus.
 
-    Watermarks, segments, free space, writers and named tailers, as other processes see them. The
-    program that writes a log has more: see `commitlog.metrics`.
+    It exports watermarks, segments, free space, writers and named tailers, as every process sees
+    them. The program that writes a log can export more: see `commitlog.metrics`.
 
-    Without an option the metrics are printed once. --listen serves them until Ctrl-C.
+    Without an option it prints the metrics once. --listen serves them until Ctrl-C.
 
     \b
     Examples:
@@ -73,13 +73,13 @@ def command(
       commitlog export-metrics --output /var/lib/node_exporter/orders.prom --interval 15s orders
     """
     if listen is not None and output is not None:
-        raise click.UsageError("choose one of --listen and --output", context)
+        raise click.UsageError("--listen and --output exclude each other: use one of them", context)
     if interval is not None and output is None:
         raise click.UsageError(
-            "--interval goes with --output: who scrapes --listen decides how often", context
+            "--interval needs --output: with --listen, each scrape reads the metrics anew", context
         )
     try:
-        from commitlog.observe import metrics
+        from commitlog.metrics import LogCollector, MetricsFile
     except ModuleNotFoundError as error:
         raise click.UsageError(str(error), context) from error
     from prometheus_client import CollectorRegistry, generate_latest
@@ -87,16 +87,15 @@ def command(
     with contextlib.ExitStack() as stack:
         watches = [stack.enter_context(LogWatch(path)) for path in dict.fromkeys(logs)]
         for watch in watches:
-            # a wrong path is said now; later, a log that is gone is down, and may come back
-            watch.look()
+            watch.look()  # refuse a wrong path now; a log that is removed later has `up` 0
         if output is not None:
-            with _asked_to_end() as end, metrics.MetricsFile(output, *watches, interval=interval):
-                context.exit(end() if interval is not None else 0)
+            with _ending_signals() as wait, MetricsFile(output, *watches, interval=interval):
+                context.exit(wait() if interval is not None else 0)
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(metrics.LogCollector(*watches))
+        registry.register(LogCollector(*watches))
         if listen is not None:
-            with _asked_to_end() as end, _server(registry, *listen):
-                context.exit(end())
+            with _ending_signals() as wait, _server(registry, *listen):
+                context.exit(wait())
         click.echo(generate_latest(registry), nl=False)
 
 
@@ -123,14 +122,19 @@ def _server(registry: CollectorRegistry, host: str, port: int) -> Iterator[None]
 
 
 @contextlib.contextmanager
-def _asked_to_end() -> Iterator[Callable[[], int]]:
-    """Signals that end a program, kept until somebody waits for them: what is under way is
-    finished. Gives what waits for one, and says with which status to exit."""
-    asked = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    # Where a shell has Ctrl-C ignored for what runs in its background, it stays so.
-    asked -= {number for number in asked if signal.getsignal(number) is signal.SIG_IGN}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, asked)
+def _ending_signals() -> Iterator[Callable[[], int]]:
+    """Block the signals that end a program, so that a write or a scrape is finished.
+
+    Yields
+    ------
+    callable
+        Waits for one of the signals, and returns the exit status.
+    """
+    ending = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    # A shell ignores SIGINT for a background job; keep that.
+    ending -= {number for number in ending if signal.getsignal(number) is signal.SIG_IGN}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ending)
     try:
-        yield lambda: INTERRUPTED if signal.sigwait(asked) == signal.SIGINT else 0
+        yield lambda: INTERRUPTED if signal.sigwait(ending) == signal.SIGINT else 0
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

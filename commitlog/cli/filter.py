@@ -14,8 +14,8 @@ from commitlog.tail.batch import Batch
 Pattern = re.Pattern[bytes]
 Rows = npt.NDArray[np.int64]
 
-# A character class, a character beyond ASCII with the backslash before it, or any other escaped or
-# single character.
+# A character class; a character beyond ASCII with its backslash; or any other character, escaped or
+# not.
 _TOKEN = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]?|\\?[^\x00-\x7f]|\\.|.", re.DOTALL)
 
 
@@ -25,7 +25,7 @@ def compiled(text: str) -> Pattern:
     Parameters
     ----------
     text : str
-        As Python's `re` reads it. A character beyond ASCII stands for its bytes in UTF-8.
+        A regular expression of Python's `re`. A character beyond ASCII matches its UTF-8 bytes.
 
     Raises
     ------
@@ -33,19 +33,17 @@ def compiled(text: str) -> Pattern:
         The text is not a regular expression; the message says why.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # `re` warns of syntax that later versions of Python may read differently
+        warnings.simplefilter("ignore")  # of syntax whose meaning may change in later Pythons
         try:
             return re.compile(_TOKEN.sub(_grouped, text).encode("utf-8", "surrogateescape"))
         except RecursionError:
-            raise ValueError("it is nested too deeply") from None
+            raise ValueError("nested too deeply") from None
         except (re.error, OverflowError) as error:
             raise ValueError(str(error)) from None
 
 
 def _grouped(token: re.Match[str]) -> str:
-    """Put the bytes of one character in a group, so that ``é+`` repeats all of them."""
+    """Group the bytes of one character, so that ``é+`` repeats all of them."""
     text = token[0]
     wide = next(
         (
@@ -59,7 +57,7 @@ def _grouped(token: re.Match[str]) -> str:
         return text
     if text.startswith("["):
         raise ValueError(
-            f"{wide!r} is several bytes and cannot stand in [...]: write (?:a|{wide}) and the like"
+            f"{wide!r} is several bytes and cannot be in [...]: write (?:a|{wide}) instead"
         )
     return f"(?:{wide})"
 
@@ -70,7 +68,7 @@ class Filter:
     Parameters
     ----------
     include, exclude : sequence of Pattern
-        Each value is searched by itself: ``^`` and ``$`` are its start and its end.
+        ``^`` and ``$`` match the start and the end of a value.
     """
 
     def __init__(self, include: Sequence[Pattern] = (), exclude: Sequence[Pattern] = ()) -> None:

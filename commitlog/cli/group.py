@@ -1,4 +1,4 @@
-"""The group of all commands, each imported when it is asked for."""
+"""The group of all commands; each is imported when it runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from commitlog import __version__
 from commitlog._kernel.segments import FORMAT
 
-# What `commitlog --help` lists, in this order.
+# In the order in which `commitlog --help` lists them.
 COMMANDS = (
     "append",
     "cat",
@@ -33,11 +33,13 @@ COMMANDS = (
 
 
 class LazyGroup(click.Group):
-    """Finds commands by the names of their modules."""
+    """Import each command from the module of its name."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands = dict.fromkeys(COMMANDS, click.Command(None))  # click suggests one of these
+        self.commands = dict.fromkeys(
+            COMMANDS, click.Command(None)
+        )  # click suggests from these names
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -55,4 +57,4 @@ class LazyGroup(click.Group):
     __version__, message=f"commitlog %(version)s, log format {FORMAT[0]}.{FORMAT[1]}"
 )
 def group() -> None:
-    """Append to, read and look after commitlog logs. LOG is the directory of a log."""
+    """Append to, read and manage commitlog logs. LOG is the directory of a log."""

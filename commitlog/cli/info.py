@@ -1,4 +1,4 @@
-"""`commitlog info`: what a log, an archive or a segment file is; the roll cycles of a log."""
+"""`commitlog info`: describe a log, an archive or a segment file; list the cycles of a log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from commitlog.tail.cycles import Cycle
     "--cycles",
     "of_cycles",
     is_flag=True,
-    help="Print a line for each roll cycle, or for each segment if LOG has no cycle.",
+    help="Print a line for each roll cycle, or for each segment if LOG rolls by size.",
 )
 @click.option(
     "--since",
@@ -38,10 +38,10 @@ from commitlog.tail.cycles import Cycle
     "--until",
     type=parameters.moment,
     metavar="TIME",
-    help="With --cycles, end before cycles from this time on.",
+    help="With --cycles, end before the first cycle from this time on.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print a JSON object; with --cycles one a line."
+    "--json", "as_json", is_flag=True, help="Print a JSON object; with --cycles, one per line."
 )
 @click.pass_context
 def command(
@@ -55,8 +55,8 @@ def command(
 ) -> None:
     """Describe LOG, an archive or a segment file.
 
-    Of a log: identity, segments, watermarks, records, and the writers that have it open. An archive
-    is named by its directory or its address. It changes nothing.
+    For a log it prints identity, segments, watermarks, records and the writers that have it open.
+    ARCHIVE is a directory or an address. It changes nothing.
 
     \b
     Examples:
@@ -66,17 +66,17 @@ def command(
       commitlog info 00000000000067108864.seg
       commitlog info --cycles --since yesterday --until today orders
 
-    With --cycles: number, start, end, records, size and files, with tabs between them. Times are in
-    the log's time zone. A + behind the end says that the cycle is still written to.
+    With --cycles it prints number, start, end, records, size and files, separated by tabs. Times
+    are in the time zone of the log. A + after the end marks the cycle in which appends continue.
 
-    The exit status is 1 if a part cannot be read; `commitlog verify` says more.
+    The exit status is 1 if a part cannot be read; `commitlog verify` finds the cause.
     """
     if of_cycles:
         for cycle in _cycles_between(log, since, until):
             click.echo(json.dumps(_as_object(cycle)) if as_json else _line(cycle))
         return
     if since is not None or until is not None:
-        raise click.UsageError("--since and --until choose cycles: add --cycles, or leave them out")
+        raise click.UsageError("--since and --until select cycles: add --cycles, or leave them out")
     found = report.report_of(log)
     if as_json:
         print_json(found)
@@ -86,9 +86,7 @@ def command(
 
 
 def _cycles_between(log: str, since: str | None, until: str | None) -> Iterator[Cycle]:
-    """Give the cycles that end after one time and begin before another, on the clock of the log's
-    zone.
-    """
+    """Yield the cycles that end after one time and begin before another, in the zone of the log."""
     with commitlog.open(log, "r") as opened:
         cycle = opened.identity.roll_cycle
         zone: dt.tzinfo = dt.UTC if cycle is None else cycle.zone
@@ -96,7 +94,7 @@ def _cycles_between(log: str, since: str | None, until: str | None) -> Iterator[
             None if given is None else read_moment(given, zone) for given in (since, until)
         )
         if low is not None and high is not None and high < low:
-            raise click.UsageError("--until is before --since: nothing lies between")
+            raise click.UsageError("--until is before --since: swap them")
         for found in opened.cycles():
             ended = low is not None and found.end is not None and nanoseconds_of(found.end) <= low
             later = (

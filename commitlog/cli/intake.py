@@ -1,4 +1,4 @@
-"""What `append` takes in: files and standard input, piece by piece, and the records in them."""
+"""Input of `append`: files and standard input, piece by piece, split into records."""
 
 from __future__ import annotations
 
@@ -8,31 +8,29 @@ from collections.abc import Iterator
 from commitlog.cli.record_format import LENGTH
 from commitlog.cli.stop import Stop
 
-# A pipe gives what there is, so a line that is typed comes at once and alone; a file gives so much
-# at a time.
+# The largest read. A read from a pipe returns what is there, so a typed line is appended at once.
 PIECE_BYTES = 1 << 18
 STANDARD_INPUT = "-"
 
 
 class Splitter:
-    """Finds the records of one source.
+    """Split one source into records.
 
     Parameters
     ----------
     largest : int
-        The longest value that there is room for: a longer one is refused before memory is full of
-        it.
+        The largest value that the log takes. A longer one is refused before it fills the memory.
 
     Attributes
     ----------
     offset : int
-        Where in the source the first of the values given last begins.
+        The offset in the source of the first value that the last call returned.
     overhead : int
         Bytes that a record takes in the source beside its value.
     fault : str or None
-        Why nothing more can be taken; what was given before stands.
+        Why the rest of the source cannot be split. Values returned before are valid.
     unfinished : int
-        Bytes of a record whose end has not come.
+        Bytes read of a record whose end is not read yet.
     """
 
     overhead: int
@@ -42,22 +40,20 @@ class Splitter:
         self.fault: str | None = None
         self.unfinished = 0
         self._largest = largest
-        self._parts: list[bytes] = []  # of a value whose end has not come
+        self._parts: list[bytes] = []  # of the unfinished record
         self._next = 0
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """Return the values that are complete with this piece."""
+        """Take the next piece of the source; return the values that it completes."""
         raise NotImplementedError
 
     def end(self) -> list[bytes]:
-        """Return what is left when the source has ended."""
+        """Return the last values, at the end of the source."""
         raise NotImplementedError
 
 
 class Delimited(Splitter):
-    """Values that end with a delimiter of one byte; what follows the last delimiter is a value
-    too.
-    """
+    """Split at a delimiter of one byte. Bytes behind the last delimiter are a value, too."""
 
     overhead = 1
 
@@ -79,7 +75,7 @@ class Delimited(Splitter):
         if self.unfinished > self._largest:
             self.fault = (
                 f"the record at offset {self._next} is longer than {self._largest} bytes, the "
-                "most that fits this log"
+                "limit of this log"
             )
         return values
 
@@ -89,7 +85,7 @@ class Delimited(Splitter):
 
 
 class Frames(Splitter):
-    """Values with their length before them, 4 bytes little-endian."""
+    """Split by the length before each value, 4 bytes little-endian."""
 
     overhead = LENGTH.size
 
@@ -110,8 +106,8 @@ class Frames(Splitter):
             if length > self._largest:
                 where = f"the frame at offset {self._next + at}"
                 self.fault = (
-                    f"{where} says that it holds {length} bytes, and {self._largest} is the "
-                    "most that fits this log"
+                    f"{where} has a length of {length} bytes; the limit of this log is "
+                    f"{self._largest}"
                 )
                 break
             start = at + LENGTH.size
@@ -128,15 +124,15 @@ class Frames(Splitter):
     def end(self) -> list[bytes]:
         if self.unfinished:
             self.fault = (
-                f"it ends inside the frame at offset {self._next}: {self.unfinished} bytes of it "
-                "are there, "
-                f"{self._needed}{' or more' if self.unfinished < LENGTH.size else ''} were to come"
+                f"the input ends inside the frame at offset {self._next}: it has "
+                f"{self.unfinished} of {'at least ' * (self.unfinished < LENGTH.size)}"
+                f"{self._needed} bytes"
             )
         return []
 
 
 def total_bytes(sources: tuple[str, ...]) -> int | None:
-    """How much the sources hold together, where that is known: pipes and terminals do not say."""
+    """Return the total size of the sources; None if one of them is not a file."""
     total = 0
     for source in sources:
         if source == STANDARD_INPUT or not os.path.isfile(source):
@@ -146,12 +142,12 @@ def total_bytes(sources: tuple[str, ...]) -> int | None:
 
 
 def pieces(source: str, stop: Stop) -> Iterator[bytes]:
-    """What a source has to give, as it comes, until its end or until it is time to stop."""
+    """Yield the pieces of a source as they arrive, until its end or a Ctrl-C."""
     descriptor = 0
     if source != STANDARD_INPUT:
         descriptor = -1
-        with stop.at_once():
-            if not stop.asked:  # a Ctrl-C that came right before would not come again
+        with stop.immediate():
+            if not stop.requested:  # a Ctrl-C before this block raises nothing in it
                 descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         if descriptor < 0:
             return
@@ -160,7 +156,7 @@ def pieces(source: str, stop: Stop) -> Iterator[bytes]:
             try:
                 piece = os.read(descriptor, PIECE_BYTES)
             except BlockingIOError:
-                continue  # what was ready went to somebody who shares the pipe
+                continue  # another process that shares the pipe has read it
             if not piece:
                 return
             yield piece

@@ -1,4 +1,4 @@
-"""`commitlog list`: the logs below a folder."""
+"""`commitlog list`: list the logs below a directory."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _KEYS = (
 def command(context: click.Context, *, folder: str, as_json: bool) -> None:
     """List the logs below DIR and their health.
 
-    A line has size, records, the timestamps of the first and the last record, and health. DIR is
-    the current folder by default. Links are not followed.
+    A line has path, size, records, the timestamps of the first and the last record, and health. DIR
+    is the current directory by default. Links are not followed.
 
     \b
     Examples:
@@ -44,7 +44,7 @@ def command(context: click.Context, *, folder: str, as_json: bool) -> None:
     The exit status is 1 if a log cannot be read; `commitlog verify` checks one log completely.
     """
     if not os.path.isdir(folder):
-        raise click.BadParameter(f"{folder!r} is not a folder", param_hint="DIR")
+        raise click.BadParameter(f"{folder!r} is not a directory", param_hint="DIR")
     found = list(_reports(folder))
     if as_json:
         print_json({"path": folder, "logs": found})
@@ -60,7 +60,7 @@ def _reports(folder: str) -> Iterator[Report]:
         folders.sort()
         if "log.json" not in files:
             continue
-        folders.clear()  # a log has no logs in it
+        folders.clear()  # there are no logs inside a log
         report: Report = dict.fromkeys(_KEYS) | {"path": place, "problems": []}
         try:
             report |= {key: content for key, content in report_of(place).items() if key in _KEYS}

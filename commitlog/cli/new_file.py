@@ -1,4 +1,4 @@
-"""A file that is there whole or not at all."""
+"""New file: written under a temporary name, and renamed when it is complete."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ import click
 
 
 class NewFile:
-    """Is written under a temporary name beside its own, and gets that when the block has ended
-    well; otherwise it is removed.
+    """Provide a temporary file for a `with` block, and rename it at the end of the block. If the
+    block raises, remove it.
 
     Parameters
     ----------
     path : str
-        Its name.
+        The name of the complete file.
     overwrite : bool
-        Whether it may take the place of a file that is there.
+        Whether to replace an existing file.
 
     Raises
     ------
     click.UsageError
-        There is one that it may not, or something that is no file.
+        There is a file and `overwrite` is False, or the path is not a regular file.
     """
 
     def __init__(self, path: str, *, overwrite: bool) -> None:
@@ -36,22 +36,21 @@ class NewFile:
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(os.stat(path).st_mode):
                 raise click.UsageError(
-                    f"{path} is no file: name one, or leave -o out to write to standard output"
+                    f"{path} is not a regular file: choose another name, or leave out -o to "
+                    "write to standard output"
                 )
             if not overwrite:
-                raise self._refusal()
+                raise self._exists()
 
-    def _refusal(self) -> click.UsageError:
-        return click.UsageError(
-            f"{self._path} is there already: name another file, or say --overwrite"
-        )
+    def _exists(self) -> click.UsageError:
+        return click.UsageError(f"{self._path} exists: choose another name, or add --overwrite")
 
     def __enter__(self) -> Self:
         folder, name = os.path.split(self._path)
         descriptor, self._temporary = tempfile.mkstemp(
             prefix=f".{name[:200]}.", suffix=".part", dir=folder or "."
         )
-        # As any new file: mkstemp keeps others out.
+        # mkstemp gives only the owner access; a new file has the rights that umask leaves.
         mask = os.umask(0)
         os.umask(mask)
         os.fchmod(descriptor, 0o666 & ~mask)
@@ -68,21 +67,19 @@ class NewFile:
             if kind is None:
                 self.file.flush()
                 os.fsync(self.file.fileno())
-                self._put_in_place()
+                self._rename()
         finally:
-            with contextlib.suppress(
-                OSError
-            ):  # what could not be written was said by the error that is on its way
+            with contextlib.suppress(OSError):  # the block's own error is raised instead
                 self.file.close()
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._temporary)
 
-    def _put_in_place(self) -> None:
+    def _rename(self) -> None:
         if not self._overwrite:
             try:
                 os.link(self._temporary, self._path)
             except FileExistsError:
-                raise self._refusal() from None  # made meanwhile
+                raise self._exists() from None  # created since the constructor
             except OSError as error:
                 if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
                     raise

@@ -1,5 +1,5 @@
-"""Standard output as the commands that print records use it: bytes, handed on in whole records, and
-a look at whether anybody reads.
+"""Standard output of the commands that print records: bytes, written in whole records, with a check
+whether the reader is still there.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ import click
 
 from commitlog.errors import CommitLogError
 
-_ENOUGH = 1 << 16
+_BUFFERED = 1 << 16
 
 
 class Output:
-    """Collects what is printed and hands it on when there is enough of it, or when it is told to.
+    """Buffer output until 64 KiB are there or `flush` is called.
 
-    Records are never cut in two between calls of the system that this class makes, so that two
-    followers may share a terminal.
+    A write never ends inside a record, so that two followers can share a terminal.
     """
 
     def __init__(self) -> None:
         if sys.stdout is None:
-            raise click.ClickException("standard output is closed: there is nowhere to print to")
+            raise click.ClickException("standard output is closed: redirect it to a file or a pipe")
         self._stream = sys.stdout.buffer
         self._waiting = bytearray()
         self._hung_up = select.poll()
@@ -44,38 +43,38 @@ class Output:
         traceback: TracebackType | None,
     ) -> None:
         if isinstance(error, CommitLogError):
-            self.flush()  # what came before the damage is printed before the word about it
+            self.flush()  # print the records before the damage, then the error
 
     def write(self, piece: bytes) -> None:
-        """Print a piece, soon."""
-        if len(piece) >= _ENOUGH:
+        """Print a piece, at the latest with the next `flush`."""
+        if len(piece) >= _BUFFERED:
             self.flush()
             self._stream.write(piece)
             return
         self._waiting += piece
-        if len(self._waiting) >= _ENOUGH:
+        if len(self._waiting) >= _BUFFERED:
             self.flush()
 
     def flush(self) -> None:
-        """Hand everything on now."""
+        """Write everything now."""
         if self._waiting:
             self._stream.write(self._waiting)
             self._waiting = bytearray()
         self._stream.flush()
 
     def check_reader(self) -> None:
-        """Refuse to wait for records on behalf of a reader that is gone; writing would say so only
-        with the next one.
+        """Check that the output has a reader: without this, a command that waits for records finds
+        out only with the next one.
 
         Raises
         ------
         BrokenPipeError
-            The other end of the pipe was closed, or the terminal is gone.
+            The reader closed the pipe, or the terminal is gone.
         """
         if any(events & (select.POLLERR | select.POLLHUP) for _, events in self._hung_up.poll(0)):
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def print_json(content: dict[str, Any]) -> None:
-    """Print one object for a program."""
+    """Print an object as JSON."""
     click.echo(json.dumps(content, indent=2))

@@ -1,6 +1,4 @@
-"""Parameter types of the command line. A value that cannot be read is refused with what was
-expected.
-"""
+"""Parameter types of the command line. The refusal of a value names what was expected."""
 
 from __future__ import annotations
 
@@ -54,20 +52,20 @@ def position(text: str) -> int:
 
 
 def start(*words: str) -> Callable[[str], int | str]:
-    """Read where to begin: a position, or one of some words."""
+    """Read a start: a position, or one of some words."""
     expected = f"{', '.join(map(repr, words))} or a position, decimal or 0x..."
 
-    def place(text: str) -> int | str:
+    def read(text: str) -> int | str:
         return text if text in words else _read(text, expected, _position_of)
 
-    return place
+    return read
 
 
 def whole(least: int, most: int = _LARGEST) -> Callable[[str], int]:
     """Read a whole number between two bounds."""
 
     def number(given: str | int) -> int:
-        text = str(given)  # a default comes as it is
+        text = str(given)  # a default is an int
         value = int(text) if _WHOLE.fullmatch(text) else -1
         if not least <= value <= most:
             bounds = f"of at least {least}" if most == _LARGEST else f"from {least} to {most}"
@@ -159,7 +157,7 @@ def pattern(text: str) -> Pattern:
         return compiled(text)
     except ValueError as error:
         raise click.BadParameter(
-            f"expected a regular expression as Python's re has them, not {text!r}: {error}"
+            f"expected a regular expression of Python, not {text!r}: {error}"
         ) from None
 
 
@@ -172,13 +170,13 @@ def record_format(*names: str) -> Callable[[str], str]:
             if "{" not in text and "}" not in text:
                 listed = ", ".join(names)
                 raise click.BadParameter(
-                    f"{text!r} is not one of {listed}, and has no field in braces as "
-                    "'{position} {value}\\n' has"
+                    f"expected one of {listed}, or a template such as "
+                    f"'{{position}} {{value}}\\n', not {text!r}"
                 )
             try:
                 Template(text, escape=True)
             except ValueError as error:
-                raise click.BadParameter(f"{text!r} is no template: {error}") from None
+                raise click.BadParameter(f"{text!r} is not a template: {error}") from None
         return text
 
     return read
@@ -194,7 +192,7 @@ def complete_words(
 
 
 def speed(text: str) -> float:
-    """Read how many times as fast as recorded."""
+    """Read a speed, as a multiple of the recorded one."""
     if _DECIMAL.fullmatch(text) is None or not SPEED_LEAST <= float(text) <= SPEED_MOST:
         raise click.BadParameter(
             f"expected a number from {SPEED_LEAST:g} to {SPEED_MOST:g}, such as 1 or 10, not "
@@ -204,7 +202,7 @@ def speed(text: str) -> float:
 
 
 def tailer_name(text: str) -> str:
-    """Read a name that a tailer can have."""
+    """Read the name of a tailer."""
     try:
         return check_name(text)
     except InvalidOptionError as error:
@@ -214,9 +212,9 @@ def tailer_name(text: str) -> str:
 def complete_tailer(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Complete the name of a tailer, if the log stands before it."""
+    """Complete the name of a tailer of the log that is given before it."""
     names: list[str] = []
-    # While an option lacks its value, click leaves the other arguments in `args`.
+    # While an option lacks its value, click leaves the arguments in `context.args`.
     for log in filter(None, [context.params.get("log"), *context.args]):
         with contextlib.suppress(OSError):
             names += os.listdir(os.path.join(log, "tailers"))

@@ -1,4 +1,4 @@
-"""Progress of a command: a line on standard error, if that is a terminal."""
+"""Progress of a command: a line on standard error if that is a terminal."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Show = Callable[[int, int], None]
 
 @contextlib.contextmanager
 def record_progress(total: int | None) -> Iterator[Show]:
-    """Give what shows bytes and records; nothing is shown where records are typed in at a terminal.
+    """Yield a function that shows bytes and records; it shows nothing if records are typed.
 
     Parameters
     ----------
     total : int or None
-        Bytes that are to come, if that is known.
+        The bytes of the whole input, if known.
     """
     if not is_terminal(sys.stderr) or (total is None and is_terminal(sys.stdin)):
         yield lambda taken, records: None
@@ -38,7 +38,7 @@ def record_progress(total: int | None) -> Iterator[Show]:
 
 @contextlib.contextmanager
 def step_progress(name: str) -> Iterator[Show]:
-    """Give what shows how many of how many steps are done."""
+    """Yield a function that shows how many steps of how many are done."""
     if not is_terminal(sys.stderr):
         yield lambda done, total: None
         return
@@ -51,5 +51,5 @@ def step_progress(name: str) -> Iterator[Show]:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Return whether a stream is a terminal; one that was closed before the start is None."""
+    """Return whether a stream is a terminal; None is a stream that was closed at the start."""
     return stream is not None and stream.isatty()

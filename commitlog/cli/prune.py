@@ -1,4 +1,4 @@
-"""`commitlog prune`: deletes the old segments of a log."""
+"""`commitlog prune`: delete the oldest segments of a log."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from commitlog.keep import Pruned, Retention, prune
     "--older-than",
     type=parameters.age,
     metavar="AGE",
-    help="Delete segments that are older than this: 36h, 7d, yesterday.",
+    help="Delete segments older than this: 36h, 7d, yesterday.",
 )
 @click.option(
     "--max-bytes",
     type=parameters.size,
     metavar="SIZE",
-    help="Delete segments until they take at most this much: 10G.",
+    help="Delete segments until the rest takes at most this much: 10G.",
 )
 @click.option(
     "--min-free",
     metavar="SIZE|PERCENT",
     help="Delete segments until this much of the file system is free: 5G, 10%.",
 )
-@click.option("--dry-run", is_flag=True, help="Delete nothing, and print what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and delete nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def command(
     *,
@@ -47,11 +47,12 @@ def command(
 ) -> None:
     """Delete the oldest segments of LOG.
 
-    A segment is deleted if any of the options asks for it. LOG may be open.
+    At least one of --older-than, --max-bytes and --min-free is needed. A segment is deleted if one
+    of them selects it. LOG may be open.
 
-    A segment is kept while it is not sealed and durable, while a required tailer has not read it,
-    and if it is the last sealed one. The output says why the next segment stays. A segment is as
-    old as the moment at which the log rolled on from it.
+    A segment stays until it is sealed and durable and every required tailer has read it; the last
+    sealed one always stays. The output gives the reason why the next segment stays. The age of a
+    segment counts from the time at which the log rolled to the next one.
 
     \b
     Examples:
@@ -69,15 +70,17 @@ def command(
 def retention_of(
     older_than: dt.timedelta | None, max_bytes: int | None, min_free: str | None
 ) -> Retention:
-    """What the options ask for.
+    """Return the options as a retention rule.
 
     Raises
     ------
     click.UsageError
-        They ask for nothing, or for what cannot be.
+        No option is given, or a value is out of range.
     """
     if older_than is None and max_bytes is None and min_free is None:
-        raise click.UsageError("say what may go: --older-than, --max-bytes or --min-free")
+        raise click.UsageError(
+            "nothing selects segments: add --older-than, --max-bytes or --min-free"
+        )
     free, percent = _room(min_free)
     try:
         return Retention(
@@ -96,12 +99,12 @@ def _room(text: str | None) -> tuple[int | None, float | None]:
         if text.isascii():
             return None, float(text[:-1])
     raise click.UsageError(
-        f"--min-free must be a size or a part of the disk, such as 5GiB or 10%, not {text!r}"
+        f"--min-free must be a size or a percentage, such as 5GiB or 10%, not {text!r}"
     )
 
 
 def as_object(log: str, pruned: Pruned) -> dict[str, object]:
-    """Return what was pruned as `--json` prints it."""
+    """Return a result as `--json` prints it."""
     removals = [
         {
             "path": found.path,
@@ -115,13 +118,13 @@ def as_object(log: str, pruned: Pruned) -> dict[str, object]:
 
 
 def lines(log: str, pruned: Pruned, verb: str = "", target: str = "") -> list[str]:
-    """For people."""
+    """Return a result as text."""
     what = verb or ("would delete" if pruned.dry_run else "deleted")
     where = f", to {target}" if target else ""
-    said = [f"{log}: {what} {len(pruned.segments)} segments, {size_text(pruned.bytes)}{where}"]
-    said += [
+    text = [f"{log}: {what} {len(pruned.segments)} segments, {size_text(pruned.bytes)}{where}"]
+    text += [
         f"  {removal.path}: {size_text(removal.bytes)}, {removal.reason}"
         for removal in pruned.segments
     ]
     stays = "is not archived" if pruned.kept else "stays"
-    return [*said, f"  position {pruned.first_position} {stays}: {pruned.stopped_by}"]
+    return [*text, f"  position {pruned.first_position} {stays}: {pruned.stopped_by}"]

@@ -1,4 +1,4 @@
-"""Sizes, ages and latencies as people read them: the same in every command."""
+"""Sizes, ages and latencies as text, the same in every command."""
 
 from __future__ import annotations
 

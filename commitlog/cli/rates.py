@@ -1,4 +1,4 @@
-"""How a log moves: two looks at it, and what became of it in between."""
+"""Rates of a log between two snapshots."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from commitlog.observe.watching import LogFigures
 
 @dataclass(frozen=True)
 class Rates:
-    """What happened between two looks, a second; None where there is no earlier look.
+    """Hold rates per second; None if there is no earlier snapshot.
 
     Attributes
     ----------
     tail_bytes, committed_bytes, flushed_bytes : float or None
-        How fast the watermarks move.
+        Bytes by which the watermarks moved.
     records : float or None
         Records appended.
     claims : dict
-        Claims of each slot.
+        Claims by slot.
     tailers : dict
-        Bytes that each named tailer has moved on.
+        Bytes read by named tailer.
     """
 
     tail_bytes: float | None
@@ -33,8 +33,8 @@ class Rates:
 
     @classmethod
     def between(cls, old: LogFigures | None, new: LogFigures) -> Rates:
-        """Of a log that was removed and made anew in between there are none, nor of an archive or a
-        segment alone, which stand still.
+        """Return the rates between two snapshots. There are none if another log took the place of
+        the first, or for an archive or a segment file, which do not change.
         """
         if old is None or old.uuid != new.uuid or new.taken_ns <= old.taken_ns or new.kind != "log":
             return cls(None, None, None, None, {}, {})
@@ -63,7 +63,7 @@ class Rates:
 
 
 def as_object(now: LogFigures, rates: Rates) -> dict[str, Any]:
-    """All of it, for a program."""
+    """Return a snapshot and its rates as `--json` prints them."""
     made = asdict(now)
     del made["taken_ns"]
     for name in ("tail_bytes", "committed_bytes", "flushed_bytes", "records"):

@@ -1,4 +1,4 @@
-"""What `cat` and `tail` share: which records they print, in which format."""
+"""The options that `cat` and `tail` share, and the records that they select."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OPTIONS = (
         "--since",
         type=parameters.moment,
         metavar="TIME",
-        help="Begin with the first record that is not older.",
+        help="Begin with the first record of this time or later.",
     ),
     click.option(
         "--to", type=parameters.position, metavar="POSITION", help="End before this position."
@@ -49,7 +49,7 @@ _OPTIONS = (
         "--until",
         type=parameters.moment,
         metavar="TIME",
-        help="End before the first record that is not older.",
+        help="End before the first record of this time or later.",
     ),
     click.option("--limit", type=parameters.whole(0), metavar="N", help="Print at most N records."),
     click.option(
@@ -76,28 +76,28 @@ _OPTIONS = (
         default="UTC",
         show_default=True,
         metavar="ZONE",
-        help="Print times in this zone, and read times without a zone in it: Europe/Berlin, or "
-        "local.",
+        help="Print times in this zone, and read a TIME without a zone in it: Europe/Berlin, "
+        "UTC or local.",
     ),
     click.option(
         "--visibility",
         type=click.Choice(["committed", "flushed"]),
         default="committed",
         show_default=True,
-        help="Print what every process sees, or only what a crash cannot take back.",
+        help="Print all records that processes see, or only those that survive a power cut.",
     ),
     click.option(
         "--on-damage",
         type=click.Choice(["raise", "skip"]),
         default="raise",
         show_default=True,
-        help="End at a damaged record, or report it and skip it. The exit status is 1 either way.",
+        help="End at damage, or report and skip it. The exit status is 1 in both cases.",
     ),
     click.option(
         "--json",
         "as_json",
         is_flag=True,
-        help="Print one JSON object a line, as --format jsonl does.",
+        help="Print one JSON object per line, as --format jsonl does.",
     ),
 )
 
@@ -112,13 +112,13 @@ def reading_options(command: Command) -> Command:
 def chosen_format(format: str | None, *, as_json: bool) -> str | None:
     """Return the format that `--format` or `--json` asks for."""
     if as_json and format not in (None, "jsonl"):
-        raise click.UsageError("--json and --format both say how to print records: use one of them")
+        raise click.UsageError("--json and --format exclude each other: use one of them")
     return "jsonl" if as_json else format
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which records are printed: the values of `reading_options`."""
+    """Select records by the values of `reading_options`."""
 
     place: Start | None
     sequence: int | None
@@ -142,36 +142,34 @@ class Selection:
             "--since": self.since,
         }
         ends = {"--to": self.to, "--until": self.until}
-        for options, what in ((begins, "begin"), (ends, "end")):
+        for options, what in ((begins, "start"), (ends, "end")):
             given = [name for name, value in options.items() if value is not None]
             if len(given) > 1:
                 raise click.UsageError(
-                    f"{' and '.join(given)} say where to {what}: use one of them"
+                    f"{' and '.join(given)} both set the {what}: use one of them"
                 )
         if self.to is not None and isinstance(self.place, int) and self.to < self.place:
-            raise click.UsageError(
-                f"--to ({self.to}) is below --from ({self.place}): nothing lies between"
-            )
+            raise click.UsageError(f"--to ({self.to}) is below --from ({self.place}): swap them")
 
     @property
     def filter(self) -> Filter:
-        """Which values."""
+        """Return the filter of `include` and `exclude`."""
         return Filter(self.include, self.exclude)
 
     @property
     def until_ns(self) -> int | None:
-        """Where `--until` ends, in nanoseconds since 1970."""
+        """Return the time of `--until` in nanoseconds since 1970; None without it."""
         return None if self.until is None else read_moment(self.until, self.zone)
 
     def begins_by_option(self) -> bool:
-        """Return whether an option says where the records begin."""
+        """Return whether an option sets the start."""
         return any(
             given is not None for given in (self.last, self.place, self.sequence, self.since)
         )
 
     def find_end(self, tailer: Tailer) -> int | None:
-        """Return the position that the records end before; None if no option says it, or it is yet
-        to come.
+        """Return the position at which the records end; None if no option sets it, or if no record
+        is that late yet.
         """
         if self.to is not None:
             return self.to
@@ -180,7 +178,7 @@ class Selection:
         return None
 
     def seek_start(self, log: CommitLog, tailer: Tailer, end: int | None) -> None:
-        """Move the tailer to where the records begin."""
+        """Move the tailer to the first record."""
         if self.last is not None:
             tailer.seek(_last_start(log, self.last, self.filter, self.visibility, end))
         elif self.sequence is not None:
@@ -201,8 +199,8 @@ class Selection:
 def _last_start(
     log: CommitLog, count: int, chosen: Filter, visibility: Visibility, end: int | None
 ) -> Start:
-    """Return where the last `count` accepted records below `end` begin. Damage before them is not
-    met.
+    """Return the start of the last `count` accepted records below `end`. Damage in between is
+    skipped.
     """
     if count == 0:
         return "end"
@@ -219,11 +217,11 @@ def _last_start(
             count -= len(rows)
 
 
-def say_damage(tailer: Tailer, told: int = 0) -> int:
-    """Report the damage that the tailer has skipped since the first `told` places, and return how
-    many there are now.
+def report_damage(tailer: Tailer, reported: int = 0) -> int:
+    """Report the damage that the tailer has skipped, without the first `reported` ranges; return
+    the number of ranges.
     """
-    for position, resume_position in tailer.damaged[told:]:
+    for position, resume_position in tailer.damaged[reported:]:
         click.echo(f"commitlog: damage: skipped position {position} to {resume_position}", err=True)
     return len(tailer.damaged)
 

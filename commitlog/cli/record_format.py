@@ -21,7 +21,7 @@ from commitlog.tail.arrow import COLUMNS
 from commitlog.tail.batch import Batch
 
 RecordFormat = Callable[[Batch, Rows], bytes]
-"""Gives the bytes of some rows of a batch."""
+"""Returns the bytes of some rows of a batch."""
 
 FIELDS = ("position", "sequence", "timestamp", "timestamp_ns", "type", "key", "value")
 ENDINGS = {"lines": b"\n", "null": b"\0", "raw": b""}
@@ -53,12 +53,12 @@ def format_of(name: str, zone: dt.tzinfo | None, *, escape: bool) -> RecordForma
 
 
 class JsonLines:
-    """One JSON object a line, with every field.
+    """Format records as JSON, one object per line, with every field.
 
     Parameters
     ----------
     zone : datetime.tzinfo or None
-        Of `timestamp`; None is this machine's.
+        The zone of `timestamp`; None is the zone of this machine.
     """
 
     def __init__(self, zone: dt.tzinfo | None = dt.UTC) -> None:
@@ -75,7 +75,7 @@ class JsonLines:
 
 
 def json_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """Replace bytes: by text if they are UTF-8, else by base64, with `NAME_encoding` behind it."""
+    """Replace bytes by text if they are UTF-8, else by base64 and a field `NAME_encoding`."""
     found: dict[str, Any] = {}
     for name, content in fields.items():
         found[name] = content
@@ -91,7 +91,7 @@ def json_fields(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 class CsvLines:
-    """One line a record, its text in quotes; a missing key is empty, without quotes."""
+    """Format records as CSV, with text in quotes; a missing key is empty, without quotes."""
 
     HEADER = f"{','.join(COLUMNS)}\n".encode()
 
@@ -111,28 +111,28 @@ def _quoted(content: bytes, what: str, position: int) -> str:
         text = content.decode()
     except UnicodeDecodeError:
         raise click.ClickException(
-            f"the {what} of the record at position {position} is not UTF-8, and CSV holds text "
-            "alone: use --format jsonl, parquet or arrow"
+            f"the {what} of the record at position {position} is not UTF-8, and CSV holds only "
+            "text: use --format jsonl, parquet or arrow"
         ) from None
     return '"' + text.replace('"', '""') + '"'
 
 
 class Template:
-    """Text with fields in braces, such as ``{position} {value}``.
+    """Format records by a text with fields in braces, such as ``{position} {value}``.
 
     Parameters
     ----------
     text : str
-        Backslash sequences are read as in Python. A field takes the format specifications of
+        Backslash sequences are those of Python. A field takes the format specifications of
         `str.format`; `x` prints a key or a value in hexadecimal digits.
     zone : datetime.tzinfo or None
-        Of `timestamp`; None is this machine's.
+        The zone of `timestamp`; None is the zone of this machine.
     escape : bool
-        Escape what a terminal would act on, quote keys, and print a missing key as ``-``.
+        Escape control characters, quote keys, and print a missing key as ``-``.
     highlight : sequence of Pattern
-        Print in color what they match in a value.
+        Print their matches in a value in color.
     width : int or None
-        Cut longer lines, tabs expanded.
+        Expand tabs and cut lines to this many columns.
 
     Raises
     ------
@@ -197,7 +197,7 @@ class Template:
         matches = [found.span() for pattern in self._highlight for found in pattern.finditer(value)]
         end = len(value)
         for start, stop in sorted(matches, reverse=True):
-            if start < stop <= end:  # of two that overlap the later one
+            if start < stop <= end:  # of two overlapping matches, highlight the later one
                 first, last = (len(self._bytes(value[:offset])) for offset in (start, stop))
                 text = f"{text[:first]}{_MATCH}{text[first:last]}{_PLAIN}{text[last:]}"
                 end = start
@@ -209,21 +209,21 @@ class Template:
 
 def _check_field(field: str, spec: str, conversion: str | None) -> None:
     if field not in FIELDS:
-        raise ValueError(f"there is no field {{{field}}}: there are {', '.join(FIELDS)}")
+        raise ValueError(f"there is no field {{{field}}}; the fields are {', '.join(FIELDS)}")
     sample: object = "" if field in ("timestamp", "key", "value") else 0
     if conversion:
-        raise ValueError(f"{{{field}!{conversion}}} has a conversion: leave !{conversion} out")
+        raise ValueError(f"{{{field}!{conversion}}} has a conversion: leave out !{conversion}")
     if (field, spec) not in (("key", "x"), ("value", "x")):
         try:
             format(sample, spec)
         except ValueError:
-            raise ValueError(f"{{{field}}} cannot be printed as {spec!r}") from None
+            raise ValueError(f"{spec!r} is not a format of the field {{{field}}}") from None
 
 
 def _unescaped(text: str) -> str:
     def character(match: re.Match[str]) -> str:
         if match[0] == "\\":
-            raise ValueError("a backslash stands before n, t, r, 0, xNN or another backslash")
+            raise ValueError("a backslash must precede n, t, r, 0, xNN or another backslash")
         return _MEANT[match[1]] if match[1] else _byte(int(match[2], 16))
 
     return _BACKSLASH.sub(character, text)
@@ -283,7 +283,7 @@ def times_text(timestamps_ns: npt.NDArray[np.int64], zone: dt.tzinfo | None = dt
     timestamps_ns : numpy.ndarray of int64
         Nanoseconds since 1970.
     zone : datetime.tzinfo or None
-        None is this machine's.
+        None is the zone of this machine.
     """
     moments = timestamps_ns.astype("datetime64[ns]")
     if zone is dt.UTC:
@@ -298,11 +298,11 @@ def time_text(timestamp_ns: int) -> str:
 
 
 def escaped(content: bytes) -> str:
-    """Return bytes as text without anything that a terminal would act on.
+    """Return bytes as text without control characters.
 
-    Printable UTF-8 stays as it is. A backslash is doubled, bytes that are not UTF-8 and control
-    characters become ``\\xNN``, other characters that are not printable ``\\uNNNN``. Two different
-    contents never give the same text.
+    Printable UTF-8 is unchanged. A backslash is doubled; bytes that are not UTF-8 and control
+    characters become ``\\xNN``; other unprintable characters become ``\\uNNNN``. Different contents
+    have different texts.
     """
     text = (content.replace(b"\\", b"\\\\") if b"\\" in content else content).decode(
         "utf-8", "backslashreplace"

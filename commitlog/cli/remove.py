@@ -1,4 +1,4 @@
-"""`commitlog remove`: deletes a log, and nothing else."""
+"""`commitlog remove`: delete a log and no other file."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from commitlog.segment.lock_file import LockFile, describe_process, is_foreign, 
 
 _TAILERS = "tailers"
 _IDENTITY = "log.json"
-# What a log consists of, its index, what recovery and repair have saved from it, and what they left
-# when they were killed.
+# The files of a log: segments, indexes, the files beside them, the copies that recovery and repair
+# save, and the temporary files that a killed process leaves.
 _SEGMENT = re.compile(r"[0-9]{20}\.(?:seg|idx)")
 _OURS = re.compile(
     r"(?:[0-9]{20}\.(?:seg|idx)|log\.json|checkpoint|cursors|lock|joining|joined)(?:\.(?:cut|broken)(?:\.[0-9]+)?)?"
@@ -38,7 +38,7 @@ _OURS = re.compile(
 
 @dataclass
 class _Removed:
-    """What came of it."""
+    """What was deleted and what is left."""
 
     path: str
     files: list[str] = field(default_factory=list)
@@ -54,11 +54,11 @@ class _Removed:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @click.pass_context
 def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> None:
-    """Delete LOG with all its records for good.
+    """Delete LOG with all its records.
 
-    It refuses while a process has LOG open for writing. It asks on a terminal, and needs --yes
-    elsewhere. It deletes only the files of a log; if there are others, they stay, with the
-    directory.
+    It refuses while a process has LOG open for writing. On a terminal it asks for confirmation;
+    elsewhere it needs --yes. It deletes only the files of a log: if the directory has other files,
+    they stay, and so does the directory.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> No
     """
     if os.path.islink(log.rstrip("/")):
         raise NotALogError(
-            f"this is a symbolic link: name the log itself, {os.path.realpath(log)}", path=log
+            f"this is a symbolic link: give the log itself, {os.path.realpath(log)}", path=log
         )
     fd = open_directory(log)
     try:
@@ -92,8 +92,8 @@ def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> No
 
 
 def _check_permission(directory: LogDirectory) -> None:
-    """Refuse at once: what is not there for others to see, buffers and the places of tailers, would
-    go, and the log would stay.
+    """Refuse before the first deletion: otherwise buffers and named tailers would be deleted, and
+    the log would stay.
     """
     folders = [
         path
@@ -103,15 +103,15 @@ def _check_permission(directory: LogDirectory) -> None:
     for folder in folders:
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
             raise ReadOnlyError(
-                "no permission to delete what is in here: do it as another user, or fix the "
-                "permissions",
+                "no permission to delete the files in this directory: run it as their owner, or "
+                "change the permissions",
                 path=folder,
             )
 
 
 def _check_unheld(directory: LogDirectory, identity: Identity) -> None:
-    """Refuse before anybody is asked. The lock is not kept meanwhile: a question may stay
-    unanswered for long.
+    """Check the lock before the question. It is not held while the user decides, which may take
+    long.
     """
     _lock(directory, identity).close()
 
@@ -130,7 +130,7 @@ def _lock(directory: LogDirectory, identity: Identity) -> LockFile:
 
 
 def _describe_holders(directory: LogDirectory, identity: Identity, lock_file: LockFile) -> str:
-    """Name the processes that hold the lock, for a message."""
+    """Return the names of the processes that hold the lock, for a message."""
     with contextlib.suppress(CommitLogError, OSError):
         found = cursors_file.live_writers(directory.fd, identity)
         if found:
@@ -149,10 +149,12 @@ def _describe_holders(directory: LogDirectory, identity: Identity, lock_file: Lo
 
 def _confirmed(directory: LogDirectory) -> bool:
     if sys.stdin is None or not sys.stdin.isatty():
-        raise click.UsageError("there is no terminal to ask on: say --yes to delete the log")
+        raise click.UsageError(
+            "standard input is not a terminal to confirm on: add --yes to delete the log"
+        )
     count = len(directory.segment_numbers())
     with Stop() as stop:
-        # Not `input`: a Ctrl-C between its prompt and its reading is not seen before the next key.
+        # Not `input`: it acts on a Ctrl-C between prompt and read only after the next key.
         click.echo(
             f"Delete {directory.path} with all its records ({count} segments)? [y/N]: ",
             nl=False,
@@ -176,9 +178,9 @@ def _remove(directory: LogDirectory, identity: Identity) -> _Removed:
         directory.sync()
         removed.left = sorted(set(directory.names()) - {LOCK_NAME})
         if not removed.left:
-            # Last, and with the directory: whoever waits for this lock finds no place left to
-            # create a log in. Where the directory stays, the lock stays too, since two could
-            # otherwise hold two files of that name.
+            # Last, with the directory: a process that waits for this lock then cannot create a log
+            # here. If the directory stays, the lock file stays, too: a second file of that name
+            # would let two processes hold the lock.
             _unlink(directory, LOCK_NAME, removed)
             os.rmdir(os.path.realpath(directory.path))
             removed.directory_removed = True
@@ -188,8 +190,8 @@ def _remove(directory: LogDirectory, identity: Identity) -> _Removed:
 
 
 def _in_order(names: list[str]) -> list[str]:
-    """The files to delete: segments first, oldest first, so that a log stays a log when this is
-    killed half-way; the identity last.
+    """Return the files to delete: segments first, the oldest first, and the identity last, so that
+    a killed run leaves a log.
     """
     ours = [name for name in names if _OURS.fullmatch(name) and name not in (LOCK_NAME, _IDENTITY)]
     ours.sort(key=lambda name: (_SEGMENT.fullmatch(name) is None, name))
@@ -201,13 +203,13 @@ def _unlink(directory: LogDirectory, name: str, removed: _Removed) -> None:
         size = os.stat(name, dir_fd=directory.fd, follow_symlinks=False).st_size
         os.unlink(name, dir_fd=directory.fd)
     except (FileNotFoundError, IsADirectoryError):
-        return  # gone already, or not what its name says: then it is listed as left
+        return  # deleted by another process; or a directory, which is reported as left
     removed.files.append(name)
     removed.bytes += size
 
 
 def _remove_tailers(directory: LogDirectory, removed: _Removed) -> None:
-    """The positions of named tailers: plain files in a folder of their own."""
+    """Delete the files of named tailers and their directory."""
     try:
         fd = os.open(
             _TAILERS,
@@ -218,9 +220,7 @@ def _remove_tailers(directory: LogDirectory, removed: _Removed) -> None:
         return
     try:
         for name in sorted(os.listdir(fd)):
-            with contextlib.suppress(
-                IsADirectoryError
-            ):  # no tailer's: then the folder is listed as left
+            with contextlib.suppress(IsADirectoryError):  # not of a tailer: reported as left
                 os.unlink(name, dir_fd=fd)
                 removed.files.append(os.path.join(_TAILERS, name))
         if not os.listdir(fd):
@@ -230,7 +230,7 @@ def _remove_tailers(directory: LogDirectory, removed: _Removed) -> None:
 
 
 def _remove_staged(directory: LogDirectory, removed: _Removed) -> None:
-    """Segments that were made for this log and did not join it."""
+    """Delete the staged segments that did not join the log."""
     staged = os.path.join(directory.path, STAGED)
     if os.path.isdir(staged) and not os.path.islink(staged):
         removed.files += [
@@ -244,12 +244,10 @@ def _remove_staged(directory: LogDirectory, removed: _Removed) -> None:
 def _discard_buffers(
     directory: LogDirectory, identity: Identity, lock_file: LockFile, removed: _Removed
 ) -> None:
-    """Shared-memory buffers that a killed process left with records of this log would stay in
-    memory for ever.
-    """
+    """Delete the shared-memory buffers of a killed process: no later process would free them."""
     holder = lock_file.read()
     if holder.boot_id != boot_id().hex() or holder.inode != os.fstat(directory.fd).st_ino:
-        return  # a copy of another log's file, or of another boot: they are not ours
+        return  # the lock file was copied from another log, or is of another boot
     survey = shm.find_buffers((*holder.pool_names, *holder.lent_names), identity.uuid)
     names = [buffer.name for buffer in survey.recoverable]
     for buffer in survey.recoverable:
@@ -261,12 +259,10 @@ def _discard_buffers(
 
 
 def _lines(removed: _Removed) -> list[str]:
-    said = [f"{removed.path}: deleted {len(removed.files)} files, {size_text(removed.bytes)}"]
+    text = [f"{removed.path}: deleted {len(removed.files)} files, {size_text(removed.bytes)}"]
     if removed.buffers:
-        said.append(
-            f"  and {len(removed.buffers)} shared-memory buffers that a killed process had left"
-        )
-    said += [f"  left: {name}, which is no part of a log" for name in removed.left]
+        text.append(f"  and {len(removed.buffers)} shared-memory buffers of a killed process")
+    text += [f"  left: {name}, which is not part of a log" for name in removed.left]
     if removed.left:
-        said.append("  the directory stays for what is left")
-    return said
+        text.append("  the directory is kept with them")
+    return text

@@ -1,4 +1,4 @@
-"""`commitlog repair`: mends what `commitlog verify` finds."""
+"""`commitlog repair`: repair what `commitlog verify` finds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from commitlog.repair.repair_report import RepairReport
 
 @click.command()
 @click.argument("log", type=click.Path())
-@click.option("--dry-run", is_flag=True, help="Write nothing, and print what would be done.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and write nothing.")
 @roll_options("If log.json is lost:")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @click.pass_context
@@ -31,17 +31,17 @@ def command(
 ) -> None:
     """Repair LOG, which no process may have open for writing.
 
-    A segment is copied to NAME.broken before it is changed. Damage is marked so that readers skip
-    it, and the records behind it are kept; damaged headers, a lost log.json, missing and shortened
-    segments are rebuilt. Damaged records stay lost. If log.json is lost, name the roll cycle unless
-    it was a named one in UTC.
+    It copies each segment to NAME.broken before it changes it. It marks damage, so that readers
+    skip it and reach the records behind it. It rebuilds damaged headers, a lost log.json, and
+    missing or shortened segments. Damaged records stay lost. If log.json is lost and the roll cycle
+    was not a named one in UTC, give the roll cycle.
 
     \b
     Examples:
       commitlog repair --dry-run orders
       commitlog repair --roll-cycle DAILY --time-zone Europe/Berlin orders
 
-    The exit status is 1 if damage remains, or, with --dry-run, if there is something to repair.
+    The exit status is 1 if problems remain; with --dry-run, if there is something to repair.
     """
     cycle = Options.of(None, **roll_cycle_of(roll_cycle, roll_epoch, time_zone)).new_roll_cycle
     report = repair(log, dry_run=dry_run, roll_cycle=cycle)
@@ -53,16 +53,16 @@ def command(
 
 
 def lines(report: RepairReport) -> list[str]:
-    """The report for people."""
-    said = []
+    """Return the report as text."""
+    text = []
     for action in report.actions:
         where = "" if action.position is None else f", position {action.position}"
         where += "" if action.resume_position is None else f" to {action.resume_position}"
-        said.append(
+        text.append(
             f"{'would be' if report.dry_run else 'done'}: {action.file}{where}: {action.what}"
         )
-    said += [f"copy: {copy}" for copy in report.copies]
-    said += [f"still wrong: {problem}" for problem in report.remaining]
+    text += [f"copy: {copy}" for copy in report.copies]
+    text += [f"still wrong: {problem}" for problem in report.remaining]
     if not report.actions and not report.remaining:
-        said.append("nothing is wrong, nothing was written")
-    return said
+        text.append("nothing is wrong, nothing was written")
+    return text

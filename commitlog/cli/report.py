@@ -1,7 +1,7 @@
-"""Reports of what a log, an archive or a segment file is: for `info` and `list`.
+"""Reports of a log, an archive or a segment file, for `info` and `list`.
 
-A report is the object that `--json` prints. Its keys are those of docs/json.md; `lines` prints the
-same keys for people.
+A report is the object that `--json` prints, with the keys of docs/json.md; `lines` prints the same
+keys as text.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def state_of(*, live: bool, clean: bool) -> str:
 
 
 def report_of(path: str) -> Report:
-    """Return the report of whatever lies at a path or an address.
+    """Return the report of the log, archive or segment file at a path or an address.
 
     Raises
     ------
     CommitLogError
-        There is neither a log nor an archive nor a segment file.
+        There is none, or it cannot be read.
     """
     detached = open_detached(path)
     if detached is None:
@@ -66,9 +66,7 @@ def report_of(path: str) -> Report:
 
 
 def segment_header(segment: Segment) -> Report:
-    """Return what the header of a segment says, its seal included; None for what is not there
-    yet.
-    """
+    """Return the header of a segment with its seal; a part that is not written yet is None."""
     opened = read_opened(segment.read(0, HEADER_SIZE))
     seal = segment.sealed()
     return {
@@ -82,7 +80,7 @@ def segment_header(segment: Segment) -> Report:
 
 
 def lines(report: Report) -> Iterator[str]:
-    """Give a report as lines for people: the same keys, sizes and times in units."""
+    """Yield a report as lines: the same keys, with sizes and times in units."""
     state = f", {STATES[report['state']]}" if "state" in report else ""
     yield f"{report['path']}: {report['kind']}{state}"
     for key, content in report.items():
@@ -123,7 +121,7 @@ def _segments(directory: LogDirectory, identity: Identity) -> Report:
 
 
 def _sequences(first: int | None, behind: int | None) -> Report:
-    """Sequences and count of the records from one sequence up to another, exclusive."""
+    """Return sequences and count of the records from `first` up to `behind`, exclusive."""
     known = first is not None and behind is not None
     count = behind - first if first is not None and behind is not None else None
     return {
@@ -199,9 +197,7 @@ def _add_records(report: Report, opened: CommitLog) -> None:
 
 
 def _archive(directory: ArchivedDirectory) -> Report:
-    """Report an archive from the list of its files and the headers of the first and the last
-    one.
-    """
+    """Report an archive from the list of its files and the headers of its first and last file."""
     identity, size, numbers = (
         directory.identity,
         directory.segment_size,
@@ -229,7 +225,7 @@ def _archive(directory: ArchivedDirectory) -> Report:
 
 
 def _segment(directory: LoneSegment) -> Report:
-    """Report a segment file. Its seal knows everything; without one the frames are counted."""
+    """Report a segment file from its seal; without a seal, count the frames."""
     segment = directory.open_segment(directory.number, writable=False)
     try:
         header = segment_header(segment)

@@ -1,4 +1,4 @@
-"""The options of a command that say how a log rolls by time."""
+"""The options for the roll cycle of a log."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def roll_options(when: str) -> Callable[[_Command], _Command]:
-    """Give a command `--roll-cycle`, `--roll-epoch` and `--time-zone`; `when` says in their help
-    what they are for.
+    """Add `--roll-cycle`, `--roll-epoch` and `--time-zone` to a command. The help of each begins
+    with `when`.
     """
 
     def decorate(command: _Command) -> _Command:
@@ -29,13 +29,13 @@ def roll_options(when: str) -> Callable[[_Command], _Command]:
                 "--roll-epoch",
                 parameters.duration,
                 "DURATION",
-                "begin cycles this much later, such as 6h.",
+                "begin each cycle this much later, such as 6h.",
             ),
             (
                 "--roll-cycle",
                 parameters.roll_cycle,
                 "CYCLE",
-                "roll by this cycle: DAILY, HOURLY, 90s.",
+                "roll by this cycle, such as DAILY, HOURLY or 90s.",
             ),
         ):
             command = click.option(
@@ -49,15 +49,15 @@ def roll_options(when: str) -> Callable[[_Command], _Command]:
 def roll_cycle_of(
     roll_cycle: str | None, roll_epoch: float | None, time_zone: str | None
 ) -> dict[str, Any]:
-    """The three as options of a log.
+    """Return the three as options of a log.
 
     Raises
     ------
     click.UsageError
-        They say how to count cycles, and not which.
+        `--roll-epoch` or `--time-zone` is given without `--roll-cycle`.
     """
     if roll_cycle is None and (roll_epoch is not None or time_zone is not None):
         raise click.UsageError(
-            "--roll-epoch and --time-zone say how cycles are counted: give --roll-cycle, too"
+            "--roll-epoch and --time-zone need --roll-cycle: add it, or leave them out"
         )
     return {"roll_cycle": roll_cycle, "roll_epoch": roll_epoch, "time_zone": time_zone}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TABLES = ("parquet", "arrow")
-# So many records, or bytes of them, make a row group of Parquet or a record batch of Arrow.
+# The size of a row group of Parquet, or of a record batch of Arrow.
 _GROUP_RECORDS = 1 << 18
 _GROUP_BYTES = 32 << 20
 
@@ -28,9 +28,9 @@ class ByteSink:
     Parameters
     ----------
     output : Output or binary file
-        Where to. An `Output` hands each batch on at once.
+        The destination. An `Output` is flushed after each batch.
     form : callable
-        Gives the bytes of some rows of a batch.
+        Returns the bytes of some rows of a batch.
     """
 
     def __init__(self, output: Output | IO[bytes], form: RecordFormat) -> None:
@@ -58,7 +58,7 @@ class TableSink:
     Parameters
     ----------
     file : binary file
-        Where to.
+        The destination.
     format : {"parquet", "arrow"}
         Parquet, or Arrow's file format.
     """
@@ -101,7 +101,7 @@ class TableSink:
         self._records = self._bytes = 0
 
     def check_reader(self) -> None:
-        """The next group tells."""
+        """Do nothing: the next write finds out."""
 
     def close(self) -> None:
         self._write_group()

@@ -38,8 +38,8 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print a JSON ob
 def command() -> None:
     """Export, compact or verify whole logs with Spark.
 
-    It runs on this machine or on a cluster, and needs the extra `spark`. A job that was interrupted
-    can be run again: it goes on or starts over, and nothing is written twice.
+    It runs on this machine or on a cluster, and needs the extra `spark`. An interrupted job can be
+    run again: it resumes or starts over, and writes nothing twice.
     """
 
 
@@ -53,7 +53,7 @@ def command() -> None:
     metavar="SIZE",
     default="1GiB",
     show_default=True,
-    help="Note the progress after this much of the log.",
+    help="Record the progress after this much of the log.",
 )
 @_master
 @_as_json
@@ -62,14 +62,14 @@ def export(
 ) -> None:
     """Write LOG to Parquet files below DESTINATION.
 
-    There is a directory for each date (UTC). Only durable records are written. The next run adds
-    the records that have come since.
+    Each date (UTC) has a directory. Only durable records are written. The next run adds the records
+    appended since.
     """
     with _session(master) as spark, step_progress("export") as shown:
         from commitlog.spark.jobs import export as run
 
         done = run(spark, log, destination, text=text, step=step, progress=shown)
-    _say(
+    _print(
         as_object(done),
         f"{done.log}: exported up to position {done.position}: {done.records} records in "
         f"{done.files} files of {done.destination}",
@@ -93,25 +93,25 @@ def compact(
 ) -> None:
     """Write the latest record of each key to NEW_LOG.
 
-    A key whose latest record has an empty value is deleted and left out. Records without a key are
-    kept. NEW_LOG gets all records at once.
+    A key whose latest record is a tombstone (has an empty value) is left out. Records without a key
+    are kept. All records appear in NEW_LOG at once.
     """
     with _session(master) as spark, step_progress("compact") as shown:
         from commitlog.spark.jobs import compact as run
 
         done = run(spark, log, new_log, segment_size=segment_size, progress=shown)
     if done.repeated:
-        said = (
-            f"{done.destination}: has this compaction already, {done.kept} records; nothing "
-            "was done"
+        text = (
+            f"{done.destination}: already has this compaction, {done.kept} records; nothing was "
+            "written"
         )
     else:
-        said = (
+        text = (
             f"{done.log}: {done.read} records up to position {done.position}; {done.kept} kept in "
             f"{done.destination}, {done.superseded} "
             f"superseded, {done.tombstones} tombstones"
         )
-    _say(as_object(done), said, as_json)
+    _print(as_object(done), text, as_json)
 
 
 @command.command()
@@ -122,7 +122,7 @@ def compact(
     "--state",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Note in FILE what was checked, and go on from there.",
+    help="Record in FILE what was checked, and resume from there.",
 )
 @_master
 @_as_json
@@ -137,22 +137,24 @@ def verify(
 ) -> None:
     """Check every frame of LOGs or ARCHIVEs and change nothing.
 
-    Each segment is a task of its own. The exit status is 1 if something is damaged or missing.
+    Each segment is a Spark task. The exit status is 1 if something is damaged or missing.
     """
     with _session(master) as spark, step_progress("verify") as shown:
         from commitlog.spark.jobs import verify as run
 
         done = run(spark, logs, state=state, progress=shown)
     reports = [verify_command.as_object(report) for report in done.reports]
-    said = [line for report in done.reports for line in verify_command.lines(report)]
+    text = [line for report in done.reports for line in verify_command.lines(report)]
     if done.resumed:
-        said.append(f"{done.resumed} segments had been checked before")
-    _say({"sound": done.sound, "resumed": done.resumed, "logs": reports}, "\n".join(said), as_json)
+        text.append(f"{done.resumed} segments were checked by an earlier run")
+    _print(
+        {"sound": done.sound, "resumed": done.resumed, "logs": reports}, "\n".join(text), as_json
+    )
     context.exit(0 if done.sound else FAILURE)
 
 
 def as_object(done: Export | Compaction) -> dict[str, Any]:
-    """Return what was done as `--json` prints it: with the keys of the other commands."""
+    """Return a result as `--json` prints it, with the keys of the other commands."""
     content = dataclasses.asdict(done)
     content = {"path": content.pop("log"), "end_position": content.pop("position"), **content}
     content.pop("pending", None)
@@ -161,7 +163,7 @@ def as_object(done: Export | Compaction) -> dict[str, Any]:
     return content
 
 
-def _say(content: dict[str, Any], text: str, as_json: bool) -> None:
+def _print(content: dict[str, Any], text: str, as_json: bool) -> None:
     if as_json:
         print_json(content)
     else:
@@ -170,7 +172,7 @@ def _say(content: dict[str, Any], text: str, as_json: bool) -> None:
 
 @contextlib.contextmanager
 def _session(master: str | None) -> Iterator[SparkSession]:
-    """A session of its own; what Spark raises is told in a line."""
+    """Start a Spark session, and turn an exception of Spark into one line."""
     try:
         from commitlog.spark import session
 
@@ -182,13 +184,13 @@ def _session(master: str | None) -> Iterator[SparkSession]:
     try:
         yield spark
     except (PySparkException, Py4JError) as error:
-        raise click.ClickException(_told(str(error))) from error
+        raise click.ClickException(_cause(str(error))) from error
     finally:
         spark.stop()
 
 
-def _told(text: str) -> str:
-    """Of a traceback through two languages, the line that says what went wrong."""
+def _cause(text: str) -> str:
+    """Return the line with the cause from a traceback through Java and Python."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("commitlog.errors.")]
     return ours[-1].partition(": ")[2] if ours else lines[0] if lines else text

@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish and not as an exception, for a command that finishes what it has begun."""
+"""Ctrl-C as a request instead of an exception, for a command that finishes what it has begun."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from typing import Self
 
 
 class Stop:
-    """Notes the first Ctrl-C in `asked` and wakes whoever waits for input; the second is a
-    KeyboardInterrupt as usual.
+    """Set `requested` and end `wait_for` at the first Ctrl-C; the second is a KeyboardInterrupt.
 
-    An exception could strike in the middle of an append, and then nobody would know what was
-    appended. Where Ctrl-C is ignored, as in a shell's background, it stays so.
+    An exception in the middle of an append would leave unknown what was appended. If SIGINT is
+    ignored, as in a background job of a shell, it stays ignored.
     """
 
     def __init__(self) -> None:
-        self.asked = False
-        self._at_once = False
+        self.requested = False
+        self._immediate = False
 
     def __enter__(self) -> Self:
         self._read_end, self._write_end = os.pipe()
         os.set_blocking(self._write_end, False)
         self._before = signal.getsignal(signal.SIGINT)
         if self._before is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, self._noted)
+            signal.signal(signal.SIGINT, self._handle)
         return self
 
     def __exit__(
@@ -41,32 +40,32 @@ class Stop:
         os.close(self._read_end)
         os.close(self._write_end)
 
-    def _noted(self, number: int, frame: FrameType | None) -> None:
-        if self.asked or self._at_once:
-            self.asked = True
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested or self._immediate:
+            self.requested = True
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True
         os.write(self._write_end, b"\0")
 
     @contextlib.contextmanager
-    def at_once(self) -> Iterator[None]:
-        """For what can wait for ever and has nothing to finish, such as opening a FIFO: leaves the
-        block at the first Ctrl-C.
+    def immediate(self) -> Iterator[None]:
+        """Leave the block at the first Ctrl-C: for a call that may block without a bound and has
+        nothing to finish, such as opening a FIFO.
         """
-        self._at_once = True
+        self._immediate = True
         try:
             yield
         except KeyboardInterrupt:
-            self.asked = True
+            self.requested = True
         finally:
-            self._at_once = False
+            self._immediate = False
 
     def wait_for(self, descriptor: int) -> bool:
-        """Wait until something can be read. False: it is time to stop."""
+        """Wait until the descriptor can be read; return False if a Ctrl-C came first."""
         ready = select.poll()
         ready.register(descriptor, select.POLLIN)
         ready.register(self._read_end, select.POLLIN)
-        while not self.asked:
+        while not self.requested:
             if any(found == descriptor for found, _ in ready.poll()):
-                return not self.asked
+                return not self.requested
         return False

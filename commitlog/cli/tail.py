@@ -1,4 +1,4 @@
-"""`commitlog tail`: prints records as lines: the last ones, chosen ones, and those that come."""
+"""`commitlog tail`: print records as lines: the last ones, a selection, or new ones."""
 
 from __future__ import annotations
 
@@ -37,38 +37,43 @@ LAST_DEFAULT = 10
     type=parameters.tailer_name,
     shell_complete=parameters.complete_tailer,
     metavar="NAME",
-    help="Begin where this named tailer stands, and move it past what is printed.",
+    help="Begin at the position of this named tailer, and move it past each printed record.",
 )
 @click.option("-r", "--reverse", is_flag=True, help="Print the newest record first.")
-@click.option("-f", "--follow", is_flag=True, help="Print records as they come, until Ctrl-C.")
-@click.option("--wait", is_flag=True, help="With --follow, wait for LOG to be created.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Print new records as they arrive, until Ctrl-C."
+)
+@click.option("--wait", is_flag=True, help="With --follow, wait until LOG is created.")
 @click.option(
     "--stop-at",
     type=parameters.pattern,
     metavar="REGEX",
-    help="End with the first record whose value REGEX matches.",
+    help="End after the first record whose value REGEX matches.",
 )
 @click.option(
-    "--speed", type=parameters.speed, metavar="X", help="Replay at X times the recorded pace."
+    "--speed",
+    type=parameters.speed,
+    metavar="X",
+    help="Replay with the recorded pauses, X times as fast.",
 )
 @click.option(
     "--max-pause",
     type=parameters.duration,
     metavar="DURATION",
-    help="With --speed, make no longer pause.",
+    help="With --speed, limit each pause to this.",
 )
 @click.option(
     "--format",
     type=parameters.record_format(*BYTE_FORMATS),
     shell_complete=parameters.complete_words(*BYTE_FORMATS),
     metavar="NAME|TEMPLATE",
-    help="Print records in this format.  [default: the line above]",
+    help="Print in this format.  [default: the line above]",
 )
 @click.option(
     "--max-width",
     type=parameters.whole(1),
     metavar="N",
-    help="Cut lines to N columns of a terminal.",
+    help="Cut lines to N columns.",
 )
 @reading_options
 @click.pass_context
@@ -90,21 +95,21 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Show the last records of LOG, or those that come.
+    """Print the last records of LOG, or follow it.
 
-    A record is a line: position, timestamp, type, key, value, with tabs between them. Control
-    characters are escaped: \\n, \\x1b, \\u202e. A key stands in quotes, and - is none. On a
-    terminal, what --include matches is highlighted.
+    Each record is a line of position, timestamp, type, key and value, separated by tabs. Control
+    characters are escaped: \\n, \\x1b, \\u202e. A key is in quotes; - means no key. On a terminal,
+    the matches of --include are highlighted.
 
     TEMPLATE is text with fields in braces: '{sequence} {value}\\n'. The fields are position,
-    sequence, timestamp, timestamp_ns, type, key and value; {value:x} is in hexadecimal digits. The
-    names of formats are those of `commitlog cat`.
+    sequence, timestamp, timestamp_ns, type, key and value; {value:x} prints hexadecimal digits. The
+    other formats are those of `commitlog cat`.
 
     REGEX is a regular expression of Python, searched in the bytes of each value. -n and --limit
-    count only records that pass the filters.
+    count only records that pass --include and --exclude.
 
-    TIME is 2026-05-01, 2026-05-01T12:30:00.5+02:00, 10m or -10m (ago: s, m, h, d, w), today,
-    yesterday, now, or @1777638600.
+    TIME is 2026-05-01, 2026-05-01T12:30:00.5+02:00, 10m or -10m (10 minutes ago; units s, m, h, d,
+    w), today, yesterday, now, or @1777638600.
 
     \b
     Examples:
@@ -118,20 +123,16 @@ def command(
       commitlog tail --name billing --limit 100 --json orders
     """
     if wait and not follow:
-        raise click.UsageError(
-            "--wait waits for records that are yet to come: add --follow, or leave --wait out"
-        )
+        raise click.UsageError("--wait needs --follow: add it, or leave out --wait")
     for other, used in (
         ("--follow", follow),
         ("--speed", speed is not None),
         ("--name", name is not None),
     ):
         if reverse and used:
-            raise click.UsageError(f"--reverse goes back and {other} goes forward: use one of them")
+            raise click.UsageError(f"--reverse and {other} exclude each other: use one of them")
     if max_pause is not None and speed is None:
-        raise click.UsageError(
-            "--max-pause bounds the pauses that --speed makes: add --speed, or leave it out"
-        )
+        raise click.UsageError("--max-pause needs --speed: add it, or leave out --max-pause")
     selection = Selection(last=last, reverse=reverse, **given)
     if name is None and not selection.begins_by_option():
         selection = Selection(last=LAST_DEFAULT, reverse=reverse, **given)
@@ -139,21 +140,22 @@ def command(
     wait_s = DURATION_LARGEST_S if wait else 0
     with Output() as output, commitlog.open(log, "r", wait_for_log=wait_s) as opened:
         if follow and parts_of(opened).directory.kind == "archive":
-            raise click.UsageError("an archive does not grow while it is open: leave out --follow")
+            raise click.UsageError(
+                "an archive does not change while it is open: leave out --follow"
+            )
         named = None if name is None else opened.tailer(name)
         pace = None if speed is None else Pace(speed, max_pause)
         sink = ByteSink(output, form)
         view = View(opened, selection, sink, stop_at=stop_at, pace=pace, follow=follow, named=named)
         view.run()
-    context.exit(FAILURE if view.damage_told else 0)
+    context.exit(FAILURE if view.damaged else 0)
 
 
 def _format_of(format: str, selection: Selection, max_width: int | None) -> RecordFormat:
     if format in BYTE_FORMATS:
         if max_width is not None:
             raise click.UsageError(
-                f"--max-width cuts the lines of a template, not those of {format}: leave one of "
-                "them out"
+                f"--max-width needs a template, not the format {format}: leave out one of them"
             )
         return format_of(format, selection.zone, escape=True)
     highlight = selection.include if is_terminal(sys.stdout) else ()

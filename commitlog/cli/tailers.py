@@ -1,4 +1,4 @@
-"""`commitlog tailers`: the named tailers of a log, and what can be done with them."""
+"""`commitlog tailers`: list, reset, delete or evict the named tailers of a log."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _start = parameters.start("first", "end")
 
 
 def _reset(log: CommitLog, name: str, position: str | None) -> str:
-    assert position is not None  # `command` has seen to it
+    assert position is not None  # `command` has checked it
     log.reset_tailer(name, cast(Start, _start(position)))
     state = next(state for state in log.tailers() if state.name == name)
-    return f"{name} goes on at position {state.position}"
+    return f"{name}: reset to position {state.position}"
 
 
 def _delete(log: CommitLog, name: str, _position: str | None) -> str:
     log.delete_tailer(name)
-    return f"{name} is deleted"
+    return f"{name}: deleted"
 
 
 def _evict(log: CommitLog, name: str, _position: str | None) -> str:
     return (
-        f"{name} is evicted, and required no more"
+        f"{name}: evicted; it is not required any more"
         if log.evict_tailer(name)
-        else f"{name} was not required"
+        else f"{name}: not required, so nothing to evict"
     )
 
 
@@ -53,21 +53,23 @@ ACTIONS: dict[str, Callable[[CommitLog, str, str | None], str]] = {
 )
 @click.argument("position", required=False)
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print a JSON object: the list, or what was done."
+    "--json", "as_json", is_flag=True, help="Print the list or the result as a JSON object."
 )
 def command(
     *, log: str, action: str | None, name: str | None, position: str | None, as_json: bool
 ) -> None:
     """List the named tailers of LOG, or change one.
 
-    The list has position, lag, age, reader, and whether a tailer is required.
+    The list has the position of each tailer, its lag, when it last moved, whether it is required,
+    and the process that reads with it.
 
     \b
-    reset NAME POSITION  Move it to "first", "end", or a record's position; rebuild a damaged file.
+    reset NAME POSITION  Move it to "first", "end", or the position of a record. This also
+                         rebuilds a damaged file.
     delete NAME          Delete it.
-    evict NAME           Require it no more: neither retention nor appends wait for it.
+    evict NAME           Make it not required: retention and appends do not wait for it.
 
-    A tailer that a process reads with can be neither reset nor deleted.
+    reset and delete are refused while a process reads with the tailer.
 
     \b
     Examples:
@@ -77,13 +79,15 @@ def command(
       commitlog tailers orders evict audit
     """
     if action is not None and name is None:
-        raise click.UsageError(f"say which tailer: commitlog tailers LOG {action} NAME")
+        raise click.UsageError(
+            f"{action} needs the name of a tailer: commitlog tailers LOG {action} NAME"
+        )
     if position is not None and action != "reset":
-        raise click.UsageError(f"a position is for reset, not for {action}: leave {position!r} out")
+        raise click.UsageError(f"only reset takes a position, not {action}: leave out {position!r}")
     if action == "reset" and position is None:
         raise click.UsageError(
-            f"say where {name} is to go on: commitlog tailers LOG reset {name} first, end, or a "
-            "record's position"
+            f"reset needs a position: commitlog tailers LOG reset {name} POSITION; it is first, "
+            "end or the position of a record"
         )
     if position is not None:
         _start(position)
@@ -109,25 +113,25 @@ def command(
 
 
 def line_of(state: TailerState) -> str:
-    """One tailer, for people."""
+    """Return a tailer as a line of text."""
     if state.damage is not None:
         return (
-            f"  {state.name}: damaged: {state.damage}; `commitlog tailers LOG reset "
-            f"{state.name} POSITION` makes it anew"
+            f"  {state.name}: damaged: {state.damage}; rebuild it with "
+            f"`commitlog tailers LOG reset {state.name} POSITION`"
         )
-    said = [
+    text = [
         f"position {state.position}",
         f"{size_text(state.lag_bytes or 0)} behind",
         f"moved {age_text(state.saved_ns)} ago",
     ]
     if state.required:
-        said.append(
+        text.append(
             "required"
             + (f" within {size_text(state.max_lag_bytes)}" if state.max_lag_bytes else "")
         )
     if state.evicted_ns is not None:
-        said.append(f"evicted {age_text(state.evicted_ns)} ago")
+        text.append(f"evicted {age_text(state.evicted_ns)} ago")
     if state.dropped_records:
-        said.append(f"{state.dropped_records} records dropped for it")
-    said.append(f"read by {state.owner}" if state.owner else "nobody reads")
-    return f"  {state.name}: {', '.join(said)}"
+        text.append(f"{state.dropped_records} records dropped because of it")
+    text.append(f"read by {state.owner}" if state.owner else "no reader")
+    return f"  {state.name}: {', '.join(text)}"

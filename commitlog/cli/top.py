@@ -1,4 +1,4 @@
-"""`commitlog top`: shows what a log, its writers and its tailers do at the moment."""
+"""`commitlog top`: show live figures of a log, its writers and its tailers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from commitlog.cli.rates import Rates, as_object
 from commitlog.errors import NotALogError
 from commitlog.observe.watching import LogWatch
 
+_KINDS = {"archive": "an archive", "segment": "a segment file"}
+
 
 @click.command()
 @click.argument("log", type=click.Path())
@@ -24,7 +26,7 @@ from commitlog.observe.watching import LogWatch
     default="1s",
     show_default=True,
     metavar="DURATION",
-    help="Look at the log this often.",
+    help="Update the figures at this interval.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the figures of one interval as a JSON object."
@@ -33,8 +35,8 @@ from commitlog.observe.watching import LogWatch
 def command(context: click.Context, *, log: str, interval: float, as_json: bool) -> None:
     """Show live figures of LOG on a terminal.
 
-    Append and flush rates, latency, watermarks, writers, and named tailers with their lag. It opens
-    LOG for reading only. q or Ctrl-C ends it, ? shows help.
+    It shows append and flush rates, latency, watermarks, writers, and named tailers with their lag.
+    It opens LOG for reading only. q or Ctrl-C ends it; ? shows help.
 
     \b
     Examples:
@@ -46,8 +48,7 @@ def command(context: click.Context, *, log: str, interval: float, as_json: bool)
         before = watch.look()
         if before.kind != "log":
             raise NotALogError(
-                f"this is not a log but its {before.kind}, in which nothing moves: use commitlog "
-                "info",
+                f"top needs a log, and this is {_KINDS[before.kind]}: use commitlog info",
                 path=log,
             )
         if as_json:
@@ -66,7 +67,7 @@ def command(context: click.Context, *, log: str, interval: float, as_json: bool)
             from commitlog.cli.dashboard import Dashboard
         except ImportError:
             raise click.UsageError(
-                "top needs textual: pip install 'commitlog-engine[cli]'; --json does without"
+                "top needs textual: pip install 'commitlog-engine[cli]', or use --json"
             ) from None
         dashboard = Dashboard(watch, interval)
         status = dashboard.run()

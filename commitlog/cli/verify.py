@@ -1,4 +1,4 @@
-"""`commitlog verify`: what is wrong with a log, an archive or a segment."""
+"""`commitlog verify`: check every frame of a log, an archive or a segment file."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _STATES: dict[tuple[Kind, bool], str] = {
     ("segment", True): "finished",
     ("segment", False): "not finished",
 }
-_RECOVERED = "the next open for appending recovers what can be kept"
+_RECOVERED = "the next open for appending recovers it"
 _REMEDIES: dict[Kind, str] = {
-    "log": "`commitlog repair` mends what can be mended",
-    "archive": "restore what is named from another copy of the archive",
-    "segment": "copy it anew; in its log `commitlog repair` mends what can be mended",
+    "log": "`commitlog repair` repairs what can be repaired",
+    "archive": "restore the named files from another copy of the archive",
+    "segment": "copy it from its log again, and repair that log with `commitlog repair`",
 }
 
 
@@ -36,8 +36,8 @@ _REMEDIES: dict[Kind, str] = {
 def command(context: click.Context, log: str, as_json: bool) -> None:
     """Check every frame of LOG and change nothing.
 
-    LOG may be open or closed, an archive, or a single segment file. An archive is named by its
-    directory or its address.
+    LOG may be open or closed. ARCHIVE is a directory or an address. FILE.seg is a segment file,
+    also without its log.
 
     \b
     Examples:
@@ -46,7 +46,7 @@ def command(context: click.Context, log: str, as_json: bool) -> None:
       commitlog verify --json 00000000000067108864.seg
 
     The exit status is 1 if something is damaged or missing. A torn tail, which a crash leaves, is
-    no damage: the next open for appending recovers it.
+    not damage: the next open for appending recovers it.
     """
     report = verify(log)
     if as_json:
@@ -91,49 +91,48 @@ def as_object(report: VerifyReport) -> dict[str, object]:
 
 
 def lines(report: VerifyReport) -> list[str]:
-    """The report for people."""
+    """Return the report as text."""
     state = "open for writing" if report.live else _STATES[report.kind, report.clean]
-    said = [
+    text = [
         (
             f"{report.path}: {report.records} records in {len(report.segments)} segments, ends at "
             f"position {report.end}, {state}"
         ),
     ]
     if report.skipped_bytes:
-        said.append(
+        text.append(
             f"  {size_text(report.skipped_bytes)} in SKIP frames (claims rolled back, ends of "
             "segments, repaired damage)"
         )
-    said += [f"  wrong: {problem}" for problem in report.problems]
-    said += [
+    text += [f"  wrong: {problem}" for problem in report.problems]
+    text += [
         f"  wrong: segments from position {start} to {stop} are missing"
         for start, stop in report.holes
     ]
     for segment in report.segments:
-        said += [f"  wrong: {segment.name}: {problem}" for problem in segment.problems]
-        said += [
+        text += [f"  wrong: {segment.name}: {problem}" for problem in segment.problems]
+        text += [
             f"  damage: {segment.name}: position {damage.position} to {damage.resume_position}: "
             f"{damage.reason}"
             for damage in segment.damage
         ]
-    said += [
+    text += [
         f"  note: {segment.name}: {note}" for segment in report.segments for note in segment.notes
     ]
-    said += [f"  note: {note}" for note in report.notes]
+    text += [f"  note: {note}" for note in report.notes]
     if report.joining:
-        said.append(
-            "  joining: segments were being joined to the log; the next open for appending "
-            "finishes that"
+        text.append(
+            "  joining: a join of segments is not finished; the next open for appending finishes it"
         )
     if report.torn is not None:
-        said.append(
+        text.append(
             f"  torn tail: position {report.torn.position} to {report.torn.end_position}, "
-            f"{report.torn.records} whole records in it; "
+            f"{report.torn.records} valid records in it; "
             + (
-                "it was copied before that was published"
+                "the file was copied before a claim in it was published"
                 if report.kind == "segment"
                 else _RECOVERED
             )
         )
-    said.append("sound" if report.sound else f"NOT sound: {_REMEDIES[report.kind]}")
-    return said
+    text.append("sound" if report.sound else f"NOT sound: {_REMEDIES[report.kind]}")
+    return text

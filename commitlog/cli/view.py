@@ -1,4 +1,4 @@
-"""View: reads the selected records of a log and hands them to a sink."""
+"""View: reads the selected records of a log and writes them to a sink."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from commitlog.cli.filter import Pattern, Rows, first_match
-from commitlog.cli.reading import BATCH_RECORDS, Selection, rows_in, say_damage
+from commitlog.cli.reading import BATCH_RECORDS, Selection, report_damage, rows_in
 from commitlog.errors import LogNotFoundError
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
@@ -18,42 +18,42 @@ from commitlog.tail.batch import Batch
 from commitlog.tail.replay import Pace
 from commitlog.tail.tailer import Tailer
 
-# How often a view that waits checks for a reader that is gone or a log that was removed.
+# The interval at which a waiting view checks its output and whether the log was removed.
 _CHECK_S = 0.2
 
 
 class Sink(Protocol):
-    """Takes records and writes them in its format."""
+    """Write records in a format."""
 
     def write(self, batch: Batch, rows: Rows) -> None:
         """Write some rows of a batch."""
 
     def check_reader(self) -> None:
-        """Raise BrokenPipeError if nobody reads the output any more."""
+        """Raise BrokenPipeError if the reader of the output is gone."""
 
     def close(self) -> None:
-        """Write what is left, and the file's end."""
+        """Write what is buffered, and the end of the file."""
 
 
 class View:
-    """Hand what a tailer reads to a sink.
+    """Write what a tailer reads to a sink.
 
     Parameters
     ----------
     log : CommitLog
         The log.
     selection : Selection
-        Which records.
+        The records to write.
     sink : Sink
-        Where to.
+        The destination.
     stop_at : Pattern or None
-        The first record whose value it matches is the last one.
+        End after the first record whose value it matches.
     pace : Pace or None
-        When each record is due.
+        The pace of a replay.
     follow : bool
-        Wait for records to come.
+        Wait for new records.
     named : Tailer or None
-        A named tailer, which is moved past what was written as soon as that was handed on.
+        A named tailer, which is moved past each record once the sink has written it.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class View:
         self._left = selection.limit
         self._until_ns = selection.until_ns
         self.records = 0
-        self.damage_told = 0
+        self.damaged = 0
         tailer = log.tailer(visibility=selection.visibility, on_damage=selection.on_damage)
         self._tailer = tailer
         end = selection.find_end(tailer)
@@ -97,16 +97,16 @@ class View:
 
     @property
     def bytes(self) -> int:
-        """How far the positions go from the start to the end; 0 if the view has no end."""
+        """Return the bytes between the start and the end; 0 if the view has no end."""
         return 0 if self._end is None else max(0, self._end - self._start)
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Write the records. `progress` is told the bytes passed and the records written."""
+        """Write the records. `progress` is called with the bytes read and the records written."""
         wait_s = _CHECK_S if self._follow else 0
         while True:
             batch = self._tailer.read_batch(self._most(), timeout=wait_s)
             more = self._take(batch) if len(batch) else self._follow
-            self.damage_told = say_damage(self._tailer, self.damage_told)
+            self.damaged = report_damage(self._tailer, self.damaged)
             if progress is not None:
                 progress(min(abs(self._tailer.position - self._start), self.bytes), self.records)
             if not more or self._is_at_end():
@@ -114,7 +114,7 @@ class View:
             self._check()
 
     def _most(self) -> int:
-        """Return how many records to read at a time."""
+        """Return how many records to read at once."""
         return (
             BATCH_RECORDS
             if self._left is None or self._filter
@@ -130,14 +130,14 @@ class View:
         self._sink.check_reader()
         if self._follow and os.fstat(parts_of(self._log).directory.fd).st_nlink == 0:
             raise LogNotFoundError(
-                "the log was removed while it was followed: there is nothing to wait for",
+                "the log was removed while it was followed",
                 path=self._log.path,
             )
 
     # --- one batch ------------------------------------------------------------------------------
 
     def _take(self, batch: Batch) -> bool:
-        """Write what is selected of a batch, and return whether more may come."""
+        """Write the selected rows of a batch; return whether to continue."""
         count = rows_in(batch.positions, self._start, self._end)
         if self._follow and self._until_ns is not None:
             late = np.flatnonzero(batch.timestamps_ns >= self._until_ns)

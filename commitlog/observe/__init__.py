@@ -1,1 +1,1 @@
-"""Live figures of a log, for its operator."""
+"""Live figures of a log: snapshots, and metrics for Prometheus."""

@@ -1,5 +1,5 @@
-"""Live figures of a log, from its shared files: what `commitlog top`, `commitlog export-metrics`
-and `commitlog.metrics` show.
+"""Snapshots of a log from its shared files, for `commitlog top`, `commitlog export-metrics` and
+`commitlog.metrics`.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ from commitlog.tail import tailer_state
 from commitlog.tail.tailer_state import TailerState
 
 WriterState = Literal["dead", "stopped", "held up", "appending", "idle", "live"]
-# What a writer can be, the first that applies.
+# If several apply, the first.
 WRITER_STATES: tuple[WriterState, ...] = ("dead", "stopped", "held up", "appending", "idle", "live")
 
 
 @dataclass(frozen=True)
 class WriterFigures:
-    """A writable handle, as others see it.
+    """Describe a writable handle as other processes see it.
 
     Attributes
     ----------
     slot : int
-        Its line in `cursors`.
+        Its slot in `cursors`.
     pid : int
-        As it called itself: in another pid namespace it may be another's here.
+        The process id in its own pid namespace.
     name : str
-        The name of that process, if known.
+        The name of the process, if known.
     since_ns : int
-        When it took the slot, in nanoseconds since 1970.
+        The time at which it took the slot, in nanoseconds since 1970.
     state : str
-        "dead": it was killed, and no writer has taken its slot since. "stopped": by SIGSTOP or a
-        debugger. "held up": it began a claim before the look before, and has not come to put its
-        name there. "appending" and "idle": since the look before it has, and has not, claimed
-        anything. "live": there was no look before. A claim that is open in a `with` block is
-        nothing unusual, and shows in none of them.
+        "dead": it was killed, and no writer has taken its slot since. "stopped": SIGSTOP or a
+        debugger has stopped it. "held up": it has been between the first two steps of a claim
+        since the previous snapshot. "appending", "idle": it has, or has not, claimed anything
+        since the previous snapshot. "live": there is no previous snapshot. A claim that is open in
+        a `with` block is normal, and no state shows it.
     flushing : bool
-        It leads a flush at this moment.
+        Whether it leads a flush.
     claiming : bool
-        It is between the two first steps of a claim, where the living stay for nanoseconds.
+        Whether it is between the first two steps of a claim, which take nanoseconds.
     claims : int
-        Made through its slot, by earlier owners too; only differences say something. A pooled log's
-        appends are not counted.
+        Claims made through the slot, those of earlier owners included; only differences are
+        meaningful. Appends to a pooled log are not counted.
     rolled_back_claims : int
-        Of its claims, those that others rolled back.
+        Its claims that other handles rolled back.
     """
 
     slot: int
@@ -163,7 +163,7 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
     log : CommitLog
         In any mode.
     before : LogFigures, optional
-        An earlier look at the same log, by which it is told what writers do.
+        The previous snapshot of the same log, to derive the states of the writers.
 
     Returns
     -------
@@ -177,7 +177,7 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
     first = log.first_position
     parts = parts_of(log)
     cells, directory = parts.engine.cursors, parts.directory
-    # The lower watermarks first: one that moves meanwhile never seems to have passed a higher one.
+    # Read the lower watermarks first: if one moves meanwhile, it does not exceed a higher one.
     flushed, committed, appended, tail = (
         log.flushed_position,
         log.committed_position,
@@ -216,15 +216,14 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
 
 
 def _sequences(log: CommitLog) -> tuple[int | None, int | None]:
-    """Seals say of most segments how many records they have; what is looked at is the end of the
-    log.
+    """Return the first and the next sequence. Seals hold the counts of most segments, so only the
+    end of the log is scanned.
     """
     try:
         directory = parts_of(log).directory
         if isinstance(directory, ArchivedDirectory):
-            return (
-                directory.sequences()
-            )  # without the others' headers, each of which is fetched from afar
+            # Read two headers only: each header of an archive may be fetched from far away.
+            return directory.sequences()
         first = log.first_sequence
         return first, first + log.count()
     except CommitLogError:
@@ -254,7 +253,7 @@ def _figures_of(
 
 
 def writer_name(writer: Writer) -> str:
-    """Return the name of a writer's process, as far as it can be known."""
+    """Return the name of a writer's process, or that it is in another pid namespace."""
     return (
         "in another pid namespace" if is_foreign(writer.pid_namespace) else process_name(writer.pid)
     )
@@ -275,7 +274,7 @@ def _state_of(writer: Writer, foreign: bool, before: LogFigures | None, moved: b
     claimed = writer.counter // 2 > earlier.claims
     if writer.counter % 2 and earlier.claiming and not claimed:
         return "held up"
-    # A pooled log's only writer is told by its tail: its slot's counter stands still.
+    # A pooled log does not count claims in the slot, so the tail shows what its writer does.
     return "appending" if (moved if before.mode == "pooled" else claimed) else "idle"
 
 
@@ -289,14 +288,16 @@ def _is_stopped(pid: int) -> bool:
 
 
 class LogWatch:
-    """Looks at a log again and again, from outside: it opens for reading only, and follows the log
-    that is at the path at the time.
+    """Take snapshots of the log at a path, from any process; a context manager.
+
+    It opens the log for reading. If another log takes the place of the first, the next snapshot is
+    of that one.
 
     Parameters
     ----------
     path : str or path-like
-        The log's directory. It need not be there yet; `look` says so. Or an archive, or a segment's
-        file, which each look opens anew.
+        The directory of a log, which need not exist yet; or an archive or a segment file, which
+        each snapshot opens again.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -306,18 +307,18 @@ class LogWatch:
 
     @property
     def log(self) -> CommitLog | None:
-        """What it has open, after a `look`."""
+        """Return the log that the last `look` opened."""
         return self._log
 
     def look(self) -> LogFigures:
-        """The figures now.
+        """Take a snapshot.
 
         Raises
         ------
         LogNotFoundError, NotALogError
-            There is no log at the path at the moment.
+            There is no log at the path.
         CommitLogError
-            It cannot be opened, or is damaged.
+            The log cannot be opened, or is damaged.
         """
         with telling_of_refusals(self.path):
             if self._log is not None and not self._is_there(self._log):
@@ -328,11 +329,11 @@ class LogWatch:
         return self._before
 
     def _is_there(self, log: CommitLog) -> bool:
-        """Whether the path still leads to the log that is open, and not to one that was made in its
-        place, or to none.
+        """Return whether the path still leads to the log that is open, and not to another one or
+        to none.
         """
         if parts_of(log).directory.detached:
-            return False  # it has what was there when it was opened
+            return False  # an open archive or segment file does not change
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
@@ -350,7 +351,7 @@ class LogWatch:
             os.close(fd)
 
     def close(self) -> None:
-        """Let go of the log; idempotent."""
+        """Close the log; idempotent."""
         if self._log is not None:
             self._log.close()
         self._log = self._before = None

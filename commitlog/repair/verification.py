@@ -109,8 +109,8 @@ def read_identity(
     identity = deduce(dir_fd, cycle)
     if identity is None:
         raise NotALogError(
-            f"{fault}, and no segment has a valid header: this is not a log, or it cannot be "
-            "repaired; restore it from a copy",
+            f"{fault}, and no segment has a valid header: this is not a log; if it was one, "
+            "restore it from a copy",
             path=path,
         )
     return identity, fault

@@ -14,7 +14,7 @@ import commitlog
 from commitlog import Archive, Retention, bus, keep
 from commitlog.base.path import path_of
 from commitlog.errors import InvalidOptionError, IOFailureError, LogNotFoundError, NotALogError
-from commitlog.observe.metrics import MetricsFile
+from commitlog.observe.metrics_file import MetricsFile
 from commitlog.observe.watching import LogWatch
 from commitlog.repair.repair import repair
 from commitlog.repair.verification import verify

@@ -131,7 +131,7 @@ def test_a_pool_takes_the_segment_size_of_the_log_that_is_there(tmp_path: Path) 
 def test_no_create_makes_nothing(tmp_path: Path) -> None:
     done = run("append", "--no-create", tmp_path / "log", feed=b"one\n")
     assert done.returncode == 1
-    assert b"there is no log here, and --no-create" in done.stderr
+    assert b"there is no log here: leave out --no-create" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -200,7 +200,7 @@ def test_ctrl_c_ends_after_what_was_read_and_says_so(tmp_path: Path, until: Unti
         )
         status, output, errors = interrupted(process)
     assert status == 130
-    assert errors == b"commitlog: 5 bytes of a record that had not ended were not appended\n"
+    assert errors == b"commitlog: 5 bytes of an incomplete record were not appended\n"
     said = json.loads(output)
     assert (said["records"], said["interrupted"], said["error"]) == (2, True, None)
     assert values(tmp_path / "log") == [b"one", b"two"]
@@ -225,7 +225,7 @@ def test_ctrl_c_right_before_a_fifo_is_opened_leaves_it(tmp_path: Path) -> None:
     with Stop() as stop:
         os.kill(os.getpid(), signal.SIGINT)
         assert list(pieces(str(tmp_path / "fifo"), stop)) == []
-        assert stop.asked
+        assert stop.requested
 
 
 def test_ctrl_c_stays_ignored_where_it_was(tmp_path: Path, until: Until) -> None:
@@ -288,15 +288,15 @@ def test_two_processes_append_to_one_log_at_once(tmp_path: Path) -> None:
     [
         (
             frames(b"four")[:6],
-            b"ends inside the frame at offset 14: 6 bytes of it are there, 8 were to come",
+            b"ends inside the frame at offset 14: it has 6 of 8 bytes",
         ),
         (
             b"\x04\x00",
-            b"ends inside the frame at offset 14: 2 bytes of it are there, 4 or more were to come",
+            b"ends inside the frame at offset 14: it has 2 of at least 4 bytes",
         ),
         (
             frames(b"x" * 20_000)[:5],
-            b"the frame at offset 14 says that it holds 20000 bytes, and 8176 is the most",
+            b"frame at offset 14 has a length of 20000 bytes; the limit of this log is 8176",
         ),
     ],
 )
@@ -410,4 +410,4 @@ def test_closed_standard_input_is_refused(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert b"standard input is closed: name a FILE" in done.stderr
+    assert b"standard input is closed: give a FILE" in done.stderr

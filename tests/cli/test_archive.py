@@ -66,7 +66,7 @@ def test_a_damaged_archive_is_named(log: Path, tmp_path: Path) -> None:
     assert damaged.name in done.stdout.decode()
     assert (
         done.stdout.decode().splitlines()[-1]
-        == "NOT sound: restore what is named from another copy of the archive"
+        == "NOT sound: restore the named files from another copy of the archive"
     )
 
 

@@ -390,9 +390,10 @@ def test_a_choice_that_is_none_is_usage_and_says_what_there_is(
             == 2
         )
         printed = capfd.readouterr().err
-        assert any(said in printed for said in ("is not one of", "there are", "did you mean")), (
-            printed
-        )
+        assert any(
+            said in printed
+            for said in ("is not one of", "expected one of", "there are", "did you mean")
+        ), printed
 
 
 @commands

@@ -199,7 +199,7 @@ def test_a_file_is_not_overwritten_unless_it_is_said(tmp_path: Path, records: li
     target.write_bytes(b"mine")
     done = run("cat", tmp_path / "log", "-o", target)
     assert done.returncode == 2
-    assert b"is there already: name another file, or say --overwrite" in done.stderr
+    assert b"exists: choose another name, or add --overwrite" in done.stderr
     assert target.read_bytes() == b"mine"
     assert run("cat", tmp_path / "log", "-o", target, "--overwrite").returncode == 0
     assert read(target) == records
@@ -243,17 +243,17 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, records: list[Re
     [
         (
             ("-o", "out.jsonl", "--format", "parquet"),
-            "--format parquet and the name out.jsonl, which says jsonl, contradict",
+            "--format parquet contradicts the suffix of out.jsonl",
         ),
-        (("--format", "xml"), "'xml' is not one of"),
-        (("--format", "jsonl", "--overwrite"), "--overwrite is about a file"),
+        (("--format", "xml"), "expected one of lines, null"),
+        (("--format", "jsonl", "--overwrite"), "--overwrite needs a file"),
         (
             ("--format", "jsonl", "--from", "1", "--since", "now"),
-            "--from and --since say where to begin",
+            "--from and --since both set the start",
         ),
-        (("--format", "jsonl", "--to", "1", "--until", "now"), "--to and --until say where to end"),
+        (("--format", "jsonl", "--to", "1", "--until", "now"), "--to and --until both set the end"),
         (("--format", "jsonl", "--to", "1", "--from", "2"), "--to (1) is below --from (2)"),
-        (("--format", "jsonl", "-o", "/dev/null"), "/dev/null is no file"),
+        (("--format", "jsonl", "-o", "/dev/null"), "/dev/null is not a regular file"),
         (("--format", "jsonl", "--until", "soon"), "expected a time such as"),
     ],
 )

@@ -112,7 +112,7 @@ def test_a_segment_s_file_is_verified_alone(files: LogFiles, log: str, tmp_path:
     assert f"position {HEADER + 96} to {HEADER + 128}" in done.stdout
     assert (
         done.stdout.splitlines()[-1]
-        == "NOT sound: copy it anew; in its log `commitlog repair` mends what can be mended"
+        == "NOT sound: copy it from its log again, and repair that log with `commitlog repair`"
     )
     report = json.loads(commitlog("verify", "--json", str(copy)).stdout)
     assert (report["kind"], report["sound"], report["records"]) == ("segment", False, 11)
@@ -126,8 +126,8 @@ def test_a_torn_tail_of_a_segment_s_file_is_told_of_its_copy(
     done = commitlog("verify", str(files.file(0)))
     assert done.returncode == 0
     assert (
-        f"torn tail: position {HEADER} to {HEADER + 104}, 2 whole records in it; it was copied "
-        "before that was published" in done.stdout
+        f"torn tail: position {HEADER} to {HEADER + 104}, 2 valid records in it; the file "
+        "was copied before a claim in it was published" in done.stdout
     )
 
 

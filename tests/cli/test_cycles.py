@@ -75,7 +75,7 @@ def test_a_log_that_rolls_by_size_has_a_line_a_segment(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--since", "noon"], "expected a time such as"),
-        (["--since", "2026-01-02", "--until", "2026-01-01"], "nothing lies between"),
+        (["--since", "2026-01-02", "--until", "2026-01-01"], "swap them"),
     ],
     ids=str,
 )
@@ -90,7 +90,7 @@ def test_times_without_cycles_are_refused(tmp_path: Path) -> None:
     commitlog.open(tmp_path / "log", segment_size=SEGMENT).close()
     done = run("info", "--since", "yesterday", tmp_path / "log")
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"--since and --until choose cycles: add --cycles, or leave them out" in done.stderr
+    assert b"--since and --until select cycles: add --cycles, or leave them out" in done.stderr
 
 
 def test_append_creates_a_log_with_a_cycle_and_info_says_it(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_append_creates_a_log_with_a_cycle_and_info_says_it(tmp_path: Path) -> N
             ["--roll-cycle", "DAILY", "--time-zone", "Berlin"],
             "expected a time zone such as Europe/Berlin",
         ),
-        (["--time-zone", "UTC"], "give --roll-cycle, too"),
+        (["--time-zone", "UTC"], "--roll-epoch and --time-zone need --roll-cycle"),
     ):
         done = run("append", *wrong, tmp_path / "other", feed=b"one\n")
         assert done.returncode == 2

@@ -257,7 +257,7 @@ def test_a_sound_log_is_dumped_with_its_seal_keys_and_types(tmp_path: Path) -> N
     ("arguments", "status", "said"),
     [
         (["--from", "x"], 2, "expected a position"),
-        (["--from", "5", "--to", "4"], 2, "nothing lies between"),
+        (["--from", "5", "--to", "4"], 2, "swap them"),
         ([], 1, "no segment of a log"),
     ],
     ids=str,

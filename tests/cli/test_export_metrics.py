@@ -109,8 +109,8 @@ def test_each_scrape_is_a_look_of_its_own(path: Path) -> None:
             ["--output", "x", "--interval", "soon"],
             b"expected a duration such as 15, 500ms or 10m, not 'soon'",
         ),
-        (["--interval", "1"], b"--interval goes with --output"),
-        (["--listen", "0", "--output", "x"], b"choose one of --listen and --output"),
+        (["--interval", "1"], b"--interval needs --output"),
+        (["--listen", "0", "--output", "x"], b"--listen and --output exclude each other"),
     ],
     ids=["no port", "large port", "no time", "interval alone", "both"],
 )
@@ -139,7 +139,7 @@ def test_what_cannot_be_had_is_said_in_a_line(
             (["--listen", "host.invalid:9464", path], b"cannot listen at host.invalid:9464: "),
             (
                 ["--output", tmp_path / "absent" / "x.prom", path],
-                b"the metrics cannot be written: No such file or directory",
+                b"cannot write the metrics: No such file or directory",
             ),
         ]
         for arguments, said in cases:

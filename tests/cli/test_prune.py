@@ -79,7 +79,7 @@ def test_young_segments_and_free_disks_stay_as_they_are(log: Path) -> None:
         ),
         (("--max-bytes", "much"), "expected a size"),
         (("--min-free", "110%"), "--min-free must be a number from 0 to 100"),
-        (("--min-free", "x%"), "--min-free must be a size or a part of the disk"),
+        (("--min-free", "x%"), "--min-free must be a size or a percentage"),
         (("--min-free", "x"), "must be a size"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

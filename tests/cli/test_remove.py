@@ -144,7 +144,7 @@ def test_a_terminal_is_asked(log: Path, answer: bytes, status: int) -> None:
 def test_without_a_terminal_it_wants_to_be_told(log: Path) -> None:
     done = run("remove", log, feed=b"y\n")
     assert done.returncode == 2
-    assert b"there is no terminal to ask on: say --yes" in done.stderr
+    assert b"standard input is not a terminal to confirm on: add --yes" in done.stderr
     assert len(_values(log)) == 5_000
 
 
@@ -173,7 +173,7 @@ def test_a_directory_that_may_not_be_changed_loses_nothing(
             return done.returncode, done.stderr
 
         status, said = in_child(remove)
-        assert (status, said.startswith(b"commitlog: no permission to delete what is in here")) == (
+        assert (status, said.startswith(b"commitlog: no permission to delete the files")) == (
             1,
             True,
         )
@@ -189,9 +189,9 @@ def test_what_is_no_log_stays(tmp_path: Path, log: Path) -> None:
         ("file", b"this is a file"),
         (
             "folder",
-            b"log.json is missing, and no segment has a valid header",
+            b"log.json is missing, and no segment has a valid header: this is not a log",
         ),
-        ("link", b"this is a symbolic link: name the log itself"),
+        ("link", b"this is a symbolic link: give the log itself"),
         ("link/", b"this is a symbolic link"),
         ("absent", b"there is no log here"),
     ):

@@ -44,7 +44,7 @@ def test_the_list(log: Path) -> None:
         end = opened.tail_position
     assert head == f"{log}: 2 named tailers, ends at position {end}"
     assert audit.startswith(f"  audit: position 4096, {end - 4096} B behind, moved ")
-    assert audit.endswith(", required within 1.0 MiB, nobody reads")
+    assert audit.endswith(", required within 1.0 MiB, no reader")
     assert billing.startswith(f"  billing: position {4096 + 3 * 24}, {7 * 24} B behind, moved ")
     assert "read by process " in billing
 
@@ -55,16 +55,16 @@ def test_a_log_without_any(tmp_path: Path) -> None:
 
 
 def test_reset_delete_and_evict(log: Path) -> None:
-    assert said(log, "reset", "billing", "first") == ["billing goes on at position 4096"]
+    assert said(log, "reset", "billing", "first") == ["billing: reset to position 4096"]
     assert positions(log)["billing"] == 4096
     said(log, "reset", "billing", "end")
     assert positions(log)["billing"] == 4096 + 240
     said(log, "reset", "billing", "0x1018")
     assert positions(log)["billing"] == 4096 + 24
-    assert said(log, "evict", "audit") == ["audit is evicted, and required no more"]
-    assert said(log, "evict", "audit") == ["audit was not required"]
+    assert said(log, "evict", "audit") == ["audit: evicted; it is not required any more"]
+    assert said(log, "evict", "audit") == ["audit: not required, so nothing to evict"]
     assert re.search("evicted (a moment|a second|[0-9]+ seconds) ago", said(log)[1])
-    assert json.loads("".join(said(log, "delete", "audit", "--json")))["done"] == "audit is deleted"
+    assert json.loads("".join(said(log, "delete", "audit", "--json")))["done"] == "audit: deleted"
     assert list(positions(log)) == ["billing"]
 
 
@@ -84,8 +84,8 @@ def test_a_damaged_file_is_named_and_made_anew(log: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("reset",), "say which tailer"),
-        (("delete", "billing", "end"), "a position is for reset"),
+        (("reset",), "reset needs the name of a tailer"),
+        (("delete", "billing", "end"), "only reset takes a position"),
         (("reset", "billing", "middle"), "expected 'first', 'end' or a position"),
         (("rewind", "billing"), "'reset', 'delete', 'evict'"),
         (("reset", "a/b"), "letters, digits"),
@@ -118,5 +118,5 @@ def test_a_reset_without_a_position_is_refused(log: Path) -> None:
     before = positions(log)
     done = run("tailers", log, "reset", "billing")
     assert done.returncode == 2
-    assert b"say where billing is to go on" in done.stderr
+    assert b"reset needs a position" in done.stderr
     assert positions(log) == before

@@ -20,7 +20,7 @@ from commitlog import Archive, Retention
 from commitlog.errors import InvalidOptionError, IOFailureError
 from commitlog.keep import archive_segments
 from commitlog.log.parts import parts_of
-from commitlog.observe.metrics import LogCollector, MetricsFile
+from commitlog.metrics import LogCollector, MetricsFile
 from commitlog.observe.watching import LogWatch
 from commitlog.retention import listener
 from commitlog.tail.tailer_file import TailerFile
@@ -210,7 +210,7 @@ def test_closed_or_absent_log_is_down_and_others_are_exported(
             assert [value(registry, "up", each) for each in (gone, log, absent)] == [0, 1, 0]
         assert value(registry, "segments", gone) is None
         assert (
-            len(said(caplog, "cannot be looked at")) == 2
+            len(said(caplog, "no metrics")) == 2
         )  # once each, however often they are asked for
         commitlog.open(absent.path, segment_size=SEGMENT).close()
         assert value(registry, "up", absent) == 1
@@ -246,10 +246,10 @@ def test_scrapes_at_the_same_time_do_not_disturb_each_other(logs: Logs) -> None:
 def test_what_is_no_log_and_what_is_given_twice_are_refused(logs: Logs) -> None:
     log = logs.open()
     with pytest.raises(
-        InvalidOptionError, match="a collector takes open logs and LogWatch objects, not str"
+        InvalidOptionError, match="a LogCollector takes CommitLog and LogWatch objects, not str"
     ):
         LogCollector(log.path)  # type: ignore[arg-type]
-    with pytest.raises(InvalidOptionError, match="the same log is given twice"):
+    with pytest.raises(InvalidOptionError, match="the log is given twice"):
         LogCollector(log, log)
     with pytest.raises(ValueError, match="Duplicated timeseries"):
         registry_of(log).register(LogCollector(logs.open("other")))
@@ -289,7 +289,7 @@ def test_unwritable_metrics_file_is_refused_or_logged_once(
 ) -> None:
     log = logs.open()
     with pytest.raises(
-        IOFailureError, match="the metrics cannot be written: No such file or directory"
+        IOFailureError, match="cannot write the metrics: No such file or directory"
     ):
         MetricsFile(logs.path / "absent" / "orders.prom", log)
     with pytest.raises(InvalidOptionError, match="interval must be at least 0.1 s, not 0"):
@@ -298,12 +298,12 @@ def test_unwritable_metrics_file_is_refused_or_logged_once(
     folder.mkdir()
     metrics = MetricsFile(folder / "orders.prom", log, interval=0.1)
     os.rename(folder, logs.path / "away")
-    until(lambda: said(caplog, "cannot be written") != [])
+    until(lambda: said(caplog, "cannot write the metrics") != [])
     folder.mkdir()
     until((folder / "orders.prom").exists)
     metrics.close()
     metrics.close()
-    assert len(said(caplog, "cannot be written")) == 1
+    assert len(said(caplog, "cannot write the metrics")) == 1
 
 
 def test_without_prometheus_client_the_extra_is_named(
