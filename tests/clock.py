@@ -29,9 +29,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class Clock:
-    """What the wall clock shows in every process that was started with it. It stands still unless
-    it is moved.
-    """
+    """The wall clock of every process started with it. It stands still until the test moves it."""
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:
@@ -42,26 +40,27 @@ class Clock:
         return int(struct.unpack("<q", self._state[:])[0])
 
     def set(self, moment: str | int) -> int:
-        """Show an instant, given as ISO 8601 with its distance from UTC, or in nanoseconds since
-        1970, which it returns.
+        """Set the clock to an instant and return it in nanoseconds since 1970.
+
+        The instant is ISO 8601 with a UTC offset, or nanoseconds since 1970.
         """
         shown_ns = moment if isinstance(moment, int) else instant_ns(moment)
         self._state[:] = struct.pack("<q", shown_ns)
         return shown_ns
 
     def move(self, seconds: float) -> int:
-        """Go forward, or back."""
+        """Move the clock forward, or back."""
         return self.set(self.now_ns + round(seconds * 1e9))
 
 
 def instant_ns(moment: str) -> int:
-    """Nanoseconds since 1970 of an instant in ISO 8601."""
+    """Return the nanoseconds since 1970 of an instant in ISO 8601."""
     return (dt.datetime.fromisoformat(moment) - _EPOCH) // dt.timedelta(microseconds=1) * 1000
 
 
 class _Host:
-    """An interpreter that has the library before the C library, and forks for each test: to start
-    one takes longer than most tests do.
+    """An interpreter that preloads the library and forks for each test; starting one interpreter
+    per test would take longer than most tests.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -98,7 +97,7 @@ class _Host:
         atexit.register(self._end)
 
     def run(self, *spec: object) -> int:
-        """Run a test to its end; its status."""
+        """Run a test to its end and return its status."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(json.dumps(spec), file=self._process.stdin)

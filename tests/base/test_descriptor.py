@@ -1,6 +1,4 @@
-"""What a log holds of its directory: for as long as a call uses it, and no longer than until
-`close`.
-"""
+"""A log's directory descriptor: kept while a call uses it, and released by `close`."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ def is_open(number: int) -> bool:
     return Path(f"/proc/self/fd/{number}").exists()
 
 
-def test_closing_a_directory_waits_for_calls_that_use_it(files: LogFiles) -> None:
+def test_closed_directory_stays_open_for_a_running_call(files: LogFiles) -> None:
     fd = files.directory.fd
     files.directory.close()
     assert os.listdir(fd) == os.listdir(files.directory.path)
@@ -33,18 +31,16 @@ def test_closing_a_directory_waits_for_calls_that_use_it(files: LogFiles) -> Non
     assert not is_open(number)
 
 
-def test_a_closing_log_does_not_disturb_the_opening_of_another(
-    logs: Logs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_open_beside_a_closing_log_succeeds(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     closing = logs.open("closing", flush="none")
-    # As far as `close` gets before the log is off the list of those that are open.
+    # The state of a log whose `close` runs, before it is off the list of open logs.
     with monkeypatch.context() as patch:
         patch.setattr(parts_of(closing).directory, "_fd", None)
         logs.open("opened").append(b"x")
 
 
 def held_in(folder: Path) -> list[str]:
-    """Mappings and descriptors of files in a folder."""
+    """Return the mappings and descriptors of files in a folder."""
     maps = [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()]
     links = []
     for entry in Path("/proc/self/fd").iterdir():
@@ -54,7 +50,7 @@ def held_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["a", "r"])
-def test_a_closed_log_holds_nothing_of_its_directory(logs: Logs, mode: str) -> None:
+def test_closed_log_releases_its_descriptors_and_mappings(logs: Logs, mode: str) -> None:
     with logs.open() as writer:
         writer.append(b"x")
         log = logs.open(mode=mode)
@@ -68,7 +64,7 @@ def test_a_closed_log_holds_nothing_of_its_directory(logs: Logs, mode: str) -> N
 
 
 @pytest.mark.usefixtures("no_other_holders")
-def test_a_closed_log_keeps_its_files_for_a_call_in_the_kernel(
+def test_closed_log_keeps_its_files_for_a_running_kernel_call(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = logs.open(flush="none")

@@ -31,7 +31,7 @@ def hold(path: Path) -> LifeLock:
     return LifeLock(lambda: os.open(path, os.O_RDWR))
 
 
-def test_a_lock_is_held_from_creation_to_close(path: Path, descriptor: int) -> None:
+def test_lock_is_held_from_creation_to_close(path: Path, descriptor: int) -> None:
     assert not is_held(descriptor)
     lock = hold(path)
     assert is_held(descriptor)
@@ -40,11 +40,9 @@ def test_a_lock_is_held_from_creation_to_close(path: Path, descriptor: int) -> N
     lock.close()
 
 
-def test_a_closed_lock_is_free_although_its_description_lives_on(
-    path: Path, descriptor: int
-) -> None:
-    """For a moment it does in a program that another thread starts just then; no hook of ours runs
-    there.
+def test_closed_lock_is_free_while_its_description_is_shared(path: Path, descriptor: int) -> None:
+    """A program that another thread starts at that moment shares the description briefly; no hook
+    of commitlog runs there.
     """
     lock = hold(path)
     shared = os.dup(lock.descriptor)
@@ -53,9 +51,9 @@ def test_a_closed_lock_is_free_although_its_description_lives_on(
     os.close(shared)
 
 
-def test_a_second_lock_is_refused_and_leaves_no_descriptor(path: Path) -> None:
+def test_refused_lock_leaves_no_descriptor(path: Path) -> None:
     lock = hold(path)
-    gc.collect()  # what other tests have left goes now, and not in between
+    gc.collect()  # garbage of other tests must not be closed between the counts
     before = os.listdir("/proc/self/fd")
     with pytest.raises(BlockingIOError):
         hold(path)
@@ -63,31 +61,30 @@ def test_a_second_lock_is_refused_and_leaves_no_descriptor(path: Path) -> None:
     lock.close()
 
 
-def test_a_forked_child_has_no_share_in_the_lock(
+def test_forked_child_does_not_share_the_lock(
     path: Path, descriptor: int, in_child: Callable[[Callable[[], Any]], Any]
 ) -> None:
-    """Neither may it keep the lock alive, nor does closing there take it from the parent."""
+    """The child must not keep the lock alive, and its close must not release the parent's lock."""
     lock = hold(path)
     number = lock.descriptor
 
     def look() -> tuple[bool, bool]:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(number)
-        reused = next(
-            taken for _ in range(100) if (taken := os.open(path, os.O_RDWR)) >= number
-        )  # lower ones may be free, too
+        # Lower numbers may be free, too.
+        reused = next(taken for _ in range(100) if (taken := os.open(path, os.O_RDWR)) >= number)
         lock.close()
         os.fstat(reused)
         return reused == number, is_held(reused)
 
-    # The descriptor's number was free again, and closing the inherited lock has not closed what
-    # took it.
+    # The descriptor's number was free again, and closing the inherited lock did not close its new
+    # file.
     assert in_child(look) == (True, True)
     assert is_held(descriptor)
     lock.close()
 
 
-def test_an_executed_program_does_not_inherit_the_lock(path: Path, descriptor: int) -> None:
+def test_executed_program_does_not_inherit_the_lock(path: Path, descriptor: int) -> None:
     lock = hold(path)
     script = "import sys; print(flush=True); sys.stdin.read()"
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Moments: which texts are times, and which instant they name."""
+"""Moments: the texts accepted as times, and their instants."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ NOON_NS = 1_777_636_800 * SECOND_NS  # 2026-05-01T12:00Z
         ("@1777636800.5", NOON_NS + SECOND_NS // 2),
     ],
 )
-def test_a_time_is_read_to_the_nanosecond(text: str, nanoseconds: int) -> None:
+def test_time_is_parsed_to_the_nanosecond(text: str, nanoseconds: int) -> None:
     assert read_moment(text) == nanoseconds
 
 
-def test_a_time_without_zone_is_that_of_the_given_zone() -> None:
+def test_time_without_zone_is_in_the_given_zone() -> None:
     assert read_moment("2026-05-01T14:00", BERLIN) == NOON_NS
     assert read_moment("2026-05-01T12:00Z", BERLIN) == NOON_NS
 
@@ -39,14 +39,14 @@ def test_a_time_without_zone_is_that_of_the_given_zone() -> None:
     ("text", "back_s"),
     [("now", 0), ("-10m", 600), ("10m", 600), ("-10min", 600), ("-1.5h", 5400), ("-7d", 7 * 86400)],
 )
-def test_a_duration_counts_back_from_now(text: str, back_s: int) -> None:
+def test_duration_is_counted_back_from_now(text: str, back_s: int) -> None:
     before_ns = time.time_ns()
     found_ns = read_moment(text)
     assert before_ns <= found_ns + back_s * SECOND_NS <= time.time_ns()
 
 
 @pytest.mark.parametrize(("text", "days"), [("today", 0), ("yesterday", 1)])
-def test_a_day_begins_at_midnight_of_its_zone(text: str, days: int) -> None:
+def test_day_name_is_midnight_of_the_given_zone(text: str, days: int) -> None:
     earliest = dt.datetime.now(BERLIN).date()
     found = dt.datetime.fromtimestamp(read_moment(text, BERLIN) / SECOND_NS, BERLIN)
     assert found.time() == dt.time()
@@ -57,7 +57,7 @@ def test_a_day_begins_at_midnight_of_its_zone(text: str, days: int) -> None:
     "text",
     ["", "tomorrow", "-10", "-m", "10m ago", "2026-02-30", "1677-01-01", "9999-01-01", "-99999w"],
 )
-def test_any_other_text_is_refused(text: str) -> None:
+def test_other_text_is_refused_as_a_time(text: str) -> None:
     with pytest.raises(ValueError, match="^a time such as 2026-05-01, "):
         read_moment(text)
 

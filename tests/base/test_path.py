@@ -1,4 +1,4 @@
-"""Paths as callers give them: what is taken for one, wherever a path is taken."""
+"""Paths as arguments: what every call accepts as a path."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ TAKERS: dict[str, Callable[[Any], object]] = {
     "path", ["", "a\0b", "\ud800", b"a\0b", None, 5, 1.5, ["log"], {}], ids=repr
 )
 @pytest.mark.parametrize("taker", TAKERS)
-def test_what_cannot_be_a_path_is_refused_everywhere(taker: str, path: Any) -> None:
+def test_invalid_path_is_refused_by_every_call(taker: str, path: Any) -> None:
     with pytest.raises(InvalidOptionError, match="path must"):
         TAKERS[taker](path)
 
 
-def test_a_path_is_a_str_and_nothing_derived_from_one(tmp_path: Path) -> None:
-    """Which is what a column of paths gives; the kernel takes a str alone."""
+def test_path_of_a_str_subclass_becomes_str(tmp_path: Path) -> None:
+    """A column of paths holds numpy.str_; the kernel takes only str."""
     path = np.str_(tmp_path / "log")
     assert type(path_of(path)) is str
     with commitlog.open(path, segment_size=SEGMENT) as log:
@@ -61,7 +61,7 @@ def test_path_refused_by_system_raises_commitlog_error(taker: str, tmp_path: Pat
         TAKERS[taker](tmp_path)
 
 
-def test_bytes_are_a_path(tmp_path: Path) -> None:
+def test_bytes_are_accepted_as_a_path(tmp_path: Path) -> None:
     path = os.fsencode(tmp_path / "log")
     commitlog.open(path, segment_size=SEGMENT).close()
     assert verify(path).sound
@@ -73,7 +73,7 @@ def test_bytes_are_a_path(tmp_path: Path) -> None:
 def test_chdir_after_relative_open_leaves_log_usable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a daemon does, which goes to the root directory."""
+    """A daemon changes to the root directory."""
     monkeypatch.chdir(tmp_path)
     with commitlog.open("log", segment_size=SEGMENT, roll_cycle="DAILY") as log:
         monkeypatch.chdir("/")

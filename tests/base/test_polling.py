@@ -1,4 +1,4 @@
-"""Attempts: how often a caller may look, when the looks end, and what a long wait logs."""
+"""Attempts: the number of polls, their end, and the message of a long wait."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from commitlog.base import polling
 from commitlog.base.polling import attempts
 
 
-def test_without_a_timeout_there_is_one_look() -> None:
+def test_timeout_of_zero_polls_once() -> None:
     assert len(list(attempts(0, "nothing"))) == 1
 
 
-def test_last_look_is_not_before_the_timeout() -> None:
+def test_last_poll_is_not_before_the_timeout() -> None:
     began_s = time.monotonic()
     looks_s = [time.monotonic() - began_s for _ in attempts(0.02, "nothing")]
     assert looks_s[0] < looks_s[-1]

@@ -1,5 +1,5 @@
-"""What has the name of a log's file and is none: it is refused by its path, and nothing waits for
-it or reads it without end.
+"""Irregular files with the name of a log's file: refused by path, and never waited for or read
+without end.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ RECORDS = 140
 LARGE = 1 << 40  # bytes of a sparse file
 
 
+# A socket's path may have 107 bytes.
 def put_socket(path: Path) -> None:
     with (
         contextlib.chdir(path.parent),
         socket.socket(socket.AF_UNIX) as made,
-    ):  # a socket's path may have 107 bytes
+    ):
         made.bind(path.name)
 
 
@@ -61,12 +62,12 @@ KINDS: dict[str, Callable[[Path], object]] = {
 
 @contextlib.contextmanager
 def replaced(path: Path, kind: str) -> Iterator[None]:
-    """Have something else in place of a file, which lies beside it meanwhile."""
+    """Replace a file by an irregular one during the block; the file is kept beside it."""
     aside = path.with_name("aside")
     if path.exists():
         path.rename(aside)
     KINDS[kind](path)
-    signal.alarm(20)  # a call that waits is a failure that can be seen
+    signal.alarm(20)  # ends a call that waits
     try:
         yield
     finally:
@@ -141,7 +142,7 @@ def test_irregular_file_is_refused_by_kind(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_irregular_file_that_readers_do_not_need_is_passed(path: Path, kind: str) -> None:
+def test_irregular_file_that_readers_do_not_need_is_ignored(path: Path, kind: str) -> None:
     for name in ("cursors", "lock", "tailers/n", f"{0:020d}.idx"):
         with replaced(path / name, kind):
             read_all(path)
@@ -178,7 +179,7 @@ def test_repair_moves_irregular_notes_away(path: Path, name: str) -> None:
 
 
 def test_irregular_leftovers_do_not_keep_log_closed(path: Path) -> None:
-    """Names that creations which died half-way have left, and a saved copy's."""
+    """Leftovers of killed creations, and of a saved copy."""
     (path / f".{FIRST}.0123456789abcdef.tmp").mkdir()
     (path / "tailers" / ".n.0123456789abcdef.tmp").mkdir()
     read_named(path)
@@ -242,7 +243,7 @@ def test_small_file_above_its_limit_is_refused(tmp_path: Path) -> None:
         regular_file.read_small_file(tmp_path / "small", 4)
 
 
-def test_system_refusal_of_regular_file_is_passed_on(tmp_path: Path) -> None:
+def test_os_error_of_open_regular_is_passed_on(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         regular_file.open_regular(tmp_path / "absent")
     with pytest.raises(NotADirectoryError):

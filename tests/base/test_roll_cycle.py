@@ -1,4 +1,4 @@
-"""Which cycle an instant lies in, and when it begins and ends: in every zone, on every day."""
+"""Roll cycles: the cycle of an instant, and its start and end, in every zone and on every day."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ instants = st.integers(instant_ns("1970-01-01T00:00Z"), instant_ns("2040-01-01T0
 
 
 def shown(cycle: RollCycle, number: int) -> str:
-    """When a cycle begins, on the zone's clock."""
+    """Return the start of a cycle on the zone's clock."""
     return cycle.show(cycle.start_ns(number)).isoformat(timespec="minutes")
 
 
@@ -66,9 +66,7 @@ def test_every_instant_lies_in_the_cycle_of_its_number(cycle: RollCycle, time_ns
 
 
 @given(st.sampled_from(FIXED), st.sampled_from(ZONES), instants)
-def test_cycles_up_to_an_hour_have_one_length_in_every_zone(
-    name: str, zone: str, time_ns: int
-) -> None:
+def test_cycles_up_to_an_hour_have_a_fixed_length(name: str, zone: str, time_ns: int) -> None:
     cycle = RollCycle(name, 0, zone)
     number = cycle.number_at(time_ns)
     assert cycle.end_ns(number) - cycle.start_ns(number) == cycle.length_ns
@@ -78,7 +76,7 @@ def test_cycles_up_to_an_hour_have_one_length_in_every_zone(
 @pytest.mark.parametrize(
     ("day", "length"), [("2026-03-29", 23.0), ("2026-10-25", 25.0), ("2026-11-21", 24.0)]
 )
-def test_a_day_is_as_long_as_the_zone_has_it(day: str, length: float) -> None:
+def test_daily_cycle_is_as_long_as_the_zones_day(day: str, length: float) -> None:
     cycle = RollCycle("DAILY", 0, "Europe/Berlin")
     number = cycle.number_at(instant_ns(f"{day}T12:00Z"))
     assert shown(cycle, number).startswith(f"{day}T00:00")
@@ -110,14 +108,14 @@ def test_clock_leap_at_midnight_starts_day_after_leap() -> None:
     assert (shown(cycle, number), hours(cycle, number)) == ("2018-11-04T01:00-02:00", 23.0)
 
 
-def test_a_day_that_a_zone_left_out_is_empty() -> None:
+def test_day_skipped_by_a_zone_has_an_empty_cycle() -> None:
     cycle = RollCycle("DAILY", 0, "Pacific/Apia")
     number = cycle.number_at(instant_ns("2011-12-29T12:00-10:00"))
     assert [hours(cycle, number + ahead) for ahead in range(3)] == [24.0, 0.0, 24.0]
     assert cycle.number_at(cycle.end_ns(number)) == number + 2
 
 
-def test_weeks_begin_on_monday() -> None:
+def test_weekly_cycle_begins_on_monday() -> None:
     cycle = RollCycle("WEEKLY")
     assert (
         cycle.show(cycle.start_ns(cycle.number_at(instant_ns("2026-11-21T00:00Z")))).weekday() == 0
@@ -125,7 +123,7 @@ def test_weeks_begin_on_monday() -> None:
     assert cycle.number_at(instant_ns("1970-01-01T00:00Z")) == 0
 
 
-def test_an_epoch_moves_the_boundaries() -> None:
+def test_epoch_moves_the_boundaries_of_cycles() -> None:
     cycle = RollCycle("DAILY", 17 * HOUR_NS, "Europe/Berlin")
     number = cycle.number_at(instant_ns("2026-11-21T16:59+01:00"))
     assert shown(cycle, number) == "2026-11-20T17:00+01:00"
@@ -142,7 +140,7 @@ def test_an_epoch_moves_the_boundaries() -> None:
     ("period_ns", "name"),
     [(10**7, "10ms"), (90 * 10**9, "90s"), (900 * 10**9, "15min"), (36 * HOUR_NS, "36h")],
 )
-def test_a_period_has_one_name(period_ns: int, name: str) -> None:
+def test_period_has_one_canonical_name(period_ns: int, name: str) -> None:
     assert period_name(period_ns) == name
     assert RollCycle(name).length_ns == period_ns
 
@@ -150,7 +148,7 @@ def test_a_period_has_one_name(period_ns: int, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "daily", "YEARLY", "0s", "5ms", "1.5s", "9000h", "01s", "1 s", "10ns"]
 )
-def test_what_is_no_cycle_is_refused(name: str) -> None:
+def test_unknown_roll_cycle_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="no roll cycle"):
         RollCycle(name)
 
@@ -158,6 +156,6 @@ def test_what_is_no_cycle_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     "zone", ["", "Europe/Berln", "../../etc/passwd", "/etc/localtime", "Europe", "\0"]
 )
-def test_what_is_no_zone_is_refused(zone: str) -> None:
+def test_unknown_time_zone_is_refused(zone: str) -> None:
     with pytest.raises(ValueError, match="no time zone"):
         RollCycle("DAILY", 0, zone)

@@ -1,4 +1,4 @@
-"""Temporary files: gone if the block raises, in place if it renames them."""
+"""Temporary files: removed if the block raises, kept if it renames them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def folder_fd(tmp_path: Path) -> Iterator[int]:
     os.close(fd)
 
 
-def test_renamed_file_has_what_was_written(tmp_path: Path, folder_fd: int) -> None:
+def test_renamed_file_holds_the_written_bytes(tmp_path: Path, folder_fd: int) -> None:
     with temporary_file(folder_fd, "note", 0o600) as (fd, temporary):
         os.write(fd, b"two lamps")
         os.rename(temporary, "note", src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
@@ -27,7 +27,7 @@ def test_renamed_file_has_what_was_written(tmp_path: Path, folder_fd: int) -> No
     assert (tmp_path / "note").stat().st_mode & 0o777 == 0o600
 
 
-def test_nothing_is_left_of_a_block_that_raises(tmp_path: Path, folder_fd: int) -> None:
+def test_block_that_raises_leaves_no_file(tmp_path: Path, folder_fd: int) -> None:
     def interrupted() -> None:
         with temporary_file(folder_fd, "note") as (_, temporary):
             assert os.listdir(tmp_path) == [temporary]

@@ -1,4 +1,4 @@
-"""Sizes and durations: what is read as one, and what is refused by the name of its option."""
+"""Sizes and durations: accepted forms, and refusals that name the option."""
 
 from __future__ import annotations
 
@@ -105,13 +105,13 @@ NO_DURATION_TEXTS = (
         ((1 << 63) - 1, (1 << 63) - 1),
     ],
 )
-def test_a_size_is_read(value: Any, size: int) -> None:
+def test_size_is_parsed(value: Any, size: int) -> None:
     assert parse_size(value, "segment_size") == size
     assert type(parse_size(value, "segment_size")) is int
 
 
 @pytest.mark.parametrize("value", [*NO_SIZES, *NO_SIZE_TEXTS])
-def test_what_is_no_size_is_refused_by_name(value: Any) -> None:
+def test_invalid_size_is_refused_by_name(value: Any) -> None:
     with pytest.raises(InvalidOptionError, match="^buffer_size must be a size"):
         parse_size(value, "buffer_size")
 
@@ -142,32 +142,32 @@ def test_what_is_no_size_is_refused_by_name(value: Any) -> None:
         (366 * 86400, 366 * 86400.0),
     ],
 )
-def test_a_duration_is_read(value: Any, seconds: float) -> None:
+def test_duration_is_parsed(value: Any, seconds: float) -> None:
     assert parse_duration(value, "sync_timeout") == seconds
     assert type(parse_duration(value, "sync_timeout")) is float
 
 
 @pytest.mark.parametrize("value", [*NO_DURATIONS, *NO_DURATION_TEXTS])
-def test_what_is_no_duration_is_refused_by_name(value: Any) -> None:
+def test_invalid_duration_is_refused_by_name(value: Any) -> None:
     with pytest.raises(InvalidOptionError, match="^flush_interval must be a duration"):
         parse_duration(value, "flush_interval")
 
 
 @pytest.mark.parametrize("value", ["7d", "168h", "1 W", "604800s", dt.timedelta(days=7)])
-def test_an_age_is_read(value: Any) -> None:
+def test_age_is_parsed(value: Any) -> None:
     assert parse_age(value, "max_age") == dt.timedelta(days=7)
 
 
 @pytest.mark.parametrize(
     "value", [7, 7.0, "7", "", "-7d", "7x", "36601d", None, True, dt.timedelta(-1)]
 )
-def test_an_age_without_unit_is_refused(value: Any) -> None:
+def test_invalid_age_is_refused(value: Any) -> None:
     with pytest.raises(InvalidOptionError, match="^max_age must be an age with its unit"):
         parse_age(value, "max_age")
 
 
 @given(st.integers(0, (1 << 63) - 1))
-def test_a_size_survives_being_written_as_text(size: int) -> None:
+def test_size_written_as_text_is_parsed_back(size: int) -> None:
     assert parse_size(str(size), "s") == parse_size(f"{size} B", "s") == size
 
 

@@ -1,4 +1,4 @@
-"""Results that were not measured."""
+"""Results made up for the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Take a page apart as a browser does."""
+"""Parses a page as a browser does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ _VOID = ("meta", "br", "img", "link", "input")
 
 
 class Page(HTMLParser):
-    """Check that what is opened is closed; gather what is shown and what would be loaded."""
+    """Checks that every opened tag is closed; collects the visible text and what the page would
+    load.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""`commitlog bench`: wrong input, a disk in memory, room, failures, Ctrl-C."""
+"""`commitlog bench`: invalid input, a disk in memory, a lack of space, failures, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_memory_is_refused_where_a_disk_was_meant(
     assert answer(capsys, str(tmp_path), *ONE)[0] == 0
 
 
-def test_want_of_room_is_told(
+def test_lack_of_space_is_reported_and_skips_the_case(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = workspace.shutil.disk_usage(tmp_path)

@@ -1,4 +1,4 @@
-"""The project's goals, judged from the JSON of a run; and the workloads that only they need. No
+"""The project's goals, judged from the JSON of a run, and the workloads that only they need. No
 test asserts a time.
 """
 

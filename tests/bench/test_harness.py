@@ -1,4 +1,4 @@
-"""Turns, and what happens when one goes wrong."""
+"""The turns of a run, and failures in them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAPPED, COLD = "sustained/1024B/async/mapped", "sustained/1024B/async/mapped-col
 
 
 def fail_on_mapped(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    """Have the workload `sustained`, which is then the only one, fail in the setup `mapped`."""
+    """Make the workload `sustained` the only one, and let it fail in the setup `mapped`."""
     workload = workloads.BY_NAME["sustained"]
 
     def measure(workspace: Workspace, case: Case) -> Sample:
@@ -52,7 +52,7 @@ def test_fault_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert [result.skipped for result in found.failures] == ["OSError: [Errno 5] broken disk"]
 
 
-def test_turns_are_told_and_kept_after_each_workload(tmp_path: Path) -> None:
+def test_turns_are_reported_and_kept_after_each_workload(tmp_path: Path) -> None:
     told: list[str] = []
     kept: list[tuple[bool, int]] = []
 

@@ -1,4 +1,4 @@
-"""Latencies: percentiles, the curve, and HdrHistogram's own format."""
+"""Latencies: percentiles, the curve, and the format of HdrHistogram."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_percentiles_agree_with_hdrhistogram(histogram: Histogram) -> None:
     theirs = HdrHistogram.decode(whole["hdr"])
     for percentile in (0.001, 50.0, 99.0, 99.9, 99.99):
         assert histogram.at(percentile) == theirs.get_value_at_percentile(percentile)
-    steps = [  # the iterator hands out the same object over and over
+    steps = [  # the iterator returns the same object each time
         (step.percentile_level_iterated_to, min(step.value_iterated_to, histogram.largest_ns))
         for step in theirs.get_percentile_iterator(5)
     ]

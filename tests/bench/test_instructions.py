@@ -1,4 +1,4 @@
-"""Counting instructions: the programs do what is counted, and a count that grew by over 5 %
+"""Instruction counts: the programs do what is counted, and a count that grew by more than 5 %
 fails.
 """
 
@@ -36,7 +36,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    """Says what the command will have counted."""
+    """Return a function that sets what the command will have counted."""
 
     def say(result: Counts | Exception) -> None:
         def count_all() -> Counts:
@@ -58,7 +58,7 @@ def kept(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("path", Counts.load(KEPT).instructions)
 @pytest.mark.parametrize("operations", [1, 2, 300])
-def test_a_hot_path_does_what_is_counted_and_makes_no_mistake(
+def test_hot_path_program_runs_clean_under_sanitizers(
     program: Path, path: str, operations: int
 ) -> None:
     assert counting.run(program, path, str(operations), cwd=program.parent).strip() in (
@@ -67,7 +67,7 @@ def test_a_hot_path_does_what_is_counted_and_makes_no_mistake(
     )
 
 
-def test_every_hot_path_has_a_count_that_is_kept(program: Path) -> None:
+def test_every_hot_path_has_a_kept_count(program: Path) -> None:
     kept = Counts.load(KEPT)
     assert list(kept.instructions) == counting.hot_paths(program)
     assert all(number > 0 for number in kept.instructions.values())
@@ -85,12 +85,12 @@ def test_every_hot_path_has_a_count_that_is_kept(program: Path) -> None:
         ("read",),
     ],
 )
-def test_the_program_refuses_what_it_cannot_run(program: Path, arguments: tuple[str, ...]) -> None:
+def test_program_refuses_invalid_arguments(program: Path, arguments: tuple[str, ...]) -> None:
     with pytest.raises(CountingError, match="failed with status"):
         counting.run(program, *arguments, cwd=program.parent)
 
 
-def test_the_compiler_has_a_name_and_a_version() -> None:
+def test_compiler_version_has_a_name_and_a_version() -> None:
     name, version = counting.compiler_version().split()
     assert name in ("gcc", "clang")
     assert [part.isdigit() for part in version.split(".")] == [True] * 3
@@ -103,16 +103,16 @@ def test_the_compiler_has_a_name_and_a_version() -> None:
         "events: Ir\n\nfn=(1) f\n3 45\ntotals: 12345\n",
     ],
 )
-def test_the_sum_of_a_report_is_found(report: str) -> None:
+def test_sum_of_a_report_is_parsed(report: str) -> None:
     assert counting.total_of(report) == 12345
 
 
-def test_a_report_without_a_sum_is_refused() -> None:
+def test_report_without_a_sum_is_refused() -> None:
     with pytest.raises(CountingError, match="wrote no sum"):
         counting.total_of("events: Ir\n\nfn=(1) f\n3 45\n")
 
 
-def test_a_missing_counter_is_named_with_its_package(
+def test_missing_counter_is_named_with_its_package(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -123,7 +123,7 @@ def test_a_missing_counter_is_named_with_its_package(
     assert "apt install valgrind" in output.err
 
 
-def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CC", str(tmp_path / "gcc-99"))
     with pytest.raises(CountingError, match="gcc-99 is missing"):
         counting.build(tmp_path)
@@ -141,7 +141,7 @@ def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         ("walk", 1.0, "not kept yet", True),
     ],
 )
-def test_over_five_percent_more_fails(path: str, now: float, verdict: str, fails: bool) -> None:
+def test_increase_over_five_percent_fails(path: str, now: float, verdict: str, fails: bool) -> None:
     change = next(
         row
         for row in changes(COUNTS, replace(COUNTS, instructions={**COUNTS.instructions, path: now}))
@@ -150,12 +150,12 @@ def test_over_five_percent_more_fails(path: str, now: float, verdict: str, fails
     assert (change.verdict, change.fails) == (verdict, fails)
 
 
-def test_a_path_that_is_not_counted_any_more_fails() -> None:
+def test_hot_path_without_a_count_fails() -> None:
     gone = changes(COUNTS, replace(COUNTS, instructions={"append": 100.0}))[-1]
     assert (gone.path, gone.verdict, gone.fails) == ("read", "not counted any more", True)
 
 
-def test_a_check_passes_where_nothing_grew(
+def test_check_without_an_increase_passes(
     counted: Counted, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     counted(replace(COUNTS, compiler="gcc 12.3.1"))
@@ -163,7 +163,7 @@ def test_a_check_passes_where_nothing_grew(
     assert "append" in capsys.readouterr().out
 
 
-def test_a_check_fails_and_names_the_path_that_grew(
+def test_check_with_an_increase_fails_and_names_the_path(
     counted: Counted, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     counted(replace(COUNTS, instructions={"append": 106.0, "read": 50.0}))
@@ -176,7 +176,7 @@ def test_a_check_fails_and_names_the_path_that_grew(
     assert Counts.load(kept) == COUNTS
 
 
-def test_a_check_says_that_a_path_became_shorter(
+def test_check_reports_a_decrease(
     counted: Counted, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     counted(replace(COUNTS, instructions={"append": 60.0, "read": 50.0}))
@@ -197,12 +197,12 @@ def test_check_on_other_compiler_or_machine_passes_in_one_line(
     assert output.count("\n") == 1
 
 
-def test_a_check_without_kept_counts_fails(counted: Counted, tmp_path: Path) -> None:
+def test_check_without_kept_counts_fails(counted: Counted, tmp_path: Path) -> None:
     counted(COUNTS)
     assert command.main(["--check"], tmp_path / "nothing.json") == 1
 
 
-def test_an_update_keeps_what_was_counted(counted: Counted, kept: Path) -> None:
+def test_update_writes_the_new_counts(counted: Counted, kept: Path) -> None:
     now = replace(COUNTS, compiler="gcc 14.1.0", instructions={"append": 300.0})
     counted(now)
     assert command.main(["--update"], kept) == 0
@@ -210,7 +210,7 @@ def test_an_update_keeps_what_was_counted(counted: Counted, kept: Path) -> None:
     assert json.loads(kept.read_text(encoding="utf-8"))["instructions"] == {"append": 300.0}
 
 
-def test_a_count_that_failed_changes_nothing(counted: Counted, kept: Path) -> None:
+def test_failed_count_keeps_the_old_counts(counted: Counted, kept: Path) -> None:
     counted(CountingError("it broke"))
     assert command.main(["--update"], kept) == 2
     assert Counts.load(kept) == COUNTS

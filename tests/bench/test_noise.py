@@ -32,7 +32,7 @@ def test_worst_sign_is_the_verdict(
     assert len(verdict.signs) == 3
 
 
-def test_one_turn_of_bursts_does_not_tell() -> None:
+def test_single_turn_of_bursts_has_an_unknown_verdict() -> None:
     verdict = noise.judge(run_of(result_of("append", "mapped", [1e6])))
     assert (verdict.level, verdict.signs) == ("unknown", ())
 

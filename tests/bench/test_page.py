@@ -1,4 +1,4 @@
-"""The page of a run: headline, verdict, charts, and that it loads nothing."""
+"""The page of a run: headline, verdict and charts, without loading any resource."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_run_without_the_pool_has_no_headline() -> None:
     assert page.headline(run_of(paced("mapped", 1_000_000))) is None
 
 
-def test_quick_run_draws_nothing_and_judges_nothing() -> None:
+def test_quick_run_has_no_charts_and_no_verdict() -> None:
     results = full()
     results.options["quick"] = True
     text = page.page(results)

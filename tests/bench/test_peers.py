@@ -1,5 +1,5 @@
-"""`python -m bench.peers`: our own side of every row, the command lines of the other side, and
-Mappedbus itself where it is cached.
+"""`python -m bench.peers`: this side of every row, the command lines of the other side, and
+Mappedbus itself if it is cached.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from bench.peers.java import Java, MissingError
 from bench.peers.rows import BY_NAME, PEER, ROWS, Goal, Role, Row, Side
 
 SCALE = 0.0005
-# Every role and form once: the other rows have the same ones, with more processes, or faster.
+# Every role and form once; the other rows only have more processes or other rates.
 TRIED = [BY_NAME[name] for name in ("live", "replay", "round-trip", "paced-10", "dead-20", "sizes")]
 NOT_THERE = Java(Path("/nowhere/java"), Path("/nowhere/mappedbus.jar"), Path("/nowhere/classes"))
 
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is kept of a run on a disk, without Mappedbus."""
+    """The kept figures of a run on a disk, without Mappedbus."""
     place = tmp_path_factory.mktemp("peers")
     file = place / "figures.json"
     (place / "disk").mkdir()
@@ -40,7 +40,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-def test_each_kind_of_row_has_figures_of_our_side(kept: Path) -> None:
+def test_each_kind_of_row_has_figures_of_this_side(kept: Path) -> None:
     figures = json.loads(kept.read_text())
     assert set(figures) == {f"{row.name}/disk" for row in TRIED}
     for name, row in figures.items():
@@ -51,7 +51,7 @@ def test_each_kind_of_row_has_figures_of_our_side(kept: Path) -> None:
             assert len(taken) == 1
 
 
-def test_the_table_names_each_row(kept: Path) -> None:
+def test_table_names_each_row(kept: Path) -> None:
     figures = json.loads(kept.read_text())
     shown = table.render({name: row["sides"] for name, row in figures.items()})
     for row in TRIED:
@@ -76,7 +76,7 @@ def test_both_sides_are_given_the_same_work(row: Row) -> None:
                 assert f'case "{role.name}":' in java.SOURCE.read_text()
 
 
-def test_a_goal_compares_medians_with_the_peer() -> None:
+def test_goal_compares_the_medians_with_the_peer() -> None:
     ours = [{"nanoseconds": took, "messages": 10} for took in (100, 900, 300)]
     theirs = [{"nanoseconds": took, "messages": 10} for took in (600, 100, 800)]
     both = {"values": ours, PEER: theirs}
@@ -97,14 +97,14 @@ def test_kept_sizes_are_the_medians_of_all_turns() -> None:
     )
 
 
-def test_a_failing_process_is_named_with_its_last_words(tmp_path: Path) -> None:
+def test_failed_process_is_named_with_its_last_line(tmp_path: Path) -> None:
     row = Row("none", "none", (Side("values", (Role("no-such-role"),)),), messages=1, warm=0)
     with pytest.raises(turns.TurnError, match=r"no-such-role .* failed: KeyError: 'no-such-role'"):
         turns.take_turn(row, row.sides[0], tmp_path, None)
     assert os.listdir(tmp_path) == []
 
 
-def test_a_jar_that_is_not_there_is_said_in_a_line(
+def test_missing_jar_is_reported_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -117,14 +117,14 @@ def test_a_jar_that_is_not_there_is_said_in_a_line(
     assert capsys.readouterr().err == f"peers: {tmp_path / 'none.jar'} is not there\n"
 
 
-def test_a_jar_with_another_checksum_is_refused(tmp_path: Path) -> None:
+def test_jar_with_another_checksum_is_refused(tmp_path: Path) -> None:
     for given in (tmp_path / "other.jar", None):
         (given or tmp_path / java.JAR).write_bytes(b"another build")
         with pytest.raises(MissingError, match=f"has the sha256 .* and not {java.SHA256}"):
             java.prepare(tmp_path, given)
 
 
-def test_a_missing_compiler_is_said_in_a_line(
+def test_missing_java_compiler_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jar = tmp_path / java.JAR
@@ -139,8 +139,8 @@ def test_a_missing_compiler_is_said_in_a_line(
         java.prepare(tmp_path, jar)
 
 
-def test_mappedbus_takes_its_turn_where_it_is_cached(tmp_path: Path) -> None:
-    """Elsewhere nothing is fetched: its command lines are checked above."""
+def test_cached_mappedbus_takes_its_turn(tmp_path: Path) -> None:
+    """Without a cached Mappedbus nothing is downloaded; its command lines are tested above."""
     folder = java.cache()
     if not (folder / java.JAR).exists() or not (folder / java.JDK.replace("==", "-")).exists():
         return
@@ -149,7 +149,7 @@ def test_mappedbus_takes_its_turn_where_it_is_cached(tmp_path: Path) -> None:
     assert said["messages"] == int(row.messages * SCALE)
 
 
-def test_the_page_has_the_table_of_the_kept_run() -> None:
+def test_page_has_the_table_of_the_kept_run() -> None:
     figures = json.loads(command.RESULTS.read_text(encoding="utf-8"))
     assert table.PLACE.read(command.PAGE) == table.markdown(figures).strip(), (
         "python -m bench.peers puts it there"

@@ -1,4 +1,4 @@
-"""Medians and spread of turns, and the JSON."""
+"""Median and spread of turns, and the JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run of `commitlog bench` that is ended from outside: real processes, real signals."""
+"""A run of `commitlog bench` ended by a signal, with real processes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_signal_ends_a_run_and_keeps_whole_workloads(
 ) -> None:
     disk, file = tmp_path / "disk", tmp_path / "kept.json"
     disk.mkdir()
-    # The second workload takes seconds, so that the signal comes amid it.
+    # The second workload takes seconds, so that the signal arrives during it.
     chosen = ("-w", "sync-threads", "-w", "sustained", "--setup", "mapped", "--size", "1GiB")
     with started("bench", disk, "--quick", "--memory", *chosen, "--json", file) as process:
         until(lambda: file.exists() and file.stat().st_size > 0, LIMIT_S)
@@ -64,10 +64,11 @@ def test_ctrl_c_in_a_weak_reference_callback_ends_the_run(
     capsys: pytest.CaptureFixture[str],
     number: signal.Signals,
 ) -> None:
+    # A command must not change the handlers of its caller.
     assert signal.getsignal(number) in (
         signal.SIG_DFL,
         signal.default_int_handler,
-    )  # a command leaves the handlers of others alone
+    )
     workload = workloads.BY_NAME["sustained"]
     measured: list[str] = []
 
@@ -82,7 +83,7 @@ def test_ctrl_c_in_a_weak_reference_callback_ends_the_run(
         measured.append(case.name)
         referred = Referred()
         reference = weakref.ref(referred, strike)
-        del referred  # the interpreter drops what comes out of the callback
+        del referred  # the interpreter discards an exception of the callback
         assert reference() is None
         return workload.measure(workspace, case)
 
@@ -144,7 +145,7 @@ def test_unwritable_results_are_refused_before_measuring(
 
 @pytest.fixture
 def in_memory() -> Iterator[Path]:
-    """A directory on a file system in memory."""
+    """A directory in memory."""
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="commitlog-test-") as directory:
         yield Path(directory)
 

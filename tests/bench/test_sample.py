@@ -1,4 +1,4 @@
-"""The meter: what it counts, and the course of a turn."""
+"""The meter: its counts, and the rate over a turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_rate_over_time_is_that_of_equal_steps() -> None:
     with Meter(10) as meter:
         start_ns = meter._began_ns
         meter.note(start_ns, 1_000_000_000, 100)  # 1000 B in the first second
-        meter.note(start_ns + 1_000_000_000, 3_000_000_000, 100)  # 1000 B in three more
+        meter.note(start_ns + 1_000_000_000, 3_000_000_000, 100)  # 1000 B in three more seconds
     assert [(at, rate) for at, rate, _ in meter.sample.series] == [
         (pytest.approx(0.0), pytest.approx((1000 + 1000 / 3) / 2)),
         (pytest.approx(2.0), pytest.approx(1000 / 3)),

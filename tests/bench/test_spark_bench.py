@@ -1,5 +1,5 @@
-"""`python -m bench.spark`: the table holds what was measured against the goals; every row at a size
-that means nothing.
+"""`python -m bench.spark`: the table compares the figures with the goals; every row runs at a tiny
+size.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MEASURED: dict[str, Any] = {
 }
 
 
-def test_the_table_says_which_goals_are_met() -> None:
+def test_table_shows_which_goals_are_met() -> None:
     said = table.render({"records": 2_000_000, "rows": MEASURED})
     lines = {line.split(" | ")[0].removeprefix("| "): line for line in said.splitlines()}
     assert "| 1.25 | at most 1.3 | yes |" in lines["all Kafka columns against Parquet"]
@@ -52,20 +52,20 @@ def test_the_table_says_which_goals_are_met() -> None:
     assert "| 1.05 M records/s | at least 1 M/s | yes |" in lines["write"]
 
 
-def test_the_page_has_the_table_of_the_kept_run() -> None:
+def test_page_has_the_table_of_the_kept_run() -> None:
     kept = json.loads(command.RESULTS.read_text(encoding="utf-8"))
     assert table.PLACE.read(command.PAGE) == table.render(kept).strip(), (
         "python -m bench.spark puts it there"
     )
 
 
-def test_every_row_has_its_lines() -> None:
+def test_every_row_has_lines_in_the_table() -> None:
     assert list(MEASURED) == list(rows.BY_NAME)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_a_small_pass_measures_every_row(tmp_path: Path) -> None:
+def test_small_pass_measures_every_row(tmp_path: Path) -> None:
     kept = tmp_path / "spark.json"
     command = [
         sys.executable,

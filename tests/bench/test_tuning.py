@@ -1,5 +1,5 @@
-"""`python -m bench.tuning`: every row at a size that takes moments, what a kill takes, and the
-table of docs/tuning.md.
+"""`python -m bench.tuning`: every row at a tiny size, the loss of a kill, and the table of
+docs/tuning.md.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return results
 
 
-def test_a_quick_pass_measures_every_row(quick: dict[str, Any]) -> None:
+def test_quick_pass_measures_every_row(quick: dict[str, Any]) -> None:
     assert [(row["setup"], row["name"]) for row in quick["rows"]] == [
         (knob.setup, knob.name) for knob in KNOBS
     ]
@@ -48,7 +48,7 @@ def test_a_quick_pass_measures_every_row(quick: dict[str, Any]) -> None:
         assert all(killed.appended > 0 for killed in row.kills), row.name
 
 
-def test_a_kill_takes_nothing_but_from_anonymous_buffers(quick: dict[str, Any]) -> None:
+def test_kill_loses_records_of_anonymous_buffers_only(quick: dict[str, Any]) -> None:
     for row in map(run.Row.of, quick["rows"]):
         if row.setup in (MAPPED, POOLED_SHM) or row.flush == "sync":
             assert [killed.lost for killed in row.kills] == [0] * len(row.kills), row.name
@@ -60,10 +60,10 @@ def test_a_kill_takes_nothing_but_from_anonymous_buffers(quick: dict[str, Any]) 
             ], row.name
 
 
-def test_what_was_not_committed_is_what_a_kill_takes(tmp_path: Path) -> None:
-    """With a commit service that never comes, all of it."""
-    # For some seconds there are no pages enough for it and no full buffer either: the kill may come
-    # late.
+def test_kill_loses_the_uncommitted_records(tmp_path: Path) -> None:
+    """With a commit service that never runs, a kill loses every record."""
+    # No interval, page count or full buffer wakes the commit service for some seconds, so the kill
+    # may come late.
     tuning = {"commit_thorough_interval": 3600, "commit_least_pages": 262144}
     knob, settings = (
         Knob(POOLED, {"commit_interval": 3600, "flush": "none"}, tuning),
@@ -75,10 +75,9 @@ def test_what_was_not_committed_is_what_a_kill_takes(tmp_path: Path) -> None:
 
 
 def test_child_that_never_appends_raises_and_leaves_no_process(tmp_path: Path) -> None:
-    before = set(
-        psutil.Process().children()
-    )  # a process that runs many tests may have some of its own
-    knob = Knob(MAPPED, {"segment_size": 1})  # an option that is refused, in the child
+    # A process that runs many tests may have children already.
+    before = set(psutil.Process().children())
+    knob = Knob(MAPPED, {"segment_size": 1})  # refused in the child
     with (
         Workspace(tmp_path, run.QUICK, knob.log_options) as workspace,
         pytest.raises(RuntimeError, match="did not come to append"),
@@ -104,7 +103,7 @@ def test_kill_moments_repeat_and_fall_in_second_round() -> None:
     assert all(0.5 <= moment <= 1.0 for moment in drawn)
 
 
-def test_a_row_without_room_is_said_and_the_others_are_measured(
+def test_row_without_space_is_skipped_and_others_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*given: object) -> None:
@@ -133,7 +132,7 @@ def test_tuning_table_in_docs_matches_kept_results() -> None:
     )
 
 
-def test_the_table_is_put_between_its_markers(
+def test_table_is_written_between_its_markers(
     quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page, kept = tmp_path / "page.md", tmp_path / "kept.json"
@@ -150,7 +149,7 @@ def test_the_table_is_put_between_its_markers(
         command.main(["--kept", "--json", str(kept), "--write-docs"])
 
 
-def test_a_quick_pass_does_not_go_into_the_documentation(
+def test_quick_pass_is_not_written_to_the_documentation(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit):
@@ -158,7 +157,7 @@ def test_a_quick_pass_does_not_go_into_the_documentation(
     assert "mean nothing" in capsys.readouterr().err
 
 
-def test_the_worst_kill_is_told_as_a_time() -> None:
+def test_worst_kill_is_shown_as_a_time() -> None:
     row = run.Row(
         POOLED,
         "the defaults",

@@ -1,4 +1,4 @@
-"""The table of workloads, and what is chosen from it."""
+"""The table of workloads, and the choice of cases from it."""
 
 from __future__ import annotations
 

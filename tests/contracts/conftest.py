@@ -1,4 +1,4 @@
-"""What the contracts share: a log of every setup."""
+"""Fixture that opens a log of every setup."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from tests.setups import Logs, Open, Setup
 
 @pytest.fixture
 def open_log(logs: Logs, setup: Setup) -> Open:
-    """Opens logs that run as the setup says."""
+    """Return a function that opens logs of the setup."""
     return functools.partial(logs.open_as, setup)

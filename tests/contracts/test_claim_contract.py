@@ -1,5 +1,5 @@
-"""What holds for claims of every log: written in place, rolled back when something goes wrong, and
-never blocking other appends.
+"""Contract of claims in every setup: written in place, rolled back on an error, never blocking
+other appends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from commitlog.errors import (
 from tests.setups import BY_HAND, Open, Setup, all_appended, values
 
 
-def test_a_claim_is_written_in_place(open_log: Open) -> None:
+def test_claim_is_written_in_place(open_log: Open) -> None:
     log = open_log()
     with log.claim(10, key=b"k", type=7, timestamp_ns=3) as claim:
         claim.buffer[:] = b"0123456789"
@@ -30,7 +30,7 @@ def test_a_claim_is_written_in_place(open_log: Open) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 99, 100])
-def test_a_claim_can_be_truncated(open_log: Open, size: int) -> None:
+def test_truncated_claim_publishes_the_shorter_value(open_log: Open, size: int) -> None:
     log = open_log()
     with log.claim(100) as claim:
         claim.buffer[:] = bytes(range(100))
@@ -41,7 +41,7 @@ def test_a_claim_can_be_truncated(open_log: Open, size: int) -> None:
     assert all_appended(log) == [bytes(range(size)), b"next"]
 
 
-def test_an_exception_rolls_a_claim_back(open_log: Open) -> None:
+def test_exception_in_a_claim_rolls_it_back(open_log: Open) -> None:
     log = open_log()
     log.append(b"before")
     claim = log.claim(50)
@@ -53,18 +53,18 @@ def test_an_exception_rolls_a_claim_back(open_log: Open) -> None:
         log.read(claim.position)
 
 
-def test_a_view_that_outlives_its_claim_rolls_it_back(open_log: Open) -> None:
+def test_view_kept_past_its_claim_rolls_it_back(open_log: Open) -> None:
     log = open_log()
     claim = log.claim(50)
     with pytest.raises(ClaimError), claim:
         kept = memoryview(claim.buffer)[10:20]
-    kept[:] = b"0123456789"  # goes nowhere, and harms nothing
+    kept[:] = b"0123456789"  # reaches no file and does no harm
     log.append(b"after")
     assert all_appended(log) == [b"after"]
     kept.release()
 
 
-def test_a_claim_without_its_with_is_rolled_back(open_log: Open) -> None:
+def test_claim_collected_without_exit_is_rolled_back(open_log: Open) -> None:
     log = open_log()
     claim = log.claim(50)
     del claim
@@ -76,7 +76,8 @@ def test_flush_past_expired_claim_rolls_it_back(open_log: Open) -> None:
     log = open_log(claim_timeout=0.03, **BY_HAND)
     claim = log.claim(50)
     claim.buffer[:4] = b"late"
-    with ThreadPoolExecutor(1) as pool:  # another thread's: one's own flush would raise
+    # in another thread, because a flush behind an own claim raises
+    with ThreadPoolExecutor(1) as pool:
         position = pool.submit(lambda: log.append(b"behind", sync=False)).result()
         assert pool.submit(log.flush).result() > position
     with pytest.raises(RolledBackError), claim:
@@ -84,7 +85,7 @@ def test_flush_past_expired_claim_rolls_it_back(open_log: Open) -> None:
     assert values(log, visibility="flushed") == [b"behind"]
 
 
-def test_a_flush_below_ones_own_claim_is_refused(open_log: Open) -> None:
+def test_flush_behind_an_own_claim_is_refused(open_log: Open) -> None:
     log = open_log()
     with log.claim(8) as claim:
         claim.buffer[:] = b"in place"
@@ -97,7 +98,7 @@ def test_a_flush_below_ones_own_claim_is_refused(open_log: Open) -> None:
     assert values(log, visibility="flushed") == [b"in place", b"unwaited"]
 
 
-def test_commit_says_that_a_claim_holds_it_up(open_log: Open, setup: Setup) -> None:
+def test_commit_before_an_open_claim_returns_false(open_log: Open, setup: Setup) -> None:
     log = open_log(**BY_HAND)
     log.append(b"before", sync=False)
     with log.claim(8):

@@ -1,6 +1,4 @@
-"""What holds for every log, whichever flush service it has and wherever its uncommitted bytes
-live.
-"""
+"""Contract of every log, for each flush mode and each backing of uncommitted bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ import pytest
 import commitlog
 from tests.setups import BY_HAND, LARGEST_VALUE, Logs, Open, Setup, all_appended, values
 
-# --- what goes in comes out -----------------------------------------------------------------------
+# --- round trips ----------------------------------------------------------------------------------
 
 
 def test_values_of_small_and_near_maximum_sizes_round_trip(open_log: Open) -> None:
@@ -31,7 +29,7 @@ def test_values_of_small_and_near_maximum_sizes_round_trip(open_log: Open) -> No
     assert [log.read(position).value for position in positions] == written
 
 
-def test_keys_types_and_timestamps_come_back(open_log: Open) -> None:
+def test_keys_types_and_timestamps_round_trip(open_log: Open) -> None:
     given = [
         (b"v", None, 0, 5),
         (b"", None, 0, 0),
@@ -53,7 +51,7 @@ def test_keys_types_and_timestamps_come_back(open_log: Open) -> None:
 @pytest.mark.parametrize(
     "make", [bytearray, memoryview, lambda value: np.frombuffer(value, dtype=np.uint8)]
 )
-def test_whatever_offers_its_bytes_can_be_appended(
+def test_objects_with_the_buffer_protocol_are_appended(
     logs: Logs, make: Callable[[bytes], Any]
 ) -> None:
     log = logs.open()
@@ -63,7 +61,7 @@ def test_whatever_offers_its_bytes_can_be_appended(
     assert found == [(b"key", b"some bytes"), (b"", b"more"), (None, b"bytes")]
 
 
-def test_a_list_is_appended_in_order(open_log: Open) -> None:
+def test_append_many_keeps_the_order(open_log: Open) -> None:
     written = [bytes([index % 256]) * (index % 700) for index in range(1500)]
     keys = [None if index % 3 else b"k%d" % index for index in range(1500)]
     types = [index % 5 for index in range(1500)]
@@ -78,7 +76,7 @@ def test_a_list_is_appended_in_order(open_log: Open) -> None:
     assert log.append_many([]).tolist() == []
 
 
-def test_the_rows_of_an_array_are_appended_in_order(open_log: Open) -> None:
+def test_append_array_keeps_the_order_of_rows(open_log: Open) -> None:
     rows = np.arange(5000 * 12, dtype=np.uint8).reshape(5000, 12)
     table = np.zeros(40, dtype=[("id", "<i8"), ("price", "<f4")])
     table["id"] = range(40)
@@ -99,7 +97,7 @@ def test_the_rows_of_an_array_are_appended_in_order(open_log: Open) -> None:
 # --- watermarks and visibility --------------------------------------------------------------------
 
 
-def test_watermarks_never_overtake_each_other(open_log: Open) -> None:
+def test_watermarks_keep_their_order_during_appends(open_log: Open) -> None:
     log = open_log(
         flush_interval=0.001, commit_interval=0.001, flush_least_pages=0, commit_least_pages=0
     )
@@ -125,7 +123,7 @@ def test_watermarks_never_overtake_each_other(open_log: Open) -> None:
     )
 
 
-def test_each_visibility_shows_what_it_promises(open_log: Open, setup: Setup) -> None:
+def test_each_visibility_ends_at_its_watermark(open_log: Open, setup: Setup) -> None:
     log = open_log(**BY_HAND)
     log.append(b"one", sync=False)
     assert values(log, visibility="appended") == [b"one"]
@@ -138,7 +136,7 @@ def test_each_visibility_shows_what_it_promises(open_log: Open, setup: Setup) ->
     assert values(log, visibility="flushed") == [b"one"]
 
 
-def test_a_sync_append_is_durable_when_it_returns(open_log: Open, setup: Setup) -> None:
+def test_sync_append_is_durable_when_it_returns(open_log: Open, setup: Setup) -> None:
     log = open_log(**BY_HAND)
     log.append(b"waited for", sync=True)
     assert log.flushed_position == log.tail_position
@@ -164,7 +162,7 @@ def test_commit_shows_records_to_a_reader_in_another_process(
     )
 
 
-def test_a_reader_follows_a_log_while_it_is_written_and_rolled(open_log: Open, logs: Logs) -> None:
+def test_reader_follows_appends_and_rolls(open_log: Open, logs: Logs) -> None:
     log = open_log(commit_interval=0.001, commit_least_pages=0)
     reader = logs.open(mode="r")
     written = [b"%06d" % index * 50 for index in range(3000)]
@@ -180,7 +178,7 @@ def test_a_reader_follows_a_log_while_it_is_written_and_rolled(open_log: Open, l
         assert reading.result() == written
 
 
-def test_the_flushed_watermark_reaches_other_handles(open_log: Open, logs: Logs) -> None:
+def test_flushed_watermark_reaches_other_handles(open_log: Open, logs: Logs) -> None:
     log = open_log(**BY_HAND)
     log.append_many([b"x"] * 10, sync=False)
     reader = logs.open(mode="r")
@@ -193,7 +191,7 @@ def test_the_flushed_watermark_reaches_other_handles(open_log: Open, logs: Logs)
 # --- restart --------------------------------------------------------------------------------------
 
 
-def test_a_clean_restart_keeps_all_records_at_their_positions(open_log: Open) -> None:
+def test_clean_restart_keeps_records_and_positions(open_log: Open) -> None:
     log = open_log()
     written = [b"%d" % index * (index % 90) for index in range(1200)]
     positions = log.append_many(written).tolist()
@@ -211,7 +209,7 @@ def test_a_clean_restart_keeps_all_records_at_their_positions(open_log: Open) ->
         tail = log.tail_position
 
 
-def test_a_log_restarts_in_every_other_setup(open_log: Open, logs: Logs) -> None:
+def test_log_reopens_in_every_other_setup(open_log: Open, logs: Logs) -> None:
     written = []
     for turn, backing in enumerate(("mapped", "anonymous", "shm", "mapped")):
         log = open_log() if turn == 0 else logs.open_as(Setup("async", backing))  # type: ignore[arg-type]
@@ -221,7 +219,7 @@ def test_a_log_restarts_in_every_other_setup(open_log: Open, logs: Logs) -> None
         log.close()
 
 
-def test_closing_returns_the_buffers(logs: Logs, setup: Setup) -> None:
+def test_close_returns_the_buffers(logs: Logs, setup: Setup) -> None:
     if not setup.pooled:
         log = logs.open_as(setup)
         log.append(b"x")
@@ -251,7 +249,7 @@ def test_views_stay_valid_after_roll_and_close(open_log: Open) -> None:
     assert bytes(view) == b"looked at"
 
 
-def test_a_tailer_starts_where_it_is_told(open_log: Open) -> None:
+def test_tailer_starts_at_the_given_position(open_log: Open) -> None:
     log = open_log()
     positions = log.append_many([b"%d" % index * 30 for index in range(3000)]).tolist()
     log.flush()
@@ -299,7 +297,7 @@ def test_follow_waits_for_records_and_ends_with_the_log(
     assert seen == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_read_gives_up_after_its_timeout_or_gets_what_comes(open_log: Open) -> None:
+def test_read_with_timeout_returns_none_or_the_next_record(open_log: Open) -> None:
     log = open_log(commit_interval=0.001, commit_least_pages=0)
     tailer = log.tailer()
     assert tailer.read() is None

@@ -1,5 +1,5 @@
-"""What holds for the ends of segments in every log: records that fill them, that do not fit, and
-rolls at any moment.
+"""Contract of segment ends in every setup: records that fill a segment or do not fit, and early
+rolls.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from tests.setups import HEADER, LARGEST_VALUE, SEGMENT, Logs, Open, all_appende
 
 def test_16_byte_appends_roll_the_smallest_segments(open_log: Open) -> None:
     log = open_log()
-    rows = np.arange(20 * 1920 * 2, dtype=np.uint64).reshape(
-        -1, 2
-    )  # twenty segments full, to the byte
+    # Twenty segments, filled exactly.
+    rows = np.arange(20 * 1920 * 2, dtype=np.uint64).reshape(-1, 2)
     for number in range(20):
         positions = log.append_array(rows[number * 1920 : (number + 1) * 1920], sync=False)
         assert positions[[0, -1]].tolist() == [
@@ -31,7 +30,7 @@ def test_16_byte_appends_roll_the_smallest_segments(open_log: Open) -> None:
     assert b"".join(values(log)) == rows.tobytes()
 
 
-def test_single_appends_roll_as_well(open_log: Open) -> None:
+def test_single_appends_roll_the_smallest_segments(open_log: Open) -> None:
     log = open_log()
     written = [b"%016d" % index for index in range(4 * 1920)]
     for value in written:
@@ -40,7 +39,7 @@ def test_single_appends_roll_as_well(open_log: Open) -> None:
     assert all_appended(log) == written
 
 
-def test_a_record_that_exactly_fills_a_segment(open_log: Open, logs: Logs) -> None:
+def test_record_that_exactly_fills_a_segment_needs_no_padding(open_log: Open, logs: Logs) -> None:
     log = open_log()
     log.append_array(np.zeros((7, LARGEST_VALUE), dtype=np.uint8))
     assert log.tail_position == SEGMENT - 4096
@@ -53,7 +52,7 @@ def test_a_record_that_exactly_fills_a_segment(open_log: Open, logs: Logs) -> No
     assert values(log)[-2:] == [b"f" * 4080, b"next segment"]
 
 
-def test_a_log_that_ends_with_a_full_segment_restarts(open_log: Open) -> None:
+def test_log_that_ends_with_a_full_segment_reopens(open_log: Open) -> None:
     log = open_log()
     log.append_array(np.zeros((1920, 16), dtype=np.uint8))
     tail = log.tail_position
@@ -71,7 +70,7 @@ def test_record_larger_than_segment_rest_goes_to_next_segment(open_log: Open) ->
     assert len(all_appended(log)) == 8
 
 
-def test_a_record_of_exactly_the_maximum_and_one_byte_more(open_log: Open) -> None:
+def test_record_above_the_maximum_size_is_refused(open_log: Open) -> None:
     log = open_log()
     assert log.largest_value == LARGEST_VALUE
     log.append(b"m" * LARGEST_VALUE)
@@ -93,7 +92,7 @@ def test_a_record_of_exactly_the_maximum_and_one_byte_more(open_log: Open) -> No
     assert len(all_appended(log)) == 2
 
 
-def test_an_early_roll_starts_a_new_segment(open_log: Open) -> None:
+def test_early_roll_starts_a_new_segment(open_log: Open) -> None:
     log = open_log()
     for number in range(5):
         assert log.append(b"first of %d" % number) == number * SEGMENT + HEADER

@@ -1,4 +1,6 @@
-"""A log against a plain list: after any operations, in any order, both hold the same."""
+"""A log compared with a plain list: after any operations in any order, both hold the same
+records.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ Backing = Literal["mapped", "anonymous", "shm"]
 
 
 class Row(NamedTuple):
-    """What the list holds of a record."""
+    """A record in the list."""
 
     position: int
     value: bytes
@@ -56,7 +58,7 @@ VALUES = st.builds(
     SIZES,
     st.integers(0, 255),
 )
-# Zeros and what looks like frame words are what a reader could take for something else.
+# Zeros, and bytes that look like frame words, which a reader could mistake for frames.
 ODD_VALUES = st.one_of(
     VALUES, st.builds(bytes, SIZES), st.just(b"\x18\0\0\x10" * 12), st.just(b"\x08\0\0\x20" * 12)
 )
@@ -70,8 +72,8 @@ CHILD_STEPS = st.lists(
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Drives one log. Background services are as good as off, so that each step shows what it did
-    itself.
+    """Drives one log. Background services are practically off, so that each step has only its own
+    effect.
     """
 
     start_backing: ClassVar[Backing]
@@ -186,8 +188,8 @@ class LogMachine(RuleBasedStateMachine):
     def kill_another_writer(
         self, steps: list[bytes | str], backing: Backing, after: Backing
     ) -> None:
-        """A child writes to the log and is killed; what it lost is an end of what it had not
-        committed.
+        """Let a child write to the log and kill it; only uncommitted records at the end may be
+        lost.
         """
         self.close()
         safe = len(self.rows)
@@ -210,7 +212,7 @@ class LogMachine(RuleBasedStateMachine):
         self.rows = self.rows[:kept]
         self.committed = self.flushed = kept
 
-    # --- what must hold ---------------------------------------------------------------------------
+    # --- invariants -------------------------------------------------------------------------------
 
     @invariant()
     def the_log_is_the_list(self) -> None:
@@ -249,7 +251,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.rows)
     @rule(data=st.data())
     def look_inside_a_record(self, data: st.DataObject) -> None:
-        """No position but a record's own is taken for one, and asking changes nothing."""
+        """Only a record's own position is accepted, and a refused one changes nothing."""
         assert self.log is not None
         row = data.draw(st.sampled_from(self.rows))
         inside = (
@@ -285,7 +287,7 @@ def open_log(path: Path, pool: TransientStorePool | None, flush: Any) -> CommitL
 def write_and_die(
     path: Path, backing: Backing, flush: Any, steps: list[bytes | str], out: int
 ) -> None:
-    """The child: says what it wrote and how many of these were committed, then exits without
+    """In the child: report what was written and how much of it was committed, then exit without
     closing the log.
     """
     try:
@@ -312,7 +314,7 @@ def write_and_die(
 
 
 @pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
-def test_a_log_holds_what_a_list_would(backing: Backing) -> None:
+def test_log_equals_a_list_after_any_operations(backing: Backing) -> None:
     machine = type(f"LogMachineOn{backing.capitalize()}", (LogMachine,), {"start_backing": backing})
     run_state_machine_as_test(
         machine,

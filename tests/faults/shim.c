@@ -46,8 +46,7 @@ typedef struct {
     int64_t fail[KINDS];   /* errno values; 0 lets the call through */
     uint64_t count[KINDS]; /* calls that were let through */
     uint64_t flushed;      /* bytes in the ranges of msync */
-    int64_t
-        delay[KINDS]; /* microseconds before each call, in slices; 0 also releases waiting calls */
+    int64_t delay[KINDS];  /* microseconds before each call; 0 also releases waiting calls */
     int64_t first[KINDS]; /* number of matching calls that succeed before the first failure */
     uint64_t failed[KINDS];
     char name[KINDS][64]; /* only files with this in their path fail; for a rename, old or new */

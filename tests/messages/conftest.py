@@ -1,4 +1,4 @@
-"""Buses on a disk and in shared memory."""
+"""Fixture: buses on a disk and in shared memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture(params=["disk", "shm"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A path for a bus; nothing is there yet."""
+    """Return a path for a bus that does not exist yet."""
     if request.param == "disk":
         yield tmp_path / "bus"
         return

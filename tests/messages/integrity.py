@@ -1,4 +1,4 @@
-"""What the integrity tests write: `python integrity.py PATH KIND SOURCE COUNT` is one writer
+"""Messages of the integrity tests: `python integrity.py PATH KIND SOURCE COUNT` is one writer
 process.
 """
 
@@ -13,7 +13,7 @@ SEGMENT_SIZE = 1 << 20
 
 
 class Checked(bus.Message, type=0):
-    """Every field follows from source and number."""
+    """Every field is a function of source and number."""
 
     source: bus.uint8
     number: bus.int64
@@ -33,7 +33,7 @@ class Checked(bus.Message, type=0):
 
 
 def raw(source: int, number: int) -> bytes:
-    """From 5 to 262 bytes: who wrote it, as which of its messages, then one byte over and over."""
+    """Return 5 to 262 bytes: the writer, the number of the message, then one repeated byte."""
     return (
         bytes([source])
         + number.to_bytes(4, "little")

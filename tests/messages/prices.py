@@ -1,4 +1,4 @@
-"""Messages that the tests of buses write."""
+"""Messages of the bus tests."""
 
 from __future__ import annotations
 

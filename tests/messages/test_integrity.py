@@ -1,4 +1,4 @@
-"""Every byte that writers put on a bus comes out of it: raw bytes, objects, and many writers at
+"""Every byte that writers put on a bus is read back: raw bytes, objects, and many writers at
 once.
 """
 
@@ -18,14 +18,13 @@ from tests.messages import integrity
 from tests.messages.integrity import Checked, raw
 
 PATIENCE_S = 60.0
-# Messages of each writer: a few on every run, and as many as it takes to meet rare things in the
-# long form.
+# Messages of each writer: few in every run, many in the long form, which meets rare events.
 COUNTS = [pytest.param(2_000, id="short"), pytest.param(300_000, id="long", marks=pytest.mark.long)]
 
 
 @contextmanager
 def writers(place: Path, kind: str, sources: int, count: int) -> Iterator[None]:
-    """That many writer processes, which must all end well."""
+    """Run `sources` writer processes, which must all succeed."""
     arguments = [sys.executable, str(integrity.__file__), str(place), kind]
     running = [subprocess.Popen([*arguments, str(source), str(count)]) for source in range(sources)]
     try:
@@ -41,8 +40,8 @@ def writers(place: Path, kind: str, sources: int, count: int) -> Iterator[None]:
 def read_all(
     reader: bus.BusReader, sources: int, count: int, check: Callable[[int], tuple[int, int]]
 ) -> None:
-    """Read what all of them write: `check` reads one message and says whose it is and which; each
-    writer's come in its order.
+    """Read the messages of all writers, each in its writer's order; `check` reads one and returns
+    its source and number.
     """
     expected = [0] * sources
     for _ in range(sources * count):
@@ -84,20 +83,22 @@ def check_object(reader: bus.BusReader) -> Callable[[int], tuple[int, int]]:
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("sources", [1, 4], ids=["one-writer", "many-writers"])
-def test_raw_bytes_come_out_as_they_went_in(place: Path, sources: int, count: int) -> None:
+def test_raw_messages_are_read_as_written(place: Path, sources: int, count: int) -> None:
     with writers(place, "raw", sources, count), bus.reader(place, wait=PATIENCE_S) as reader:
         read_all(reader, sources, count, check_raw(reader))
 
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize(("kind", "sources"), [("objects", 1), ("claims", 1), ("objects", 4)])
-def test_objects_come_out_as_they_went_in(place: Path, kind: str, sources: int, count: int) -> None:
+def test_message_objects_are_read_as_written(
+    place: Path, kind: str, sources: int, count: int
+) -> None:
     with writers(place, kind, sources, count), bus.reader(place, wait=PATIENCE_S) as reader:
         read_all(reader, sources, count, check_object(reader))
 
 
 @pytest.mark.parametrize("idle", ["spin", "yield", "backoff", "block"])
-def test_readers_of_every_kind_see_the_same(place: Path, idle: Any) -> None:
+def test_live_and_late_readers_see_the_same_messages(place: Path, idle: Any) -> None:
     seen = []
     with writers(place, "raw", 1, 1000), bus.reader(place, wait=PATIENCE_S, idle=idle) as first:
         for _ in range(1000):

@@ -1,4 +1,4 @@
-"""Message classes: where their fields lie, what they take, and which classes there cannot be."""
+"""Message classes: the layout of their fields, accepted values, and invalid classes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Quote(bus.Message, type=7, dtype=QUOTES):
     pass
 
 
-def test_fields_lie_where_a_c_struct_has_them() -> None:
+def test_field_offsets_are_those_of_a_c_struct() -> None:
     dtype = np.dtype(
         [
             (field.name, f"S{field.length}" if field.kind == "bytes" else field.kind)
@@ -61,7 +61,7 @@ def test_fields_lie_where_a_c_struct_has_them() -> None:
     )
 
 
-def test_a_layout_can_be_printed() -> None:
+def test_layout_prints_as_a_table() -> None:
     assert str(Quote.layout).splitlines() == [
         "Quote: type 7, 13 bytes, little-endian",
         "  offset  bytes  kind     field",
@@ -90,7 +90,7 @@ def ints(bits: int, *, signed: bool) -> st.SearchStrategy[int]:
         ints(8, signed=False),
     )
 )
-def test_what_is_set_is_there_and_as_numpy_reads_it(values: tuple[Any, ...]) -> None:
+def test_fields_read_back_and_equal_those_of_numpy(values: tuple[Any, ...]) -> None:
     message = Everything(*values)
     assert dataclasses.astuple(message) == values
     row = np.frombuffer(bytes(message), Everything.layout.dtype)[0]
@@ -120,7 +120,7 @@ def test_number_out_of_range_is_refused_and_keeps_message(
     assert bytes(message) == before
 
 
-def test_other_fields_refuse_what_does_not_fit() -> None:
+def test_value_that_does_not_fit_its_field_is_refused() -> None:
     message = Everything.blank()
     for name, value, error in (
         ("float32", 1e39, MessageValueError),
@@ -139,19 +139,19 @@ def test_other_fields_refuse_what_does_not_fit() -> None:
     assert message.float32 == float("inf")
 
 
-def test_short_bytes_are_filled_up_with_zeros() -> None:
+def test_short_bytes_are_padded_with_zeros() -> None:
     message = Everything.blank()
     message.octets = b"12345"
     message.octets = bytearray(b"ab")  # type: ignore[assignment]
     assert message.octets == b"ab\0\0\0"
 
 
-def test_a_misspelt_field_is_an_error() -> None:
+def test_unknown_field_raises_attribute_error() -> None:
     with pytest.raises(AttributeError):
         Everything.blank().int_32 = 3  # type: ignore[attr-defined]
 
 
-def test_a_message_is_a_dataclass_and_can_be_copied_and_pickled() -> None:
+def test_message_is_a_dataclass_that_copies_and_pickles() -> None:
     quote = Quote(1.5, b"EUR", 3)
     assert repr(quote) == "Quote(price=1.5, symbol=b'EUR', count=3)"
     assert [field.name for field in dataclasses.fields(quote)] == ["price", "symbol", "count"]
@@ -168,7 +168,7 @@ def test_a_message_is_a_dataclass_and_can_be_copied_and_pickled() -> None:
     assert Everything(True, *range(10), b"").last == 9
 
 
-def test_the_buffer_is_the_messages_own_bytes() -> None:
+def test_buffer_of_a_message_shares_its_bytes() -> None:
     quote = Quote(1.5, b"EUR", 3)
     view = memoryview(quote)
     rows = np.frombuffer(view, QUOTES)
@@ -179,7 +179,7 @@ def test_the_buffer_is_the_messages_own_bytes() -> None:
     assert rows["price"][0] == 1.5
 
 
-def test_a_field_of_another_class_is_not_read_out_of_bounds() -> None:
+def test_field_of_another_class_is_refused() -> None:
     class Small(bus.Message, type=1):
         one: bus.int8
 
@@ -191,7 +191,7 @@ def test_a_field_of_another_class_is_not_read_out_of_bounds() -> None:
 
 
 @pytest.mark.parametrize("number", [-1, 1 << 32, 1.0, "0", True, None])
-def test_a_type_out_of_range_is_refused(number: Any) -> None:
+def test_type_number_out_of_range_is_refused(number: Any) -> None:
     with pytest.raises(MessageError, match="type"):
 
         class Wrong(bus.Message, type=number):
@@ -217,7 +217,7 @@ def test_a_type_out_of_range_is_refused(number: Any) -> None:
     ],
     ids=str,
 )
-def test_a_field_of_unknown_kind_or_variable_size_is_refused(annotation: Any, hint: str) -> None:
+def test_field_of_unknown_kind_or_variable_size_is_refused(annotation: Any, hint: str) -> None:
     with pytest.raises(MessageError, match=hint):
         type(bus.Message)(
             "Wrong",
@@ -251,14 +251,14 @@ def test_a_field_of_unknown_kind_or_variable_size_is_refused(annotation: Any, hi
     ],
     ids=str,
 )
-def test_a_dtype_that_no_message_can_have_is_refused(dtype: Any, hint: str) -> None:
+def test_unsupported_dtype_is_refused(dtype: Any, hint: str) -> None:
     with pytest.raises(MessageError, match=hint):
 
         class Wrong(bus.Message, type=0, dtype=dtype):
             pass
 
 
-def test_classes_that_cannot_be_are_refused() -> None:
+def test_invalid_message_class_is_refused() -> None:
     with pytest.raises(MessageError, match="needs a type number"):
 
         class Typeless(bus.Message):
@@ -288,7 +288,7 @@ def test_classes_that_cannot_be_are_refused() -> None:
         bus.Message()
 
 
-def test_what_is_written_in_place_is_kept_and_not_lent(writer: Any) -> None:
+def test_claimed_message_keeps_its_bytes_and_exports_no_buffer(writer: Any) -> None:
     with writer.claim(Quote) as quote:
         assert quote.symbol == b"\0\0\0"
         quote.price = 2.5

@@ -1,6 +1,4 @@
-"""Reading a bus as a Mappedbus user knows it, without its traps: what a message is read as, and
-when there is one.
-"""
+"""Reading a bus: message classes, the reader's position, and waiting."""
 
 from __future__ import annotations
 
@@ -32,10 +30,10 @@ from commitlog.log.parts import parts_of
 from commitlog.segment import cursors_file
 from tests.messages.prices import PriceUpdate, Trade
 
-# --- what a message is read as --------------------------------------------------------------------
+# --- reading messages -----------------------------------------------------------------------------
 
 
-def test_messages_of_several_classes_come_back_in_order(place: Path) -> None:
+def test_messages_of_several_classes_are_read_in_order(place: Path) -> None:
     with bus.writer(place) as writer, bus.reader(place) as reader:
         written = [
             PriceUpdate(0, 20, 40),
@@ -90,7 +88,7 @@ def test_raw_messages_are_read_as_bytes_or_into_a_buffer(place: Path) -> None:
                 reader.read(into=wrong)  # type: ignore[call-overload]
 
 
-def test_the_type_can_be_read_twice(place: Path) -> None:
+def test_type_and_message_can_be_read_twice(place: Path) -> None:
     with bus.writer(place) as writer, bus.reader(place) as reader:
         writer.write(b"one", type=5)
         writer.write(b"two", type=6)
@@ -101,7 +99,7 @@ def test_the_type_can_be_read_twice(place: Path) -> None:
         assert (reader.type, reader.read(), reader.type) == (6, b"two", 6)
 
 
-def test_a_message_that_is_not_read_is_passed_over_whole(place: Path) -> None:
+def test_unread_message_is_skipped_completely(place: Path) -> None:
     with bus.writer(place) as writer, bus.reader(place) as reader:
         writer.write(b"a long one that nobody wants", type=3)
         writer.write(PriceUpdate(1, 2, 3))
@@ -114,7 +112,7 @@ def test_a_message_that_is_not_read_is_passed_over_whole(place: Path) -> None:
         assert (reader.type, reader.read()) == (4, b"last")
 
 
-def test_a_destination_that_is_too_small_loses_nothing(place: Path) -> None:
+def test_destination_too_small_keeps_the_message(place: Path) -> None:
     with bus.writer(place) as writer, bus.reader(place) as reader:
         position = writer.write(b"0123456789")
         assert reader.next()
@@ -131,7 +129,7 @@ def test_a_destination_that_is_too_small_loses_nothing(place: Path) -> None:
         assert reader.read() == b"0123456789"
 
 
-def test_a_message_of_another_class_is_not_misread(place: Path) -> None:
+def test_message_of_another_class_is_refused(place: Path) -> None:
     with bus.writer(place) as writer, bus.reader(place) as reader:
         writer.write(Trade(2.5, b"GBPUSD"))
         writer.write(b"eleven byte", type=PriceUpdate.type)
@@ -155,7 +153,7 @@ def test_a_message_of_another_class_is_not_misread(place: Path) -> None:
         assert update == PriceUpdate(7, 8, 9)
 
 
-def test_a_message_outlives_its_reader(place: Path) -> None:
+def test_message_stays_valid_after_its_reader_is_closed(place: Path) -> None:
     with bus.writer(place) as writer, bus.reader(place) as reader:
         writer.write(PriceUpdate(1, 2, 3))
         assert reader.next()
@@ -163,10 +161,10 @@ def test_a_message_outlives_its_reader(place: Path) -> None:
     assert update == PriceUpdate(1, 2, 3)
 
 
-# --- where a reader stands ------------------------------------------------------------------------
+# --- the reader's position ------------------------------------------------------------------------
 
 
-def test_a_reader_that_stands_on_nothing_says_so(place: Path) -> None:
+def test_reader_without_a_current_message_raises(place: Path) -> None:
     with bus.writer(place) as writer, bus.reader(place) as reader:
 
         def nothing_is_read() -> None:
@@ -217,12 +215,12 @@ def test_has_recovered_is_set_once_reader_passes_old_records(place: Path) -> Non
             assert careful.has_recovered
 
 
-def test_an_empty_bus_has_been_recovered_from_the_start(place: Path) -> None:
+def test_has_recovered_is_set_on_an_empty_bus(place: Path) -> None:
     with bus.writer(place), bus.reader(place) as reader:
         assert reader.has_recovered
 
 
-def test_damage_is_told_and_can_be_stepped_over(place: Path) -> None:
+def test_damage_is_raised_or_skipped(place: Path) -> None:
     with bus.writer(place, segment_size=65536) as writer:
         positions = [writer.write(b"%d" % index * 10) for index in range(3)]
     with open(place / f"{0:020d}.seg", "r+b") as file:
@@ -239,7 +237,7 @@ def test_damage_is_told_and_can_be_stepped_over(place: Path) -> None:
         assert [reader.next() and reader.read()[:1] for _ in range(2)] == [b"0", b"2"]
 
 
-def test_a_reader_cannot_write(place: Path) -> None:
+def test_reader_cannot_write(place: Path) -> None:
     with bus.writer(place), bus.reader(place) as reader, pytest.raises(ReadOnlyError):
         reader.log.append(b"x")
 
@@ -247,7 +245,7 @@ def test_a_reader_cannot_write(place: Path) -> None:
 # --- waiting --------------------------------------------------------------------------------------
 
 
-def test_a_reader_never_creates_anything(place: Path) -> None:
+def test_reader_never_creates_a_file(place: Path) -> None:
     with pytest.raises(LogNotFoundError):
         bus.reader(place)
     with pytest.raises(LogNotFoundError):
@@ -267,7 +265,7 @@ def test_a_reader_never_creates_anything(place: Path) -> None:
 
 
 @pytest.mark.parametrize("turn", range(3))
-def test_a_reader_waits_for_its_log_to_be_created(place: Path, turn: int) -> None:
+def test_reader_waits_for_the_creation_of_its_log(place: Path, turn: int) -> None:
     with ThreadPoolExecutor(1) as pool:
         opening = pool.submit(bus.reader, place, wait=30)
         with bus.writer(place) as writer:
@@ -282,14 +280,13 @@ def test_a_reader_waits_for_its_log_to_be_created(place: Path, turn: int) -> Non
                 assert parts_of(reader.log).engine.cursors.shared
 
 
-def test_a_reader_that_came_before_the_live_state_finds_it(place: Path) -> None:
+def test_reader_opened_before_the_cursors_adopts_them(place: Path) -> None:
     with bus.writer(place) as writer:
         writer.write(b"before")
     with commitlog.open(place) as log:
         cursors = cursors_file.open_writable(parts_of(log).directory.fd, log.identity).cells
-    cursors["state"] = (
-        STATE_RECOVERING  # as a newcomer finds it while the first writer is still opening
-    )
+    # The state in which a newcomer finds the log while the first writer opens it.
+    cursors["state"] = STATE_RECOVERING
     with bus.reader(place) as reader:
         assert not parts_of(reader.log).engine.cursors.shared
         assert reader.next()
@@ -308,7 +305,7 @@ def test_a_reader_that_came_before_the_live_state_finds_it(place: Path) -> None:
 
 
 @pytest.mark.parametrize("idle", ["spin", "yield", "backoff", "block"])
-def test_next_waits_as_long_as_it_is_told(place: Path, idle: Any) -> None:
+def test_next_waits_up_to_its_timeout(place: Path, idle: Any) -> None:
     with (
         bus.writer(place) as writer,
         bus.reader(place, idle=idle) as reader,
@@ -337,7 +334,7 @@ def test_next_waits_as_long_as_it_is_told(place: Path, idle: Any) -> None:
         bus.reader(place, idle=7)  # type: ignore[arg-type]
 
 
-def test_two_threads_at_one_reader_are_told(place: Path, until: Callable[..., None]) -> None:
+def test_reader_in_use_refuses_a_second_thread(place: Path, until: Callable[..., None]) -> None:
     with bus.writer(place) as writer, bus.reader(place) as reader, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(reader.next, timeout=None, idle="block")
 

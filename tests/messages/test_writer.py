@@ -1,6 +1,4 @@
-"""Writing to a bus as a Mappedbus user knows it, without its traps: what is refused, who may write,
-and who dies over it.
-"""
+"""Writing to a bus: claims, refused messages, concurrent writers, and writers that die."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ def test_failed_with_block_rolls_message_back_without_blocking(place: Path) -> N
         assert writer.log.read(claim.position).value == bytes(trade)
 
 
-def test_a_claim_dropped_half_way_leaves_its_message_whole(place: Path) -> None:
+def test_collected_claim_leaves_its_message_usable(place: Path) -> None:
     with bus.writer(place) as writer, bus.reader(place) as reader:
         claim = writer.claim(Trade)
         trade = claim.__enter__()
@@ -55,13 +53,13 @@ def test_a_claim_dropped_half_way_leaves_its_message_whole(place: Path) -> None:
         writer.write(b"next", type=2)
     assert trade.price == 4.5
     trade.price = 5.5
-    assert bytes(memoryview(trade)) == bytes(trade)  # which are its own again
+    assert bytes(memoryview(trade)) == bytes(trade)  # its own bytes again
     with bus.reader(place) as reader:
         assert reader.next()
         assert reader.read() == b"next"
 
 
-def test_a_raw_claim_is_the_logs_own(place: Path) -> None:
+def test_raw_claim_is_that_of_the_log(place: Path) -> None:
     with bus.writer(place) as writer, bus.reader(place) as reader:
         with writer.claim(16, type=4) as claim:
             claim.buffer[:3] = b"abc"
@@ -98,7 +96,7 @@ class Impostor(bus.Message, type=0):
     three: bus.int32
 
 
-def test_two_classes_with_one_type_number_do_not_go_over_one_bus(place: Path) -> None:
+def test_second_class_of_a_type_number_is_refused(place: Path) -> None:
     with bus.writer(place) as writer, bus.reader(place) as reader:
         for message in (PriceUpdate(1, 2, 3), Trade(1.0, b""), PriceUpdate(4, 5, 6)):
             writer.write(message)
@@ -114,7 +112,7 @@ def test_two_classes_with_one_type_number_do_not_go_over_one_bus(place: Path) ->
             reader.read(Impostor)
 
 
-def test_what_is_no_message_is_refused_and_nothing_is_written(place: Path) -> None:
+def test_invalid_message_is_refused_and_not_written(place: Path) -> None:
     with bus.writer(place, segment_size=65536) as writer:
         end = writer.log.tail_position
         for refused, error in (
@@ -136,7 +134,7 @@ def test_what_is_no_message_is_refused_and_nothing_is_written(place: Path) -> No
         assert writer.log.tail_position == end
 
 
-def test_a_pool_is_refused(place: Path) -> None:
+def test_bus_with_a_pool_is_refused(place: Path) -> None:
     with (
         commitlog.TransientStorePool(buffers=1, buffer_size=65536, lock_memory="off") as pool,
         pytest.raises(InvalidOptionError, match="pool"),
@@ -145,7 +143,7 @@ def test_a_pool_is_refused(place: Path) -> None:
     assert not place.exists()
 
 
-def test_after_closing_everything_says_closed(place: Path) -> None:
+def test_every_call_after_close_raises_closed_error(place: Path) -> None:
     with bus.writer(place) as writer, bus.reader(place) as reader:
         writer.write(b"x")
         assert reader.next()
@@ -166,10 +164,10 @@ def test_after_closing_everything_says_closed(place: Path) -> None:
     assert "closed" in repr(reader) + repr(writer)
 
 
-# --- who writes -----------------------------------------------------------------------------------
+# --- several writers ------------------------------------------------------------------------------
 
 
-def test_a_writer_goes_on_in_a_forked_child(place: Path, in_child: Callable[..., Any]) -> None:
+def test_writer_continues_in_a_forked_child(place: Path, in_child: Callable[..., Any]) -> None:
     with bus.writer(place) as writer, bus.reader(place) as reader:
         writer.write(PriceUpdate(0, 1, 1))
 
@@ -183,7 +181,7 @@ def test_a_writer_goes_on_in_a_forked_child(place: Path, in_child: Callable[...,
         assert [reader.next() and reader.read(PriceUpdate).source for _ in range(3)] == [0, 1, 2]
 
 
-def test_threads_share_a_writer(place: Path) -> None:
+def test_writer_shared_by_threads_keeps_each_order(place: Path) -> None:
     started = threading.Barrier(4)
 
     def write(source: int) -> None:
@@ -203,7 +201,7 @@ def test_threads_share_a_writer(place: Path) -> None:
         assert expected == [2000] * 4
 
 
-def test_a_dead_writer_holds_nobody_up(place: Path, until: Callable[..., None]) -> None:
+def test_dead_writer_blocks_no_reader(place: Path, until: Callable[..., None]) -> None:
     script = """
 import os, signal, sys
 from commitlog import bus

@@ -1,4 +1,4 @@
-"""What the model says of the code it is a model of, and that `make model` says what it needs."""
+"""The model names functions of the code, and `make model` reports missing tools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROTOCOL = check.MODEL.read_text(encoding="utf-8")
 
 
 def modelled_functions() -> list[tuple[str, str]]:
-    """The file and the name of each function that the model's head names."""
+    """Return the file and name of each function that the head of the model lists."""
     part = PROTOCOL.partition("Functions of commitlog/_kernel that are modelled\n")[2].partition(
         "\n *\n"
     )[0]
@@ -31,19 +31,19 @@ def modelled_functions() -> list[tuple[str, str]]:
     return named
 
 
-def test_the_model_names_functions() -> None:
+def test_model_names_functions() -> None:
     assert len(modelled_functions()) > 25
 
 
 @pytest.mark.parametrize(("file", "name"), modelled_functions())
-def test_each_function_that_is_modelled_is_in_the_kernel(file: str, name: str) -> None:
+def test_each_modelled_function_is_in_the_kernel(file: str, name: str) -> None:
     source = (ROOT / "commitlog" / "_kernel" / "c" / file).read_text(encoding="utf-8")
     assert re.search(rf"^(?:[a-z_].*\b)?{name}\([^;{{]*\{{", source, re.MULTILINE), (
         f"{file} defines no {name}"
     )
 
 
-def test_every_invariant_is_stated_and_asserted() -> None:
+def test_every_stated_invariant_is_asserted() -> None:
     stated = set(re.findall(r"^ \*   (I\d+) ", PROTOCOL, re.MULTILINE))
     asserted = set(re.findall(r"assert\(.*\b(I\d+)\)", PROTOCOL))
     assert stated == asserted == {f"I{number}" for number in range(1, 11)}
@@ -61,7 +61,7 @@ def test_every_model_mutation_is_checked_against_an_invariant() -> None:
     assert all(re.fullmatch(r"I\d+", mutation.invariant) for mutation in check.MUTATIONS)
 
 
-def test_an_incomplete_search_is_no_proof() -> None:
+def test_incomplete_search_is_not_complete() -> None:
     said = (
         "State-vector 9 byte, depth reached 12, errors: 0\n 1.5e+07 states, stored\n  "
         "10.5\ttotal actual memory usage\n"
@@ -77,7 +77,7 @@ def test_an_incomplete_search_is_no_proof() -> None:
     assert (broken.errors, broken.complaint) == (1, "I7")
 
 
-def test_without_spin_the_check_says_in_a_line_what_to_install(tmp_path: Path) -> None:
+def test_missing_spin_error_says_what_to_install(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, check.__file__],
         env=os.environ | {"PATH": str(tmp_path)},

@@ -1,5 +1,5 @@
-"""What the tests of several processes share: a place on disk and one on `/dev/shm`, each for every
-test, and children that end with it.
+"""Fixtures: for each test a directory on a disk and one in shared memory, and children that end
+with the test.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["numbers", "shim", "shim_library", "start"]
 
 @pytest.fixture(params=["disk", "shm"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """An empty directory on each of the two kinds of file system."""
+    """Return an empty directory, on each of the two kinds of file system."""
     if request.param == "disk":
         yield tmp_path
         return
@@ -29,5 +29,5 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def path(folder: Path) -> Path:
-    """Where the test's log will be."""
+    """Return the path of the test's log."""
     return folder / "log"

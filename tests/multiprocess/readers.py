@@ -1,6 +1,4 @@
-"""Reader processes that say what they saw: how many records, from where to where, and a digest of
-all of it in its order.
-"""
+"""Reader processes that report the number, the first position and a digest of the records read."""
 
 from __future__ import annotations
 
@@ -15,11 +13,11 @@ from tests.faults.child import Child, Link, Report
 
 SEEN, READY = "S", "R"
 LIMIT_S = 600.0
-LAST = b"the last record"  # behind all others: the end of every reader
+LAST = b"the last record"  # after all other records: every reader ends here
 
 
 class Seen(NamedTuple):
-    """What a reader saw: how many records, the first one's position, and a digest of all."""
+    """The report of a reader."""
 
     count: int
     first: int
@@ -27,7 +25,7 @@ class Seen(NamedTuple):
 
 
 def digest_of(values: Iterable[bytes]) -> int:
-    """A number for values in their order."""
+    """Return a number that depends on the values and their order."""
     digest = hashlib.sha256()
     for value in values:
         digest.update(len(value).to_bytes(4, "little") + value)
@@ -61,7 +59,7 @@ STYLES = {"records": _records, "values": _values, "batches": _batches}
 
 
 def read_to_last(link: Link, path: str, style: str, mode: str, start: str | int) -> None:
-    """Read from `start` until the last record has come, and say what there was before it."""
+    """Read from `start` to the last record, and report the records before it."""
     with (
         commitlog.open(path, mode, flush="none")
         if mode == "a"
@@ -89,7 +87,7 @@ def _until_last(values: Iterator[bytes], tailer: Tailer) -> Seen:
 
 
 def seen_by(reader: Child) -> Seen:
-    """What a reader says at its end."""
+    """Return the report of a reader that has ended."""
     report: Report = reader.hear(1, LIMIT_S)[0]
     assert report.kind == SEEN
     reader.join()
@@ -97,7 +95,7 @@ def seen_by(reader: Child) -> Seen:
 
 
 def values_of(log: CommitLog) -> list[bytes]:
-    """All values but the last."""
+    """Return all values but the last."""
     values = list(log.tailer().values())
     assert values.pop() == LAST
     return values

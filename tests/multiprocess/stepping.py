@@ -1,8 +1,8 @@
-"""Driving another process through one append, instruction by instruction, up to a chosen place
-between claim and publish.
+"""Drives another process through one append, instruction by instruction, to a chosen point between
+claim and publish.
 
-It is the built package under a real interpreter: nothing is compiled in for it. The process is this
-one's child and lets itself be traced.
+The other process runs the built package in a real interpreter, without test code in it. It is a
+child of this process and traced with ptrace.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def _ptrace(request: int, pid: int, data: int = 0) -> None:
 
 
 def append_driven(link: Link, path: str, session: int, claim_timeout: float) -> None:
-    """Open, say which slot that is, then append one record to be driven through; say where it is
-    and how often it was refused.
+    """Open, report the slot, then append one record under control of the parent; report its
+    position and the number of refused claims.
     """
     log, _ = open_log(
         path, None, {"flush": "none", "claim_timeout": claim_timeout, "allocate_ahead": 0}
@@ -75,8 +75,8 @@ class Driven:
         assert os.WSTOPSIG(status) == signal.SIGSTOP
 
     def drive(self, place: str) -> None:
-        """To one of the two places where a kill hurts: ``"gap"``, behind the add on the tail, or
-        ``"claimed"``, behind the first swap.
+        """Run to one of the two points where a kill matters: ``"gap"``, after the add on the tail,
+        or ``"claimed"``, after the first swap.
         """
         with (self._path / "cursors").open("rb") as file:
             cursors = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
@@ -103,23 +103,20 @@ class Driven:
         self.position = position
 
     def stop(self) -> None:
-        """Leave it as a process that SIGSTOP has stopped at this instruction, with all of its
-        threads.
-        """
+        """Leave the child stopped by SIGSTOP at this instruction, with all of its threads."""
         _ptrace(_DETACH, self.child.pid, signal.SIGSTOP)
         _, status = os.waitpid(self.child.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
 
     def resume(self) -> None:
-        """SIGCONT after `stop`."""
+        """Send SIGCONT after `stop`."""
         os.kill(self.child.pid, signal.SIGCONT)
 
 
 def poke_gap(path: Path, slot: int, length: int = 48) -> None:
-    """Step 1 of an append and no further, in the name of a process that does nothing meanwhile: its
-    slot is odd, the tail has moved.
+    """Run step 1 of an append only, for an idle process: make its slot odd and move the tail.
 
-    No other process may append at the time: what is read here is written back.
+    No other process may append meanwhile, because the cells read here are written back.
     """
     with (path / "cursors").open("r+b") as file, mmap.mmap(file.fileno(), 0) as cursors:
         at = _SLOTS_AT + slot * _LINE

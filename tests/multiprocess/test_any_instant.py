@@ -1,6 +1,6 @@
-"""Writers that are killed and stopped at any instant, under load: what was acknowledged is there
-once, where it was said to be, what was told to be rolled back is nowhere, and all readers saw the
-same."""
+"""Writers killed and stopped at any instant, under load: each acknowledged record is there once, at
+its reported position; no rolled-back claim is; and all readers saw the same records.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def write_anything(link: Link, path: str, session: int) -> None:
-    """Append in every way there is until killed, and report what came of each. A record's number
-    is used once.
-    """
+    """Append in every way until killed, and report each outcome; each record has its own number."""
     log, _ = open_log(path, None, OPTIONS)
     numbers = random.Random(session)
     for index in itertools.count(step=10):
@@ -68,7 +66,7 @@ def write_anything(link: Link, path: str, session: int) -> None:
 def claim_one(
     link: Link, log: commitlog.CommitLog, session: int, index: int, held_s: float
 ) -> None:
-    """A claim, which comes to nothing when this process is stopped in it for too long."""
+    """Publish a claim, which fails if this process is stopped in it for too long."""
     value = value_of(session, index)
     claim = log.claim(len(value))
     link.say(CLAIMED, session, index, claim.position)
@@ -84,14 +82,14 @@ def claim_one(
 
 
 class Ledger:
-    """What the writers reported."""
+    """The reports of the writers."""
 
     def __init__(self) -> None:
         self.promised: dict[int, Mark] = {}
         self.rolled_back: set[int] = set()
 
     def note(self, reports: list[Report]) -> None:
-        """Take down what a writer said. No two acknowledged records share a position."""
+        """Record a writer's reports; no two acknowledged records may share a position."""
         for report in reports:
             if report.kind in (APPENDED, PUBLISHED):
                 assert report.position not in self.promised, (
@@ -102,8 +100,8 @@ class Ledger:
                 self.rolled_back.add(report.position)
 
     def check(self, found: dict[int, Mark]) -> None:
-        """Everything promised is there, nothing rolled back is, no record twice, and each session's
-        in the order of their numbers.
+        """Check that every acknowledged record is there, no rolled-back one is, none is there
+        twice, and each session's are in order.
         """
         lost = self.promised.items() - found.items()
         assert not lost, (
@@ -122,9 +120,7 @@ class Ledger:
 
 
 def kill_and_stop(path: Path, seconds: float, numbers: random.Random, start: Start) -> None:
-    """Disturb writers at random times, in the middle of anything, and hold the log against their
-    reports.
-    """
+    """Kill and stop writers at random instants, then compare the log with their reports."""
     ledger = Ledger()
     with commitlog.open(path, segment_size=SEGMENT_SIZE, **OPTIONS | {"flush": "none"}) as log:
         readers = [start(read_to_last, str(path), style, mode, "first") for style, mode in READERS]
@@ -178,20 +174,20 @@ def kill_and_stop(path: Path, seconds: float, numbers: random.Random, start: Sta
 
 
 def spin(microseconds: int) -> None:
-    """Let a random moment pass."""
+    """Busy-wait."""
     end = time.perf_counter_ns() + microseconds * 1000
     while time.perf_counter_ns() < end:
         pass
 
 
-def test_kills_and_stops_lose_and_double_nothing(
+def test_kills_and_stops_lose_and_duplicate_no_record(
     path: Path, numbers: random.Random, start: Start
 ) -> None:
     kill_and_stop(path, 2.0, numbers, start)
 
 
 @pytest.mark.long
-def test_minute_of_kills_and_stops_loses_and_doubles_nothing(
+def test_minute_of_kills_and_stops_loses_no_record(
     path: Path, numbers: random.Random, start: Start
 ) -> None:
     kill_and_stop(path, 60.0, numbers, start)

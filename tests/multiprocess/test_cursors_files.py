@@ -1,5 +1,5 @@
-"""A `cursors` file that is not what it should be, and logs of another size or identity: refused or
-rebuilt, and no record lost.
+"""A damaged or foreign `cursors` file, and logs of another size or identity: refused or rebuilt,
+and no record lost.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ SPOILED: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("spoiled", SPOILED)
-def test_a_log_whose_writer_was_killed_outlives_its_cursors(
+def test_damaged_cursors_of_a_killed_writer_are_rebuilt(
     path: Path, spoiled: str, start: Start
 ) -> None:
     account = Account()
@@ -94,7 +94,9 @@ def test_a_log_whose_writer_was_killed_outlives_its_cursors(
 def test_unusable_cursors_refuse_new_opens_and_stay_unchanged(
     path: Path, spoiled: str, start: Start
 ) -> None:
-    """Others have the log open and write; what they have mapped is not rebuilt under them."""
+    """Other processes have the log open and write; the file that they mapped must not be
+    rebuilt.
+    """
     account = Account()
     writer = start(write, str(path), 1, "append", How(None, {}))
     account.note(report for report in writer.hear(100) if report.kind == APPENDED)
@@ -116,8 +118,8 @@ def test_unusable_cursors_refuse_new_opens_and_stay_unchanged(
 def test_cursors_truncated_under_a_writer_lose_no_record(
     path: Path, spoiled: str, start: Start
 ) -> None:
-    """The system ends who touches a page of a mapping whose file has gone: the library cannot
-    prevent it, and loses nothing by it.
+    """The system kills a process that touches a page beyond the end of its file. The library cannot
+    prevent that, and loses no record by it.
     """
     account = Account()
     writer = start(write_some, str(path), 1, 300, How(None, {"flush": "none"}))
@@ -145,7 +147,7 @@ def test_cursors_truncated_under_a_writer_lose_no_record(
         lambda file: (file.unlink(), file.symlink_to("x")),
     ],
 )
-def test_what_cannot_be_a_cursors_file_is_refused_and_read_past(
+def test_irregular_cursors_file_refuses_writers_only(
     path: Path, put: Callable[[Path], object]
 ) -> None:
     log, _ = open_log(str(path), None, {})

@@ -1,8 +1,8 @@
-"""Owners that die between claim and publish: no process waits for them, and no reader sees what
-they were writing.
+"""Owners that die between claim and publish: no process waits for them, and no reader sees their
+unpublished bytes.
 
-The claim timeout is an hour wherever a roll-back at once is what is shown: were the dead taken for
-slow, the tests would not end.
+The claim timeout is an hour where an immediate roll-back is tested: if a dead owner were taken for
+slow, the test would not end.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ from tests.multiprocess.stepping import Driven, append_driven, poke_gap
 
 Start = Callable[..., Child]
 AN_HOUR = 3600.0
-# What the design asks for is 50 ms for one and 100 ms for twenty; the machine that runs the tests
-# may be busy with anything.
+# The design asks for 50 ms for one and 100 ms for twenty; the test machine may be busy.
 LOOSELY_S = 60.0
 Until = Callable[..., None]
 
 
 @pytest.fixture
 def log(path: Path) -> Iterator[CommitLog]:
-    """The survivor."""
+    """The survivor's handle."""
     with commitlog.open(
         path,
         flush="none",
@@ -44,7 +43,7 @@ def log(path: Path) -> Iterator[CommitLog]:
 
 
 def claim_and_wait(link: Link, path: str, session: int, size: int) -> None:
-    """Leave a claim open, half written, and wait to be killed."""
+    """Leave a half-written claim open, and wait for the kill."""
     log, _ = open_log(path, None, {"flush": "none", "claim_timeout": AN_HOUR})
     claim = log.claim(size)
     claim.buffer[: size // 2] = b"never" * (size // 10)
@@ -53,28 +52,28 @@ def claim_and_wait(link: Link, path: str, session: int, size: int) -> None:
 
 
 def open_and_wait(link: Link, path: str, session: int) -> None:
-    """Take a slot, and wait to be killed."""
+    """Take a slot, and wait for the kill."""
     log, _ = open_log(path, None, {"flush": "none", "claim_timeout": AN_HOUR})
     link.say(OPENED, session, parts_of(log).engine.slot or 0, log.tail_position)
     link.wait()
 
 
 def time_to(read: Callable[[], bytes | None]) -> tuple[bytes | None, float]:
-    """What comes, and how many milliseconds later."""
+    """Return the value read, and how many milliseconds that took."""
     began = time.perf_counter()
     value = read()
     return value, (time.perf_counter() - began) * 1000
 
 
 def next_value(log: CommitLog) -> Callable[[], bytes | None]:
-    """A reader that waits as readers do by default."""
+    """Return a function that reads the next value and waits as readers do by default."""
     tailer = log.tailer()
     return lambda: getattr(tailer.read(timeout=LOOSELY_S), "value", None)
 
 
 @pytest.mark.parametrize("size", [10, 1000])
 @pytest.mark.parametrize("later", [True, False], ids=["with later records", "at the end"])
-def test_a_claim_of_a_killed_process_is_rolled_back_at_once(
+def test_claim_of_a_killed_process_is_rolled_back_at_once(
     path: Path, log: CommitLog, start: Start, size: int, later: bool
 ) -> None:
     child = start(claim_and_wait, str(path), 1, size)
@@ -100,7 +99,7 @@ def test_a_claim_of_a_killed_process_is_rolled_back_at_once(
 def test_append_killed_between_two_steps_is_rolled_back_at_once(
     path: Path, log: CommitLog, start: Start, place: str, later: bool
 ) -> None:
-    """Behind the add on the tail, where the claim has no name yet, and behind the first swap."""
+    """After the add on the tail, where the claim has no owner yet, and after the first swap."""
     log.append(b"before")
     driven = Driven(start(append_driven, str(path), 1, AN_HOUR), path)
     driven.drive(place)
@@ -141,10 +140,10 @@ def test_read_only_reader_skips_a_dead_claim_and_writes_nothing(
 
 
 @pytest.mark.parametrize("kind", ["claims", "gaps", "both"])
-def test_twenty_dead_owners_in_a_row_cost_little(
+def test_twenty_dead_owners_in_a_row_are_passed_at_once(
     path: Path, log: CommitLog, start: Start, kind: str
 ) -> None:
-    """Each with a record of the living behind it."""
+    """Each is followed by a record of a living writer."""
     read = next_value(log)
     children = []
     for session in range(20):
@@ -174,7 +173,7 @@ def test_twenty_dead_owners_in_a_row_cost_little(
 def test_reused_slot_does_not_keep_a_dead_owners_claim_alive(
     path: Path, log: CommitLog, start: Start, until: Until, place: str
 ) -> None:
-    """The new owner's lock is on the slot, and its generation is another."""
+    """The new owner holds the slot's lock, with another generation."""
     driven = Driven(start(append_driven, str(path), 1, AN_HOUR), path)
     driven.drive(place)
     driven.child.kill()
@@ -184,7 +183,7 @@ def test_reused_slot_does_not_keep_a_dead_owners_claim_alive(
     log.append(b"behind both")
 
     def stands(tailer: Tailer) -> bool:
-        """Past the dead owner's claim, and not past the living one's."""
+        """Return whether the tailer has passed the dead owner's claim and waits at the live one."""
         assert tailer.read(timeout=0.05) is None
         return tailer.position == claimed.position
 
@@ -202,8 +201,8 @@ def test_reused_slot_does_not_keep_a_dead_owners_claim_alive(
 
 
 def fork_with_a_claim(link: Link, path: str) -> None:
-    """Leave a claim open and fork a child, which outlives this process and reads on with the log
-    that it inherited.
+    """Leave a claim open and fork a child, which outlives this process and reads on with the
+    inherited log.
     """
     log, _ = open_log(path, None, {"flush": "none", "claim_timeout": AN_HOUR})
     tailer = log.tailer()
@@ -214,14 +213,14 @@ def fork_with_a_claim(link: Link, path: str) -> None:
         link.say("K", os.getpid())
         record = tailer.read(timeout=30)
         link.say(APPENDED, 0, 0, record.position if record is not None else -1)
-        link.say(APPENDED, 0, 1, log.append(value_of(0, 2)))  # and takes a slot of its own
+        link.say(APPENDED, 0, 1, log.append(value_of(0, 2)))  # takes a slot of its own
         signal.pause()
     link.wait()
 
 
 @pytest.fixture
 def forked(path: Path, start: Start) -> Iterator[tuple[Child, int]]:
-    """An owner with an open claim, and its child's pid."""
+    """An owner with an open claim, and the pid of its forked child."""
     child = start(fork_with_a_claim, str(path))
     child.hear(1)
     grandchild = child.hear(1)[0].session
@@ -239,11 +238,11 @@ def test_claim_of_a_killed_owner_with_a_live_fork_is_rolled_back(
     assert value == value_of(0, 1)
 
 
-def test_the_forked_child_itself_passes_its_dead_parents_claim(
+def test_forked_child_passes_its_dead_parents_claim(
     log: CommitLog, forked: tuple[Child, int]
 ) -> None:
-    """It has not written yet, and so has no slot; it asks through a description of its own all the
-    same.
+    """The child has not written yet and has no slot; it can probe the owner through its own
+    descriptor nevertheless.
     """
     child = forked[0]
     os.kill(child.pid, signal.SIGKILL)

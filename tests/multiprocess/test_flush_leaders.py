@@ -1,5 +1,5 @@
-"""Appends of several processes that wait for the disk share its flushes: one leads, the others wait
-for the watermark that all share.
+"""Synced appends of several processes share flushes: one process leads, the others wait for the
+shared watermark.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ PROCESSES, ROUNDS = 4, 10
 
 
 def append_synced(link: Link, path: str, session: int, count: int, claim_timeout: float) -> None:
-    """Append when told to, wait for each record to be durable, and say how many flushes this
-    process led.
+    """Append on request, wait until each record is durable, and report the number of flushes
+    led.
     """
     log, _ = open_log(
         path,
@@ -41,11 +41,11 @@ def append_synced(link: Link, path: str, session: int, count: int, claim_timeout
     link.wait()
 
 
-def test_appends_that_wait_for_the_disk_share_its_flushes(
+def test_synced_appends_of_several_processes_share_flushes(
     path: Path, start: Start, shim: Shim, until: Until
 ) -> None:
-    """No flush ends before all have appended: the one that is under way serves who came before it,
-    and the next one all the others.
+    """No flush ends before all have appended: the current one serves the earlier records, the next
+    one all others.
     """
     with commitlog.open(path, segment_size=SEGMENT_SIZE, flush="none") as log:
         writers = [
@@ -68,12 +68,12 @@ def test_appends_that_wait_for_the_disk_share_its_flushes(
 
 
 def led_by(path: Path) -> int:
-    """The owner word of who leads a flush."""
+    """Return the owner word of the flush leader."""
     return image.cell(path, "flusher")
 
 
 def start_leader(path: Path, start: Start, shim: Shim, until: Until) -> Child:
-    """A process that hangs in the flush that it leads."""
+    """Return a process that hangs in the flush that it leads."""
     leader = start(append_synced, str(path), 1, 1, 3600, environment=shim.environment())
     leader.hear(1)
     shim.delay("msync", A_MINUTE_US)
@@ -85,7 +85,7 @@ def start_leader(path: Path, start: Start, shim: Shim, until: Until) -> Child:
 
 
 def follow(path: Path, start: Start, session: int, claim_timeout: float) -> Child:
-    """A process whose append waits behind that flush."""
+    """Return a process whose append waits behind that flush."""
     follower = start(append_synced, str(path), session, 1, claim_timeout)
     follower.hear(1)
     follower.go_on()
@@ -93,7 +93,7 @@ def follow(path: Path, start: Start, session: int, claim_timeout: float) -> Chil
 
 
 def tail_reaches(path: Path, count: int) -> Callable[[], bool]:
-    """Whether as many records are appended, durable or not."""
+    """Return a condition: `count` records are appended, durable or not."""
 
     def reached() -> bool:
         with commitlog.open(path, "r") as log:
@@ -105,7 +105,7 @@ def tail_reaches(path: Path, count: int) -> Callable[[], bool]:
 def test_leader_killed_in_its_flush_is_replaced_at_once(
     path: Path, start: Start, shim: Shim, until: Until
 ) -> None:
-    """By any of those who wait behind it; the claim timeout is an hour."""
+    """Any waiting process takes over; the claim timeout is an hour."""
     with commitlog.open(path, segment_size=SEGMENT_SIZE, flush="none"):
         leader = start_leader(path, start, shim, until)
         followers = [follow(path, start, session, 3600) for session in (2, 3)]
@@ -123,7 +123,7 @@ def test_leader_killed_in_its_flush_is_replaced_at_once(
 def test_leader_stopped_in_flush_is_replaced_after_claim_timeout(
     path: Path, start: Start, shim: Shim, until: Until
 ) -> None:
-    """It comes back later, finishes what it was at, and takes nothing from who leads by then."""
+    """The old leader resumes later, completes its flush, and does not disturb the new leader."""
     with commitlog.open(path, segment_size=SEGMENT_SIZE, flush="none") as log:
         leader = start_leader(path, start, shim, until)
         os.kill(leader.pid, signal.SIGSTOP)
@@ -157,7 +157,7 @@ def claim_and_wait(link: Link, path: str, options: dict[str, Any]) -> None:
 def test_dead_claim_below_is_resolved_by_the_flush_leader(
     path: Path, start: Start, until: Until
 ) -> None:
-    """The leader resolves it itself; there is no reader."""
+    """The leader itself resolves the claim, without a reader."""
     with commitlog.open(path, segment_size=SEGMENT_SIZE, flush="none"):
         owner = start(claim_and_wait, str(path), {"flush": "none"})
         owner.hear(1)

@@ -1,4 +1,6 @@
-"""Locks of a user who can only read: they keep no writer, no tailer and no archive out."""
+"""Locks held by a user with read permission only: they keep no writer, no tailer and no archive
+out.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ EVERYTHING = struct.pack("@hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
 
 @pytest.fixture
 def path() -> Iterator[Path]:
-    """Where a log will be that another user may read, with what this process creates for the group
-    and others to read.
+    """Return the path of a log that another user may read, under a umask that lets others read new
+    files.
     """
     made = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
     made.chmod(0o755)
@@ -50,10 +52,10 @@ def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def hold_all_locks(link: Link, path: str) -> None:
-    """Lock all that another user can open, shared where the file asks for it, until the parent says
-    so.
+    """Lock every file that another user can open, shared if necessary, until the parent lets the
+    child end.
 
-    Root becomes the user `nobody`. A child of another user keeps to what the modes let others read.
+    Root becomes the user `nobody`. Any other user opens only what the modes let others read.
     """
     if os.geteuid() == 0:
         os.setresgid(NOBODY, NOBODY, NOBODY)
@@ -67,7 +69,7 @@ def hold_all_locks(link: Link, path: str) -> None:
             continue
         fd = os.open(place, os.O_RDONLY)
         held.append(fd)
-        with contextlib.suppress(BlockingIOError):  # a live writer has it
+        with contextlib.suppress(BlockingIOError):  # a live writer holds it
             fcntl.fcntl(fd, fcntl.F_OFD_SETLK, EVERYTHING)
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -77,7 +79,7 @@ def hold_all_locks(link: Link, path: str) -> None:
 
 @pytest.fixture
 def locked(path: Path, start: Start) -> Callable[[], Child]:
-    """Have another user lock everything at the path."""
+    """Return a function that starts another user's process, which locks everything at the path."""
 
     def lock() -> Child:
         child = start(hold_all_locks, str(path))
@@ -93,7 +95,7 @@ def make_log(path: Path) -> None:
         log.tailer("mail").close()
 
 
-def test_locks_of_a_reader_do_not_keep_writers_out(path: Path, locked: Callable[[], Child]) -> None:
+def test_locks_of_a_reader_do_not_block_writers(path: Path, locked: Callable[[], Child]) -> None:
     make_log(path)
     locked()
     with commitlog.open(path) as log, commitlog.open(path) as other:
@@ -107,7 +109,7 @@ def test_locks_of_a_reader_do_not_keep_writers_out(path: Path, locked: Callable[
     assert verify(path).clean
 
 
-def test_locks_of_a_reader_do_not_keep_tailers_out(path: Path, locked: Callable[[], Child]) -> None:
+def test_locks_of_a_reader_do_not_block_tailers(path: Path, locked: Callable[[], Child]) -> None:
     make_log(path)
     locked()
     with commitlog.open(path) as log:
@@ -123,10 +125,10 @@ def test_locks_of_a_reader_do_not_keep_tailers_out(path: Path, locked: Callable[
         assert log.tailers() == []
 
 
-def test_an_older_release_and_a_sharing_owner_exclude_each_other(
+def test_tailer_locks_of_old_and_new_releases_exclude(
     path: Path, locked: Callable[[], Child]
 ) -> None:
-    """Older releases ask for the exclusive lock on the tailer's file alone, and hold that one."""
+    """Older releases take only the exclusive lock on the tailer's file."""
     make_log(path)
     file = path / "tailers" / "mail"
     child = locked()
@@ -157,7 +159,7 @@ def test_locks_of_a_reader_do_not_hide_a_dead_owner(
         assert record.value == b"later"
 
 
-def test_a_locked_folder_does_not_slow_appends(
+def test_locked_tailer_folder_does_not_delay_appends(
     path: Path, locked: Callable[[], Child], until: Callable[..., None]
 ) -> None:
     with (
@@ -182,12 +184,12 @@ def test_a_locked_folder_does_not_slow_appends(
         until(settled)
 
 
-def test_a_locked_archive_takes_segments(path: Path, start: Start) -> None:
+def test_locked_archive_accepts_segments(path: Path, start: Start) -> None:
     pytest.importorskip("zstandard")
     make_log(path)
     archive = path.parent / "archive"
     archive.mkdir()
-    for name in "abc":  # for the child to open something
+    for name in "abc":  # files for the child to open
         (archive / name).touch()
     assert start(hold_all_locks, str(archive)).hear(1)[0].index == 4
     with commitlog.open(path) as log:
@@ -204,13 +206,15 @@ def test_a_locked_archive_takes_segments(path: Path, start: Start) -> None:
 @pytest.mark.parametrize(
     ("umask", "mode"), [(0o022, 0o600), (0o002, 0o660), (0o077, 0o600), (0, 0o666), (0o027, 0o600)]
 )
-def test_those_who_may_read_the_lock_may_write_it(path: Path, umask: int, mode: int) -> None:
+def test_lock_file_is_readable_only_by_those_who_may_write(
+    path: Path, umask: int, mode: int
+) -> None:
     os.umask(umask)
     make_log(path)
     assert stat.S_IMODE((path / "lock").stat().st_mode) == mode
 
 
-def test_an_older_releases_lock_is_closed_to_readers(path: Path) -> None:
+def test_lock_mode_of_an_older_release_is_tightened(path: Path) -> None:
     make_log(path)
     (path / "lock").chmod(0o664)
     make_log(path)

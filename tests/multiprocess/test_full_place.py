@@ -1,5 +1,5 @@
-"""Several processes on a place that is full for a while: each append is refused, the tail stands
-still, readers read, and it goes on.
+"""Several processes on a temporarily full disk: appends are refused, the tail does not move,
+readers read, and appends resume.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ ROUNDS = 3
 
 
 def append_through_full(link: Link, path: str, session: int) -> None:
-    """In rounds: append until it is refused, be refused a hundred times more, wait for room, and
-    append a little again.
+    """In rounds: append until refused, be refused a hundred times more, wait for room, append a few
+    records.
     """
     log, _ = open_log(path, None, {"flush": "none", "allocate_ahead": 0})
     index = 0
@@ -52,7 +52,7 @@ def append_through_full(link: Link, path: str, session: int) -> None:
 
 
 class Disk:
-    """A small file system, or where none can be had, one that the parent's shim makes look full."""
+    """A small file system, or one that the parent's shim makes look full."""
 
     def __init__(self, link: Link, kind: str, point: str) -> None:
         self._link = link
@@ -79,8 +79,8 @@ class Disk:
 
 
 def conduct(link: Link, kind: str, point: str) -> None:
-    """Inside the mount namespace: fill and free the place under the writers, and watch the tail and
-    a reader.
+    """In the mount namespace: fill and free the disk under the writers, and watch the tail and a
+    reader.
     """
     disk = Disk(link, kind, point)
     path = disk.path / "log"
@@ -106,9 +106,7 @@ def conduct(link: Link, kind: str, point: str) -> None:
 
 
 def hear_all(writers: list[Child], last: str, account: Account) -> None:
-    """Take down what all writers append until they say that, after they were let go where they
-    wait.
-    """
+    """Release the waiting writers, and record their appends until each reports `last`."""
     for writer in writers:
         if account.promised or last == RESUMED:
             writer.go_on()
@@ -118,8 +116,8 @@ def hear_all(writers: list[Child], last: str, account: Account) -> None:
 
 
 def check_full(path: Path, account: Account) -> None:
-    """All have been refused a hundred times: each added past the end at most once, and everything
-    promised can be read.
+    """After a hundred refusals each: each writer passed the end at most once, and every
+    acknowledged record can be read.
     """
     tail = image.cell(path, "tail") & 0xFFFFFFFF
     assert SEGMENT_SIZE <= tail <= SEGMENT_SIZE + (WRITERS + 1) * 1024
@@ -134,7 +132,9 @@ def check_full(path: Path, account: Account) -> None:
 
 
 def play(child: Child, shim: Shim) -> list[Report]:
-    """Hear a child to its good end, and play the disk where the shim has to."""
+    """Collect a child's reports to its successful end, and simulate the disk where the shim
+    must.
+    """
     reports = []
     while child.alive():
         for report in child.hear_some():
@@ -162,14 +162,14 @@ def test_full_disk_refuses_writers_until_space_returns(
 
 
 def fill_before_each_open(link: Link, kind: str, point: str) -> None:
-    """Open where there is no room for one file after the other of a log: for each file, an error
-    and never a signal.
+    """Open a log on a disk with room for some of its files only: an error each time, never a
+    signal.
     """
     disk = Disk(link, kind, point)
     outcomes = set()
     for free in range(0, 60, 6):
         path = disk.path / f"log-{free}"
-        # a handle that is yet to be collected has removed files mapped, and so their blocks
+        # a handle not yet collected would keep the blocks of removed files allocated
         gc.collect()
         ballast = small_disk.fill(disk.path)
         os.truncate(ballast, max(0, ballast.stat().st_size - free * 4096))
@@ -197,7 +197,7 @@ def fill_before_each_open(link: Link, kind: str, point: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in small_disk.kinds() if kind != "shim"])
-def test_opening_on_a_full_place_is_an_error_and_never_a_signal(
+def test_open_on_a_full_disk_raises_and_never_signals(
     kind: str, tmp_path: Path, start: Start, shim: Shim
 ) -> None:
     child = start(fill_before_each_open, kind, str(tmp_path / "disk"), **surroundings(kind, shim))

@@ -1,5 +1,5 @@
-"""A reader before its log exists: it waits if told to, is refused otherwise, and never creates
-anything.
+"""A reader before its log exists: it waits if asked to, is refused otherwise, and never creates a
+file.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def test_reader_of_a_missing_log_is_refused_and_creates_nothing(path: Path) -> N
     assert list(path.iterdir()) == []
 
 
-def test_what_never_becomes_a_log_is_not_waited_for(path: Path) -> None:
+def test_path_that_cannot_become_a_log_is_not_awaited(path: Path) -> None:
     path.mkdir()
     (path / "letters.txt").write_text("Dear Sir")
     for wrong in (path, path / "letters.txt", path / "letters.txt" / "log"):
@@ -70,7 +70,7 @@ def test_what_never_becomes_a_log_is_not_waited_for(path: Path) -> None:
     assert [found.name for found in path.iterdir()] == ["letters.txt"]
 
 
-def test_the_wait_can_be_interrupted(path: Path, start: Start) -> None:
+def test_signal_interrupts_the_wait_for_a_log(path: Path, start: Start) -> None:
     child = start(read_when_it_comes, str(path), 1, environment={})
     child.hear(1)
     os.kill(child.pid, signal.SIGINT)

@@ -1,5 +1,5 @@
-"""Processes in another pid namespace, as containers have them: locks show which process lives, and
-pids that mean nothing here are not used.
+"""Processes in another pid namespace, such as containers: locks show which process lives, and
+foreign pids are not used.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _AS_USER = (
 
 @functools.cache
 def another_namespace() -> tuple[str, ...]:
-    """The command that starts another one in a pid namespace of its own; empty, and said, where the
-    system has none for us.
+    """Return the command that starts a process in its own pid namespace; empty if that is not
+    permitted.
     """
     for launcher in (_UNSHARE, _AS_USER):
         try:
@@ -57,15 +57,13 @@ def another_namespace() -> tuple[str, ...]:
 
 
 def kill_inside(child: Child) -> None:
-    """SIGKILL to the process in the namespace; `unshare`, which stands around it, ends in the same
-    way.
-    """
+    """Kill the process in the namespace; its `unshare` parent ends with it."""
     os.kill(int(Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text()), signal.SIGKILL)
     assert child.wait() != 0
 
 
 def claim_inside(link: Link, path: str, size: int) -> None:
-    """Say which pid this is in here, leave a claim open, and wait."""
+    """Report the pid inside the namespace, leave a claim open, and wait."""
     log, _ = open_log(path, None, {"flush": "none", "claim_timeout": AN_HOUR})
     claim = log.claim(size)
     link.say(CLAIMED, os.getpid(), parts_of(log).engine.slot or 0, claim.position)
@@ -77,7 +75,7 @@ def claim_inside(link: Link, path: str, size: int) -> None:
 
 
 def test_foreign_namespace_claim_lasts_as_long_as_its_process(path: Path, start: Start) -> None:
-    """Its pid there is about 1; here that pid is a process that never dies, or none."""
+    """The owner's pid there is about 1; here that pid is a process that never dies, or none."""
     launcher = another_namespace()
     if not launcher:
         return
@@ -97,7 +95,7 @@ def test_foreign_namespace_claim_lasts_as_long_as_its_process(path: Path, start:
 
 
 def read_inside(link: Link, path: str) -> None:
-    """Wait for the record behind a claim of the other side."""
+    """Wait for the record behind a claim made outside."""
     with commitlog.open(path, segment_size=1 << 16, flush="none", claim_timeout=AN_HOUR) as log:
         tailer = log.tailer()
         link.say(OPENED, int(tailer.read(timeout=0.1) is None))
@@ -127,11 +125,11 @@ HOLDERS: dict[str, dict[str, Any] | None] = {
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_a_holder_in_another_namespace_is_said_to_be_there(
+def test_lock_error_says_that_holder_is_in_another_namespace(
     path: Path, holder: str, start: Start
 ) -> None:
-    """The error comes at once, not after `open_timeout`. A process that has the same pid here is
-    not taken for the holder.
+    """The error is raised at once, not after `open_timeout`, and does not name a local process of
+    the same pid.
     """
     launcher = another_namespace()
     if not launcher:
@@ -157,7 +155,7 @@ def test_a_holder_in_another_namespace_is_said_to_be_there(
 
 
 def test_killed_pooled_holder_in_another_namespace_is_recovered(path: Path, start: Start) -> None:
-    """Its note in the `lock` file stays behind and says nothing about who lives."""
+    """The holder's note stays in the `lock` file, and must not count as proof of life."""
     launcher = another_namespace()
     if not launcher:
         return
@@ -169,9 +167,8 @@ def test_killed_pooled_holder_in_another_namespace_is_recovered(path: Path, star
     directory = os.open(path, os.O_RDONLY)
     recovering = LockFile(directory)
     assert recovering.acquire("exclusive")
-    with pytest.raises(
-        OpenTimeoutError
-    ):  # and not: held by a process that has the pid of the dead one
+    # The error must not name a local process with the pid of the dead one.
+    with pytest.raises(OpenTimeoutError):
         commitlog.open(path, open_timeout=0.05)
     recovering.close()
     os.close(directory)

@@ -1,5 +1,5 @@
-"""Who opens a log beside others: many at once, while others write, stand still or recover, after a
-dead recoverer, into a full table.
+"""Processes that open a log beside others: many at once, beside writing, stopped or recovering
+ones, after a dead recoverer, and with a full slot table.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SLOT_LOCK_AT = 1 << 32
 
 
 def append_together(link: Link, path: str, session: int, count: int) -> None:
-    """Open, append and close at once with others, over and over."""
+    """Open, append and close repeatedly, at the same time as others."""
     link.say(OPENED, session)
     link.wait()
     index = 0
@@ -48,8 +48,10 @@ def append_together(link: Link, path: str, session: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["new", "of another boot"])
-def test_many_open_a_log_at_once(path: Path, there: bool, start: Start) -> None:
-    """It is created or recovered once, and each gets in, again and again."""
+def test_concurrent_opens_create_or_recover_the_log_once(
+    path: Path, there: bool, start: Start
+) -> None:
+    """The log is created or recovered once, and each process gets in, repeatedly."""
     account = Account()
     if there:
         writer = start(write_some, str(path), 99, 50, How(None, {}))
@@ -69,7 +71,7 @@ def test_many_open_a_log_at_once(path: Path, there: bool, start: Start) -> None:
 
 
 def write_gently(link: Link, path: str, session: int) -> None:
-    """Append until killed, slowly, so that reading all of it back is soon done."""
+    """Append slowly until killed, so that the log stays short."""
     log, _ = open_log(path, None, {"claim_timeout": 0.05})
     for index in itertools.count():
         link.say(APPENDED, session, index, log.append(value_of(session, index)))
@@ -77,7 +79,7 @@ def write_gently(link: Link, path: str, session: int) -> None:
 
 
 @pytest.mark.parametrize("state", ["writing", "stopped"])
-def test_a_newcomer_joins_those_that_write_or_stand_still(
+def test_open_beside_writing_or_stopped_writers_succeeds(
     path: Path, state: str, start: Start
 ) -> None:
     others = [start(write_gently, str(path), session) for session in (1, 2)]
@@ -108,7 +110,7 @@ def test_a_newcomer_joins_those_that_write_or_stand_still(
 
 
 def recover_stepwise(link: Link, path: str, step: int) -> None:
-    """Open a log that has to be recovered, and wait at that step of it."""
+    """Open a log that must be recovered, and wait at a step of the recovery."""
     steps = 0
 
     def passed(_name: str) -> None:
@@ -128,7 +130,7 @@ def recover_stepwise(link: Link, path: str, step: int) -> None:
 
 @pytest.fixture
 def left(path: Path, start: Start) -> Account:
-    """A log whose writer was killed, before a restart of the machine."""
+    """A log whose writer was killed before a restart of the machine."""
     account = Account()
     writer = start(write_some, str(path), 0, 300, How(None, {"flush": "none"}))
     account.note(report for report in writer.hear(301) if report.kind == APPENDED)
@@ -164,7 +166,7 @@ def test_open_during_recovery_waits_while_readers_read(
     reader.close()
 
 
-def test_newcomers_are_told_of_a_recovery_that_stands_still(
+def test_open_behind_a_stopped_recovery_names_the_cause(
     path: Path, left: Account, start: Start
 ) -> None:
     recoverer = start(recover_stepwise, str(path), 1)
@@ -192,7 +194,7 @@ def die_recovering(link: Link, path: str, step: int) -> None:
 def test_opener_killed_in_recovery_leaves_it_to_the_next(
     path: Path, left: Account, start: Start
 ) -> None:
-    """At each step; others wait for the lock meanwhile."""
+    """At each step of the recovery; other processes wait for the lock meanwhile."""
     for step in range(1, 30):
         waiting = start(recover_stepwise, str(path), 1)
         waiting.hear(1)
@@ -214,7 +216,7 @@ def test_opener_killed_in_recovery_leaves_it_to_the_next(
 
 
 def hold_slots(link: Link, path: str, count: int) -> None:
-    """Hold so many slots as live writers of older releases do: in `cursors` alone, exclusively."""
+    """Hold `count` slots as live writers of older releases do: exclusively, in `cursors` only."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     locks = []
     slot = 0

@@ -1,5 +1,5 @@
-"""A reader that was there before any writer of this boot: it goes on with the live cursors as soon
-as there are some.
+"""A reader opened before the first writer of this boot: it adopts the live cursors as soon as they
+exist.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ SPOILED: dict[str, Callable[[Path], object]] = {
 
 @pytest.fixture
 def reader(request: pytest.FixtureRequest, path: Path) -> Iterator[CommitLog]:
-    """A reader of a log of a hundred records whose cursors are of no use: missing, or as the test
-    says.
+    """A reader of a log of a hundred records whose cursors are unusable: missing, or as
+    parametrized.
     """
     log, _ = open_log(str(path), None, {})
     log.append_many([value_of(0, index) for index in range(100)])
@@ -57,9 +57,7 @@ def reader(request: pytest.FixtureRequest, path: Path) -> Iterator[CommitLog]:
 
 
 def check_moves(reader: CommitLog, pool: dict[str, Any] | None, start: Start, until: Until) -> None:
-    """A writer comes: positions and tailers move with it, and stay where they are when it has
-    gone.
-    """
+    """Start a writer; check that positions and tailers move with it, and stay after it has gone."""
     at_end = reader.tailer(start="end")
     flushed = reader.tailer(visibility="flushed")
     assert len(list(flushed)) == 100
@@ -85,15 +83,17 @@ def test_positions_and_tailers_move_once_a_writer_comes(
 
 
 @pytest.mark.parametrize("reader", [kind for kind in SPOILED if kind != "missing"], indirect=True)
-def test_whatever_was_wrong_with_the_cursors_they_move(
+def test_reader_of_any_unusable_cursors_adopts_new_ones(
     reader: CommitLog, start: Start, until: Until
 ) -> None:
     check_moves(reader, None, start, until)
 
 
 @pytest.mark.parametrize("idle", ["spin", "yield", "backoff", "block"])
-def test_a_tailer_that_waits_is_not_left_behind(reader: CommitLog, idle: Any, start: Start) -> None:
-    """The test asks for no position: the wait alone has to notice."""
+def test_waiting_tailer_adopts_the_cursors_of_a_new_writer(
+    reader: CommitLog, idle: Any, start: Start
+) -> None:
+    """The test reads no position: the wait itself must notice the writer."""
     tailer = reader.tailer(start="end", visibility="flushed")
     writer = start(write_some, reader.path, 1, 30, How(None, {"flush": "sync"}))
     for index in range(30):
@@ -105,7 +105,7 @@ def test_a_tailer_that_waits_is_not_left_behind(reader: CommitLog, idle: Any, st
     writer.join()
 
 
-def test_reads_that_never_wait_and_batches_notice_it_too(
+def test_read_without_wait_adopts_the_cursors_of_a_new_writer(
     reader: CommitLog, start: Start, until: Until
 ) -> None:
     single, many = (reader.tailer(start="end", visibility="flushed") for _ in range(2))
@@ -123,9 +123,9 @@ def test_reads_that_never_wait_and_batches_notice_it_too(
     assert found == [value_of(1, index) for index in range(3)]
 
 
-def test_damage_is_told_once_the_log_is_recovered(reader: CommitLog) -> None:
-    """Above the checkpoint a bad frame is the end until a writer has recovered the log; after that
-    it is damage.
+def test_damage_is_raised_once_the_log_is_recovered(reader: CommitLog) -> None:
+    """Above the checkpoint a bad frame is the end until a writer has recovered the log; then it is
+    damage.
     """
     tailer = reader.tailer(start="end")
     log, _ = open_log(reader.path, None, {})
@@ -146,7 +146,7 @@ def test_damage_is_told_once_the_log_is_recovered(reader: CommitLog) -> None:
 
 
 def by_turns(link: Link, path: str, turns: int) -> None:
-    """Open a log mapped and pooled by turns, for a few records each."""
+    """Open a log alternately mapped and pooled, for a few records each."""
     index = 0
     for turn in range(turns):
         log, made = open_log(
@@ -165,8 +165,8 @@ def by_turns(link: Link, path: str, turns: int) -> None:
 def test_reopen_in_the_other_mode_keeps_a_reader_reading(
     path: Path, visibility: Visibility, start: Start
 ) -> None:
-    """What a pooled log has not committed yet never looks like a claim or like damage to who came
-    while the log was mapped.
+    """To a reader opened while the log was mapped, the uncommitted bytes of a pooled log must not
+    look like a claim or damage.
     """
     log, _ = open_log(str(path), None, {})
     reader = commitlog.open(path, "r")
@@ -202,7 +202,7 @@ def test_pooled_uncommitted_range_is_the_end_to_a_mapped_reader(
     log, made = open_log(str(path), {}, BY_HAND)
     log.append(b"one")
     end = log.append(b"two")
-    # The watermark of an appended range rises before the range is in the file.
+    # The `appended` watermark rises before the range is in the file.
     parts_of(reader).engine.cursors["appended"] = log.tail_position
     for tailer in tailers:
         assert tailer.read() is None

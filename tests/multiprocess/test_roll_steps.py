@@ -1,5 +1,5 @@
-"""A process killed or stopped at each step of a segment's creation and of a roll: the others finish
-the roll, and nothing is lost.
+"""A process killed or stopped at each step of a segment's creation and of a roll: the others
+complete the roll, and no record is lost.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ CREATION = [
     "next segment brought",
     "tail moved",
 ]
-# By what the one that rolls changes in what the others see: its slot, the tail, the pad behind the
-# last record, the next segment's header.
+# Named by what other processes see change: the slot, the tail, the padding, the next segment's
+# header.
 PADDING = ["slot odd", "range added", "padded", "slot even"]
 OPENING = ["opened", "checked", "tail moved"]
 LIMIT_S = 60.0
 
 
 def fill(log: CommitLog) -> int:
-    """Records until the one that rolls no longer fits; how many."""
+    """Append until the record that rolls no longer fits; return the number of records."""
     count = 0
     while SEGMENT_SIZE - log.tail_position % SEGMENT_SIZE > len(LAST):
         log.append(FILLED)
@@ -53,9 +53,7 @@ def fill(log: CommitLog) -> int:
 
 
 def roll_stepwise(link: Link, path: str, stop_at: str) -> None:
-    """Append the record that rolls; wait for permission at the named step, and go on only with
-    it.
-    """
+    """Append the record that rolls; at the named step, wait for permission to continue."""
     log, _ = open_log(path, None, OPTIONS)
     link.say(OPENED, 0, fill(log), log.tail_position)
 
@@ -72,7 +70,7 @@ def roll_stepwise(link: Link, path: str, stop_at: str) -> None:
 
 
 def others_go_on(path: Path, filled: int) -> list[bytes]:
-    """Append across the border beside the one that hangs, and read all of it."""
+    """Append across the segment's end beside the stopped process, and read every record."""
     with commitlog.open(path, **tuned(OPTIONS)) as log:
         mine = [b"another %d" % index for index in range(100)]
         positions = [log.append(value) for value in mine]
@@ -90,8 +88,8 @@ def others_go_on(path: Path, filled: int) -> list[bytes]:
 
 
 def check_end(path: Path, filled: int, mine: list[bytes], landed: int | None) -> None:
-    """The records of all, each writer's in order; the one that rolls once, where it was said to be;
-    a killed one's never.
+    """Check all records: each writer's in order, the rolling record once at its reported position,
+    or never if its writer was killed.
     """
     with commitlog.open(path) as log:
         found = list(log.tailer())
@@ -107,7 +105,7 @@ def check_end(path: Path, filled: int, mine: list[bytes], landed: int | None) ->
 
 @pytest.mark.parametrize("step", CREATION)
 @pytest.mark.parametrize("end", ["killed", "stopped"])
-def test_others_roll_past_one_that_hangs_in_a_creation(
+def test_writer_stuck_in_segment_creation_blocks_no_other(
     path: Path, end: str, step: str, start: Start
 ) -> None:
     child = start(roll_stepwise, str(path), step)
@@ -125,8 +123,8 @@ def test_others_roll_past_one_that_hangs_in_a_creation(
 
 
 def shared_state(path: Path, number: int, pad_at: int) -> Callable[[], object]:
-    """What the others see of a roll: the slot's counter, the tail, the pad, and the opened part of
-    the next segment's header.
+    """Return a function that reads what other processes see of a roll: the slot's counter, the
+    tail, the padding, and the opened part of the next header.
     """
     with (path / "cursors").open("rb") as file:
         cursors = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
@@ -148,12 +146,10 @@ STORES = [("begin", *store) for store in enumerate(PADDING, 1)] + [
     "store", STORES, ids=lambda store: f"{store[0]}-{store[2]}".replace(" ", "_")
 )
 @pytest.mark.parametrize("end", ["killed", "stopped"])
-def test_others_roll_past_one_that_hangs_between_two_stores(
+def test_writer_stuck_between_two_stores_blocks_no_other(
     path: Path, end: str, store: tuple[str, int, str], start: Start
 ) -> None:
-    """Each store of a roll that others can see, found by running the process instruction by
-    instruction.
-    """
+    """Each visible store of a roll, found by running the process instruction by instruction."""
     begin, change, step = store
     child = start(roll_stepwise, str(path), begin)
     opened = child.hear(1)[0]
@@ -174,8 +170,8 @@ def test_others_roll_past_one_that_hangs_between_two_stores(
     check_end(path, opened.index, mine, child.join()[-1].position)
 
 
-def test_the_steps_are_what_they_are_called(path: Path, start: Start) -> None:
-    """The names above fit the stores that they are for."""
+def test_stores_of_a_roll_match_their_names(path: Path, start: Start) -> None:
+    """The names above match the stores that they stand for."""
     child = start(roll_stepwise, str(path), "begin")
     pad_at = child.hear(1)[0].position
     child.hear(1)

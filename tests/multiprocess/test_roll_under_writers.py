@@ -1,5 +1,5 @@
-"""Many writers over many segments: small and large frames mixed, nothing lost, each writer's order
-kept, every reader's order the same.
+"""Many writers over many segments, with small and large frames: no record is lost, each writer's
+order is kept, and all readers see the same order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOTHING_AHEAD = Tuning(allocate_ahead=0)
 
 
 def value_with(session: int, index: int, size: int) -> bytes:
-    """A record of that size, which says whose it is, and all of whose bytes follow from that."""
+    """Return a record of that size, whose bytes follow from its session and index."""
     return HEAD.pack(session, index, size) + bytes([(session * 31 + index) & 0xFF]) * (
         size - HEAD.size
     )
@@ -41,7 +41,7 @@ def check_value(value: bytes) -> tuple[int, int]:
 
 
 def write_mixed(link: Link, path: str, session: int, count: int, seed: str) -> None:
-    """Append records of all sizes up to the largest, one by one, in batches and through claims."""
+    """Append records of all sizes, singly, in batches and through claims."""
     numbers = random.Random(f"{seed} {session}")
     log = commitlog.open(
         path,
@@ -54,7 +54,7 @@ def write_mixed(link: Link, path: str, session: int, count: int, seed: str) -> N
     link.wait()
     index = 0
     while index < count:
-        # Three in four are small, and overshoot; frames above 64 KiB claim by compare-and-swap.
+        # Three in four are small and may overshoot; frames above 64 KiB claim by compare-and-swap.
         size = numbers.choice(
             [
                 numbers.randint(24, 200),
@@ -81,7 +81,7 @@ def write_mixed(link: Link, path: str, session: int, count: int, seed: str) -> N
 
 
 def read_along(link: Link, path: str, count: int, start: str) -> None:
-    """Read live, and say which record came at which position."""
+    """Read live, and report each record with its position."""
     with commitlog.open(path, "r") as log:
         tailer = log.tailer(start=start)  # type: ignore[arg-type]
         link.say(OPENED)
@@ -157,8 +157,8 @@ def test_eight_writers_roll_often_with_frames_of_all_sizes(
 
 
 def test_segment_not_needed_yet_is_left_to_its_creator(path: Path) -> None:
-    """Where each of many processes made the next segment ahead of need, a place would have to have
-    room for as many of them.
+    """If each of many processes created the next segment ahead of need, the disk would need room
+    for all of them.
     """
     with (
         commitlog.open(path, segment_size="64KiB", tuning=NOTHING_AHEAD) as other,
@@ -178,7 +178,7 @@ def test_segment_not_needed_yet_is_left_to_its_creator(path: Path) -> None:
 def test_enospc_on_a_segment_created_meanwhile_is_no_error(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two make the same segment where there is room for one."""
+    """Two processes create the same segment with room for one."""
     with commitlog.open(path, segment_size="64KiB", tuning=NOTHING_AHEAD) as log:
         directory = parts_of(log).directory
         put_new_file = directories.put_new_file
@@ -195,7 +195,7 @@ def test_enospc_on_a_segment_created_meanwhile_is_no_error(
 
 
 def test_stalled_segment_creation_does_not_block_other_writers(path: Path) -> None:
-    """The advice to leave it to another one is good for a moment only."""
+    """A process that creates a segment may delay the others only for a moment."""
     with (
         commitlog.open(path, segment_size="64KiB", tuning=NOTHING_AHEAD) as still,
         commitlog.open(path, tuning=NOTHING_AHEAD) as log,

@@ -1,5 +1,5 @@
-"""Many processes append to one log: nothing is lost, nothing doubled, each writer's order kept, and
-every reader sees the same order.
+"""Many processes append to one log: no record is lost or duplicated, each writer's order is kept,
+and every reader sees the same order.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ DONE, HALF = "D", "H"
 
 
 def value_of(writer: int, index: int) -> bytes:
-    """The record: 6 to 56 bytes, most of them a pattern of its own."""
+    """Return the record: 6 to 56 bytes, most of them its own pattern."""
     return _MARK.pack(writer, index) + bytes([(writer * 31 + index) % 251]) * (index * 7 % 51)
 
 
 def append_all(link: Link, path: str, writer: int, count: int) -> None:
-    """Append `count` records, one by one and in batches, and say when half and all of it is
-    done.
+    """Append `count` records, singly and in batches; report when half and all of them are
+    appended.
     """
     with commitlog.open(path, flush="none", segment_size=1 << 20) as log:
         link.wait()
@@ -55,7 +55,7 @@ def append_all(link: Link, path: str, writer: int, count: int) -> None:
 
 
 def check_order(values: list[bytes], count: int) -> None:
-    """Each writer's records are all there, once, in the order in which it appended them."""
+    """Check that each writer's records are all there, once, in the order of their appends."""
     following = [0] * WRITERS
     for value in values:
         writer, index = _MARK.unpack_from(value)
@@ -71,7 +71,7 @@ EARLY = [("records", "r"), ("values", "a"), ("batches", "r")]
 
 
 def append_and_compare(path: Path, count: int, start: Start) -> None:
-    """Writers and readers at once; then what each reader saw is held against the log as it is."""
+    """Run writers and readers at once, then compare what each reader saw with the log."""
     with commitlog.open(path, flush="none", segment_size=1 << 20) as log:
         writers = [start(append_all, str(path), writer, count) for writer in range(WRITERS)]
         readers = [start(read_to_last, str(path), style, mode, "first") for style, mode in EARLY]
@@ -79,7 +79,7 @@ def append_and_compare(path: Path, count: int, start: Start) -> None:
             assert reader.hear(1)[0].kind == READY
         for writer in writers:
             writer.go_on()
-        writers[0].hear(1, LIMIT_S)  # half of it is done
+        writers[0].hear(1, LIMIT_S)  # half of the records are appended
         late = [
             start(read_to_last, str(path), "values", "r", "first"),
             start(read_to_last, str(path), "batches", "r", "end"),
@@ -100,7 +100,7 @@ def append_and_compare(path: Path, count: int, start: Start) -> None:
 
 
 def check_rest(log: CommitLog, seen: list[Seen], begins: list[int]) -> None:
-    """Check that each reader saw the same order from where it began up to the last record."""
+    """Check that each reader saw the same order, from its start to the last record."""
     whole = [(record.position, record.value) for record in log.tailer()]
     end = next(position for position, value in whole if value == LAST)
     for reader, begin in zip(seen, begins, strict=True):
@@ -118,7 +118,7 @@ def test_800_000_appends_by_8_processes_read_in_one_order(path: Path, start: Sta
 
 
 def append_until_told(link: Link, path: str, writer: int) -> None:
-    """Append for as long as the log has no last record."""
+    """Append until the log has its last record."""
     with commitlog.open(path, flush="none") as log, log.tailer(start="end") as tailer:
         for index in itertools.count():
             log.append(value_of(writer, index))
@@ -129,8 +129,8 @@ def append_until_told(link: Link, path: str, writer: int) -> None:
 
 
 def test_readers_opened_amid_appends_see_the_same_later_order(path: Path, start: Start) -> None:
-    """From the first record, from a record's position, and from the end; in a process that writes,
-    and in one that may not.
+    """From the first record, from a record's position and from the end, in a writing and in a
+    read-only process.
     """
     with commitlog.open(path, flush="none", segment_size=1 << 16) as log:
         writers = [start(append_until_told, str(path), writer) for writer in range(3)]

@@ -1,6 +1,6 @@
-"""Owners that are stopped between claim and publish: one that goes on in time keeps its record; one
-that does not gets an error, or appends anew, and no reader sees what it was writing when it was
-stopped."""
+"""Owners stopped between claim and publish: one that continues in time keeps its record; another
+gets an error or appends again, and no reader sees its unpublished bytes.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def open_survivor(path: Path, claim_timeout: float) -> CommitLog:
 
 
 def claim_and_publish(link: Link, path: str, session: int) -> None:
-    """Claim, write half, and when told the rest; say what came of it."""
+    """Claim, write half of the value, on request the rest, and report the outcome."""
     log, _ = open_log(path, None, {"flush": "none", "claim_timeout": AN_HOUR})
     value = value_of(session, 0)
     claim = log.claim(len(value))
@@ -55,7 +55,7 @@ def next_value(tailer: Tailer) -> bytes | None:
     return None if record is None else record.value
 
 
-def test_a_claim_stopped_past_the_timeout_is_told_so(path: Path, start: Start) -> None:
+def test_claim_stopped_past_the_timeout_raises_on_publish(path: Path, start: Start) -> None:
     with open_survivor(path, SHORT) as log, commitlog.open(path, "r") as reader:
         child = start(claim_and_publish, str(path), 1)
         claimed = child.hear(1)[0]
@@ -76,7 +76,7 @@ def test_a_claim_stopped_past_the_timeout_is_told_so(path: Path, start: Start) -
         assert log.read(appended.position).value == b"after all"
 
 
-def test_a_claim_stopped_for_less_than_the_timeout_is_kept(path: Path, start: Start) -> None:
+def test_claim_stopped_within_the_timeout_is_published(path: Path, start: Start) -> None:
     with open_survivor(path, AN_HOUR) as log, commitlog.open(path, "r") as reader:
         child = start(claim_and_publish, str(path), 1)
         claimed = child.hear(1)[0]
@@ -101,10 +101,8 @@ def test_a_claim_stopped_for_less_than_the_timeout_is_kept(path: Path, start: St
 
 
 @pytest.mark.parametrize("place", ["gap", "claimed"])
-def test_an_append_stopped_past_the_timeout_lands_once(
-    path: Path, start: Start, place: str
-) -> None:
-    """In the gap it finds marks where its first swap should go, and touches nothing between
+def test_append_stopped_past_the_timeout_lands_once(path: Path, start: Start, place: str) -> None:
+    """In the gap, the owner finds marks where its first swap should go, and writes nothing between
     them.
     """
     with open_survivor(path, SHORT) as log, commitlog.open(path, "r") as reader:
@@ -147,8 +145,8 @@ def test_append_stopped_within_the_timeout_keeps_its_position(
 
 
 def test_stopped_owner_costs_one_timeout_despite_other_deaths(path: Path, start: Start) -> None:
-    """It stands in an odd window, and might own any gap that comes after."""
-    claim_timeout = 2.0  # eight times that is more than what a busy machine takes for once
+    """The stopped owner is in an odd window and is a suspect of every later gap."""
+    claim_timeout = 2.0  # eight times that exceeds what a busy machine needs for one
     with open_survivor(path, claim_timeout) as log:
         stopped = Driven(start(append_driven, str(path), 0, AN_HOUR), path)
         stopped.drive("gap")
@@ -175,9 +173,7 @@ def test_stopped_owner_costs_one_timeout_despite_other_deaths(path: Path, start:
 
 
 def race(link: Link, path: str, rounds: int, claim_timeout: float) -> None:
-    """Publish each claim at about the time at which readers take it for dead, and say what came of
-    it.
-    """
+    """Publish each claim at about its timeout, and report the outcome."""
     log, _ = open_log(path, None, {"flush": "none", "claim_timeout": AN_HOUR})
     numbers = random.Random(4)
     link.wait()
@@ -199,7 +195,7 @@ def race(link: Link, path: str, rounds: int, claim_timeout: float) -> None:
 
 
 def watch_race(link: Link, path: str, claim_timeout: float) -> None:
-    """Roll back what is not published in time, and say which records there were."""
+    """Roll back claims that are not published in time, and report the records read."""
     log, _ = open_log(path, None, {"flush": "none", "claim_timeout": claim_timeout})
     tailer = log.tailer()
     link.say(OPENED)
@@ -228,8 +224,8 @@ def run_race(path: Path, rounds: int, start: Start) -> None:
             reader.join()
             assert [report.position for report in seen] == published
             rolled_back += counted.session
-        # On a busy machine the writer may be stopped for so long between the add and the first
-        # swap: then it claims anew.
+        # A busy machine may stop the writer so long between the add and the first swap that it
+        # claims again.
         assert rolled_back == ended.session >= rounds - len(published), (
             "each roll-back was one reader's, and its writer was told"
         )
@@ -242,16 +238,16 @@ def test_rollback_racing_a_publish_is_agreed_by_all_processes(path: Path, start:
 
 
 @pytest.mark.long
-def test_two_readers_and_the_writer_agree_on_thousands_of_races(path: Path, start: Start) -> None:
+def test_thousands_of_rollback_races_are_agreed_by_all(path: Path, start: Start) -> None:
     run_race(path, 3000, start)
 
 
-def test_a_machine_that_stood_still_expires_nobody(path: Path, start: Start) -> None:
-    """Owner and observer are stopped together for longer than the timeout: it counts what the
-    observer was awake for.
+def test_suspended_machine_expires_no_claim(path: Path, start: Start) -> None:
+    """Owner and observer are stopped together for longer than the timeout, which counts only the
+    observer's own time.
 
-    That is the time from its first look to the stop, and from there to the publish: much less than
-    the timeout, on a busy machine, too.
+    The observer is awake from its first poll to the stop and from there to the publish: much less
+    than the timeout, on a busy machine, too.
     """
     claim_timeout = 4.0
     with open_survivor(path, AN_HOUR):

@@ -1,5 +1,5 @@
-"""Running writers know which tailers are required, even if the process that changes one is stopped
-or killed at any step.
+"""Running writers know which tailers are required, even if the process that changes a tailer is
+stopped or killed at any step.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from tests.tail.lagging import FRAME, MAX_LAG, VALUE, append_until_refused, requ
 
 Start = Callable[..., Child]
 STOPPED, APPENDED, REFUSED = "S", "A", "R"
-HEARD_WITHIN = (
-    SEGMENT // 4 // FRAME + MAX_LAG // FRAME + 2
-)  # appends, after which a writer waits for each required tailer
+# Appends after which a writer waits for each required tailer.
+HEARD_WITHIN = SEGMENT // 4 // FRAME + MAX_LAG // FRAME + 2
 
 
 def open_writer(path: Path | str) -> CommitLog:
@@ -44,7 +43,7 @@ def is_held(writer: CommitLog) -> bool:
 
 
 def nobody(writer: CommitLog) -> None:
-    """No tailer has a name yet."""
+    """There is no named tailer."""
 
 
 def reached(writer: CommitLog) -> None:
@@ -84,7 +83,7 @@ def test_crash_during_tailer_change_leaves_writers_consistent(path: Path, act: s
 
             died = killed_at(step, open_reader)
             states = writer.tailers()
-            if not any(state.damage for state in states):  # which may have been required
+            if not any(state.damage for state in states):  # a damaged tailer may have been required
                 assert is_held(writer) == any(state.required for state in states), (
                     f"killed at step {step}"
                 )
@@ -112,7 +111,7 @@ def test_writer_amid_a_declaration_does_not_wait_and_rechecks(path: Path, start:
         child = start(declare_and_die, str(path))
         child.hear(1)
         assert not is_held(writer)
-        assert not is_held(writer)  # a stopped declaration holds no writer up
+        assert not is_held(writer)  # a stopped declaration delays no writer
         child.go_on()
         child.wait()
         assert writer.tailers()[0].required
@@ -120,7 +119,7 @@ def test_writer_amid_a_declaration_does_not_wait_and_rechecks(path: Path, start:
 
 
 def open_slowly(link: Link, path: str) -> None:
-    """Stop where the log is recovered, and no other process has been let in yet."""
+    """Stop the open where the log is recovered and no other process is admitted yet."""
     announce = LogParts._announce
 
     def announce_later(parts: LogParts, opened: Opened) -> None:
@@ -133,7 +132,7 @@ def open_slowly(link: Link, path: str) -> None:
         link.say(REFUSED if is_held(writer) else APPENDED)
 
 
-def test_a_writer_that_is_being_opened_hears_of_a_declaration(path: Path, start: Start) -> None:
+def test_writer_opened_during_a_declaration_is_notified(path: Path, start: Start) -> None:
     open_writer(path).close()
     child = start(open_slowly, str(path))
     child.hear(1)

@@ -1,5 +1,5 @@
-"""Processes that may only read: they follow what others write, wait without being woken, and change
-nothing.
+"""Processes with read permission only: they follow other writers, wait without being woken, and
+change no file.
 """
 
 from __future__ import annotations
@@ -37,16 +37,14 @@ def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 def become_nobody() -> None:
-    """Give up what root may do; another user has nothing to give up, and the files are closed to
-    it.
-    """
+    """Drop root's privileges; another user has none, and the files are closed to it."""
     if os.geteuid() == 0:
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
 
 
 def forbid(path: Path) -> None:
-    """Take every permission to write away."""
+    """Remove every write permission."""
     for file in path.iterdir():
         file.chmod(0o444)
     path.chmod(0o555)
@@ -72,10 +70,12 @@ def follow_powerless(link: Link, path: str, idle: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("idle", ["block", "backoff", "spin"])
-def test_a_reader_without_write_permission_follows_live_writers(
+def test_reader_without_write_permission_follows_live_writers(
     path: Path, idle: str, start: Start
 ) -> None:
-    """`block` could not tell the writers that it sleeps, and falls back to back-off."""
+    """With `block`, the reader cannot announce its sleep to the writers, and falls back to
+    back-off.
+    """
     with commitlog.open(
         path, segment_size="64KiB", flush="sync", tuning=commitlog.Tuning(allocate_ahead=0)
     ) as log:

@@ -1,7 +1,7 @@
-"""Another process, one machine instruction at a time: stopped right behind each change that it
-makes to what processes share.
+"""Runs another process one machine instruction at a time, and stops it after each change to the
+shared state.
 
-Nothing in the library knows of it: the child is traced with ptrace, as a debugger would.
+The child is traced with ptrace, as by a debugger, without test code in it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _trace(request: int, pid: int, signal_number: int = 0) -> None:
 
 
 class Watched:
-    """The main thread of a child under our control; its other threads run on.
+    """The main thread of a child under control; its other threads run on.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Watched:
         return os.WSTOPSIG(status)
 
     def run_to_change(self, look: Callable[[], object], change: int) -> None:
-        """Step until what `look` gives has changed so often."""
+        """Step until the result of `look` has changed `change` times."""
         seen = look()
         for _ in range(_STEPS_MOST):
             _trace(_TRACE_SINGLESTEP, self.pid)
@@ -61,5 +61,5 @@ class Watched:
         raise AssertionError(f"{_STEPS_MOST} instructions, and {change} changes are still missing")
 
     def let_go(self) -> None:
-        """Let it run on from where it stands."""
+        """Let the child run on."""
         _trace(_TRACE_DETACH, self.pid)

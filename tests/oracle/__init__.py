@@ -1,3 +1,1 @@
-"""Independent readers and writers of commitlog's files, for tests to compare the package with.
-Nothing here imports the package.
-"""
+"""Independent readers and writers of commitlog's files, which do not import the package."""

@@ -1,8 +1,7 @@
-"""Segment files read and written in pure Python, from `docs/format.md` alone.
+"""Reads and writes segment files in pure Python, from `docs/format.md` alone.
 
-The package's kernel and this file were written from the same page and share no code, so that what
-one writes and the other reads is evidence for both. It is meant for small logs: a megabyte takes
-about a tenth of a second.
+The kernel and this module share no code, so each confirms what the other writes. The module is for
+small logs: a megabyte takes about 0.1 s.
 """
 
 from __future__ import annotations
@@ -40,22 +39,22 @@ _EXTENSION = struct.Struct("<II")
 
 
 class FormatError(ValueError):
-    """The bytes are not what the format says."""
+    """The bytes do not follow the format."""
 
 
 class Kind(Enum):
-    """What stands in a cell."""
+    """The kind of a cell."""
 
     RECORD = "record"
     SKIP = "skip"
     CLAIMED = "claimed"
-    DAMAGED = "damaged"  # a word that cannot be: there is no telling where the next frame begins
+    DAMAGED = "damaged"  # an invalid word: the start of the next frame is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The part of a header that is written when the log rolls into the segment. Built with
-    `crc_ok=False`, it gets a wrong CRC.
+    """The part of a header that a roll into the segment writes; `crc_ok=False` builds a wrong
+    CRC.
     """
 
     opened_ns: int
@@ -65,9 +64,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The part of a header that is written when nothing more can come. Built with `crc_ok=False`,
-    it gets a wrong CRC.
-    """
+    """The part of a header written after the last record; `crc_ok=False` builds a wrong CRC."""
 
     end: int
     first_sequence: int
@@ -80,7 +77,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A segment's header, its identity checked."""
+    """A segment's header with a valid identity."""
 
     major: int
     minor: int
@@ -95,7 +92,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A frame as it stands in its segment; the last four fields are those of a record."""
+    """A frame in its segment; the last four fields are those of a record."""
 
     position: int
     offset: int
@@ -134,7 +131,7 @@ _TABLE = _crc_table()
 
 
 def crc32c(data: bytes, crc: int = 0) -> int:
-    """CRC-32C of `data`, continuing from `crc`, that of the bytes before."""
+    """Return the CRC-32C of `data`; `crc` is that of the preceding bytes."""
     register = crc ^ 0xFFFFFFFF
     for byte in data:
         register = register >> 8 ^ _TABLE[(register ^ byte) & 0xFF]
@@ -142,7 +139,7 @@ def crc32c(data: bytes, crc: int = 0) -> int:
 
 
 def frame_crc(segment_id: int, offset: int, word: int, rest: bytes = b"") -> int:
-    """CRC of a frame whose bytes from 8 on are `rest`: none for a SKIP."""
+    """Return the CRC of a frame; `rest` is its bytes from 8 on, empty for a SKIP."""
     return crc32c(struct.pack("<QQI", segment_id, offset, word) + rest)
 
 
@@ -151,7 +148,7 @@ def _aligned(length: int) -> int:
 
 
 def largest_frame(segment_size: int) -> int:
-    """Bytes of the largest frame, padding included."""
+    """Return the size of the largest frame, padding included."""
     return min(2**28 - 8, segment_size // 8)
 
 
@@ -167,7 +164,7 @@ def build_header(
     major: int = MAJOR,
     minor: int = MINOR,
 ) -> bytes:
-    """The 4,096 bytes in front of a segment's first frame."""
+    """Return the 4,096 bytes in front of a segment's first frame."""
     header = bytearray(HEADER_SIZE)
     identity = _IDENTITY.pack(
         MAGIC, major, minor, HEADER_SIZE, log_uuid, segment_id, base, size, created_ns
@@ -195,11 +192,10 @@ def build_header(
 
 
 def read_header(data: bytes) -> Header:
-    """The header at the start of a segment file.
+    """Return the header of a segment file.
 
-    Raises FormatError when the identity is not one, fails its CRC or is of a newer major version.
-    The other parts are None where they have not been written, and say themselves whether their CRC
-    fits.
+    Raises FormatError if the identity is missing, fails its CRC or is of a newer major version. The
+    other parts are None if not written, and their `crc_ok` tells whether their CRC matches.
     """
     if len(data) < HEADER_SIZE:
         raise FormatError(f"a segment has a header of {HEADER_SIZE} bytes; here are {len(data)}")
@@ -259,7 +255,7 @@ def build_frame(
     type: int = 0,
     key: bytes | None = None,
 ) -> bytes:
-    """A published record, padded to 8 bytes."""
+    """Return a published record, padded to 8 bytes."""
     rest = struct.pack("<q", timestamp_ns)
     word = FRAME_HEADER + len(value)
     if type != 0 or key is not None:
@@ -271,22 +267,22 @@ def build_frame(
 
 
 def build_skip(segment_id: int, offset: int, length: int) -> bytes:
-    """The cell of a SKIP; length 0 reaches to the end of the segment. What the SKIP covers besides
-    its cell may be anything.
+    """Return the cell of a SKIP; length 0 reaches to the end of the segment. The rest of the SKIP
+    may be any bytes.
     """
     return _CELL.pack(SKIP | length, frame_crc(segment_id, offset, SKIP | length))
 
 
 def build_claim(length: int, slot: int, generation: int) -> bytes:
-    """The cell of a claim that has not been published."""
+    """Return the cell of a claim that is not published."""
     return _CELL.pack(CLAIMED | length, generation << 10 & 0xFFFFFFFF | slot)
 
 
 def frames(data: bytes, stop_at_zero: bool = True) -> Iterator[Frame]:
-    """The frames of a whole segment file, in order.
+    """Yield the frames of a complete segment file, in order.
 
-    A frame with a wrong CRC is yielded with `crc_ok=False` and its length is believed; a DAMAGED
-    one, and a zero cell, are the end. With `stop_at_zero=False` zero cells are stepped over.
+    A frame with a wrong CRC is yielded with `crc_ok=False`, and its length is used. A DAMAGED frame
+    or a zero cell is the end; with `stop_at_zero=False` zero cells are skipped.
     """
     header = read_header(data)
     if len(data) != header.size:
@@ -306,7 +302,7 @@ def frames(data: bytes, stop_at_zero: bool = True) -> Iterator[Frame]:
 
 
 def read_frame(data: bytes, header: Header, offset: int) -> Frame:
-    """What stands at `offset` of a segment; its cell is not zero."""
+    """Return the frame at `offset`, whose cell is not zero."""
     word, crc = _CELL.unpack_from(data, offset)
     flags, length = word & ~LENGTH_MASK, word & LENGTH_MASK
     position, room = header.base + offset, header.size - offset
@@ -340,7 +336,7 @@ def read_frame(data: bytes, header: Header, offset: int) -> Frame:
 
 
 def _split_body(body: bytes, *, extended: bool) -> tuple[int, bytes | None, bytes | None]:
-    """Type, key and value; the value is None where the key would be longer than the frame."""
+    """Return type, key and value; the value is None if the key would be longer than the frame."""
     if not extended:
         return 0, None, body
     record_type, key_length = _EXTENSION.unpack_from(body)
@@ -353,7 +349,7 @@ def _split_body(body: bytes, *, extended: bool) -> tuple[int, bytes | None, byte
 
 
 def segment_paths(directory: Path) -> list[Path]:
-    """The segment files of a log, by base position."""
+    """Return the segment files of a log, in order of their base."""
     return sorted(
         path
         for path in directory.iterdir()
@@ -362,11 +358,11 @@ def segment_paths(directory: Path) -> list[Path]:
 
 
 def log_values(directory: str | Path) -> list[LogValue]:
-    """All data records of a log directory, in order, as far as its files show them.
+    """Return all data records of a log directory, in order, as its files have them.
 
-    Ends at the first cell that is zero or CLAIMED; raises FormatError at a frame that is damaged,
-    at a missing segment, and at one that belongs to another log or place. A pooled log's
-    uncommitted records are not in its files.
+    Ends at the first cell that is zero or CLAIMED. Raises FormatError at a damaged frame, at a
+    missing segment, and at a segment of another log or place. Uncommitted records of a pooled log
+    are not in its files.
     """
     directory = Path(directory)
     log = json.loads((directory / "log.json").read_bytes())

@@ -1,4 +1,4 @@
-"""The oracle itself: known CRCs, what it builds it reads, and damage is not passed over."""
+"""The oracle itself: known CRCs, round trips, and damage is reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZE = 65536
 
 
 def build_segment(*cells: Callable[[int], bytes], base: int = 0) -> bytes:
-    """A segment of frames, each made by a function of its offset."""
+    """Return a segment of frames, each built by a function of its offset."""
     segment = oracle.build_header(log_uuid=LOG.bytes, segment_id=ID, base=base, size=SIZE)
     for build in cells:
         segment += build(len(segment))
@@ -46,12 +46,12 @@ def write_log(directory: Path, *segments: bytes) -> None:
     [(b"", 0), (b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43)],
     ids=repr,
 )
-def test_crc32c_gives_the_known_values(data: bytes, crc: int) -> None:
+def test_crc32c_of_known_bytes_is_known(data: bytes, crc: int) -> None:
     assert oracle.crc32c(data) == crc
     assert oracle.crc32c(data[3:], oracle.crc32c(data[:3])) == crc
 
 
-def test_a_header_reads_as_it_was_built() -> None:
+def test_built_header_is_read_back() -> None:
     opened, seal = Opened(5, -3), Seal(4200, 17, 2, 9, 8, 10, crc_ok=False)
     header = oracle.read_header(
         oracle.build_header(
@@ -69,14 +69,14 @@ def test_a_header_reads_as_it_was_built() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 8, 33, 60, 64])
-def test_a_changed_identity_is_refused(at: int) -> None:
+def test_changed_identity_is_refused(at: int) -> None:
     segment = bytearray(build_segment())
     segment[at] ^= 0x40
     with pytest.raises(FormatError):
         oracle.read_header(bytes(segment))
 
 
-def test_frames_read_as_they_were_built() -> None:
+def test_built_frames_are_read_back() -> None:
     segment = build_segment(
         record(b""),
         record(b"v", type=9),
@@ -97,7 +97,7 @@ def test_frames_read_as_they_were_built() -> None:
     ]
 
 
-def test_zero_cells_end_the_frames_or_are_stepped_over() -> None:
+def test_zero_cells_end_the_frames_or_are_skipped() -> None:
     segment = build_segment(record(b"a"), lambda _: bytes(16), record(b"b"))
     assert [frame.value for frame in oracle.frames(segment)] == [b"a"]
     assert [frame.value for frame in oracle.frames(segment, stop_at_zero=False)] == [b"a", b"b"]
@@ -116,20 +116,20 @@ def test_zero_cells_end_the_frames_or_are_stepped_over() -> None:
     ],
     ids=hex,
 )
-def test_a_word_that_cannot_be_is_damage_and_the_end(word: int) -> None:
+def test_invalid_word_is_damage_and_the_end(word: int) -> None:
     found = list(
         oracle.frames(build_segment(lambda _: struct.pack("<II", word, 1), record(b"behind")))
     )
     assert [(frame.kind, frame.crc_ok) for frame in found] == [(Kind.DAMAGED, False)]
 
 
-def test_a_frame_in_another_place_fails_its_crc() -> None:
+def test_moved_frame_fails_its_crc() -> None:
     moved = oracle.build_frame(ID, 4096 + 8, b"moved")
     (frame,) = oracle.frames(build_segment(lambda _: moved))
     assert (frame.kind, frame.value, frame.crc_ok) == (Kind.RECORD, b"moved", False)
 
 
-def test_a_log_is_read_across_segments_up_to_a_claim(tmp_path: Path) -> None:
+def test_log_is_read_across_segments_up_to_a_claim(tmp_path: Path) -> None:
     first = build_segment(record(b"one"), skip(0))
     second = build_segment(
         record(b"two", key=b"k"),
@@ -144,7 +144,7 @@ def test_a_log_is_read_across_segments_up_to_a_claim(tmp_path: Path) -> None:
     ]
 
 
-def test_a_log_with_a_bad_frame_or_a_foreign_segment_is_refused(tmp_path: Path) -> None:
+def test_log_with_a_bad_frame_or_foreign_segment_is_refused(tmp_path: Path) -> None:
     write_log(tmp_path, build_segment(record(b"one"), record(b"two")).replace(b"two", b"TWO"))
     with pytest.raises(FormatError, match=f"damaged frame at position {4096 + 24}"):
         oracle.log_values(tmp_path)

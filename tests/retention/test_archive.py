@@ -1,5 +1,5 @@
-"""Archives: equal to the log, resumed after a kill, read from where they are, and never misread
-when damaged.
+"""Archives: equal to the log, resumed after a kill, read in place, and never misread when
+damaged.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ zstandard = pytest.importorskip("zstandard")
 
 
 def filled(logs: Logs, segments: int = COUNT) -> CommitLog:
-    """A log of some sealed and durable segments, one of them without a record of its own."""
+    """Return a log of sealed, durable segments."""
     log = logs.open(**BY_HAND)
     for number in range(segments):
         log.append_many(
@@ -80,10 +80,10 @@ def rows(log: CommitLog) -> list[tuple[int, int, bytes | None, bytes, int]]:
     ]
 
 
-# --- there and back -------------------------------------------------------------------------------
+# --- round trips ----------------------------------------------------------------------------------
 
 
-def test_an_archive_is_read_like_the_log_and_is_equal_to_it(logs: Logs, tmp_path: Path) -> None:
+def test_archive_is_read_like_its_log(logs: Logs, tmp_path: Path) -> None:
     log = archived(logs, tmp_path / "archive")
     assert sorted(path.name for path in (tmp_path / "archive").iterdir()) == [
         *map(name, range(COUNT)),
@@ -107,7 +107,7 @@ def test_an_archive_is_read_like_the_log_and_is_equal_to_it(logs: Logs, tmp_path
         assert batch.values() == [row[3] for row in expected(log)][: len(batch)]
 
 
-def test_what_is_archived_is_the_very_file(logs: Logs, tmp_path: Path) -> None:
+def test_archived_segment_unpacks_to_the_original_file(logs: Logs, tmp_path: Path) -> None:
     log = archived(logs, tmp_path / "archive")
     for number in range(COUNT):
         original = Path(parts_of(log).directory.segment_path(number)).read_bytes()
@@ -122,7 +122,7 @@ def test_what_is_archived_is_the_very_file(logs: Logs, tmp_path: Path) -> None:
     assert read_identity(target_of(tmp_path / "archive")).uuid == log.identity.uuid
 
 
-def test_unpacked_by_hand_an_archive_is_a_log_again(logs: Logs, tmp_path: Path) -> None:
+def test_archive_unpacked_by_hand_opens_as_a_log(logs: Logs, tmp_path: Path) -> None:
     log = archived(logs, tmp_path / "archive")
     again = tmp_path / "again"
     again.mkdir()
@@ -137,7 +137,7 @@ def test_unpacked_by_hand_an_archive_is_a_log_again(logs: Logs, tmp_path: Path) 
         assert opened.last_sequence == COUNT * 40
 
 
-def test_archived_segments_are_deleted_and_the_log_goes_on(logs: Logs, tmp_path: Path) -> None:
+def test_prune_with_archive_moves_segments_to_the_archive(logs: Logs, tmp_path: Path) -> None:
     log = filled(logs)
     everything = rows(log)
     pruned = log.prune(Retention(max_age="0s", archive=Archive(tmp_path / "archive")))
@@ -146,7 +146,7 @@ def test_archived_segments_are_deleted_and_the_log_goes_on(logs: Logs, tmp_path:
         assert [*rows(copy), *rows(log)] == everything
 
 
-def test_the_service_archives_and_deletes(
+def test_retention_service_archives_and_deletes_segments(
     logs: Logs, tmp_path: Path, until: Callable[..., None]
 ) -> None:
     rule = Retention(max_bytes=3 * SEGMENT, archive=Archive(tmp_path / "archive"), interval="2ms")
@@ -161,7 +161,7 @@ def test_the_service_archives_and_deletes(
     assert list(dict.fromkeys(both)) == [b"%d" % number for number in range(10)]
 
 
-def test_archiving_again_writes_nothing_again(logs: Logs, tmp_path: Path) -> None:
+def test_second_archive_run_rewrites_no_file(logs: Logs, tmp_path: Path) -> None:
     log = archived(logs, tmp_path / "archive")
     before = {path: path.stat().st_ino for path in (tmp_path / "archive").iterdir()}
     done = archive_segments(log.path, Archive(tmp_path / "archive", level=19), keep=True)
@@ -169,7 +169,7 @@ def test_archiving_again_writes_nothing_again(logs: Logs, tmp_path: Path) -> Non
     assert {path: path.stat().st_ino for path in (tmp_path / "archive").iterdir()} == before
 
 
-def test_a_dry_run_makes_nothing(logs: Logs, tmp_path: Path) -> None:
+def test_dry_run_archives_nothing(logs: Logs, tmp_path: Path) -> None:
     log = filled(logs)
     done = archive_segments(log.path, Archive(tmp_path / "archive"), dry_run=True)
     assert len(done.segments) == COUNT - 1
@@ -228,7 +228,7 @@ def test_verify_of_long_archive_unpacks_at_most_three_segments(
         True,
     )
     assert len(seen) == 30
-    assert (max(seen), max(mapped)) == (2, 1)  # and while the next is unpacked, a third
+    assert (max(seen), max(mapped)) == (2, 1)  # a third while the next is unpacked
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
@@ -251,7 +251,7 @@ def test_unpacked_segment_is_reused_if_archive_cache_has_room(
     assert len(unpacked) == times
 
 
-def test_what_an_archive_takes_is_what_its_files_do(logs: Logs, tmp_path: Path) -> None:
+def test_disk_bytes_of_an_archive_are_those_of_its_files(logs: Logs, tmp_path: Path) -> None:
     archived(logs, tmp_path / "archive")
     sizes = {
         number: (tmp_path / "archive" / name(number)).stat().st_size for number in range(COUNT)
@@ -300,7 +300,7 @@ def test_crash_at_any_archive_step_is_resumed_without_loss(logs: Logs, tmp_path:
 
         killed = killed_at(step, prepare)
         kills += killed
-        # Each segment that is gone here is whole there.
+        # Each segment deleted from the log is complete in the archive.
         gone = {
             number for number in range(4) if not (here / name(number).removesuffix(".zst")).exists()
         }
@@ -333,7 +333,7 @@ def test_truncated_archive_copy_is_rewritten_before_deletion(
     assert log.first_position == (COUNT - 1) * SEGMENT + 4096
 
 
-def test_a_damaged_segment_is_not_archived_and_stays(logs: Logs, tmp_path: Path) -> None:
+def test_damaged_segment_is_kept_and_not_archived(logs: Logs, tmp_path: Path) -> None:
     log = filled(logs)
     log.close()
     damaged = Path(log.path, name(2).removesuffix(".zst"))
@@ -354,7 +354,7 @@ def test_a_damaged_segment_is_not_archived_and_stays(logs: Logs, tmp_path: Path)
 # --- addresses ------------------------------------------------------------------------------------
 
 
-def test_an_archive_at_an_address_of_pyarrow(logs: Logs, tmp_path: Path) -> None:
+def test_archive_at_a_file_uri_is_read(logs: Logs, tmp_path: Path) -> None:
     log = filled(logs)
     address = (tmp_path / "archive").as_uri()
     archive_segments(log.path, Archive(address), keep=True)
@@ -363,7 +363,7 @@ def test_an_archive_at_an_address_of_pyarrow(logs: Logs, tmp_path: Path) -> None
     assert verify(address).records == COUNT * 40
 
 
-def test_an_archive_in_a_file_system_of_pyarrow(logs: Logs, tmp_path: Path) -> None:
+def test_archive_in_a_pyarrow_file_system_is_read(logs: Logs, tmp_path: Path) -> None:
     fs = pytest.importorskip("pyarrow.fs")
     log = filled(logs)
     place = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
@@ -376,7 +376,7 @@ def test_an_archive_in_a_file_system_of_pyarrow(logs: Logs, tmp_path: Path) -> N
     )
 
 
-def test_an_archive_at_an_address_of_fsspec(logs: Logs, tmp_path: Path) -> None:
+def test_archive_at_an_fsspec_address_is_read(logs: Logs, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     memory = pytest.importorskip("fsspec").filesystem("memory")
     log = filled(logs)
@@ -465,7 +465,7 @@ HARMS = [
 
 
 @pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__[1:])
-def test_a_damaged_file_is_named_and_never_misread(
+def test_damaged_archive_file_is_named_and_not_misread(
     logs: Logs, tmp_path: Path, harm: Callable[[bytes], bytes]
 ) -> None:
     log = archived(logs, tmp_path / "archive")
@@ -485,17 +485,15 @@ def test_a_damaged_file_is_named_and_never_misread(
     assert report.records == (COUNT - 1) * 40
 
 
-def test_the_file_of_another_segment_is_refused(logs: Logs, tmp_path: Path) -> None:
+def test_archive_file_of_another_segment_is_refused(logs: Logs, tmp_path: Path) -> None:
     archived(logs, tmp_path / "archive")
     shutil.copy(tmp_path / "archive" / name(1), tmp_path / "archive" / name(3))
     with pytest.raises(CorruptSegmentError, match=f"{name(3)} is not that segment of this log"):
         verify_all(str(tmp_path / "archive"))
 
 
-def test_a_segment_whose_frames_were_damaged_is_read_up_to_there(
-    logs: Logs, tmp_path: Path
-) -> None:
-    """The compression is sound, what was compressed is not: the CRC of the frame says so."""
+def test_archived_segment_is_read_up_to_its_damaged_frame(logs: Logs, tmp_path: Path) -> None:
+    """The compression is valid but the compressed frame is not: its CRC does not match."""
     archived(logs, tmp_path / "archive")
     file = tmp_path / "archive" / name(1)
     content = bytearray(zstandard.decompress(file.read_bytes()))
@@ -507,7 +505,7 @@ def test_a_segment_whose_frames_were_damaged_is_read_up_to_there(
     assert segment.base == SEGMENT
 
 
-def test_a_missing_segment_is_a_gap(logs: Logs, tmp_path: Path) -> None:
+def test_missing_archive_segment_is_a_gap(logs: Logs, tmp_path: Path) -> None:
     archived(logs, tmp_path / "archive")
     (tmp_path / "archive" / name(2)).unlink()
     with commitlog.open(tmp_path / "archive", "r") as copy:
@@ -517,7 +515,7 @@ def test_a_missing_segment_is_a_gap(logs: Logs, tmp_path: Path) -> None:
     assert verify(tmp_path / "archive").holes == [(2 * SEGMENT, 3 * SEGMENT)]
 
 
-def test_an_archive_is_not_written_as_a_log(logs: Logs, tmp_path: Path) -> None:
+def test_archive_cannot_be_opened_for_writing(logs: Logs, tmp_path: Path) -> None:
     archived(logs, tmp_path / "archive")
     before = sorted(path.name for path in (tmp_path / "archive").iterdir())
     for mode in ("a", "x"):
@@ -529,7 +527,7 @@ def test_an_archive_is_not_written_as_a_log(logs: Logs, tmp_path: Path) -> None:
     assert not Path("memory:").exists()
 
 
-def test_an_archive_keeps_no_tailer_s_place_and_says_so(logs: Logs, tmp_path: Path) -> None:
+def test_named_tailer_of_an_archive_is_refused(logs: Logs, tmp_path: Path) -> None:
     archived(logs, tmp_path / "archive")
     with (
         commitlog.open(tmp_path / "archive", "r") as copy,
@@ -566,7 +564,7 @@ def test_archive_read_failure_is_reported_in_one_line(
         memory.rm("/bucket", recursive=True)
 
 
-def test_what_is_no_archive_is_refused(logs: Logs, tmp_path: Path) -> None:
+def test_directory_that_is_no_archive_is_refused(logs: Logs, tmp_path: Path) -> None:
     log = archived(logs, tmp_path / "archive")
     identity = tmp_path / "archive" / "log.json"
     identity.write_text("{}")
@@ -604,7 +602,7 @@ def test_archive_target_of_another_log_is_refused_and_log_kept(logs: Logs, tmp_p
     assert other.first_position < SEGMENT
 
 
-def test_a_target_that_refuses_keeps_the_segments(logs: Logs, tmp_path: Path) -> None:
+def test_unusable_archive_target_keeps_the_segments(logs: Logs, tmp_path: Path) -> None:
     log = filled(logs)
     (tmp_path / "file").write_bytes(b"mine")
     with pytest.raises(IOFailureError):
@@ -635,14 +633,14 @@ def test_a_target_that_refuses_keeps_the_segments(logs: Logs, tmp_path: Path) ->
         "no file system",
     ],
 )
-def test_what_cannot_be_a_target_is_refused(given: tuple[object, ...]) -> None:
+def test_invalid_archive_target_is_refused(given: tuple[object, ...]) -> None:
     with pytest.raises(InvalidOptionError, match=re.compile("^(target|level|filesystem) must be")):
         Archive(*given)  # type: ignore[arg-type]
     with pytest.raises(InvalidOptionError, match="archive must be a commitlog.Archive"):
         Retention(max_age="0s", archive="place")  # type: ignore[arg-type]
 
 
-def test_an_archive_is_neither_pruned_nor_archived(logs: Logs, tmp_path: Path) -> None:
+def test_prune_or_archive_of_an_archive_is_refused(logs: Logs, tmp_path: Path) -> None:
     archived(logs, tmp_path / "archive")
     with pytest.raises(NotALogError, match="an archive, and not a log"):
         prune(tmp_path / "archive", Retention(max_bytes=0))
@@ -652,11 +650,12 @@ def test_an_archive_is_neither_pruned_nor_archived(logs: Logs, tmp_path: Path) -
 
 def test_frame_that_asks_for_large_window_is_refused(logs: Logs, tmp_path: Path) -> None:
     archived(logs, tmp_path / "archive")
+    # The size in four bytes, with a checksum; a window of 2^27 bytes.
     magic, descriptor, window = (
         b"\x28\xb5\x2f\xfd",
         b"\x84",
         b"\x88",
-    )  # size in four bytes, with a checksum; 2^27 bytes
+    )
     (tmp_path / "archive" / name(1)).write_bytes(
         magic + descriptor + window + SEGMENT.to_bytes(4, "little") + bytes(100)
     )

@@ -1,4 +1,4 @@
-"""What is apart from its log is recognized by its path, in one place."""
+"""Archives and lone segments are recognized by their path, in one place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def log(tmp_path: Path) -> Path:
     return sealed_log(tmp_path / "log")
 
 
-def test_a_log_or_nothing_is_neither_an_archive_nor_a_segment(log: Path, tmp_path: Path) -> None:
+def test_path_of_a_log_or_nothing_is_not_detached(log: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert [
         open_detached(str(path))
@@ -30,7 +30,7 @@ def test_a_log_or_nothing_is_neither_an_archive_nor_a_segment(log: Path, tmp_pat
     ] == [None] * 4
 
 
-def test_a_file_is_a_segment_or_refused(log: Path, tmp_path: Path) -> None:
+def test_file_is_opened_as_a_lone_segment_or_refused(log: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copy(min(log.glob("*.seg")), tmp_path / "x.seg"))
     found = open_detached(str(copy))
     assert isinstance(found, LoneSegment)

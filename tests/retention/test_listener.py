@@ -1,6 +1,4 @@
-"""The listener: told everything in order, never in the way, and what it does wrong stays its
-own.
-"""
+"""The listener: receives every event in order, delays no append, and its errors stay its own."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ SEAL = Retention(max_bytes="1TiB")
 
 
 class Notes:
-    """Writes down its events."""
+    """Records its events."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, SegmentInfo]] = []
@@ -77,7 +75,7 @@ def test_listener_gets_segment_events_in_order_in_its_own_thread(logs: Logs, poo
         assert lives == ["created", "sealed", "released", "deleted"][number == 0 :]
 
 
-def test_what_it_is_told_describes_the_segment(logs: Logs) -> None:
+def test_listener_event_describes_the_segment(logs: Logs) -> None:
     notes = Notes()
     log = logs.open(**BY_HAND, listener=notes)
     log.append(b"a", timestamp_ns=5)
@@ -99,7 +97,7 @@ def test_what_it_is_told_describes_the_segment(logs: Logs) -> None:
     ) == (2, 0, 5, 7)
 
 
-def test_deletions_by_others_are_told(logs: Logs, until: Callable[..., None]) -> None:
+def test_listener_gets_deletions_by_other_processes(logs: Logs, until: Callable[..., None]) -> None:
     notes = Notes()
     log = logs.open(listener=notes)
     fill(log, 4)
@@ -121,12 +119,12 @@ def test_listener_gets_events_for_segments_of_other_writers(
 def test_writer_behind_deleted_segments_continues_to_seal(
     logs: Logs, until: Callable[..., None]
 ) -> None:
-    """Another process seals and deletes what this one has yet to look at; this one is not stuck
-    there.
+    """Another process seals and deletes segments before this one looks at them; this one must not
+    get stuck.
     """
     behind, ahead = logs.open(), logs.open()
     assert parts_of(behind).writer.allocation is not None
-    with parts_of(behind).writer.allocation._seal_lock:  # as if its thread had been stopped
+    with parts_of(behind).writer.allocation._seal_lock:  # as if its thread were stopped
         fill(ahead, 6)
         ahead.prune(ALL)
         assert ahead.first_position == 5 * SEGMENT + 4096
@@ -184,7 +182,7 @@ def test_hanging_listener_blocks_no_append_and_counts_drops(
     assert len(notes.told) <= 12 * 4
 
 
-def test_closing_does_not_wait_for_ever_for_one_that_hangs(
+def test_close_does_not_wait_for_a_hanging_listener(
     logs: Logs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(listener, "_FINISH_S", 0.01)
@@ -202,7 +200,7 @@ def test_closing_does_not_wait_for_ever_for_one_that_hangs(
     go_on.set()
 
 
-def test_any_object_with_one_of_the_methods_will_do(logs: Logs) -> None:
+def test_object_with_one_listener_method_is_accepted(logs: Logs) -> None:
     told = []
 
     class OnlyThis:
@@ -220,7 +218,7 @@ def test_any_object_with_one_of_the_methods_will_do(logs: Logs) -> None:
     assert told == [0, SEGMENT, 0, SEGMENT]
 
 
-def test_it_may_use_the_log_itself(logs: Logs, until: Callable[..., None]) -> None:
+def test_listener_may_append_to_its_log(logs: Logs, until: Callable[..., None]) -> None:
     class Own:
         def on_sealed(self, segment: SegmentInfo) -> None:
             log.append(b"sealed %d" % (segment.position // SEGMENT))
@@ -235,7 +233,7 @@ def test_it_may_use_the_log_itself(logs: Logs, until: Callable[..., None]) -> No
     )
 
 
-def test_in_the_child_of_a_fork_it_is_told_of_the_child_s_own(
+def test_listener_in_a_forked_child_gets_the_childs_events(
     logs: Logs, in_child: Callable[..., Any]
 ) -> None:
     notes = Notes()
@@ -262,6 +260,6 @@ class _Nothing: ...
     [7, "print", _Nothing(), _Misspelt(), Notes, print],
     ids=lambda wrong: type(wrong).__name__,
 )
-def test_what_is_no_listener_is_refused(logs: Logs, wrong: object) -> None:
+def test_invalid_listener_is_refused(logs: Logs, wrong: object) -> None:
     with pytest.raises(InvalidOptionError, match="on_created"):
         logs.open(listener=wrong)

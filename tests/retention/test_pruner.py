@@ -1,4 +1,4 @@
-"""Which segments go, in what order, and what keeps them."""
+"""Pruning: which segments are deleted, in what order, and what keeps them."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from tests.log_files import LogFiles
 from tests.setups import BY_HAND, SEGMENT, Logs, values
 
 ALL = Retention(max_bytes=0)
-# Deletes nothing, and seals first what can be sealed: from outside nothing is.
+# Deletes nothing, but seals; a prune from outside does not seal.
 SEAL = Retention(max_bytes="1TiB")
 
 
 def filled(logs: Logs, segments: int = 8, **options: Any) -> CommitLog:
-    """A log of some sealed segments, three records in each, all of it durable."""
+    """Return a log of sealed, durable segments with three records each."""
     log = logs.open(**{**BY_HAND, **options})
     for number in range(segments):
         log.append_many([b"%d-%d" % (number, index) for index in range(3)])
         log.roll()
     log.flush()
     if not log.pooled:
-        log.pretouch()  # no file comes any more while a test counts them
+        log.pretouch()  # no segment is allocated while a test counts the files
     return log
 
 
@@ -67,7 +67,7 @@ def test_prune_deletes_oldest_first_and_keeps_last_sealed(logs: Logs) -> None:
     assert log.first_sequence == 21
 
 
-def test_what_goes_in_one_look_is_made_durable_once_and_last(
+def test_prune_syncs_the_directory_once_after_all_deletions(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
@@ -86,7 +86,7 @@ def test_what_goes_in_one_look_is_made_durable_once_and_last(
     assert len(done) == 8
 
 
-def test_by_bytes_as_many_go_as_must(logs: Logs) -> None:
+def test_max_bytes_deletes_no_more_segments_than_needed(logs: Logs) -> None:
     log = filled(logs)
     total = sum(parts_of(log).directory.disk_bytes(number) for number in numbers(log))
     each = parts_of(log).directory.disk_bytes(0)
@@ -109,7 +109,7 @@ def test_max_age_deletes_segments_by_time_since_their_roll(
         segment.release()
     monkeypatch.setattr(retention, "now_ns", lambda: rolled[3] + 3600 * 10**9)
     pruned = log.prune(Retention(max_age="1h"))
-    assert bases(pruned)[:4] == [0, 1, 2, 3]  # more only where two rolls met the same nanosecond
+    assert bases(pruned)[:4] == [0, 1, 2, 3]  # more only if two rolls had the same nanosecond
     assert {removal.reason for removal in pruned.segments} == {"max_age"}
     monkeypatch.setattr(retention, "now_ns", lambda: rolled[3] - 1)
     assert log.prune(Retention(max_age="1h")).segments == ()
@@ -129,7 +129,7 @@ def test_appender_timestamps_do_not_affect_max_age(
     assert bases(log.prune(Retention(max_age="0s"))) == [0, 1]
 
 
-def test_by_free_disk_as_many_go_as_are_missing(
+def test_min_free_deletes_no_more_segments_than_needed(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = filled(logs)
@@ -146,9 +146,7 @@ def test_by_free_disk_as_many_go_as_are_missing(
     assert {removal.reason for removal in pruned.segments} == {"min_free"}
 
 
-def test_outside_its_time_of_day_only_a_full_disk_acts(
-    logs: Logs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_free_space_limits_ignore_between(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     log = filled(logs)
     monkeypatch.setattr(retention, "now_ns", lambda: 12 * 3600 * 10**9)
     night = {"max_bytes": 0, "max_age": "0s", "between": "02:00-05:00"}
@@ -158,7 +156,7 @@ def test_outside_its_time_of_day_only_a_full_disk_acts(
     assert len(log.prune(Retention(**night, min_free_percent=100)).segments) == 7  # type: ignore[arg-type]
 
 
-def test_a_dry_run_says_the_same_and_changes_nothing(logs: Logs) -> None:
+def test_dry_run_reports_the_same_and_changes_nothing(logs: Logs) -> None:
     log = filled(logs)
     log.prune(SEAL)  # seals
     before = {path: path.read_bytes() for path in Path(log.path).glob("*.seg")}
@@ -175,7 +173,7 @@ def test_a_dry_run_says_the_same_and_changes_nothing(logs: Logs) -> None:
     )
 
 
-def test_a_held_segment_stops_it_and_those_before_it_go(logs: Logs) -> None:
+def test_prune_deletes_up_to_a_held_segment(logs: Logs) -> None:
     log = filled(logs)
     tailer = log.tailer(start=3 * SEGMENT)
     record = tailer.read()
@@ -190,10 +188,8 @@ def test_a_held_segment_stops_it_and_those_before_it_go(logs: Logs) -> None:
     assert bases(log.prune(ALL)) == [3, 4, 5, 6]
 
 
-def test_who_holds_a_segment_for_a_moment_only_does_not_stop_it(
-    logs: Logs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The log's own threads do so, whenever they like: they are waited for."""
+def test_prune_waits_for_a_brief_holder(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log's own threads hold segments for moments; prune waits for them."""
     monkeypatch.setattr(mapped_file, "_MOMENT_S", 60)
     log = filled(logs)
     held = parts_of(log).queue.hold(0, "seal", briefly=True)
@@ -206,7 +202,7 @@ def test_who_holds_a_segment_for_a_moment_only_does_not_stop_it(
     leaving.join()
 
 
-def test_what_is_not_durable_stays(logs: Logs) -> None:
+def test_segments_that_are_not_durable_are_kept(logs: Logs) -> None:
     log = filled(logs, 3)
     for _ in range(3):
         log.append(b"not flushed")
@@ -217,19 +213,19 @@ def test_what_is_not_durable_stays(logs: Logs) -> None:
     assert pruned.first_position == log.flushed_position // SEGMENT * SEGMENT
 
 
-def test_a_required_tailer_that_lags_stops_it_at_its_segment(logs: Logs) -> None:
+def test_lagging_required_tailer_keeps_its_segment(logs: Logs) -> None:
     log = filled(logs)
     log.prune(SEAL)
     slow = TailerFile(parts_of(log).directory, "slow", 2 * SEGMENT + 4096)
     slow.declare(True, 0, lambda: None)
     TailerFile(parts_of(log).directory, "of no account", 4096).close()
-    # From outside, by hand and by the position: no deletion gets past it.
+    # From outside, from the log and by position: no deletion passes the tailer.
     pruned = prune(log.path, ALL)
     assert bases(pruned) == [0, 1]
     assert pruned.stopped_by == f"a required tailer has yet to read from position {2 * SEGMENT} on"
     assert log.prune(ALL).segments == ()
     assert log.delete_before(7 * SEGMENT) == []
-    # It has read the segment, and stands before what fills its end.
+    # It has read the segment's records and is before its padding.
     tailer = log.tailer(start=2 * SEGMENT)
     for _ in range(3):
         tailer.read()
@@ -242,7 +238,7 @@ def test_a_required_tailer_that_lags_stops_it_at_its_segment(logs: Logs) -> None
     slow.close()
 
 
-def test_the_service_prunes_at_its_interval(logs: Logs, until: Callable[..., None]) -> None:
+def test_retention_service_prunes_at_its_interval(logs: Logs, until: Callable[..., None]) -> None:
     log = logs.open(
         retention=Retention(max_bytes=4 * SEGMENT, interval="5ms"),
         flush_interval="5ms",
@@ -258,7 +254,7 @@ def test_the_service_prunes_at_its_interval(logs: Logs, until: Callable[..., Non
     assert 0 < len(kept) <= 4
 
 
-def test_the_service_says_once_what_stops_it(
+def test_retention_service_warns_once_of_what_stops_it(
     logs: Logs, until: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "commitlog.keep"):
@@ -273,7 +269,7 @@ def test_the_service_says_once_what_stops_it(
         assert len(caplog.messages) - count <= 1
 
 
-def test_a_handle_with_retention_closes_and_leaves_no_thread(logs: Logs) -> None:
+def test_close_ends_the_retention_thread(logs: Logs) -> None:
     log = logs.open(retention=Retention(max_bytes="1GiB", interval="1h"))
     name = f"commitlog retention {log.path}"
     assert name in [thread.name for thread in threading.enumerate()]
@@ -281,7 +277,7 @@ def test_a_handle_with_retention_closes_and_leaves_no_thread(logs: Logs) -> None
     assert name not in [thread.name for thread in threading.enumerate()]
 
 
-def test_two_writers_with_retention_do_not_trip_over_each_other(
+def test_retention_of_two_writers_deletes_without_error(
     logs: Logs, until: Callable[..., None]
 ) -> None:
     rule = Retention(max_bytes=3 * SEGMENT, interval="1ms")
@@ -291,11 +287,11 @@ def test_two_writers_with_retention_do_not_trip_over_each_other(
         both[number % 2].roll()
     until(lambda: both[0].first_position > 36 * SEGMENT)
     assert all(service.error is None for log in both for service in parts_of(log).writer.services)
-    # From behind: in front segments may still go.
+    # From the end: segments at the front may still be deleted.
     assert next(iter(both[1].tailer(direction="backward").values())) == b"39"
 
 
-def test_from_outside_a_closed_log_is_pruned_and_opens_as_it_was(logs: Logs) -> None:
+def test_closed_log_pruned_from_outside_reopens(logs: Logs) -> None:
     log = filled(logs)
     log.prune(SEAL)
     log.close()
@@ -308,7 +304,7 @@ def test_from_outside_a_closed_log_is_pruned_and_opens_as_it_was(logs: Logs) -> 
     assert again.last_sequence == 24
 
 
-def test_from_outside_beside_a_writer_that_goes_on(logs: Logs) -> None:
+def test_log_pruned_from_outside_beside_a_writer_continues(logs: Logs) -> None:
     log = filled(logs)
     log.prune(SEAL)
     assert len(prune(log.path, ALL).segments) == 7
@@ -316,10 +312,10 @@ def test_from_outside_beside_a_writer_that_goes_on(logs: Logs) -> None:
     assert values(log) == [b"7-0", b"7-1", b"7-2", b"on"]
     log.close()
     with commitlog.open(log.path, "r") as reader:
-        assert parts_of(reader).engine.uncertain_from == (1 << 64) - 1  # it was closed cleanly
+        assert parts_of(reader).engine.uncertain_from == (1 << 64) - 1  # the log was closed cleanly
 
 
-def test_from_outside_beside_a_pooled_writer(logs: Logs) -> None:
+def test_log_pruned_from_outside_beside_a_pooled_writer(logs: Logs) -> None:
     log = filled(logs, pool=logs.pool())
     log.prune(SEAL)
     assert len(prune(log.path, ALL).segments) == 7
@@ -338,7 +334,7 @@ def test_unclosed_log_is_pruned_only_below_checkpoint(files: LogFiles) -> None:
     assert "not sealed" in pruned.stopped_by
 
 
-def test_refusals(logs: Logs, tmp_path: Path) -> None:
+def test_prune_without_a_log_or_retention_is_refused(logs: Logs, tmp_path: Path) -> None:
     log = filled(logs, 2)
     with pytest.raises(InvalidOptionError, match="retention"):
         log.prune()
@@ -367,14 +363,13 @@ def test_segments_deleted_outside_give_reader_position_error(logs: Logs, place: 
     tailer = reader.tailer(start=first * SEGMENT)
     if place != "start":
         assert tailer.read() is not None
-    # As `rm` does it: the segments from the one behind the reader's on, or the one that it has yet
-    # to open.
+    # As `rm` does: segments after the reader's, or the one that it opens next.
     gone = {"start": [0, 1], "middle": [4, 5], "end": [6, 7]}[place]
     for number in gone:
         Path(parts_of(log).directory.segment_path(number)).unlink()
     seen: list[bytes] = []
     if place == "end":
-        # It stands in the last one, which it keeps, and goes on with what comes.
+        # The reader is in the last segment, holds it, and reads what follows.
         log.append(b"on")
         assert list(tailer.values()) == [b"7-1", b"7-2", b"on"]
         return
@@ -387,7 +382,7 @@ def test_segments_deleted_outside_give_reader_position_error(logs: Logs, place: 
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_a_batch_ends_at_a_gap_and_the_next_one_says_it(logs: Logs, direction: Any) -> None:
+def test_batch_ends_at_a_gap_and_the_next_one_raises(logs: Logs, direction: Any) -> None:
     log = filled(logs)
     reader = logs.open(mode="r")
     tailer = reader.tailer(direction=direction)
@@ -403,8 +398,8 @@ def test_a_batch_ends_at_a_gap_and_the_next_one_says_it(logs: Logs, direction: A
 
 
 def test_deletions_under_load_cost_readers_only_deleted_records(logs: Logs) -> None:
-    """A writer, a tool that prunes from outside, and two readers; each value that a reader gets is
-    in order and whole.
+    """A writer, a tool that prunes from outside, and two readers: the values that a reader gets are
+    valid and in order.
     """
     log = logs.open(flush_interval="1ms", flush_least_pages=0)
     reader = logs.open(mode="r")
@@ -412,7 +407,7 @@ def test_deletions_under_load_cost_readers_only_deleted_records(logs: Logs) -> N
     done = threading.Event()
 
     def follow(handle: CommitLog) -> int:
-        """Read to the last one; how often what came next was gone."""
+        """Read to the last record; return how often the next record was deleted."""
         last, gaps = -1, 0
         tailer = handle.tailer()
         while last < count - 1:

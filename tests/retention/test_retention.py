@@ -1,4 +1,4 @@
-"""What a Retention may say, and what it refuses with a line that says what was expected."""
+"""Retention: the accepted rules, and the one-line errors of the others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def at(text: str, zone: str = "UTC") -> int:
         ("1.5D", 1.5 * DAY_S),
     ],
 )
-def test_an_age_is_a_text_with_a_unit_or_a_timedelta(age: Any, seconds: float) -> None:
+def test_max_age_accepts_text_with_a_unit_or_a_timedelta(age: Any, seconds: float) -> None:
     assert Retention(max_age=age).max_age_s == seconds
 
 
@@ -72,7 +72,7 @@ def test_an_age_is_a_text_with_a_unit_or_a_timedelta(age: Any, seconds: float) -
     ],
     ids=repr,
 )
-def test_what_cannot_be_is_refused_by_name(given: dict[str, Any]) -> None:
+def test_invalid_retention_is_refused_by_name(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidOptionError) as caught:
         Retention(**given)
     named = list(given)[-1] if given else "max_age"
@@ -83,12 +83,12 @@ def test_what_cannot_be_is_refused_by_name(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "value", [7, "7d", {"max_age": "7d"}, object()], ids=["int", "str", "dict", "object"]
 )
-def test_open_takes_nothing_else_for_a_retention(value: Any) -> None:
+def test_open_refuses_other_objects_as_retention(value: Any) -> None:
     with pytest.raises(InvalidOptionError, match="retention must be a commitlog.Retention"):
         Options(retention=value)
 
 
-def test_a_window_is_a_time_of_day_in_its_zone() -> None:
+def test_between_is_a_time_of_day_in_its_zone() -> None:
     night = Retention(max_bytes=0, between="22:00-04:30", time_zone="Europe/Berlin")
     for text, inside in [
         ("21:59:59", False),
@@ -105,10 +105,10 @@ def test_a_window_is_a_time_of_day_in_its_zone() -> None:
     assert not morning.acts_at(at("2026-01-15T05:30:00"))
 
 
-def test_without_a_window_it_acts_at_any_time() -> None:
+def test_retention_without_between_acts_at_any_time() -> None:
     assert Retention(max_bytes=0).acts_at(at("2026-01-15T12:00:00"))
 
 
-def test_the_room_that_is_wanted_is_the_larger_of_the_two() -> None:
+def test_room_wanted_is_the_larger_of_both_limits() -> None:
     assert Retention(min_free_bytes="1KiB", min_free_percent=10).room_wanted(100_000) == 10_000
     assert Retention(min_free_bytes="1KiB", min_free_percent=0.5).room_wanted(100_000) == 1024

@@ -1,4 +1,4 @@
-"""Staged segments for the tests, and logs to join them to."""
+"""Makes staged segments for the tests, and logs to join them to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIZE = 65536
 
 
 def numbered(count: int, first: int = 0, width: int = 100) -> list[bytes]:
-    """Values that differ, of a width."""
+    """Return distinct values of one width."""
     return [(b"value %07d" % number).ljust(width, b".") for number in range(first, first + count)]
 
 
@@ -25,7 +25,7 @@ def batch_of(values: list[bytes] | list[str], **columns: Any) -> pa.RecordBatch:
 def stage(
     directory: Path, *batches: pa.RecordBatch, segment_size: int = SIZE
 ) -> list[StagedSegment]:
-    """What one writer makes of some batches."""
+    """Return the segments that one writer stages from some batches."""
     writer = StagingWriter(str(directory), segment_size)
     for batch in batches:
         writer.write(batch)

@@ -1,5 +1,5 @@
-"""A join: all of the staged segments behind what is there, nothing where it is refused, and
-later appends go on behind them.
+"""Joins: all staged segments follow the log's records, a refused join adds none, and later appends
+follow them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STATES = ["no log", "empty", "some records", "full to the end", "joined before",
 
 
 def log_in(state: str, tmp_path: Path) -> list[bytes]:
-    """A log in one of the states in which a join may find it; its records."""
+    """Create a log in one of the states that a join may find; return its records."""
     path, values = tmp_path / "log", numbered(10)
     if state == "no log":
         return []
@@ -78,7 +78,7 @@ def test_joined_records_follow_old_ones_and_precede_new_ones(
     assert verify(path).sound
 
 
-def test_joins_and_appends_take_turns(tmp_path: Path) -> None:
+def test_alternating_joins_and_appends_keep_the_order(tmp_path: Path) -> None:
     path, expected = tmp_path / "log", []
     for turn in range(4):
         values = numbered(700, first=turn * 1000)
@@ -121,7 +121,7 @@ def test_join_recovers_unclosed_log_first(tmp_path: Path, in_child: Callable[...
     assert read_all(path) == numbered(905)
 
 
-def test_a_log_that_somebody_holds_is_refused_by_pid(tmp_path: Path, logs: Logs) -> None:
+def test_join_of_a_held_log_is_refused_with_the_pid(tmp_path: Path, logs: Logs) -> None:
     log = logs.open()
     log.append(b"x")
     staged = stage(tmp_path / "staged", batch_of([b"y"]))
@@ -137,7 +137,7 @@ def test_a_log_that_somebody_holds_is_refused_by_pid(tmp_path: Path, logs: Logs)
 @pytest.mark.parametrize(
     "state", ["some records", "full to the end", "joined before", "closed early"]
 )
-def test_a_reader_who_waits_at_the_end_goes_on_into_what_joined(tmp_path: Path, state: str) -> None:
+def test_waiting_reader_continues_into_the_joined_records(tmp_path: Path, state: str) -> None:
     before, path = log_in(state, tmp_path), tmp_path / "log"
     with commitlog.open(path, "r") as log:
         tailer, flushed = log.tailer(), log.tailer(visibility="flushed")
@@ -149,7 +149,7 @@ def test_a_reader_who_waits_at_the_end_goes_on_into_what_joined(tmp_path: Path, 
             assert list(flushed.values()) == values
 
 
-def test_a_batch_that_is_there_is_not_joined_again(tmp_path: Path) -> None:
+def test_repeated_batch_is_not_joined_again(tmp_path: Path) -> None:
     path = tmp_path / "log"
     repeated = []
     for batch in (0, 1, 1, 0, 2):
@@ -160,9 +160,7 @@ def test_a_batch_that_is_there_is_not_joined_again(tmp_path: Path) -> None:
     assert read_all(path) == [b"batch 0", b"batch 1", b"batch 2", b"another query"]
 
 
-def test_the_manifest_keeps_the_queries_that_joined_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_manifest_keeps_the_latest_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join_manifest, "_QUERIES_KEPT", 3)
     for number in range(5):
         join(
@@ -194,7 +192,7 @@ def test_staged_file_of_other_segment_size_fails_the_whole_join(
 
 
 @pytest.mark.parametrize("offset", [0, 40, 64, 270, 300])
-def test_a_staged_file_with_a_damaged_header_joins_nothing(tmp_path: Path, offset: int) -> None:
+def test_staged_file_with_a_damaged_header_is_refused(tmp_path: Path, offset: int) -> None:
     (staged,) = stage(tmp_path / "staged", batch_of([b"y"]))
     with open(staged.path, "r+b") as file:
         file.seek(offset)
@@ -206,7 +204,7 @@ def test_a_staged_file_with_a_damaged_header_joins_nothing(tmp_path: Path, offse
     assert read_all(tmp_path / "log") == []
 
 
-def test_a_staged_file_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_missing_staged_file_is_named(tmp_path: Path) -> None:
     (staged,) = stage(tmp_path / "staged", batch_of([b"y"]))
     os.unlink(staged.path)
     with pytest.raises(CorruptSegmentError, match="is not there"):
@@ -219,7 +217,7 @@ def test_a_staged_file_that_is_gone_is_named(tmp_path: Path) -> None:
 
 
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int) -> Path:
-    """A log of ten records whose join of 1500 more ended after so many of its segments were in
+    """Create a log of ten records with an incomplete join of 1500: `steps` of its segments are in
     place.
     """
     path = tmp_path / "log"
@@ -243,7 +241,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int) -> Path:
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2])
-def test_whoever_opens_the_log_next_finishes_the_join(
+def test_next_open_finishes_an_incomplete_join(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
     path = begun(tmp_path, monkeypatch, steps)
@@ -261,7 +259,7 @@ def test_whoever_opens_the_log_next_finishes_the_join(
 
 
 @pytest.mark.parametrize("steps", [0, 2])
-def test_repair_finishes_the_join(
+def test_repair_finishes_an_incomplete_join(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
     path = begun(tmp_path, monkeypatch, steps)
@@ -281,7 +279,7 @@ def flip(file: Path, offset: int) -> None:
 
 @pytest.mark.parametrize("steps", [0, 2])
 @pytest.mark.parametrize("harm", ["flipped", "cut", "empty", "no object", "source gone"])
-def test_a_note_that_cannot_be_believed_joins_nothing(
+def test_damaged_join_note_joins_no_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, harm: str
 ) -> None:
     path = begun(tmp_path, monkeypatch, steps)
@@ -308,7 +306,7 @@ def test_a_note_that_cannot_be_believed_joins_nothing(
     assert read_all(path) == [*numbered(10), b"on"]
 
 
-def test_a_changed_byte_anywhere_in_a_note_is_noticed(
+def test_changed_byte_of_a_join_note_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = begun(tmp_path, monkeypatch, 1)
@@ -338,7 +336,7 @@ class LogDirectoryOf:
 
 
 @pytest.mark.parametrize("way", ["above", "below and above", "absolute", "linked folder"])
-def test_a_note_that_names_a_file_outside_the_log_is_refused(
+def test_join_note_naming_a_file_outside_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     path = begun(tmp_path, monkeypatch, 0)
@@ -368,7 +366,9 @@ def test_a_note_that_names_a_file_outside_the_log_is_refused(
     assert sorted(os.listdir(tmp_path / "outside")) == sorted(names)
 
 
-def test_a_note_of_another_log_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_join_note_of_another_log_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = begun(tmp_path, monkeypatch, 0)
     append(tmp_path / "other", [b"x"])
     shutil.copy(path / "joining", tmp_path / "other" / "joining")
@@ -390,7 +390,7 @@ def test_damaged_manifest_refuses_join_until_repair(tmp_path: Path) -> None:
     assert read_all(path) == [b"x", b"on", b"y"]
 
 
-def test_a_log_is_removed_with_what_was_staged_for_it(tmp_path: Path) -> None:
+def test_remove_deletes_the_log_and_its_staged_files(tmp_path: Path) -> None:
     path = tmp_path / "log"
     join(path, stage(tmp_path / "staged", batch_of([b"x"])), query="q", batch=3, options=NEW)
     stage(path / ".staged" / "job", batch_of([b"y"]))

@@ -1,5 +1,5 @@
-"""A join that is killed at each of its steps, and finishings killed in their turn: readers find all
-that was to join, or none of it.
+"""A join killed at each of its steps, and its completion killed in turn: readers find all of its
+records or none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NEW = numbered(1500, first=1000)
 
 
 def prepared(tmp_path: Path, state: str) -> tuple[Path, list[bytes]]:
-    """A log, and what is in it."""
+    """Create a log; return its path and records."""
     path, before = tmp_path / "log", numbered(10)
     if state == "joined before":
         join(path, stage(tmp_path / "before", batch_of(before)), options=Options(segment_size=SIZE))
@@ -35,7 +35,7 @@ def prepared(tmp_path: Path, state: str) -> tuple[Path, list[bytes]]:
 
 
 @pytest.mark.parametrize("state", ["in a segment", "joined before", "ahead at a border"])
-def test_a_kill_at_each_step_of_a_join_leaves_all_or_nothing(tmp_path: Path, state: str) -> None:
+def test_kill_at_each_step_of_a_join_leaves_all_or_nothing(tmp_path: Path, state: str) -> None:
     outcomes = []
     for step in range(1, MOST_STEPS):
         place = tmp_path / f"{step}"
@@ -53,7 +53,7 @@ def test_a_kill_at_each_step_of_a_join_leaves_all_or_nothing(tmp_path: Path, sta
             assert seen in ([], NEW)
             assert read_all(path) == before + seen
             assert verify(path).sound
-            # The driver starts over: it stages the batch again, and joins it under the same name.
+            # The driver starts over: it stages the batch again and joins it under the same name.
             repeated = join(
                 path, stage(place / "again", batch_of(NEW)), query="q", batch=0
             ).repeated
@@ -65,7 +65,7 @@ def test_a_kill_at_each_step_of_a_join_leaves_all_or_nothing(tmp_path: Path, sta
         assert report.sound
         assert report.records == len(before) + len(NEW) + 1
         if not died:
-            # Before the note it never happened, afterwards it was finished.
+            # A kill before the note undoes the join, a later one leaves it to be finished.
             assert outcomes == sorted(outcomes)
             assert set(outcomes) == {False, True}
             assert step > 10

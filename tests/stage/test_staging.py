@@ -1,5 +1,5 @@
-"""Staged segments: complete files, of any columns that a record can have, and nothing left of what
-was given up.
+"""Staged segments: complete files, with every column that a record can have, and no file left after
+a discard.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def records_of(path: Path) -> list[Any]:
         return list(log.tailer())
 
 
-def test_a_staged_file_is_a_whole_segment_by_the_format_alone(tmp_path: Path) -> None:
+def test_staged_file_is_a_complete_segment(tmp_path: Path) -> None:
     (staged,) = stage(tmp_path / "staged", batch_of(numbered(50)))
     page = Path(staged.path).read_bytes()
     assert len(page) == SIZE
@@ -40,7 +40,7 @@ def test_a_staged_file_is_a_whole_segment_by_the_format_alone(tmp_path: Path) ->
     assert seal.crc_ok
 
 
-def test_records_over_several_segments_keep_their_order(tmp_path: Path) -> None:
+def test_staged_records_of_several_segments_keep_their_order(tmp_path: Path) -> None:
     values = numbered(3000)
     staged = stage(
         tmp_path / "staged",
@@ -53,7 +53,7 @@ def test_records_over_several_segments_keep_their_order(tmp_path: Path) -> None:
     assert [record.value for record in records_of(tmp_path / "log")] == values
 
 
-def test_keys_types_and_timestamps_arrive_as_they_were_given(tmp_path: Path) -> None:
+def test_staged_keys_types_and_timestamps_are_kept(tmp_path: Path) -> None:
     times = [dt.datetime(2026, 1, day, tzinfo=dt.UTC) for day in (1, 3, 2)]
     batch = pa.RecordBatch.from_pydict(
         {
@@ -80,7 +80,7 @@ def test_keys_types_and_timestamps_arrive_as_they_were_given(tmp_path: Path) -> 
     ]
 
 
-def test_without_timestamps_the_clock_gives_them(tmp_path: Path) -> None:
+def test_staged_records_without_timestamps_get_the_clocks(tmp_path: Path) -> None:
     join(
         tmp_path / "log",
         stage(tmp_path / "staged", batch_of([b"x"])),
@@ -101,14 +101,14 @@ def test_values_of_any_width_fill_segments_to_their_ends(tmp_path: Path, width: 
     assert commitlog.open(tmp_path / "log").close() is None
 
 
-def test_a_frame_larger_than_the_piece_in_memory_is_staged(tmp_path: Path) -> None:
+def test_frame_larger_than_the_write_buffer_is_staged(tmp_path: Path) -> None:
     values = [b"a" * 10, b"b" * (6 << 20), b"c" * 10]
     staged = stage(tmp_path / "staged", batch_of(values), segment_size=64 << 20)
     join(tmp_path / "log", staged, options=commitlog.Options(segment_size=64 << 20))
     assert [record.value for record in records_of(tmp_path / "log")] == values
 
 
-def test_no_records_make_no_file(tmp_path: Path) -> None:
+def test_staging_no_records_creates_no_file(tmp_path: Path) -> None:
     assert stage(tmp_path / "staged", batch_of([])) == []
     assert os.listdir(tmp_path / "staged") == []
 
@@ -151,7 +151,7 @@ def test_invalid_columns_are_refused_with_expected_type(
         writer.write(pa.RecordBatch.from_pydict(columns))
 
 
-def test_a_record_that_fits_no_segment_is_named(tmp_path: Path) -> None:
+def test_record_that_fits_no_segment_is_named(tmp_path: Path) -> None:
     writer = StagingWriter(str(tmp_path), SIZE)
     with pytest.raises(
         RecordTooLargeError, match=f"row 1 of the batch has a value of {SIZE} bytes"
@@ -161,7 +161,7 @@ def test_a_record_that_fits_no_segment_is_named(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_what_is_discarded_leaves_nothing(tmp_path: Path) -> None:
+def test_discarded_staging_leaves_no_file(tmp_path: Path) -> None:
     writer = StagingWriter(str(tmp_path), SIZE)
     writer.write(batch_of(numbered(2000)))
     assert os.listdir(tmp_path)
@@ -169,7 +169,7 @@ def test_what_is_discarded_leaves_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_unwritable_staging_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(IOFailureError, match="cannot stage a segment"):
         StagingWriter(str(tmp_path / "file" / "staged"), SIZE)
