@@ -173,7 +173,7 @@ def test_open_behind_a_stopped_recovery_names_the_cause(
     recoverer.hear(1)
     recoverer.pause()
     for _ in range(3):
-        with pytest.raises(OpenTimeoutError, match="look for a stopped process"):
+        with pytest.raises(OpenTimeoutError, match="check for a stopped process"):
             commitlog.open(path, open_timeout=0.02)
     recoverer.resume()
     recoverer.go_on()
