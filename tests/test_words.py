@@ -35,7 +35,6 @@ NOT_YET: tuple[str, ...] = (
     "commitlog/flush/acknowledge_service.py",
     "commitlog/log/opening.py",
     "commitlog/log/parts.py",
-    "commitlog/messages/reader.py",
     "commitlog/observe/",
     "commitlog/options.py",
     "commitlog/recovery/walk.py",
