@@ -33,7 +33,6 @@ NOT_YET: tuple[str, ...] = (
     "commitlog/flush/acknowledge_service.py",
     "commitlog/log/opening.py",
     "commitlog/log/parts.py",
-    "commitlog/messages/reader.py",
     "commitlog/options.py",
     "commitlog/recovery/walk.py",
     "commitlog/retention/pruner.py",

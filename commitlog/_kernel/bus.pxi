@@ -1,4 +1,4 @@
-# The bus's hot paths: a message is written from the caller's memory, and read into it.
+# The hot paths of the bus: write a message from the caller's memory, read one into it.
 
 
 cdef enum:
@@ -9,7 +9,7 @@ Given = typing.TypeVar("Given")
 
 
 cdef class _Known:
-    """The message classes that one handle has used, by type number. A number has one layout."""
+    """The message classes that one handle has used, by type number. A number has one class."""
     cdef dict shapes
     cdef set met
     cdef Shape last
@@ -22,17 +22,16 @@ cdef class _Known:
         if shape not in self.met and self.shapes.setdefault(shape.type, shape) is not shape:
             other = self.shapes[shape.type]
             raise MessageError(
-                f"{other.name} and {shape.name} both have type {shape.type}, and no reader could "
-                "tell them apart: give each message class "
-                "of a bus a type of its own", path=path)
+                f"{other.name} and {shape.name} both have type {shape.type}: give each message "
+                "class of a bus a type number of its own", path=path)
         self.met.add(shape)
         self.last = shape
         return 0
 
 
 cdef class MessageClaim:
-    """Room in the log for one message, from `BusWriter.claim`. Use it in a `with` statement, which
-    gives the message.
+    """Reserved space in the log for one message, from `BusWriter.claim`. Its `with` statement gives
+    the message.
     """
     cdef object claim
     cdef MessageBytes message
@@ -47,7 +46,7 @@ cdef class MessageClaim:
 
     @property
     def position(self):
-        """Where the message will be."""
+        """The position of the message in the log."""
         return self.claim.position
 
     def __enter__(self):
@@ -68,8 +67,7 @@ cdef class MessageClaim:
         PyBuffer_Release(&self.view)  # which may be called again
 
     def __del__(self):
-        # Dropped without its `with`: the message must not keep a pointer to bytes that the claim
-        # releases.
+        # Dropped inside its `with`: the claim releases the bytes, so the message must leave them.
         if self.entered:
             self.leave()
 
@@ -89,11 +87,11 @@ cdef class MessageWriter:
         Parameters
         ----------
         message : Message or bytes-like
-            A message is written as its bytes lie, with its class's type number.
+            The bytes of a message are appended as they are, with the type number of its class.
         type : int, optional
-            The type of raw bytes, from 0 to 4294967295; 0 by default. A message has its own.
+            The type of raw bytes, from 0 to 4294967295 [default: 0]. A message has its own.
         sync : bool, optional
-            Wait until the message is durable; by default as the log's ``flush="sync"`` says.
+            Wait until the message is durable [default: True under ``flush="sync"``].
 
         Returns
         -------
@@ -103,8 +101,8 @@ cdef class MessageWriter:
         Raises
         ------
         MessageError
-            Another class with the same type number was written through this writer, or a message
-            was given a type.
+            This writer wrote another class with the same type number, or `type` was given with a
+            message.
         RecordTypeError, RecordTooLargeError, DiskFullError, LogFailedError, ReadOnlyError,
         ClosedError
             Nothing was appended.
@@ -147,7 +145,7 @@ cdef class MessageWriter:
         return position
 
     def claim(self, what, *, type=None, sync=None):
-        """Reserve room for a message and write it in place.
+        """Reserve space for a message, to write it in place.
 
         Parameters
         ----------
@@ -161,10 +159,10 @@ cdef class MessageWriter:
         Returns
         -------
         MessageClaim or Claim
-            A context manager. The first gives the message itself, all zero, which afterwards keeps
-            what was written to it; the second has a `buffer`. Leaving the `with` publishes, an
-            exception rolls back; held longer than ``claim_timeout`` it may be rolled back by
-            others, which `RolledBackError` tells.
+            A context manager. `MessageClaim` gives a message of zeros, which keeps its values when
+            the claim ends; `Claim` has a `buffer`. Leaving the `with` block publishes the message,
+            an exception rolls it back. After ``claim_timeout`` another process may roll it back,
+            and leaving the block then raises `RolledBackError`.
         """
         cdef MessageClaim held
         if not PyType_Check(what):
@@ -211,10 +209,10 @@ cdef class MessageReader:
     """Reads messages from a log: see `commitlog.bus.reader`."""
     cdef Cursor cursor
     cdef dict classes      # what a loop gives, by type number; None: bytes
-    cdef object idle       # how to wait unless `next` says so
+    cdef object idle       # how `next` and `follow` wait by default
     cdef _Known known
     cdef cl_record record  # its bytes stay mapped while the cursor is in their segment
-    cdef bint standing     # on a message
+    cdef bint standing     # there is a current message
     cdef bint recovered
     cdef bint closed
     cdef uint64_t end
@@ -262,7 +260,7 @@ cdef class MessageReader:
         timeout : float, str or None
             End if no such message arrives for that long; None never ends.
         idle : {"spin", "yield", "backoff", "block"}, optional
-            How to wait, as `Tailer.follow` explains; the reader's own way by default.
+            How to wait, as `Tailer.follow` explains [default: the reader's `idle`].
 
         Returns
         -------
@@ -300,9 +298,9 @@ cdef class MessageReader:
         Parameters
         ----------
         timeout : float, str or None
-            Seconds, or text like ``"500ms"``, to wait for one; None waits until there is one.
+            Seconds, or text like ``"500ms"``, to wait for one; None waits without a bound.
         idle : {"spin", "yield", "backoff", "block"}, optional
-            How to wait, as `Tailer.follow` explains; the reader's own way by default.
+            How to wait, as `Tailer.follow` explains [default: the reader's `idle`].
 
         Returns
         -------
@@ -315,7 +313,7 @@ cdef class MessageReader:
         ClosedError
             The reader or its log is closed.
         CorruptRecordError
-            Damage, unless the reader was opened with ``on_damage="skip"``.
+            The next record is damaged, and the reader was not opened with ``on_damage="skip"``.
         """
         if self.look():
             return True
@@ -374,8 +372,8 @@ cdef class MessageReader:
 
     @property
     def has_recovered(self):
-        """Whether the reader has passed the log's end as of its open, so that every further message
-        is new.
+        """Whether the reader has passed the end that the log had when it was opened. Each further
+        message is new.
         """
         if not self.recovered:
             self.recovered = self.cursor.position >= self.end
@@ -387,24 +385,23 @@ cdef class MessageReader:
         Parameters
         ----------
         into : Message, type of Message, or writable buffer, optional
-            A message is refilled, a message class gives a new one; both must have the type number
-            and the size of the current message. A buffer must be at least as long; its bytes beyond
-            the message stay unchanged.
+            A message is refilled; a message class gives a new message. Both must have the type
+            number and the size of the current message. A buffer must be at least as long; its bytes
+            behind the message stay unchanged.
 
         Returns
         -------
         bytes, Message or int
-            The bytes; or the message; or the number of bytes copied into the buffer.
+            The bytes, the message, or the number of bytes copied into the buffer.
 
         Raises
         ------
         PositionError
             `next` has not been called, or found none.
         MessageError
-            The message here is of another class. Nothing was read: it can be read into the right
-            one.
+            The current message is of another class. Nothing was read; read it into its own class.
         RecordTooLargeError
-            The buffer is too short. Nothing was read: the message can be read into a larger one.
+            The buffer is too short. Nothing was read; read the message into a larger one.
         """
         if not self.standing:
             raise self.nothing()
@@ -460,19 +457,18 @@ cdef class MessageReader:
     cdef object nothing(self):
         if self.closed:
             return ClosedError("the reader is closed: open another", path=self.cursor.core.path)
-        return PositionError("the reader stands on no message: call next(), and read when it has "
-                             "returned True",
+        return PositionError("there is no current message: call next(), and read if it returns "
+                             "True",
                              path=self.cursor.core.path)
 
     cdef object mismatch(self, Shape shape):
         return MessageError(
-            f"the message here has type {self.record.type} and {self.record.value_length} bytes, "
-            f"but {shape.name} has type {shape.type} "
-            f"and {shape.size} bytes: look at reader.type first, and read it into its own class, "
-            "or as bytes",
+            f"the current message has type {self.record.type} and {self.record.value_length} "
+            f"bytes, but {shape.name} has type {shape.type} and {shape.size} bytes: check reader.type, "
+            "and read it into its own class or as bytes",
             path=self.cursor.core.path, position=self.record.position)
 
     def let_go(self):
-        """Close the reader: it has no current message any more."""
+        """Close the reader. Afterwards it has no current message."""
         self.standing = False
         self.closed = True

@@ -1,7 +1,7 @@
 import builtins
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from types import TracebackType
+from types import GenericAlias, TracebackType
 from typing import Any, Generic, Literal, Self, overload
 
 from typing_extensions import Buffer, TypeVar
@@ -104,6 +104,8 @@ class MessageReader(Generic[Given]):
         idle: Idle,
         classes: Iterable[builtins.type[Given]] | None = None,
     ) -> None: ...
+    @classmethod
+    def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
     def __iter__(self) -> Iterator[Given]: ...
     def follow(
         self, timeout: float | str | None = None, idle: Idle | None = None

@@ -40,7 +40,9 @@ cdef class EnumField(Field):
             try:
                 Field.store(self, <uint8_t *>&number, member._value_)
             except (MessageValueError, RecordTypeError) as error:
-                raise MessageError(f"{members.__name__}.{member._name_} cannot be stored: {error.message}") from None
+                raise MessageError(
+                    f"{members.__name__}.{member._name_} cannot be stored: {error.message}"
+                ) from None
 
     cdef object load(self, const uint8_t *at):
         number = Field.load(self, at)
@@ -128,7 +130,8 @@ cdef class TextField(Field):
             return PyUnicode_DecodeUTF8(<const char *>at, length, NULL)
         except UnicodeDecodeError as error:
             raise MessageValueError(
-                f"{self.label}: {reprlib.repr(error.object)} is not UTF-8; read the message as bytes"
+                f"{self.label}: {SHORT.repr(error.object)} is not UTF-8; read the message as "
+                "bytes"
             ) from None
 
     cdef int store(self, uint8_t *at, object value) except -1:
@@ -143,7 +146,7 @@ cdef class TextField(Field):
             raise self.refused(value, "contains a zero, which would end it", "store it as bytes")
         if PyBytes_GET_SIZE(encoded) > self.length:
             raise self.refused(
-                value, f"has {PyBytes_GET_SIZE(encoded)} bytes of UTF-8, more than its {self.length}"
+                value, f"has {len(encoded)} bytes of UTF-8, more than its {self.length}"
             )
         return Field.store(self, at, encoded)
 

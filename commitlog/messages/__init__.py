@@ -1,3 +1,3 @@
-"""Messages with a type number and a fixed layout, and the bus that carries them: a thin layer over
-log and tailer.
+"""Typed messages of a fixed layout, and the bus that carries them: a thin layer over log and
+tailer.
 """

@@ -1,4 +1,4 @@
-"""BusWriter: appends messages to a log that many processes append to."""
+"""BusWriter: append messages to a log that many processes append to."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from commitlog.options import OptionOverrides, Options
 
 
 class BusWriter(ProcessBound, MessageWriter):
-    """Writes messages, from any thread; got from `commitlog.bus.writer`. `write` and `claim` are
+    """Write messages, from any thread; opened by `commitlog.bus.writer`. `write` and `claim` are
     one compiled call each.
 
     Attributes
     ----------
     log : CommitLog
-        The log beneath, for everything else that an appender can do.
+        The log of the bus, open for appending.
     """
 
     def __init__(self, log: CommitLog) -> None:
@@ -54,21 +54,19 @@ def open_writer(
     options: Options | None = None,
     **overrides: Unpack[OptionOverrides],
 ) -> BusWriter:
-    """Open a bus for writing, creating it where there is none. Any number of processes and threads
-    may.
+    """Open a bus for writing, and create it if there is none. Any number of processes and threads
+    can write to it.
 
     Parameters
     ----------
     path : str or path-like
-        The log's directory; under ``/dev/shm`` nothing ever goes to a disk, and a reboot takes it
-        away.
+        The log's directory. Under ``/dev/shm`` the bus lives in memory alone, until a reboot.
     options : Options, optional
-        As for `commitlog.open`, with the same defaults: under ``flush="async"`` a kill of any
-        process loses nothing that was written, and an OS crash what the flush service had not
-        reached.
+        As for `commitlog.open`, with the same defaults. Under ``flush="async"`` the kill of a
+        process loses no written message; an OS crash loses those that were not flushed.
     **overrides
-        Single options by name: see `Options`. There is no `pool`: a pooled log has one writing
-        process.
+        Single options by name: see `Options`. `pool` is refused, because a pooled log has one
+        writing process.
 
     Returns
     -------
@@ -78,12 +76,12 @@ def open_writer(
     Raises
     ------
     InvalidOptionError, NotALogError, LogLockedError, OpenTimeoutError, ReadOnlyError, DiskFullError
-        Why it could not be opened; nothing was changed.
+        The bus could not be opened; nothing was changed.
     """
     chosen = Options.of(options, **overrides)
     if chosen.pool is not None:
         raise InvalidOptionError(
-            "pool= makes one process the only writer, and a bus has many: leave it out, or use "
+            "pool= allows one writing process, and a bus has many: leave it out, or use "
             "commitlog.open"
         )
     return BusWriter(open_log(path, "a", chosen))
