@@ -46,8 +46,8 @@ def test_list_names_every_case_and_measures_nothing(capsys: pytest.CaptureFixtur
         (["--size", "1"], "'--size': expected at least 1048576 bytes"),
         (["--rate", "-1"], "'--rate': expected a size such as"),
         (["--turns", "0"], "expected a whole number from 1 to 100"),
-        (["--json", "absent/a.json"], "there is no directory for"),
-        (["--html", "absent/a.html"], "there is no directory for"),
+        (["--json", "absent/a.json"], "the directory of"),
+        (["--html", "absent/a.html"], "the directory of"),
         (["absent"], "does not exist"),
         (["--nonsense"], "No such option"),
     ],
@@ -65,7 +65,7 @@ def test_wrong_input_is_refused_with_status_2(
 def test_missing_directory_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = answer(capsys)
     assert status == cli.USAGE
-    assert "name the directory" in err
+    assert "give the directory" in err
 
 
 @pytest.mark.parametrize("library", bench._LIBRARIES)
