@@ -125,7 +125,7 @@ def _roll_epoch(value: Duration | dt.datetime | None, name: str) -> float | dt.d
         return parse_duration(value, name)
     if value.tzinfo is None:
         raise InvalidOptionError(
-            f"{name} must have a time zone, which {value!r} has not: use replace(tzinfo=...)"
+            f"{name} must have a time zone, and {value!r} has none: use replace(tzinfo=...)"
         )
     return value
 
@@ -139,7 +139,7 @@ def _listener(value: object | None, name: str) -> object | None:
             method, LISTENER_METHODS, n=1, cutoff=0.8
         ):
             raise InvalidOptionError(
-                f"{name} has {method}, which nobody calls: there are "
+                f"{name} has {method}, which is not an event: the events are "
                 f"{', '.join(LISTENER_METHODS)}{did_you_mean(method, LISTENER_METHODS)}"
             )
     if isinstance(value, type) or not any(callable(getattr(value, method)) for method in named):
@@ -373,15 +373,14 @@ class Options:
         if self.pool is not None and self.segment_size not in (None, self.pool.buffer_size):
             raise InvalidOptionError(
                 f"segment_size ({self.segment_size}) and pool.buffer_size "
-                f"({self.pool.buffer_size}) contradict each other:"
-                " a buffer holds exactly one segment; leave segment_size out, or use a pool of "
-                "that buffer_size"
+                f"({self.pool.buffer_size}) contradict each other: a buffer holds exactly one "
+                "segment; leave out segment_size, or use a pool of that buffer_size"
             )
         for name in ("roll_epoch", "time_zone"):
             if self.roll_cycle is None and getattr(self, name) is not None:
                 raise InvalidOptionError(
-                    f"{name} says how the cycles of roll_cycle are counted: give roll_cycle, too, "
-                    f"or leave {name} out"
+                    f"{name} needs roll_cycle, whose cycles it counts: give roll_cycle, or leave "
+                    f"out {name}"
                 )
         try:
             _ = self.new_roll_cycle
@@ -451,7 +450,7 @@ class Options:
                 )
             if name not in known:
                 raise InvalidOptionError(
-                    "there is no option "
-                    f"{name!r}{did_you_mean(name, known) or '; there are: ' + ', '.join(known)}"
+                    f"there is no option {name!r}"
+                    f"{did_you_mean(name, known) or '; the options are ' + ', '.join(known)}"
                 )
         return dataclasses.replace(self, **overrides)

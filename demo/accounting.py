@@ -1,6 +1,4 @@
-"""Accounting: every line in the log against the corpus, and every promise as something that was
-kept or broken.
-"""
+"""Accounting: compare every line in the log with the corpus, and judge every promise of the log."""
 
 from __future__ import annotations
 
@@ -14,14 +12,14 @@ from commitlog import CommitLog
 
 @dataclass(frozen=True)
 class Promise:
-    """One thing that the log promises, and whether it kept it.
+    """A promise of the log.
 
     Attributes
     ----------
     text : str
         The promise, as a statement.
     kept : bool
-        Whether it came out true.
+        Whether the statement is true.
     """
 
     text: str
@@ -30,15 +28,15 @@ class Promise:
 
 @dataclass(frozen=True)
 class Survivors:
-    """What a log holds, compared with the corpus.
+    """The lines that a log holds after a crash.
 
     Attributes
     ----------
     lines : int
         Records in the log.
     first_difference : int or None
-        The first line, counted from 0, that is not the corpus's line of that number; None where
-        there is none.
+        The first line, counted from 0, that differs from the same line of the corpus; None if all
+        are equal.
     """
 
     lines: int
@@ -46,12 +44,12 @@ class Survivors:
 
     @property
     def exact(self) -> bool:
-        """Whether it is a prefix of the corpus, in order, byte for byte."""
+        """Return whether the lines are a prefix of the corpus, byte for byte."""
         return self.first_difference is None
 
 
 def read_back(log: CommitLog, lines: list[bytes]) -> Survivors:
-    """Read a log from its first record to its end and compare each with its line."""
+    """Read a log from its first record to its end, and compare each record with its line."""
     count, first_difference = 0, None
     with log.tailer() as tailer:
         for value in tailer.values():
@@ -62,18 +60,18 @@ def read_back(log: CommitLog, lines: list[bytes]) -> Survivors:
 
 
 def saw_only(report: Report, survivors: Survivors, lines: list[bytes]) -> Promise:
-    """The tailing process has seen nothing that is not in the log."""
+    """Promise that the tailing process saw nothing that is not in the log."""
     there = (
         report.lines <= survivors.lines
         and report.digest == RunningHash(lines[: report.lines]).hexdigest()
     )
     return Promise(
-        f"the tailing process saw {report.lines:,} lines, and all of them are there", there
+        f"the tailing process saw {report.lines:,} lines, and the log holds all of them", there
     )
 
 
 def saw_all(report: Report, survivors: Survivors, lines: list[bytes]) -> Promise:
-    """The tailing process has seen the whole log, once and in order."""
+    """Promise that the tailing process saw the whole log, once and in order."""
     whole = (
         report.lines == survivors.lines
         and report.digest == RunningHash(lines[: report.lines]).hexdigest()
@@ -84,7 +82,7 @@ def saw_all(report: Report, survivors: Survivors, lines: list[bytes]) -> Promise
 
 
 def is_prefix(survivors: Survivors) -> Promise:
-    """What survived is what was appended first, without a gap or a foreign byte."""
+    """Promise that the survivors are a prefix of the appends, without a gap or a foreign byte."""
     where = "" if survivors.exact else f" (line {survivors.first_difference} differs)"
     return Promise(
         f"the log holds exactly the first {survivors.lines:,} lines of the corpus, byte for "
@@ -94,12 +92,12 @@ def is_prefix(survivors: Survivors) -> Promise:
 
 
 def is_complete(survivors: Survivors, lines: int) -> Promise:
-    """In the end the log holds everything that was streamed, from all writers."""
+    """Promise that at the end, the log holds the appends of all writers."""
     return Promise(f"the log holds all {lines:,} lines in the end", survivors.lines == lines)
 
 
 def none_lost(acknowledged: int, survivors: Survivors) -> Promise:
-    """Every append that returned is in the log."""
+    """Promise that every append that returned is in the log."""
     return Promise(
         f"of {acknowledged:,} appends that had returned, none is lost",
         survivors.lines >= acknowledged,
@@ -107,22 +105,22 @@ def none_lost(acknowledged: int, survivors: Survivors) -> Promise:
 
 
 def nothing_invented(acknowledged: int, survivors: Survivors) -> Promise:
-    """The log does not hold more than the appends that returned and the one that was under way."""
+    """Promise that the log holds at most the appends that returned and one that had not yet."""
     return Promise(
         "the log holds nothing that was not appended", survivors.lines <= acknowledged + 1
     )
 
 
 def committed_kept(committed: int, end: int) -> Promise:
-    """What was committed when the writer died survived."""
+    """Promise that everything committed before the kill survived."""
     return Promise(
-        f"all that was committed (up to position {committed:,}) is there", end >= committed
+        f"everything committed (up to position {committed:,}) survived", end >= committed
     )
 
 
 def was_flushed(position: int, flushed: int) -> Promise:
-    """The last append that returned had been flushed before it did."""
+    """Promise that the last append was flushed before it returned."""
     return Promise(
-        f"the last append that returned (position {position:,}) had been flushed",
+        f"the last append (position {position:,}) was flushed before it returned",
         flushed > position,
     )

@@ -1,4 +1,4 @@
-"""Child: a process of the demo's own, started, asked, killed."""
+"""Child: a process of the demo."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ _PATIENCE_S = 5.0
 
 
 class ChildError(Exception):
-    """A process of the demo's did not do its part."""
+    """A process of the demo failed."""
 
 
 class Child:
-    """A Python process that runs one of the modules beside this one, with its job as JSON and the
-    counters.
+    """Run a module of the demo in a Python process, with its job as JSON.
 
-    It has a session of its own, so that Ctrl-C reaches the demo alone, which then ends its children
-    in order.
+    The process has its own session, so that Ctrl-C reaches only the parent, which then ends its
+    children in order.
 
     Parameters
     ----------
     module : str
         "writer", "reader" or "comparison".
     job : dict
-        What it is to do.
+        The arguments of the job.
     counters : Counters
-        Shared with it.
+        The counters, shared with the process.
     """
 
     def __init__(self, module: str, job: dict[str, Any], counters: Counters) -> None:
@@ -55,24 +54,22 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Return the process id."""
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended yet."""
+        """Return whether the process has not ended."""
         return self._process.poll() is None
 
     def ask(self) -> dict[str, Any]:
-        """Send a line, wait for the answering line of JSON."""
+        """Ask for a report, and wait for the line of JSON."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(b"report\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise ChildError(
-                f"the {self.module} process has ended by itself: see its message above"
-            ) from None
+            raise ChildError(f"the {self.module} process has ended; its message is above") from None
         return self.answer()
 
     def answer(self) -> dict[str, Any]:
@@ -81,22 +78,21 @@ class Child:
         line = self._process.stdout.readline()
         if not line:
             raise ChildError(
-                f"the {self.module} process ended without an answer: see its message above"
+                f"the {self.module} process ended without an answer; its message is above"
             )
         return dict(json.loads(line))
 
     def kill(self) -> None:
-        """SIGKILL: it cannot refuse, clean up or even notice."""
+        """Kill the process by SIGKILL."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
         if self._process.returncode != -signal.SIGKILL:
             raise ChildError(
-                f"the {self.module} process ended by itself ({self._process.returncode}) before "
-                "it could be killed"
+                f"the {self.module} process ended with {self._process.returncode} before the kill"
             )
 
     def expect_success(self, timeout: float) -> None:
-        """Wait for its end, which must be a good one."""
+        """Wait until the process ends with exit code 0."""
         try:
             code = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -105,11 +101,11 @@ class Child:
             ) from None
         if code != 0:
             raise ChildError(
-                f"the {self.module} process failed with exit code {code}: see its message above"
+                f"the {self.module} process failed with exit code {code}; its message is above"
             )
 
     def end(self) -> None:
-        """Have it end, in order if it does so soon."""
+        """Terminate the process; kill it if it does not end in time."""
         if self.running:
             self._process.terminate()
             try:
@@ -139,16 +135,15 @@ def _end(*_: object) -> None:
 
 
 def task() -> tuple[Counters, dict[str, Any]]:
-    """In the child: the counters and the job. A SIGTERM ends it from then on through its `with`
-    blocks; later ones, which would interrupt the ending itself, are ignored."""
+    """Return, in the child, the counters and the job. From now on SIGTERM raises SystemExit, so
+    that `with` blocks end; a second one is ignored.
+    """
     signal.signal(signal.SIGTERM, _end)
     return Counters(int(sys.argv[1])), dict(json.loads(sys.argv[2]))
 
 
 def run(main: Callable[[], None]) -> None:
-    """In the child: all of it. A SIGTERM that finds it at its end is ignored: what runs at exit is
-    not to be interrupted.
-    """
+    """Run `main` in the child. A SIGTERM during the exit of the interpreter is ignored."""
     try:
         main()
     finally:
@@ -156,5 +151,5 @@ def run(main: Callable[[], None]) -> None:
 
 
 def tell(answer: dict[str, Any]) -> None:
-    """In the child: answer the parent."""
+    """Answer the parent, in the child."""
     print(json.dumps(answer), flush=True)

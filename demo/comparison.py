@@ -1,5 +1,5 @@
-"""Comparison: the same lines through a mapped log, a mapped log that is pre-faulted, and a pooled
-one; a process of its own.
+"""Comparison: append the same lines to a mapped log without and with pre-faulting, and to a pooled
+log, in a separate process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from commitlog import CommitLog, TransientStorePool
 
 VARIANTS = ("mapped", "mapped, pre-faulted", "pooled")
 ROUNDS = 3
-# Measured runs altogether: each variant's rounds at full speed, and its one at a constant rate.
+# All runs: the rounds of each variant at full speed, and one at a constant rate.
 RUNS = len(VARIANTS) * (ROUNDS + 1)
 PERCENTILES = (50.0, 99.0, 99.9)
 _LEAD_NS = 2_000_000
@@ -35,18 +35,16 @@ _LEAD_NS = 2_000_000
 
 @dataclass(frozen=True)
 class ComparisonJob:
-    """What to measure.
+    """The parameters of the comparison.
 
     Attributes
     ----------
     folder, corpus_file : str
-        Where logs may be made; the lines.
+        The directory for the logs, and the file with the lines.
     segment_size : int
-        Bytes in a segment and a buffer.
-    rate : float
-        Lines a second of the run at a constant rate.
-    seconds : float
-        How long that run is.
+        Bytes of a segment and of a buffer.
+    rate, seconds : float
+        Lines a second of the run at a constant rate, and its duration.
     """
 
     folder: str
@@ -56,27 +54,27 @@ class ComparisonJob:
     seconds: float
 
     def as_json(self) -> dict[str, Any]:
-        """In the form that a process is started with."""
+        """Return the job as an object for JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Figures:
-    """A variant's figures.
+    """The figures of a variant.
 
     Attributes
     ----------
     variant : str
-        Which.
+        Its name.
     append_ns : float
-        An append in a plain Python loop at full speed, the median of the rounds.
+        The time of an append in a plain Python loop at full speed, the median of the rounds.
     megabytes_per_second : float
-        The same as bandwidth of the lines' own bytes.
+        The bytes of lines a second in that loop.
     latencies_us : list of float
-        The percentiles and the maximum at the constant rate, from the intended start of each append
-        to its end.
+        The percentiles and the maximum at the constant rate, from the time at which an append was
+        due to its end.
     complete : bool
-        Whether each run's log held all the lines afterwards.
+        Whether the log of each run held all lines.
     """
 
     variant: str
@@ -87,7 +85,7 @@ class Figures:
 
     @property
     def speeds(self) -> tuple[float, float]:
-        """Nanoseconds an append, megabytes a second."""
+        """Return nanoseconds an append, and megabytes a second."""
         return self.append_ns, self.megabytes_per_second
 
 
@@ -107,7 +105,7 @@ def _open(variant: str, path: str, segment_size: int) -> Iterator[CommitLog]:
 
 
 def _full_speed(log: CommitLog, lines: list[bytes]) -> float:
-    """Seconds of the plainest loop there is."""
+    """Append all lines in a plain loop; return the seconds."""
     append = log.append
     started = time.perf_counter()
     for line in lines:
@@ -116,8 +114,8 @@ def _full_speed(log: CommitLog, lines: list[bytes]) -> float:
 
 
 def _constant_rate(log: CommitLog, lines: list[bytes], rate: float) -> array[int]:
-    """Nanoseconds from when each append was due to when it had returned: an append that waits for a
-    late one is late itself.
+    """Append at a constant rate; return the nanoseconds from the time at which each append was due
+    to its end. A stall counts for every append that it delays.
     """
     append, clock = log.append, time.perf_counter_ns
     interval_ns = 1e9 / rate
@@ -133,13 +131,13 @@ def _constant_rate(log: CommitLog, lines: list[bytes], rate: float) -> array[int
 
 
 def _holds(path: str, lines: list[bytes]) -> bool:
-    """Whether a log holds the lines, all and in order."""
+    """Return whether a log holds exactly these lines."""
     with commitlog.open(path, "r") as log, log.tailer() as tailer:
         return all(value == line for value, line in zip_longest(tailer.values(), lines))
 
 
 class _Bench:
-    """Runs the variants in turn, so that what comes and goes on the machine meets them all."""
+    """Run the variants in turns, so that other work on the machine affects all of them."""
 
     def __init__(self, job: ComparisonJob, cells: memoryview) -> None:
         self._job, self._cells = job, cells
@@ -164,7 +162,7 @@ class _Bench:
 
     @contextmanager
     def _log(self, variant: str, lines: list[bytes]) -> Iterator[CommitLog]:
-        """A new log for one run; afterwards it is checked and removed."""
+        """Provide a new log for one run; check and remove it afterwards."""
         path = os.path.join(self._job.folder, "comparison")
         try:
             with _open(variant, path, self._job.segment_size) as log:
@@ -186,7 +184,7 @@ class _Bench:
 
 
 def table(figures: Sequence[Figures]) -> list[list[str]]:
-    """The figures as rows of text."""
+    """Return the figures as rows of text."""
     names = [*(f"p{percentile:g}" for percentile in PERCENTILES), "max"]
     heading = ["", "ns an append", "MB/s", *(f"{name} us" for name in names)]
     return [
@@ -203,9 +201,9 @@ def table(figures: Sequence[Figures]) -> list[list[str]]:
 
 
 def main() -> None:
-    """Measure, and tell the figures."""
+    """Measure, and answer with the figures."""
     counters, job = task()
-    # A collection in the middle of an append would be the interpreter's latency, and not the log's.
+    # A garbage collection during an append would count as latency of the log.
     gc.disable()
     tell(
         {

@@ -1,6 +1,4 @@
-"""The corpus: the sources of the Python standard library, line by line, as every machine that runs
-this has them.
-"""
+"""The corpus: the lines of the Python standard library's sources, which every machine has."""
 
 from __future__ import annotations
 
@@ -9,8 +7,7 @@ import os
 import sysconfig
 from collections.abc import Iterable, Iterator
 
-# Installed packages are not the standard library, though they may lie inside its
-# folder.
+# Installed packages may be inside the directory of the standard library.
 _FOREIGN = {"site-packages", "dist-packages"}
 _LEAST_LINES = 1000
 
@@ -21,26 +18,25 @@ def gather(most_lines: int | None = None) -> list[bytes]:
     Parameters
     ----------
     most_lines : int, optional
-        Stop after that many lines; all of them by default.
+        Read at most this many lines. None reads all.
 
     Returns
     -------
     list of bytes
-        The lines, line ends included, files in the order of their names.
+        The lines with their line ends, files in the order of their names.
 
     Raises
     ------
     LookupError
-        This Python came without the sources of its library.
+        The sources of the standard library are missing.
     """
     folder = sysconfig.get_path("stdlib")
-    # Split the joined text, so that a file without a last line end gives the same lines here and in
-    # `load`.
+    # Split the joined text, so that `load` reads the same lines if a file lacks its last newline.
     lines = b"".join(_contents(folder)).splitlines(keepends=True)
     if len(lines) < _LEAST_LINES:
         raise LookupError(
-            f"{folder} has only {len(lines)} lines of Python: use an interpreter that came with "
-            "its library's sources"
+            f"{folder} has only {len(lines)} lines of Python: use an interpreter with the sources "
+            "of its standard library"
         )
     return lines[:most_lines]
 
@@ -54,11 +50,11 @@ def _contents(folder: str) -> Iterator[bytes]:
                     with open(os.path.join(place, name), "rb") as source:
                         yield source.read()
                 except OSError:
-                    continue  # A source that this user may not read is not part of their corpus.
+                    continue  # this user may not read it
 
 
 def save(lines: Iterable[bytes], path: str) -> None:
-    """Write the corpus to one file, for the demo's other processes."""
+    """Write the corpus to one file, for the other processes."""
     with open(path, "wb") as file:
         file.writelines(lines)
 
@@ -70,9 +66,7 @@ def load(path: str) -> list[bytes]:
 
 
 class RunningHash:
-    """SHA-256 over lines with their lengths, so that lines cut in other places give another
-    hash.
-    """
+    """Hash lines with their lengths by SHA-256, so that other line boundaries give another hash."""
 
     def __init__(self, lines: Iterable[bytes] = ()) -> None:
         self._hash = hashlib.sha256()
@@ -80,9 +74,9 @@ class RunningHash:
             self.add(line)
 
     def add(self, line: bytes) -> None:
-        """Go on by one line."""
+        """Add a line."""
         self._hash.update(len(line).to_bytes(4, "little") + line)
 
     def hexdigest(self) -> str:
-        """The hash so far."""
+        """Return the hash of the lines so far."""
         return self._hash.hexdigest()

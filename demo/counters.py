@@ -1,6 +1,4 @@
-"""Counters in shared memory: what a process had done is still known when it was killed in the
-middle of it.
-"""
+"""Counters in shared memory: they hold what a process has done, even after it was killed."""
 
 from __future__ import annotations
 
@@ -13,30 +11,29 @@ READ = 2  # lines that the tailing process has seen
 WRITER_READY = 3
 READER_READY = 4
 GO = 5  # the writer may begin
-MEASURED = 6  # runs of the comparison that are done
+MEASURED = 6  # finished runs of the comparison
 _CELLS = 8
 
 
 class Counters:
-    """A few 64-bit cells that several processes see. Each cell has one process that writes it.
+    """Share 64-bit cells between processes. Only one process writes each cell.
 
     Parameters
     ----------
     descriptor : int, optional
-        What the process that made them passed on; made anew by default.
+        The descriptor of existing cells. None creates new ones.
 
     Attributes
     ----------
     descriptor : int
-        For the next process.
+        The descriptor to pass to another process.
     cells : memoryview
-        The cells. One aligned store changes one, so that a kill leaves the old number or the new
-        one.
+        The cells. A write is one aligned store, so a kill leaves the old or the new number.
     """
 
     def __init__(self, descriptor: int | None = None) -> None:
         if descriptor is None:
-            # Memory without a name: the kernel frees it with its last user, however that one ends.
+            # The kernel frees anonymous memory with its last user, even if that one is killed.
             descriptor = os.memfd_create("commitlog-demo")
             os.ftruncate(descriptor, _CELLS * 8)
         self.descriptor = descriptor

@@ -1,10 +1,9 @@
-"""A real stream of text goes through commitlog, the writer is killed in the middle of it, and every
-line is accounted for.
+"""Stream text into a log, kill the writer in the middle, recover, and account for every line.
 
     python demo/demo.py [--seed N] [--lines N] [--seconds S] [--dir PATH]
 
-It exits with 0 only if every promise was kept, with 1 if one was broken or the demo could not run,
-with 130 after Ctrl-C.
+The exit status is 0 if every promise was kept, 1 if one was broken or the demo could not run, and
+130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -19,53 +18,50 @@ import time
 from types import FrameType
 
 import corpus
-from act import Act, Outcome, Performance, Setting
 from child import Child, ChildError
 from comparison import ROUNDS, RUNS, ComparisonJob, Figures, table
+from console import Console
 from counters import MEASURED, Counters
-from ground import Ground, temporary_ground
-from telling import Telling
+from crash_run import CrashRun, Outcome, Scenario, Setting
+from workspace import Workspace, temporary_workspace
 
 from commitlog import CommitLogError
 
-ACTS = (
-    Act(
+SCENARIOS = (
+    Scenario(
         "anonymous",
         backing="anonymous",
         flush="async",
         paced=True,
         title="a pool of anonymous buffers, flush='async'",
-        introduction="An append lands in the writer's own memory; a service commits it to the page "
-        "cache a little later, where other "
-        "processes see it. Of what is not committed yet the durability table says: survives a "
-        "kill of the process? No.",
+        introduction="An append writes to the memory of the writer. The commit thread copies it to "
+        "the page cache a little later, where other processes see it. By the durability table, an "
+        "uncommitted record does not survive a kill of the process.",
     ),
-    Act(
+    Scenario(
         "shm",
         backing="shm",
         flush="async",
         paced=True,
         title="a pool of shared-memory buffers, flush='async'",
-        introduction="The same stream, but the buffers outlive their process, and the next open "
-        "takes them over. The durability table says: survives a kill of the process? Yes.",
+        introduction="The same stream, but the buffers outlive the process, and the next open "
+        "recovers them. By the durability table, every record survives a kill of the process.",
     ),
-    Act(
+    Scenario(
         "sync",
         backing="anonymous",
         flush="sync",
         paced=False,
         title="a pool of anonymous buffers, flush='sync'",
-        introduction="Now each append waits until its line is on the disk, so only a part of the "
-        "corpus goes through, as fast as the disk "
-        "lets one thread go. What an append has acknowledged survives a kill; a power cut too, "
-        "which cannot be shown here. The tailing "
-        "process sees only what is flushed.",
+        introduction="Each append waits until its line is durable, so one thread appends a part "
+        "of the corpus, at the speed of the disk. An acknowledged record survives a kill, and a "
+        "power cut, which the demo cannot show. The tailing process reads only flushed records.",
     ),
 )
 SEGMENT_SIZE = 2 << 20
 # The largest frame is an eighth of a segment; the header takes a little of it.
 _LINE_SHARE, _FRAME_ROOM = 8, 64
-# Frames and segments allocated ahead beside the corpus itself, with room to spare.
+# Frame headers and segments allocated ahead, with a margin.
 _DISK_FACTOR, _DISK_BASE = 4, 64 << 20
 _COMPARISON_RATE = 50_000.0
 _MEASURING_TIMEOUT_S = 120.0
@@ -73,23 +69,24 @@ _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main() -> int:
-    """Play the acts; see the module's text for the exit code."""
+    """Run the scenarios; return the exit status."""
     arguments = _parse()
     for number in _INTERRUPTS:
         signal.signal(number, _interrupt)
-    telling = Telling()
+    console = Console()
     try:
         lines = corpus.gather(arguments.lines)
         size = sum(map(len, lines))
-        with temporary_ground(arguments.dir, size * _DISK_FACTOR + _DISK_BASE) as ground:
-            kept = _play(arguments, lines, ground, telling)
+        with temporary_workspace(arguments.dir, size * _DISK_FACTOR + _DISK_BASE) as workspace:
+            kept = _run(arguments, lines, workspace, console)
     except KeyboardInterrupt:
         print(
-            "\nInterrupted. The demo's processes, directory and shared memory are gone.", flush=True
+            "\nInterrupted. Processes, directory and shared memory of the demo are removed.",
+            flush=True,
         )
         return 130
     except (CommitLogError, ChildError, OSError, LookupError) as error:
-        print(f"\nThe demo could not go on: {error}", file=sys.stderr, flush=True)
+        print(f"\nThe demo failed: {error}", file=sys.stderr, flush=True)
         return 1
     return 0 if kept else 1
 
@@ -97,19 +94,19 @@ def main() -> int:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Stream, kill, recover, account for every line.")
     parser.add_argument(
-        "--seed", type=int, help="where the moments of the kills come from; a random one by default"
+        "--seed", type=int, help="choose the times of the kills by this seed [default: random]"
     )
     parser.add_argument(
-        "--lines", type=_at_least_1000, help="a part of the corpus only, at least 1000"
+        "--lines", type=_at_least_1000, help="use this many lines, at least 1000 [default: all]"
     )
     parser.add_argument(
         "--seconds",
         type=_seconds,
         default=2.0,
-        help="how long a stream takes, 0.1 to 60; 2 by default",
+        help="stream for this time, 0.1 to 60 [default: 2]",
     )
     parser.add_argument(
-        "--dir", help="where to make the temporary directory; the current one by default"
+        "--dir", help="create the temporary directory here [default: the current directory]"
     )
     arguments = parser.parse_args()
     if arguments.seed is None:
@@ -119,124 +116,127 @@ def _parse() -> argparse.Namespace:
 
 def _at_least_1000(text: str) -> int:
     if int(text) < 1000:
-        raise argparse.ArgumentTypeError("fewer than 1000 lines show nothing")
+        raise argparse.ArgumentTypeError(f"expected at least 1000, not {text}")
     return int(text)
 
 
 def _seconds(text: str) -> float:
     if not 0.1 <= float(text) <= 60:
-        raise argparse.ArgumentTypeError("from 0.1 to 60")
+        raise argparse.ArgumentTypeError(f"expected a number from 0.1 to 60, not {text}")
     return float(text)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Once only: a second one must not disturb the clearing away."""
+    """Raise KeyboardInterrupt once: a second signal must not interrupt the removal of files."""
     for each in _INTERRUPTS:
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
-def _play(
-    arguments: argparse.Namespace, lines: list[bytes], ground: Ground, telling: Telling
+def _run(
+    arguments: argparse.Namespace, lines: list[bytes], workspace: Workspace, console: Console
 ) -> bool:
     started = time.monotonic()
     size = sum(map(len, lines))
-    telling.say(
+    console.print(
         f"The corpus: {len(lines):,} lines, {size / 1e6:,.1f} MB of Python's standard library."
     )
-    telling.say(
-        f"The directory: {ground.path}, on {ground.file_system} (mounted at {ground.mount_point})."
+    console.print(
+        f"The directory: {workspace.path}, on {workspace.file_system} (mounted at "
+        f"{workspace.mount_point})."
     )
-    if ground.in_memory:
-        telling.say(
-            "That is in memory: nothing here is durable, whatever is flushed. Name a directory on "
-            "a disk with --dir."
+    if workspace.in_memory:
+        console.print(
+            "This file system is in memory: a flush makes nothing durable. Choose a directory on a "
+            "disk with --dir."
         )
-    telling.say(
-        f"The seed: {arguments.seed} (--seed {arguments.seed} aims at the same lines; where the "
-        "kill hits is up to the machine)."
+    console.print(
+        f"The seed: {arguments.seed} (--seed {arguments.seed} chooses the same lines for the "
+        "kills; the machine decides between which instructions they come)."
     )
-    corpus_file = ground.log("corpus.txt")
+    corpus_file = workspace.log("corpus.txt")
     corpus.save(lines, corpus_file)
     setting = Setting(
         lines, corpus_file, _segment_size(lines), arguments.seconds, random.Random(arguments.seed)
     )
-    kept = [_play_act(number, act, ground, setting, telling) for number, act in enumerate(ACTS, 1)]
-    kept.append(_compare(len(ACTS) + 1, ground, setting, telling))
+    kept = [
+        _run_scenario(number, scenario, workspace, setting, console)
+        for number, scenario in enumerate(SCENARIOS, 1)
+    ]
+    kept.append(_compare(len(SCENARIOS) + 1, workspace, setting, console))
     seconds = time.monotonic() - started
     closing = (
         f"All promises were kept, in {seconds:.0f} s."
         if all(kept)
-        else f"{kept.count(False)} of {len(kept)} acts broke a promise."
+        else f"{kept.count(False)} of {len(kept)} scenarios broke a promise."
     )
-    telling.heading(closing)
+    console.heading(closing)
     return all(kept)
 
 
 def _segment_size(lines: list[bytes]) -> int:
-    """Small enough that the stream rolls often, large enough for the longest line."""
+    """Return a size at which the stream rolls often and the longest line fits."""
     size = SEGMENT_SIZE
     while size // _LINE_SHARE < max(map(len, lines)) + _FRAME_ROOM:
         size *= 2
     return size
 
 
-def _play_act(number: int, act: Act, ground: Ground, setting: Setting, telling: Telling) -> bool:
-    telling.heading(f"Act {number} of {len(ACTS) + 1}: {act.title}")
-    telling.say(act.introduction)
-    log = ground.log(act.name)
-    outcome = Performance(act, log, setting, telling).play()
+def _run_scenario(
+    number: int, scenario: Scenario, workspace: Workspace, setting: Setting, console: Console
+) -> bool:
+    console.heading(f"Scenario {number} of {len(SCENARIOS) + 1}: {scenario.title}")
+    console.print(scenario.introduction)
+    log = workspace.log(scenario.name)
+    outcome = CrashRun(scenario, log, setting, console).run()
     shutil.rmtree(log, ignore_errors=True)
-    telling.verdict(outcome.kept, _verdict(outcome))
+    console.verdict(outcome.kept, _verdict(outcome))
     return outcome.kept
 
 
 def _verdict(outcome: Outcome) -> str:
     if not outcome.kept:
-        return "it is not true that " + "; nor that ".join(
+        return "not true: " + "; ".join(
             promise.text for promise in outcome.promises if not promise.kept
         )
     lost = (
         f"{outcome.lost:,} uncommitted lines lost, as promised" if outcome.lost else "no line lost"
     )
     return (
-        f"{lost}; an exact prefix survived ({outcome.survived:,} lines), and the log went on "
-        f"to {outcome.total:,}."
+        f"{lost}; an exact prefix of {outcome.survived:,} lines survived, and the log continued to "
+        f"{outcome.total:,}."
     )
 
 
-def _compare(number: int, ground: Ground, setting: Setting, telling: Telling) -> bool:
-    telling.heading(f"Act {number} of {len(ACTS) + 1}: with and without a pool")
-    telling.say(
-        f"The same lines, one append each from a plain Python loop (the median of {ROUNDS} "
-        "rounds), flush='async'. Then for "
-        f"{setting.seconds:g} s or until the lines run out {_COMPARISON_RATE:,.0f} lines a "
-        "second, the latency of each append from when it "
-        "was due."
+def _compare(number: int, workspace: Workspace, setting: Setting, console: Console) -> bool:
+    console.heading(f"Scenario {number} of {len(SCENARIOS) + 1}: with and without a pool")
+    console.print(
+        f"The same lines, one append each from a plain Python loop (median of {ROUNDS} rounds), "
+        f"flush='async'. Then {_COMPARISON_RATE:,.0f} lines a second for {setting.seconds:g} s or "
+        "until the lines run out, with the latency of each append from when it was due."
     )
-    figures = _measure(ground, setting, telling)
-    telling.table(table(figures))
-    telling.say(
-        "One run on one machine, with a Python loop around it: other work on the machine moves "
-        "all of it, most of all p99.9 and the "
-        "maximum, which is a single append. Compare orders of magnitude; `make bench` measures "
-        "with more care."
+    figures = _measure(workspace, setting, console)
+    console.table(table(figures))
+    console.print(
+        "This is one run of a Python loop. Other work on the machine changes all figures, most of "
+        "all p99.9 and the maximum, which is a single append. Compare orders of magnitude; `make "
+        "bench` measures more exactly."
     )
     mapped, pooled = figures[0], figures[-1]
-    telling.verdict(
+    console.verdict(
         all(row.complete for row in figures),
-        f"every run's log held all its lines; pooled against mapped: {mapped.append_ns:,.0f} -> "
+        f"every log held all its lines; mapped -> pooled: {mapped.append_ns:,.0f} -> "
         f"{pooled.append_ns:,.0f} ns an append, "
         f"p99 {mapped.latencies_us[1]:,.1f} -> {pooled.latencies_us[1]:,.1f} us.",
     )
     return all(row.complete for row in figures)
 
 
-def _measure(ground: Ground, setting: Setting, telling: Telling) -> list[Figures]:
+def _measure(workspace: Workspace, setting: Setting, console: Console) -> list[Figures]:
     counters = Counters()
     try:
         job = ComparisonJob(
-            ground.path,
+            workspace.path,
             setting.corpus_file,
             setting.segment_size,
             _COMPARISON_RATE,
@@ -244,7 +244,7 @@ def _measure(ground: Ground, setting: Setting, telling: Telling) -> list[Figures
         )
         with (
             Child("comparison", job.as_json(), counters) as child,
-            telling.bars(measured_runs=RUNS) as bars,
+            console.bars(measured_runs=RUNS) as bars,
         ):
             deadline = time.monotonic() + _MEASURING_TIMEOUT_S
             while child.running and counters.cells[MEASURED] < RUNS:

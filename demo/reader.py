@@ -1,6 +1,4 @@
-"""The tailing process: follows the log while it is written, keeps count and a running hash, and
-knows nothing of the writer.
-"""
+"""The tailing process: follow the log while it is written, and count and hash its lines."""
 
 from __future__ import annotations
 
@@ -15,42 +13,42 @@ from counters import READ, READER_READY
 
 import commitlog
 
-# When nothing came for so long, it checks whether the demo asks how far it is.
+# If no record arrives for this time, it checks whether the parent asks for a report.
 _QUIET_S = 0.05
 
 
 @dataclass(frozen=True)
 class ReaderJob:
-    """What the tailing process is to do.
+    """The job of the tailing process.
 
     Attributes
     ----------
     log : str
-        Path.
+        The path of the log.
     visibility : str
-        "committed" or "flushed": what it may see.
+        The watermark up to which it reads: "committed" or "flushed".
     """
 
     log: str
     visibility: Literal["committed", "flushed"]
 
     def as_json(self) -> dict[str, Any]:
-        """In the form that a process is started with."""
+        """Return the job as an object for JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Report:
-    """How far the tailing process is, told when it has seen all there is to see.
+    """The progress of the tailing process, once it has read everything visible.
 
     Attributes
     ----------
     lines : int
-        How many it has seen.
+        The lines that it has read.
     digest : str
         Their running hash.
     committed, flushed : int
-        The log's watermarks, as this process sees them.
+        The watermarks of the log, as this process sees them.
     """
 
     lines: int
@@ -72,9 +70,7 @@ def main() -> None:
                 digest.add(record.value)
                 seen += 1
                 cells[READ] = seen
-            if (
-                asked
-            ):  # before it followed to the end: nothing came between its last look and the question
+            if asked:  # the question came before the last read, so that read was up to date
                 tell(
                     asdict(
                         Report(

@@ -1,5 +1,5 @@
-"""The writer process: appends the corpus line by line to a pooled log, and counts each append that
-has returned.
+"""The writer process: append the corpus line by line to a pooled log, and count each append that
+returned.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ import commitlog
 from commitlog import CommitLog, TransientStorePool
 
 BUFFERS = 5
-# A stream with a pace comes in bursts: that many a second, each at full speed.
+# A stream with a pace has this many bursts a second, each at full speed.
 BURSTS_A_SECOND = 20
 _GO_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
 class WriterJob:
-    """What the writer is to do.
+    """The job of the writer.
 
     Attributes
     ----------
     log, corpus_file : str
-        Paths.
+        The paths of the log and of the corpus.
     backing, flush : str
-        The pool's and the log's option of that name.
+        The options of that name of the pool and of the log.
     segment_size : int
-        Bytes in a segment and a buffer.
+        Bytes of a segment and of a buffer.
     first, stop : int
-        Which lines of the corpus to append; the log holds those before `first`.
+        The range of lines to append; the log holds the lines before `first`.
     rate : float or None
-        Lines a second; None is as fast as it goes.
+        Lines a second; None is as fast as possible.
     until_killed : bool
-        Whether it is not to end by itself: the kill finds it there, however late it comes.
+        Whether to wait for the kill at the end.
     """
 
     log: str
@@ -54,13 +54,13 @@ class WriterJob:
     until_killed: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """In the form that a process is started with."""
+        """Return the job as an object for JSON."""
         return asdict(self)
 
 
 @contextmanager
 def pooled_log(job: WriterJob) -> Iterator[CommitLog]:
-    """The log, open for appending, with a pool that ends with it."""
+    """Open the log of a job for appending, with a pool."""
     with (
         TransientStorePool(
             buffers=BUFFERS, buffer_size=job.segment_size, backing=job.backing
@@ -71,7 +71,7 @@ def pooled_log(job: WriterJob) -> Iterator[CommitLog]:
 
 
 def _bursts(lines: list[bytes], rate: float | None) -> Iterator[list[bytes]]:
-    """Portions of the lines, each when it is due."""
+    """Yield the lines in bursts, each at its time."""
     portion = len(lines) if rate is None else max(1, round(rate / BURSTS_A_SECOND))
     started = time.monotonic()
     for index in range(0, len(lines), max(1, portion)):
@@ -81,7 +81,7 @@ def _bursts(lines: list[bytes], rate: float | None) -> Iterator[list[bytes]]:
 
 
 def stream(log: CommitLog, job: WriterJob, counters: Counters) -> None:
-    """Append the job's lines. After each append that returned, and only then, it counts."""
+    """Append the lines of the job, and count each append after it has returned."""
     append, cells = log.append, counters.cells
     count = job.first
     for burst in _bursts(corpus.load(job.corpus_file)[job.first : job.stop], job.rate):
@@ -93,7 +93,7 @@ def stream(log: CommitLog, job: WriterJob, counters: Counters) -> None:
 
 
 def main() -> None:
-    """Open the log, wait for the word, stream."""
+    """Open the log, wait for the start, and stream."""
     counters, job_json = task()
     job = WriterJob(**job_json)
     with pooled_log(job) as log:
@@ -101,7 +101,7 @@ def main() -> None:
         deadline = time.monotonic() + _GO_TIMEOUT_S
         while not counters.cells[GO]:
             if time.monotonic() > deadline:
-                raise TimeoutError("nobody told the writer to begin")
+                raise TimeoutError(f"the writer was not started within {_GO_TIMEOUT_S:g} s")
             time.sleep(0.001)
         stream(log, job, counters)
         while job.until_killed:

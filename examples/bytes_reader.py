@@ -1,16 +1,14 @@
-"""Prints each raw message on the bus that bytes_writer.py writes, read into one buffer again and
-again.
-"""
+"""Print each raw message that bytes_writer.py writes to a bus, read into one reused buffer."""
 
 from __future__ import annotations
 
-from place import options, until_ctrl_c
+from options import parser_of, until_ctrl_c
 
 from commitlog import bus
 
 
 def main() -> None:
-    chosen = options(__doc__, "bytes").parse_args()
+    chosen = parser_of(__doc__, "bytes").parse_args()
     buffer = bytearray(10)
     with until_ctrl_c(), bus.reader(chosen.path, wait=None) as reader:
         seen = 0

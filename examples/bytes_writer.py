@@ -1,16 +1,16 @@
-"""Writes ten raw bytes to a bus, one message a second; bytes_reader.py prints them."""
+"""Write ten raw bytes to a bus, one message a second; bytes_reader.py prints them."""
 
 from __future__ import annotations
 
 import time
 
-from place import options, until_ctrl_c
+from options import parser_of, until_ctrl_c
 
 from commitlog import bus
 
 
 def main() -> None:
-    parser = options(__doc__, "bytes")
+    parser = parser_of(__doc__, "bytes")
     parser.add_argument(
         "--interval",
         type=float,

@@ -1,17 +1,15 @@
-"""Prints each price update that anybody writes to the bus: see object_writer.py, which may be
-started before or after.
-"""
+"""Print each price update on a bus. Start object_writer.py before or after this program."""
 
 from __future__ import annotations
 
-from place import options, until_ctrl_c
+from options import parser_of, until_ctrl_c
 from price_update import PriceUpdate
 
 from commitlog import bus
 
 
 def main() -> None:
-    chosen = options(__doc__, "objects").parse_args()
+    chosen = parser_of(__doc__, "objects").parse_args()
     update = PriceUpdate.blank()
     with until_ctrl_c(), bus.reader(chosen.path, wait=None) as reader:
         seen = 0

@@ -1,19 +1,19 @@
-"""Writes price updates to a bus, one a second. Start it twice, as source 0 and as source 1, beside
-object_reader.py.
+"""Write price updates to a bus, one a second. Start it as source 0 and as source 1, with
+object_reader.py in a third terminal.
 """
 
 from __future__ import annotations
 
 import time
 
-from place import options, until_ctrl_c
+from options import parser_of, until_ctrl_c
 from price_update import PriceUpdate
 
 from commitlog import bus
 
 
 def main() -> None:
-    parser = options(__doc__, "objects")
+    parser = parser_of(__doc__, "objects")
     parser.add_argument("source", type=int, help="the number of this writer, such as 0 or 1")
     parser.add_argument(
         "--interval",

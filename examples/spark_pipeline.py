@@ -2,11 +2,10 @@
 
     python examples/spark_pipeline.py [FOLDER]
 
-One process appends the lines of Python's own help texts to the log `lines`. Spark reads them as
-they come and appends the count of each word, as it stands after each batch, to the log `counts`,
-keyed by the word. When the last line is counted, the latest count of each word goes to a log of its
-own, and from there to Parquet files. At the end the result is compared with a count in plain
-Python.
+A process appends the lines of Python's help texts to the log `lines`. Spark reads them as they
+arrive. After each batch, it appends the count of each word to the log `counts`, keyed by the word.
+After the last line, the latest count of each word goes to the log `latest`, and from there to
+Parquet files. At the end, the result is compared with a count in plain Python.
 
 It needs the extra `spark`: pip install 'commitlog-engine[spark]'.
 """
@@ -32,12 +31,12 @@ WORD = "[A-Za-z]+"
 
 
 def text() -> list[str]:
-    """The lines."""
+    """Return the lines."""
     return [line for name in sorted(topics) for line in topics[name].splitlines() if line.strip()]
 
 
 def append(folder: Path) -> None:
-    """What the other process does: append some lines, make them durable, and so on."""
+    """Append the lines in batches, and make each durable, in the other process."""
     lines = text()
     with commitlog.open(folder / "lines") as log:
         for start in range(0, len(lines), LINES_AT_ONCE):
@@ -46,7 +45,7 @@ def append(folder: Path) -> None:
 
 
 def count_words(folder: Path) -> None:
-    """Run the query until all is counted that the other process appends."""
+    """Run the query until it has counted every line that the other process appends."""
     spark = session(
         "words",
         config={
@@ -57,7 +56,7 @@ def count_words(folder: Path) -> None:
     )
     try:
         with commitlog.open(folder / "lines"):
-            pass  # so that there is a log to read
+            pass  # the query needs a log to read
         lines = (
             spark.readStream.format("commitlog")
             .option("startingOffsets", "earliest")
@@ -91,7 +90,7 @@ def count_words(folder: Path) -> None:
 
 
 def check(folder: Path) -> None:
-    """Hold the Parquet files against a count in plain Python."""
+    """Compare the Parquet files with a count in plain Python."""
     expected = Counter(word for line in text() for word in re.findall(WORD.lower(), line.lower()))
     table = ds.dataset(folder / "parquet", partitioning="hive").to_table(columns=["key", "value"])
     found = {
@@ -99,9 +98,9 @@ def check(folder: Path) -> None:
         for key, value in zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)
     }
     if found != expected:
-        raise SystemExit("the counts are wrong")
+        raise SystemExit("the counts differ from those of plain Python")
     print(
-        f"right: {len(found)} words, {sum(found.values())} in all; most often "
+        f"correct: {len(found)} words, {sum(found.values())} in all; most often "
         f"{', '.join(word for word, _ in expected.most_common(5))}"
     )
 

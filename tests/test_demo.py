@@ -25,11 +25,11 @@ PATIENCE_S = 100.0
 SABOTAGE = f"""
 import dataclasses, sys
 sys.path.insert(0, {str(DEMO.parent)!r})
-import act, demo, writer
+import crash_run, demo, writer
 
 # Two lines: one would be made up for by an append that was under way when the writer was killed.
-act.WriterJob = lambda *values: dataclasses.replace(writer.WriterJob(*values), first=2)
-demo.ACTS = [each for each in demo.ACTS if each.backing == "shm"]
+crash_run.WriterJob = lambda *values: dataclasses.replace(writer.WriterJob(*values), first=2)
+demo.SCENARIOS = [each for each in demo.SCENARIOS if each.backing == "shm"]
 demo._compare = lambda *rest: True
 sys.exit(demo.main())
 """
@@ -86,7 +86,7 @@ def test_every_act_keeps_its_promises(nothing_left: Path) -> None:
     assert output.splitlines()[-1].startswith("All promises were kept")
     words = " ".join(output.split())
     assert "The seed: 7 " in words
-    assert words.count("read on over the join and has seen 20,000 lines.") == 2
+    assert words.count("read on and has seen 20,000 lines.") == 2
 
 
 def test_a_log_that_loses_a_line_is_found_out(nothing_left: Path) -> None:
@@ -97,14 +97,14 @@ def test_a_log_that_loses_a_line_is_found_out(nothing_left: Path) -> None:
     words = " ".join(output.split())  # the text is wrapped, and where depends on the figures in it
     assert "(line 0 differs)" in words
     assert "none is lost" in words
-    assert output.splitlines()[-1] == "1 of 2 acts broke a promise."
+    assert output.splitlines()[-1] == "1 of 2 scenarios broke a promise."
 
 
 def test_ctrl_c_leaves_nothing_behind(nothing_left: Path) -> None:
     before = own_shared_memory()
     with start([str(DEMO), "--seconds", "0.3"], nothing_left) as demo:
         assert demo.stdout is not None
-        assert any(line.startswith("Act 2") for line in demo.stdout)
+        assert any(line.startswith("Scenario 2") for line in demo.stdout)
         deadline = time.monotonic() + PATIENCE_S
         while not own_shared_memory() - before:
             assert time.monotonic() < deadline
@@ -122,5 +122,5 @@ def test_without_a_directory_it_says_what_is_wrong(tmp_path: Path) -> None:
         output, errors = demo.communicate(timeout=PATIENCE_S)
     assert demo.returncode == 1
     assert output == ""
-    assert "The demo could not go on" in errors
+    assert "The demo failed" in errors
     assert "missing" in errors

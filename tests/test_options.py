@@ -302,6 +302,6 @@ def test_unknown_options_are_refused_by_name_with_the_nearest() -> None:
         kept("segmentsize", 1)
     with pytest.raises(
         InvalidOptionError,
-        match=r"there is no option 'zzz'; there are: segment_size, pool, .*close_timeout",
+        match=r"there is no option 'zzz'; the options are segment_size, pool, .*close_timeout",
     ):
         kept("zzz", 1)

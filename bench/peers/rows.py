@@ -1,4 +1,4 @@
-"""The rows of the comparison: which processes take part in each, and what had been asked for."""
+"""The rows of the comparison: the processes of each, and its goals."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True)
 class Role:
-    """What one process does: its name in `ours.py` and `MappedbusPeer.java`, and the form of our
-    own loop.
+    """The role of one process: its name in `ours.py` and `MappedbusPeer.java`, and the form of the
+    loop in `ours.py`.
     """
 
     name: str
@@ -20,18 +20,18 @@ class Role:
 
 @dataclass(frozen=True)
 class Side:
-    """One way to do a row.
+    """One library, or one use of commitlog, in a row.
 
     Attributes
     ----------
     name : str
-        "mappedbus", or how commitlog was used.
+        "mappedbus", or how commitlog is used.
     roles : tuple of Role
-        The processes, in the order in which they start; the parent lets all go at once.
+        The processes in the order of their start; the parent releases all at once.
     measured : int
-        Which of them says what it took.
+        The index of the process whose figures count.
     before : tuple of Role
-        What runs first, to its end, and is not counted.
+        Processes that run to their end first and are not measured.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Goal:
-    """At most so many times the peer's figure, in one percentile or in nanoseconds a message."""
+    """The goal of a row: at most `most` times the figure of the peer."""
 
     side: str
     most: float
@@ -56,20 +56,19 @@ class Row:
     Attributes
     ----------
     name, title : str
-        For the command line, and for people.
+        The name on the command line, and the heading.
     sides : tuple of Side
-        What takes turns.
+        The sides, which take turns.
     messages, warm : int
-        How many messages of each writer are counted, and how many come before them.
+        Measured messages of each writer, and the warm-up messages before them.
     writers : int
-        How many append.
+        The number of writers.
     per_minute : int
-        The rate that is kept; 0 is as fast as it goes.
+        The rate in messages; 0 is as fast as possible.
     unit : str
-        "message" for nanoseconds a message, "latency" for percentiles, "whole" for the time of it
-        all.
+        "message" for nanoseconds a message, "latency" for percentiles, "whole" for the total time.
     goals : tuple of Goal
-        What was asked for.
+        The goals.
     """
 
     name: str
@@ -91,7 +90,7 @@ def _live(writers: int) -> tuple[Side, ...]:
 
 
 def _pair(first: str, second: str) -> tuple[Side, ...]:
-    """Two processes; the second one's figures count."""
+    """Return sides of two processes; the figures of the second count."""
     return tuple(Side(name, (Role(first), Role(second)), measured=1) for name in ("values", PEER))
 
 
@@ -100,7 +99,7 @@ _PERCENTILES = ("p50", "p99", "p999")
 ROWS = (
     Row(
         "alone",
-        "one writer, nobody reads",
+        "one writer, no reader",
         tuple(Side(name, (Role("write", name),)) for name in ("single", "array", PEER)),
         messages=5 * MILLION,
         warm=2 * MILLION,
@@ -116,7 +115,7 @@ ROWS = (
     ),
     Row(
         "replay",
-        "reading it all again",
+        "reading all messages again",
         tuple(
             Side(name, (Role("read", name),), before=_WRITTEN) for name in ("values", "batch", PEER)
         ),

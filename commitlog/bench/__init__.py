@@ -1,5 +1,5 @@
-"""`commitlog bench DIR`: measure the log on a disk of the user's, with the pool and without it.
+"""`commitlog bench DIR`: measure commitlog on a disk, with the pool and without it.
 
-`workloads` lists what is measured, `harness` runs it in turns, `table` and `page` show the results.
-What judges this project and not the user's disk is in the folder `bench/` beside the package.
+`workloads` lists the measurements, `harness` runs them in turns, `table` and `page` show the
+results. The benchmarks that judge a release of commitlog are in `bench/` beside the package.
 """

@@ -94,7 +94,7 @@ def _row(results: Results, result: CaseResult) -> tuple[str, ...]:
 
 
 def _of_baseline(results: Results, result: CaseResult) -> str:
-    """The figure as a multiple of the baseline's; the pacing loop alone is no measure of a rate."""
+    """Return the figure as a multiple of the baseline; the pacing loop alone measures no rate."""
     case, median = result.case, result.median
     if case.baseline or case.workload == "paced" or not median:
         return ""
@@ -103,7 +103,7 @@ def _of_baseline(results: Results, result: CaseResult) -> str:
 
 
 def machine(results: Results) -> str:
-    """Return what the run was on, in a line."""
+    """Return the machine of the run, in a line."""
     found, system = results.machine, results.machine["file_system"]
     assert isinstance(system, dict)
     place = (
@@ -114,14 +114,14 @@ def machine(results: Results) -> str:
 
 
 def notes(results: Results) -> list[str]:
-    """Return what else must be said: what is missing, and why."""
-    said = []
+    """Return notes on the run: what is missing, and why."""
+    found = []
     if results.options.get("quick"):
-        said.append("QUICK: this shows that everything works; the sizes are too small to judge")
+        found.append("QUICK: the run shows that everything works; its sizes are too small to judge")
     if results.interrupted:
-        said.append("INTERRUPTED: the figures are those of the turns until then")
+        found.append("INTERRUPTED: the figures are those of the turns so far")
     skipped = [result for result in results.cases.values() if result.skipped]
-    return said + [
+    return found + [
         f"{'FAILED' if result.failed else 'skipped'}: {result.case.name}: {result.skipped}"
         for result in skipped
     ]

@@ -26,4 +26,4 @@ def test_the_example_counts_words_right(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr[-4000:]
     assert "Traceback" not in run.stderr, run.stderr[-4000:]
-    assert run.stdout.splitlines()[-1].startswith("right: ")
+    assert run.stdout.splitlines()[-1].startswith("correct: ")

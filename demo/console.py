@@ -1,4 +1,4 @@
-"""Telling: plain sentences for everybody, progress bars for those who watch on a terminal."""
+"""Console: print text, and progress bars on a terminal."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ _REDRAW_S = 0.1
 
 
 class Bars(Protocol):
-    """Progress of a few things that go on at a time."""
+    """Show the progress of several tasks."""
 
     def show(self, *done: int) -> None:
-        """How much of each is done now."""
+        """Show how much of each task is done."""
 
 
 class _NoBars:
-    """For a pipe or a file: silence until there is something to say."""
+    """Show nothing, for a pipe or a file."""
 
     def show(self, *done: int) -> None:
-        """Nothing."""
+        """Show nothing."""
 
 
 class _LineBars:
-    """For a terminal without rich: one line, written over."""
+    """Overwrite one line, for a terminal without rich."""
 
     def __init__(self, names: Sequence[str], totals: Sequence[int]) -> None:
         self._names, self._totals = names, totals
         self._drawn = 0.0
 
     def show(self, *done: int) -> None:
-        """Draw the line, ten times a second at most."""
+        """Draw the line, at most ten times a second."""
         if time.monotonic() - self._drawn >= _REDRAW_S:
             self._drawn = time.monotonic()
             parts = [
@@ -47,24 +47,24 @@ class _LineBars:
             print("\r  " + ", ".join(parts), end="\x1b[K", flush=True)
 
     def wipe(self) -> None:
-        """Take the line away."""
+        """Erase the line."""
         print("\r\x1b[K", end="", flush=True)
 
 
 class _RichBars:
-    """For a terminal with rich: a bar each."""
+    """Show a bar for each task, for a terminal with rich."""
 
     def __init__(self, progress: Any, tasks: Sequence[Any]) -> None:
         self._progress, self._tasks = progress, tasks
 
     def show(self, *done: int) -> None:
-        """Move the bars; rich draws them when it sees fit."""
+        """Move the bars."""
         for task, now in zip(self._tasks, done, strict=True):
             self._progress.update(task, completed=now)
 
 
-class Telling:
-    """Writes to standard output."""
+class Console:
+    """Write text to standard output."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
@@ -72,11 +72,11 @@ class Telling:
         self._width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns) - 1
 
     def heading(self, text: str) -> None:
-        """The beginning of an act."""
+        """Print the title of a scenario."""
         print(f"\n{self._styled(text, '1')}", flush=True)
 
-    def say(self, text: str) -> None:
-        """A sentence or a few."""
+    def print(self, text: str) -> None:
+        """Print sentences, wrapped."""
         print(
             textwrap.fill(
                 text,
@@ -90,7 +90,7 @@ class Telling:
         )
 
     def table(self, rows: Sequence[Sequence[str]]) -> None:
-        """The first row has the headings, the first column the names."""
+        """Print a table; the first row has the headings, the first column the names."""
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         for name, *figures in rows:
             cells = [
@@ -100,13 +100,13 @@ class Telling:
             print("  " + "  ".join(cells), flush=True)
 
     def verdict(self, kept: bool, text: str) -> None:
-        """The one line in which an act ends."""
+        """Print the result of a scenario."""
         word = self._styled("KEPT", "1;32") if kept else self._styled("BROKEN", "1;31")
         print(f"  {word}: {text}", flush=True)
 
     @contextmanager
     def bars(self, **totals: int) -> Iterator[Bars]:
-        """Progress while the block runs, by name and total; gone when it ends."""
+        """Show progress while the block runs, by name and total; erase it at the end."""
         if not self._terminal:
             yield _NoBars()
         elif not self._rich:

@@ -1,5 +1,5 @@
-"""Act: a stream through a pooled log with a live tailing process, a kill in the middle, recovery,
-accounting, and the stream's rest.
+"""Crash run: stream lines into a pooled log with a live tailing process, kill the writer, recover,
+compare, and stream the rest.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Literal
 import accounting
 from accounting import Promise, Survivors, read_back
 from child import Child, ChildError
+from console import Bars, Console
 from counters import APPENDED, GO, POSITION, READ, READER_READY, WRITER_READY, Counters
 from reader import ReaderJob, Report
-from telling import Bars, Telling
 from writer import WriterJob, pooled_log
 
 import commitlog
@@ -25,32 +25,30 @@ import commitlog
 _START_TIMEOUT_S = 30.0
 _END_TIMEOUT_S = 120.0
 _POLL_S = 0.005
-# The kill falls somewhere in the middle of the stream, so that there is enough on either side of
-# it.
+# The kill comes in the middle of the stream, as a share of it.
 _EARLIEST, _LATEST = 0.3, 0.7
-# A machine that is slower than the stream's pace is not waited for: the kill comes in time,
-# wherever the stream is.
+# If the machine is slower than the pace of the stream by this factor, the kill comes early.
 _SLOWNESS = 3.0
-# That share of the stream before its target, the killer stops sleeping between looks, so as to
-# strike amid appends and not between bursts.
+# From this share of the stream before the target, the parent polls without a pause: the kill is to
+# come during a burst of appends.
 _NEAR = 0.02
 
 
 @dataclass(frozen=True)
-class Act:
-    """One of the demo's acts.
+class Scenario:
+    """The options of one crash run.
 
     Attributes
     ----------
     name : str
-        For its log and its sentences.
+        The name of its log.
     backing, flush : str
-        The pool's and the log's option of that name.
+        The options of that name of the pool and of the log.
     paced : bool
-        Whether the stream keeps a pace; else it is as fast as the disk, and goes through a part of
-        the corpus.
+        Whether the stream keeps a pace. If not, it is as fast as the disk, and takes a part of the
+        corpus.
     title, introduction : str
-        What the narrator prints before it begins.
+        The text before the run.
     """
 
     name: str
@@ -63,40 +61,40 @@ class Act:
 
 @dataclass(frozen=True)
 class Setting:
-    """What all acts share.
+    """The parameters that all scenarios share.
 
     Attributes
     ----------
     lines : list of bytes
         The corpus.
     corpus_file : str
-        The same in a file.
+        The file with the corpus.
     segment_size : int
-        Bytes in a segment and a buffer.
+        Bytes of a segment and of a buffer.
     seconds : float
-        How long a stream takes.
-    chance : random.Random
-        Where the moments of the kills come from.
+        The duration of a stream.
+    random : random.Random
+        Chooses the times of the kills.
     """
 
     lines: list[bytes]
     corpus_file: str
     segment_size: int
     seconds: float
-    chance: random.Random
+    random: random.Random
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an act found.
+    """The result of a crash run.
 
     Attributes
     ----------
     promises : list of Promise
-        Each kept or broken.
+        The promises, kept or broken.
     acknowledged, survived, total : int
-        Lines whose append had returned at the kill, lines in the log after recovery, lines in it at
-        the end.
+        Lines whose append had returned before the kill, lines in the log after recovery, and lines
+        in the log at the end.
     """
 
     promises: list[Promise]
@@ -106,39 +104,39 @@ class Outcome:
 
     @property
     def lost(self) -> int:
-        """Appended lines that the kill took back."""
+        """Return how many acknowledged lines the kill lost."""
         return max(0, self.acknowledged - self.survived)
 
     @property
     def kept(self) -> bool:
-        """Whether every promise was."""
+        """Return whether every promise was kept."""
         return all(promise.kept for promise in self.promises)
 
 
-class Performance:
-    """An act that is under way.
+class CrashRun:
+    """Run one scenario.
 
     Parameters
     ----------
-    act : Act
-        Which.
+    scenario : Scenario
+        The options.
     log : str
         The path of its log, which does not exist yet.
     setting : Setting
-        What all acts share.
-    telling : Telling
-        Where to tell it.
+        The parameters that all scenarios share.
+    console : Console
+        The output.
     """
 
-    def __init__(self, act: Act, log: str, setting: Setting, telling: Telling) -> None:
-        self._act, self._log, self._setting, self._telling = act, log, setting, telling
+    def __init__(self, scenario: Scenario, log: str, setting: Setting, console: Console) -> None:
+        self._scenario, self._log, self._setting, self._console = scenario, log, setting, console
         self._counters = Counters()
-        rate = len(setting.lines) / setting.seconds if act.paced else None
+        rate = len(setting.lines) / setting.seconds if scenario.paced else None
         self._job = WriterJob(
             log,
             setting.corpus_file,
-            act.backing,
-            act.flush,
+            scenario.backing,
+            scenario.flush,
             setting.segment_size,
             0,
             len(setting.lines),
@@ -146,27 +144,27 @@ class Performance:
             True,
         )
 
-    def play(self) -> Outcome:
-        """From the first line to the last promise."""
+    def run(self) -> Outcome:
+        """Run the scenario from the first line to the last promise."""
         with ExitStack() as stack:
             stack.callback(self._counters.close)
-            stack.callback(clear_away, self._log)
+            stack.callback(release_shared_memory, self._log)
             writer = stack.enter_context(self._start_writer(self._job))
             reader = stack.enter_context(self._start_reader())
             with self._bars(len(self._setting.lines)) as bars:
                 self._counters.cells[GO] = 1
-                self._await_moment(writer, bars)
+                self._wait_for_kill(writer, bars)
                 writer.kill()
             acknowledged, position = self._counters.cells[APPENDED], self._counters.cells[POSITION]
             seen = Report(**reader.ask())
-            self._telling.say(
+            self._console.print(
                 f"SIGKILL hit the writer (process {writer.pid}) when {acknowledged:,} of its "
                 "appends had returned."
             )
             survivors, end = self._recover()
             promises = self._promises(acknowledged, position, seen, survivors, end)
-            self._tell_losses(acknowledged, survivors)
-            total = self._go_on(stack, reader, survivors, promises)
+            self._report_losses(acknowledged, survivors)
+            total = self._stream_rest(stack, reader, survivors, promises)
         return Outcome(promises, acknowledged, survivors.lines, total)
 
     # --- the stream -------------------------------------------------------------------------------
@@ -180,7 +178,9 @@ class Performance:
     def _start_reader(self) -> Child:
         reader = Child(
             "reader",
-            ReaderJob(self._log, "flushed" if self._act.flush == "sync" else "committed").as_json(),
+            ReaderJob(
+                self._log, "flushed" if self._scenario.flush == "sync" else "committed"
+            ).as_json(),
             self._counters,
         )
         self._await(reader, lambda: bool(self._counters.cells[READER_READY]))
@@ -192,7 +192,7 @@ class Performance:
             while not condition():
                 if not child.running:
                     raise ChildError(
-                        f"the {child.module} process ended before it was ready: see its message "
+                        f"the {child.module} process ended before it was ready; its message is "
                         "above"
                     )
                 if time.monotonic() > deadline:
@@ -205,20 +205,18 @@ class Performance:
             raise
 
     def _bars(self, total: int) -> AbstractContextManager[Bars]:
-        return self._telling.bars(appended=total, seen_by_the_tailing_process=total)
+        return self._console.bars(appended=total, seen_by_the_tailing_process=total)
 
     def _show(self, bars: Bars) -> None:
         bars.show(self._counters.cells[APPENDED], self._counters.cells[READ])
 
-    def _await_moment(self, writer: Child, bars: Bars) -> None:
-        """Return at the random moment: when the stream has come to a random line, or a random time
-        is over.
-        """
-        share = self._setting.chance.uniform(_EARLIEST, _LATEST)
+    def _wait_for_kill(self, writer: Child, bars: Bars) -> None:
+        """Wait until the stream has reached a random line, or a random time has passed."""
+        share = self._setting.random.uniform(_EARLIEST, _LATEST)
         target = max(1, int(share * len(self._setting.lines)))
         near = target - _NEAR * len(self._setting.lines)
         deadline = time.monotonic() + share * self._setting.seconds * (
-            _SLOWNESS if self._act.paced else 1.0
+            _SLOWNESS if self._scenario.paced else 1.0
         )
         last = deadline + _START_TIMEOUT_S
         while (appended := self._counters.cells[APPENDED]) < target and not (
@@ -226,7 +224,7 @@ class Performance:
         ):
             if not writer.running or time.monotonic() > last:
                 raise ChildError(
-                    "the writer process appends nothing: see its message above, if there is one"
+                    "the writer process does not append; if it has printed a message, it is above"
                 )
             if appended < near:
                 self._show(bars)
@@ -241,7 +239,7 @@ class Performance:
         with pooled_log(self._job) as log:
             opened_ms = (time.perf_counter() - started) * 1e3
             survivors, end = read_back(log, self._setting.lines), log.committed_position
-        self._telling.say(
+        self._console.print(
             f"Opening the log again recovered it within {opened_ms:,.0f} ms: it holds "
             f"{survivors.lines:,} lines."
         )
@@ -249,13 +247,13 @@ class Performance:
 
     @property
     def _promises_all(self) -> bool:
-        """Whether the act's options promise every acknowledged line."""
-        return self._act.backing == "shm" or self._act.flush == "sync"
+        """Return whether the options promise every acknowledged line."""
+        return self._scenario.backing == "shm" or self._scenario.flush == "sync"
 
     def _promises(
         self, acknowledged: int, position: int, seen: Report, survivors: Survivors, end: int
     ) -> list[Promise]:
-        """What the durability table promises for this act's options, and no more."""
+        """Return what the durability table promises for the options of the scenario."""
         promises = [
             accounting.is_prefix(survivors),
             accounting.committed_kept(seen.committed, end),
@@ -264,40 +262,38 @@ class Performance:
         ]
         if self._promises_all:
             promises.append(accounting.none_lost(acknowledged, survivors))
-        if self._act.flush == "sync":
+        if self._scenario.flush == "sync":
             promises.append(accounting.was_flushed(position, seen.flushed))
         return promises
 
-    def _tell_losses(self, acknowledged: int, survivors: Survivors) -> None:
+    def _report_losses(self, acknowledged: int, survivors: Survivors) -> None:
         lost = acknowledged - survivors.lines
         if lost > 0:
             size = sum(map(len, self._setting.lines[survivors.lines : acknowledged]))
-            self._telling.say(
-                f"{acknowledged:,} appended - {survivors.lines:,} there = {lost:,} lines "
-                f"({size / 1024:,.0f} KiB) lost: they were appended "
-                "but not committed, and so only in the memory of the process that was killed."
+            self._console.print(
+                f"{acknowledged:,} appended - {survivors.lines:,} in the log = {lost:,} lines "
+                f"({size / 1024:,.0f} KiB) lost. They were not committed, so they were only in the "
+                "memory of the killed process."
             )
             return
-        luck = "" if self._promises_all else " This time the kill fell right behind a commit."
-        # An append that was cut off behind its publishing, and before it could return, may survive
-        # too: its caller has had no answer.
-        extra = " + 1 that was under way at the kill, whole already," if lost < 0 else ""
-        self._telling.say(
-            f"{acknowledged:,} appended{extra} - {survivors.lines:,} there = 0 lines lost.{luck}"
+        luck = "" if self._promises_all else " The kill came right after a commit."
+        # An append that was published but had not returned at the kill may survive, too.
+        extra = " + 1 that was published but had not returned" if lost < 0 else ""
+        self._console.print(
+            f"{acknowledged:,} appended{extra} - {survivors.lines:,} in the log = 0 lines "
+            f"lost.{luck}"
         )
 
     # --- the rest ---------------------------------------------------------------------------------
 
-    def _go_on(
+    def _stream_rest(
         self, stack: ExitStack, reader: Child, survivors: Survivors, promises: list[Promise]
     ) -> int:
-        """A new writer goes on where the log ends; the same tailing process reads on over the
-        join.
-        """
+        """Start a new writer where the log ends, while the same tailing process reads on."""
         lines = self._setting.lines
         stop = (
             len(lines)
-            if self._act.paced
+            if self._scenario.paced
             else min(len(lines), survivors.lines + survivors.lines // 2)
         )
         job = replace(self._job, first=survivors.lines, stop=stop, until_killed=False)
@@ -317,17 +313,14 @@ class Performance:
             accounting.is_complete(whole, stop),
             accounting.saw_all(seen, whole, lines),
         ]
-        self._telling.say(
-            f"A new writer went on at line {survivors.lines + 1:,}, where the log ended, up to "
-            f"line {stop:,}; the same tailing process "
-            f"read on over the join and has seen {seen.lines:,} lines."
+        self._console.print(
+            f"A new writer continued at line {survivors.lines + 1:,}, where the log ended, up to "
+            f"line {stop:,}. The same tailing process read on and has seen {seen.lines:,} lines."
         )
         return whole.lines
 
 
-def clear_away(log: str) -> None:
-    """Leave no shared memory behind: opening a log takes over what a killed writer left there, and
-    removes the names.
-    """
+def release_shared_memory(log: str) -> None:
+    """Remove the shared memory of a killed writer: opening the log recovers and deletes it."""
     if os.path.exists(os.path.join(log, "log.json")):
         commitlog.open(log).close()

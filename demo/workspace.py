@@ -1,4 +1,4 @@
-"""The ground the demo stands on: a temporary directory, and the file system that it is on."""
+"""Workspace: the temporary directory of the demo, and its file system."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ from dataclasses import dataclass
 
 import psutil
 
-# File systems in memory: what is flushed there is not durable, so that the third act would prove
-# nothing.
+# File systems in memory: a flush makes nothing durable there.
 _IN_MEMORY = {"tmpfs", "ramfs"}
 
 
 @dataclass(frozen=True)
-class Ground:
-    """A directory of the demo's own.
+class Workspace:
+    """The directory of the demo.
 
     Attributes
     ----------
     path : str
         The directory.
     file_system : str
-        Its type, as the kernel names it.
+        The type of its file system.
     mount_point : str
-        Where that file system is mounted.
+        The mount point of its file system.
     """
 
     path: str
@@ -36,42 +35,41 @@ class Ground:
 
     @property
     def in_memory(self) -> bool:
-        """Whether nothing there outlives the machine's power."""
+        """Return whether the file system is in memory."""
         return self.file_system in _IN_MEMORY
 
     def log(self, name: str) -> str:
-        """A path for a log."""
+        """Return the path for a log."""
         return os.path.join(self.path, name)
 
 
 @contextmanager
-def temporary_ground(parent: str | None, wanted_bytes: int) -> Iterator[Ground]:
-    """A temporary directory, removed in the end with all that is in it.
+def temporary_workspace(parent: str | None, wanted_bytes: int) -> Iterator[Workspace]:
+    """Create a temporary directory, and remove it with its content at the end.
 
     Parameters
     ----------
     parent : str or None
-        Where to make it. None: under the current directory, or where that is in memory or not
-        writable, under /var/tmp, the home directory or the system's temporary directory, whichever
-        first is on a disk.
+        The parent directory. None: the first writable one on a disk of the current directory,
+        /var/tmp, the home directory, and the temporary directory of the system.
     wanted_bytes : int
-        Room that must be free.
+        The free space that the demo needs.
 
     Raises
     ------
     OSError
-        There is no such place, or no room in it.
+        There is no such directory, or too little free space.
     """
     parent = _choose() if parent is None else parent
     free = shutil.disk_usage(parent).free
     if free < wanted_bytes:
         raise OSError(
-            f"{parent} has {free >> 20} MiB free and the demo needs {wanted_bytes >> 20}: free "
-            "some, or name another with --dir"
+            f"{parent} has {free >> 20} MiB free and the demo needs {wanted_bytes >> 20} MiB: free "
+            "some space, or choose another directory with --dir"
         )
     path = tempfile.mkdtemp(prefix="commitlog-demo-", dir=parent)
     try:
-        yield Ground(path, *_file_system(path))
+        yield Workspace(path, *_file_system(path))
     finally:
         shutil.rmtree(path, ignore_errors=True)
 
@@ -82,15 +80,15 @@ def _choose() -> str:
         place for place in places if os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK)
     ]
     if not writable:
-        raise OSError(f"none of {', '.join(places)} can be written: name a directory with --dir")
+        raise OSError(f"cannot write to any of {', '.join(places)}: choose a directory with --dir")
     return next(
         (place for place in writable if _file_system(place)[0] not in _IN_MEMORY), writable[0]
     )
 
 
 def _file_system(path: str) -> tuple[str, str]:
-    """Type and mount point of the mount that the path is under: the last one of the longest
-    name.
+    """Return type and mount point of the file system of a path: of the longest mount point above
+    it, the last mount.
     """
     path = os.path.realpath(path)
     above = [

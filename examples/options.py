@@ -1,4 +1,4 @@
-"""What the examples share: where their bus is, their options, and a quiet end on Ctrl-C."""
+"""The options that the examples share, and an end by Ctrl-C without a traceback."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ SHARED_MEMORY = "/dev/shm"
 
 
 def default_path(name: str) -> str:
-    """In shared memory where there is some, else among the temporary files; one for each user."""
+    """Return a path of this user in shared memory, or in the temporary directory without it."""
     parent = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else tempfile.gettempdir()
     return os.path.join(parent, f"commitlog-example-{os.getuid()}-{name}")
 
 
-def options(description: str | None, name: str) -> argparse.ArgumentParser:
-    """The options that every example takes."""
+def parser_of(description: str | None, name: str) -> argparse.ArgumentParser:
+    """Return a parser with the options that every example takes."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
         "--path", default=default_path(name), help="the bus, a directory (default: %(default)s)"
@@ -27,13 +27,13 @@ def options(description: str | None, name: str) -> argparse.ArgumentParser:
         "--limit",
         type=int,
         default=None,
-        help="end after so many messages (default: go on until Ctrl-C)",
+        help="end after this many messages (default: run until Ctrl-C)",
     )
     return parser
 
 
 @contextlib.contextmanager
 def until_ctrl_c() -> Iterator[None]:
-    """Ctrl-C is how the examples are meant to end."""
+    """End the block without a traceback on Ctrl-C."""
     with contextlib.suppress(KeyboardInterrupt):
         yield
