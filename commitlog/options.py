@@ -419,7 +419,7 @@ class Options:
 
     @classmethod
     def of(cls, options: Options | None, **overrides: Unpack[OptionOverrides]) -> Options:
-        """Copy the given options (None: the defaults) with some of them overridden.
+        """Return the given options (None: the defaults) with some of them overridden.
 
         Raises
         ------
@@ -432,7 +432,7 @@ class Options:
             raise InvalidOptionError(
                 f"options must be a commitlog.Options or None, not {type(options).__name__}"
             )
-        return options.replace(**overrides)
+        return options.replace(**overrides) if overrides else options
 
     def replace(self, **overrides: Unpack[OptionOverrides]) -> Self:
         """Copy the options with some of them overridden.

@@ -11,8 +11,14 @@ cdef enum:
     VALUES = 1
     KEYS = 2
     TYPES = 4
-    EVERY_COLUMN = 7
-    VIEWS = 8
+    POSITIONS = 8
+    TIMESTAMPS = 16
+    EVERY_COLUMN = 31
+    VIEWS = 32
+cdef dict NAMED = {
+    "position": POSITIONS, "sequence": POSITIONS, "timestamp": TIMESTAMPS,
+    "timestamp_ns": TIMESTAMPS, "type": TYPES, "key": KEYS, "value": VALUES,
+}
 
 
 @cython.no_gc
@@ -70,9 +76,13 @@ cdef class Columns:
         cdef size_t numbers = <size_t>most * sizeof(int64_t)
         cdef bint views = wanted & VIEWS
         cdef size_t places = <size_t>most * sizeof(cl_view) if views else numbers + sizeof(int64_t)
-        cdef size_t size = 2 * numbers
+        cdef size_t size = 0
         cdef uint8_t *at
         memset(&self.native, 0, sizeof(cl_batch))
+        if wanted & POSITIONS:
+            size += numbers
+        if wanted & TIMESTAMPS:
+            size += numbers
         if wanted & VALUES:
             size += places + room + CL_VIEW_INLINE
         if wanted & KEYS:
@@ -83,10 +93,12 @@ cdef class Columns:
         self.native.most = most
         # The widest first, so that each is aligned.
         at = self.block.bytes
-        self.native.positions = <int64_t *>at
-        at += numbers
-        self.native.timestamps_ns = <int64_t *>at
-        at += numbers
+        if wanted & POSITIONS:
+            self.native.positions = <int64_t *>at
+            at += numbers
+        if wanted & TIMESTAMPS:
+            self.native.timestamps_ns = <int64_t *>at
+            at += numbers
         if wanted & VALUES:
             self.lay(&self.native.value_ends, &self.native.value_views, at, views)
             at += places

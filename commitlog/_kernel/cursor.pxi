@@ -376,17 +376,18 @@ cdef class Cursor:
         """Wait for the next records and return them as a tuple of columns: see `take_columns`."""
         return await_columns(self, max_records, timeout, idle, keeps)
 
-    def columns(
-            self, Py_ssize_t max_records, *, bint values, bint keys, bint types, bint views):
-        """The next records that are there, as `batch` gives them; None for what is not wanted.
+    def columns(self, Py_ssize_t max_records, names, *, bint views):
+        """The next records that are there, as `batch` gives them; None for what no name stands for.
 
-        What is not wanted is checked, but not copied. With `views`, arrays of Arrow's binary views
+        What is not named is checked, but not copied. With `views`, arrays of Arrow's binary views
         are in place of offsets.
         """
+        cdef int wanted = VIEWS * views
         if self.turned:
             raise ValueError("columns are read forward")
-        return take_columns(
-            self, max_records, values * VALUES | keys * KEYS | types * TYPES | views * VIEWS)
+        for name in names:
+            wanted |= <int>NAMED[name]
+        return take_columns(self, max_records, wanted)
 
     def end_at(self, uint64_t position):
         """Read nothing from this position on, forward."""

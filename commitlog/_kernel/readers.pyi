@@ -1,5 +1,5 @@
 import datetime as dt
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, final, type_check_only
 
 import numpy as np
@@ -152,7 +152,7 @@ class Cursor:
         self, max_records: int, timeout: float | str | None, idle: Idle, keeps: bool
     ) -> ColumnArrays: ...
     def columns(
-        self, max_records: int, *, values: bool, keys: bool, types: bool, views: bool
+        self, max_records: int, names: Sequence[str], *, views: bool
     ) -> tuple[Any, ...]: ...
     def end_at(self, position: int) -> None: ...
     @property

@@ -89,16 +89,14 @@ class Scan:
         """Read up to the end, at most `most` records. Each record batch owns its memory."""
         cursor, form = self._seeker.cursor, self._form
         rows = BATCH_ROWS if {"key", "value"} & set(form.names) else NUMBERS_ROWS
-        wanted = {
-            "values": "value" in form.names,
-            "keys": "key" in form.names,
-            "types": "type" in form.names,
-            "views": form.views,
-        }
         try:
-            while batch := Batch(*cursor.columns(min(rows, most), **wanted)):
-                most -= len(batch)
-                yield form.record_batch(batch)
+            while most:
+                columns = cursor.columns(min(rows, most), form.names, views=form.views)
+                part = form.record_batch(Batch(*columns))
+                if not part.num_rows:
+                    return
+                most -= part.num_rows
+                yield part
         finally:
             cursor.leave()
             self._seeker.segments.release()

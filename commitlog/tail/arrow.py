@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("position", "sequence", "timestamp", "type", "key", "value")
 _OLD_TIMESTAMP = "timestamp_ns"
+_VIEW_SIZE = 16  # bytes
 
 
 def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
@@ -112,7 +113,7 @@ class BatchForm:
             "timestamp": lambda batch: self._numbers("timestamp", batch.timestamps_ns),
             "type": lambda batch: self._numbers("type", batch.types),
             "key": self._keys,
-            "value": lambda batch: self._binary(len(batch), batch.offsets, batch.data, None),
+            "value": lambda batch: self._binary(batch.offsets, batch.data, None),
             _OLD_TIMESTAMP: lambda batch: pa.array(batch.timestamps_ns),
         }
 
@@ -132,11 +133,10 @@ class BatchForm:
             if batch.keyed.all()
             else self._pa.py_buffer(np.packbits(batch.keyed, bitorder="little"))
         )
-        return self._binary(len(batch), batch.key_offsets, batch.keys, is_keyed)
+        return self._binary(batch.key_offsets, batch.keys, is_keyed)
 
-    def _binary(
-        self, count: int, places: npt.NDArray[Any], data: npt.NDArray[np.uint8], valid: Any
-    ) -> Any:
+    def _binary(self, places: npt.NDArray[Any], data: npt.NDArray[np.uint8], valid: Any) -> Any:
         pa = self._pa
+        count = len(places) // _VIEW_SIZE if self.views else len(places) - 1
         buffers = [valid, pa.py_buffer(places), pa.py_buffer(data)]
         return pa.Array.from_buffers(self._bytes, count, buffers)

@@ -324,8 +324,7 @@ bool cl_batch_add(cl_batch *batch, const cl_record *record) {
         (keys != NULL && key_length > batch->keys_room - keys_size)) {
         return false;
     }
-    batch->positions[at] = (int64_t)record->position;
-    batch->timestamps_ns[at] = record->timestamp_ns;
+    cl_batch_note(batch, at, record->position, record->timestamp_ns);
     if (batch->types != NULL) {
         batch->types[at] = record->type;
     }

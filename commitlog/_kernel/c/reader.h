@@ -92,10 +92,10 @@ typedef struct {
 #define CL_VIEW_INLINE 12u
 
 /* Columns of a batch; each array has room for `most` records (offset arrays for one more). The
- * caller may leave out, as NULL: types; keyed, keys and where they are; data and where it is. Where
- * a value is, is either in value_ends or in value_views; the same holds for keys. For views, `data`
- * and `keys` have CL_VIEW_INLINE bytes behind their room. The CRC check covers omitted columns as
- * well. Backward batches have all columns, and no views. */
+ * caller may leave out, as NULL: positions; timestamps; types; keyed, keys and where they are; data
+ * and where it is. Where a value is, is either in value_ends or in value_views; the same holds for
+ * keys. For views, `data` and `keys` have CL_VIEW_INLINE bytes behind their room. The CRC check
+ * covers omitted columns as well. Backward batches have all columns, and no views. */
 typedef struct {
     int64_t *positions;
     int64_t *timestamps_ns;
@@ -156,6 +156,16 @@ static inline size_t cl_column_end(const uint8_t *data, int64_t *ends, cl_view *
     return end;
 }
 
+static inline void cl_batch_note(const cl_batch *columns, size_t row, uint64_t position,
+                                 int64_t timestamp_ns) {
+    if (columns->positions != NULL) {
+        columns->positions[row] = (int64_t)position;
+    }
+    if (columns->timestamps_ns != NULL) {
+        columns->timestamps_ns[row] = timestamp_ns;
+    }
+}
+
 /* Copies the frame at `offset` into row `row` if it is a published record without key and type and
  * has room. Computes the CRC over the copied bytes. Returns the frame's size in the segment, or 0
  * with nothing changed. cl_batch_plain_rows fills the columns that such records have in common. */
@@ -182,8 +192,9 @@ static inline uint32_t cl_batch_copy(const cl_batch *columns, size_t row, size_t
     if (crc != cl_cell_high(cell)) {
         return 0;
     }
-    columns->positions[row] = (int64_t)(segment->base + offset);
-    memcpy(&columns->timestamps_ns[row], at + CL_FRAME_TIMESTAMP, sizeof *columns->timestamps_ns);
+    int64_t timestamp_ns;
+    memcpy(&timestamp_ns, at + CL_FRAME_TIMESTAMP, sizeof timestamp_ns);
+    cl_batch_note(columns, row, segment->base + offset, timestamp_ns);
     if (columns->data != NULL) {
         *data_size = cl_column_end(columns->data, columns->value_ends, columns->value_views, row,
                                    *data_size, value_length);

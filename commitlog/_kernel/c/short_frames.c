@@ -78,8 +78,7 @@ WITH_CRC INLINED uint64_t copy_frame(const cl_batch *columns, size_t row, size_t
     if ((uint32_t)~state != cl_cell_high(cell)) {
         return 0;
     }
-    columns->positions[row] = (int64_t)(segment->base + offset);
-    columns->timestamps_ns[row] = (int64_t)timestamp;
+    cl_batch_note(columns, row, segment->base + offset, (int64_t)timestamp);
     *data_size = end_value(columns, row, *data_size, value_length, form);
     return step;
 }
@@ -132,8 +131,7 @@ WITH_CRC INLINED size_t copy_alike(const cl_batch *columns, size_t row, size_t d
         if ((uint32_t)~state != cl_cell_high(cell)) {
             break;
         }
-        columns->positions[row] = (int64_t)(segment->base + offset);
-        columns->timestamps_ns[row] = (int64_t)timestamp;
+        cl_batch_note(columns, row, segment->base + offset, (int64_t)timestamp);
         data_size = end_value(columns, row, data_size, value_length, form);
         offset += step;
     }
