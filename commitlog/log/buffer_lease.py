@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import cast
 
 from commitlog.errors import DiskFullError, IOFailureError
 from commitlog.pool.buffer import PoolBuffer
 from commitlog.pool.transient_store_pool import TransientStorePool
-from commitlog.segment.allocation_service import LeasedBuffer
 from commitlog.segment.lock_file import Holder, LockFile
 from commitlog.segment.mapped_file import MappedFile
+from commitlog.segment.segment_buffers import LeasedBuffer
 
 _logger = logging.getLogger("commitlog")
 
@@ -53,7 +55,8 @@ class BufferLeases:
         self._ended = False
         self._holder = dataclasses.replace(holder, pool_names=tuple(pool.shm_names))
         self._lock_file.write(self._holder)
-        self._unsubscribe = pool.on_grow(self._grown)
+        self._unsubscribe = ExitStack()
+        self._unsubscribe.callback(pool.on_grow(self._grown))
 
     def _note(self, pool_names: tuple[str, ...], lent_names: tuple[str, ...]) -> None:
         self._holder = dataclasses.replace(
@@ -66,9 +69,13 @@ class BufferLeases:
             with self._lock:
                 self._note((*self._holder.pool_names, name), self._holder.lent_names)
 
-    def try_lend(self) -> PoolBuffer | None:
+    def reclaim_by(self, give_back_ahead: Callable[[], bool]) -> None:
+        """Have this called, until `end`, when a borrower finds the pool empty."""
+        self._unsubscribe.callback(self._pool.on_shortage(give_back_ahead))
+
+    def try_lend(self, *, ahead: bool) -> PoolBuffer | None:
         """A free buffer, if there is one now."""
-        return self._pool.try_borrow(self._owner)
+        return self._pool.try_borrow(self._owner, ahead=ahead)
 
     def lend(self) -> PoolBuffer | None:
         """A buffer by the pool's policy."""
@@ -84,7 +91,11 @@ class BufferLeases:
                 self._note(self._holder.pool_names, (*self._holder.lent_names, lent.name))
         lent.bind(self._log_uuid, file.base, file.segment.id)
 
-    def give_back(self, buffer: LeasedBuffer) -> None:
+    def settle(self, buffer: LeasedBuffer) -> None:
+        """Note that a buffer that was lent ahead is in use."""
+        self._pool.settle(cast(PoolBuffer, buffer))
+
+    def give_back(self, buffer: LeasedBuffer, *, written: bool = True) -> None:
         """Return a buffer; what it held is in the segment. After `end` the file is another's to
         write.
         """
@@ -94,7 +105,7 @@ class BufferLeases:
             with self._lock:
                 if not self._ended:
                     self._forget(lent.name)
-        self._pool.return_buffer(lent)
+        self._pool.return_buffer(lent, written=written)
 
     def _forget(self, name: str) -> None:
         """Remove a name from the file; a failure is harmless, because recovery finds it free."""
@@ -112,7 +123,7 @@ class BufferLeases:
         Where that cannot be noted, the next open looks for the buffers, finds them free or gone,
         and warns; closing goes on.
         """
-        self._unsubscribe()
+        self._unsubscribe.close()
         with self._lock:
             self._ended = True
             try:

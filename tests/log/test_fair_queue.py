@@ -77,7 +77,7 @@ def test_a_limit_that_is_met_within_an_append_holds_no_loop_up(
     """The append that rolls finds the gate open when it begins; while it rolls, another thread goes
     past the limit.
     """
-    log = logs.open()
+    log = logs.open(allocate_ahead=0)  # so that the roll asks the policy
     tailer = required(log)
     log.append_many([b"1", b"2"])
     log.append(b"3")  # from now on the limit is known
