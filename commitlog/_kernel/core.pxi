@@ -223,6 +223,17 @@ cdef class Core:
     def uncertain_from(self, uint64_t position):
         self.log.uncertain_from = position
 
+    @property
+    def ready_below(self):
+        """The number below which every segment from the tail's on is durable, mapped and has its
+        buffer: there a roll needs nothing but the kernel.
+        """
+        return self.log.ready_below
+
+    @ready_below.setter
+    def ready_below(self, uint64_t number):
+        self.log.ready_below = number
+
     # --- tail and watermarks ----------------------------------------------------------------------
 
     @property

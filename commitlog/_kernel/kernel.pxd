@@ -165,6 +165,9 @@ cdef extern from "segment.h":
     int cl_header_check(
         const void *page, const uint8_t *log_uuid, uint64_t base, uint64_t size
     ) nogil
+    bint cl_header_opened_read(
+        const void *page, uint64_t segment_id, cl_header_opened *opened
+    ) nogil
     uint32_t cl_header_opened_crc(uint64_t segment_id, int64_t opened_ns, int64_t cycle) nogil
     uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal) nogil
     int cl_segment_open(
@@ -197,6 +200,7 @@ cdef extern from "log.h":
         uint32_t refusal
         uint32_t stopping
         uint64_t segment_size
+        uint64_t ready_below
         uint64_t uncertain_from
         int64_t claim_timeout_ns
         cl_table table
@@ -352,6 +356,7 @@ cdef extern from "writer.h":
         cl_writer *writer, uint64_t number, int64_t now_ns, int64_t *opened_ns
     ) nogil
     int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t cycle) nogil
+    int cl_writer_roll_ahead(cl_writer *writer, uint64_t number) nogil
     uint64_t cl_writer_rolls_from(const cl_writer *writer) nogil
 
 cdef extern from "stage.h":

@@ -375,10 +375,7 @@ cdef class Segment:
         """When a roll reached this segment, wall-clock nanoseconds; 0: none has."""
         cdef cl_header_opened opened
         self.check()
-        memcpy(&opened, self.segment.map + CL_HEADER_OPENED_AT, sizeof(opened))
-        if opened.opened_ns <= 0 or cl_header_opened_crc(
-            self.segment.id, opened.opened_ns, opened.cycle
-        ) != opened.crc:
+        if not cl_header_opened_read(self.segment.map, self.segment.id, &opened):
             return 0
         return opened.opened_ns
 

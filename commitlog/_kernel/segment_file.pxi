@@ -201,10 +201,7 @@ def read_opened(bytes page):
     if len(page) < CL_SEGMENT_HEADER:
         return None
     memcpy(&identity, <char *>page, sizeof(identity))
-    memcpy(&opened, <char *>page + CL_HEADER_OPENED_AT, sizeof(opened))
-    if opened.opened_ns <= 0 or cl_header_opened_crc(
-        identity.segment_id, opened.opened_ns, opened.cycle
-    ) != opened.crc:
+    if not cl_header_opened_read(<char *>page, identity.segment_id, &opened):
         return None
     return opened.opened_ns, opened.cycle
 

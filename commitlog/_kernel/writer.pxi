@@ -150,8 +150,8 @@ cdef class Writer(Committer):
     # --- rolling ----------------------------------------------------------------------------------
 
     cdef int advance(self) except -1:
-        """The tail is at its segment's end: have the next segment brought, then move the tail
-        there.
+        """The tail is at its segment's end: move it to the next segment. If that is not ready, the
+        policy brings it first.
         """
         cdef uint64_t number = <uint64_t>-1
         cdef int64_t began_ns
@@ -159,7 +159,8 @@ cdef class Writer(Committer):
             number = cl_writer_rolls_from(&self.writer)
         if number != <uint64_t>-1:
             began_ns = cl_clock_monotonic_ns()
-            self.policy.roll_from(number)
+            if cl_writer_roll_ahead(&self.writer, number) != CL_OK:
+                self.policy.roll_from(number)
             cl_histogram_add(&self.log.latencies.roll, cl_clock_monotonic_ns() - began_ns)
         return 0
 

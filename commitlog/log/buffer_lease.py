@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import cast
 
 from commitlog.errors import DiskFullError, IOFailureError
 from commitlog.pool.buffer import PoolBuffer
 from commitlog.pool.transient_store_pool import TransientStorePool
-from commitlog.segment.allocation_service import LeasedBuffer
 from commitlog.segment.lock_file import Holder, LockFile
 from commitlog.segment.mapped_file import MappedFile
+from commitlog.segment.segment_buffers import LeasedBuffer
 
 _logger = logging.getLogger("commitlog")
 
@@ -51,7 +53,8 @@ class BufferLeases:
         self._ended = False
         self._holder = dataclasses.replace(holder, pool_names=tuple(pool.shm_names))
         self._lock_file.write(self._holder)
-        self._unsubscribe = pool.on_grow(self._grown)
+        self._unsubscribe = ExitStack()
+        self._unsubscribe.callback(pool.on_grow(self._grown))
 
     def _note(self, pool_names: tuple[str, ...], lent_names: tuple[str, ...]) -> None:
         self._holder = dataclasses.replace(
@@ -64,9 +67,13 @@ class BufferLeases:
             with self._lock:
                 self._note((*self._holder.pool_names, name), self._holder.lent_names)
 
-    def try_lend(self) -> PoolBuffer | None:
+    def reclaim_by(self, give_back_ahead: Callable[[], bool]) -> None:
+        """Have this called, until `end`, when a borrower finds the pool empty."""
+        self._unsubscribe.callback(self._pool.on_shortage(give_back_ahead))
+
+    def try_lend(self, *, ahead: bool) -> PoolBuffer | None:
         """Lend a buffer if one is free, else None."""
-        return self._pool.try_borrow(self._owner)
+        return self._pool.try_borrow(self._owner, ahead=ahead)
 
     def lend(self) -> PoolBuffer | None:
         """Lend a buffer by the pool's policy."""
@@ -80,8 +87,12 @@ class BufferLeases:
                 self._note(self._holder.pool_names, (*self._holder.lent_names, lent.name))
         lent.bind(self._log_uuid, file.base, file.segment.id)
 
-    def give_back(self, buffer: LeasedBuffer) -> None:
-        """Return a buffer whose content is in the segment file.
+    def settle(self, buffer: LeasedBuffer) -> None:
+        """Note that a buffer that was lent ahead is in use."""
+        self._pool.settle(cast(PoolBuffer, buffer))
+
+    def give_back(self, buffer: LeasedBuffer, *, written: bool = True) -> None:
+        """Return a buffer whose content is in the segment file, or which has none.
 
         After `end`, the lock file is not written: another process may hold it.
         """
@@ -91,7 +102,7 @@ class BufferLeases:
             with self._lock:
                 if not self._ended:
                     self._forget(lent.name)
-        self._pool.return_buffer(lent)
+        self._pool.return_buffer(lent, written=written)
 
     def _forget(self, name: str) -> None:
         """Remove a name from the file; a failure is harmless: recovery finds the buffer free."""
@@ -108,7 +119,7 @@ class BufferLeases:
 
         If that fails, closing continues; the next open finds the buffers free or gone, and warns.
         """
-        self._unsubscribe()
+        self._unsubscribe.close()
         with self._lock:
             self._ended = True
             try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 
 from commitlog._kernel.engine import REFUSED_FORKED, LogMethods
@@ -13,8 +12,6 @@ from commitlog.log.parts import LogParts, Mode
 from commitlog.log.registry import registry
 from commitlog.log.writer_services import WriterServices
 from commitlog.options import Options
-
-_logger = logging.getLogger("commitlog")
 
 
 class OpenLog(LogParts):
@@ -84,8 +81,6 @@ class OpenLog(LogParts):
             writer.allocation.bring(number + 1)
             opened_ns = engine.open_segment(number + 1, writer.rolling.time_after(number))
             engine.move_tail(number, opened_ns, directory.cycle_at(opened_ns))
-            position = (number + 1) * engine.segment_size
-            _logger.debug("%s: rolled to the segment at position %d", engine.path, position)
 
     def meet_cycle(self) -> None:
         """Close the current segment if its cycle is over; else set `Engine.cycle_end_ns`."""

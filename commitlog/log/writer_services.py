@@ -81,6 +81,8 @@ class WriterServices:
             self.allocation = AllocationService(
                 engine, directory, queue, options, lender, events=self.listener or NO_EVENTS
             )
+            if lender is not None:
+                lender.reclaim_by(self.allocation.give_back_ahead)
             self.services: list[Service] = [self.allocation]
             if options.flush != "none":
                 self.services.append(FlushService(engine, options))

@@ -43,11 +43,23 @@ class PoolBuffer:
         The name that the borrower gave.
     locked : bool
         Whether its pages are locked into RAM.
+    ahead : bool
+        Whether it is lent ahead of need and still unused: its borrower gives it back on demand.
     """
 
     backing: ClassVar[str]
 
-    __slots__ = ("index", "memory", "size", "name", "state", "owner", "borrowed_at", "locked")
+    __slots__ = (
+        "index",
+        "memory",
+        "size",
+        "name",
+        "state",
+        "owner",
+        "borrowed_at",
+        "locked",
+        "ahead",
+    )
 
     def __init__(self, memory: Memory, name: str | None = None) -> None:
         self.index = -1
@@ -58,6 +70,7 @@ class PoolBuffer:
         self.owner: str | None = None
         self.borrowed_at = 0.0
         self.locked = False
+        self.ahead = False
 
     @property
     def bound(self) -> bool:
@@ -91,9 +104,10 @@ class PoolBuffer:
         The pool does so too when the buffer is returned, before it zeroes.
         """
 
-    def lend(self, owner: str) -> None:
+    def lend(self, owner: str, *, ahead: bool = False) -> None:
         """Mark it as borrowed. The pool's own, under its lock."""
         self.state = BufferState.BORROWED
+        self.ahead = ahead
         self.owner = owner
         self.borrowed_at = time.monotonic()
 

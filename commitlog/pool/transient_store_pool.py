@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Self
+from typing import Self, TypeVar
 
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import parse_duration
@@ -27,6 +27,7 @@ from commitlog.pool.pool_stats import PoolCounters, PoolStats
 from commitlog.pool.waiting import WaitingLine
 
 _logger = logging.getLogger("commitlog.pool")
+_Listener = TypeVar("_Listener", bound=Callable[..., object])
 
 
 class TransientStorePool(ProcessBound):
@@ -100,6 +101,8 @@ class TransientStorePool(ProcessBound):
         self._line = WaitingLine(self._lock)
         self._counters = PoolCounters()
         self._grow_listeners: list[Callable[[str], None]] = []
+        self._shortage_listeners: list[Callable[[], bool]] = []
+        self._short = 0  # borrowers that found no free buffer and have none yet
         self._growing = 0
         self._low_water = LowWaterMark(self._options.low_water)
         self._closed = threading.Event()
@@ -140,30 +143,55 @@ class TransientStorePool(ProcessBound):
         seconds = (
             self._options.wait_timeout if timeout is None else parse_duration(timeout, "timeout")
         )
-        buffer = self._borrow_free(owner, exhaustible=True)
-        if buffer is not None or self._options.on_exhausted == "mapped":
+        buffer = self._borrow_free(owner)
+        if buffer is not None:
             return buffer
-        if self._options.on_exhausted == "raise":
-            raise PoolExhaustedError(self._exhausted_message("no buffer is free"))
-        if self._options.on_exhausted == "grow":
-            buffer = self._grow(owner)
-        return buffer if buffer is not None else self._wait(owner, seconds)
+        with self._lock:
+            self._short += 1
+        try:
+            return self._borrow_lent(owner, seconds)
+        finally:
+            with self._lock:
+                self._short -= 1
 
-    def try_borrow(self, owner: str) -> PoolBuffer | None:
-        """Lend a buffer if one is free, else None at once; for borrowing ahead of need.
+    def try_borrow(self, owner: str, *, ahead: bool = False) -> PoolBuffer | None:
+        """Lend a buffer if one is free, else None at once.
+
+        Parameters
+        ----------
+        owner : str
+            As for `borrow`.
+        ahead : bool
+            The borrower does not need it yet. Until `settle`, it counts as free for `low_water`,
+            and a listener of `on_shortage` has to give it back.
 
         Raises
         ------
         ClosedError, ForkedError
             As for `borrow`.
         """
-        return self._borrow_free(owner, exhaustible=False)
+        return self._borrow_free(owner, ahead=ahead)
 
-    def return_buffer(self, buffer: PoolBuffer) -> None:
+    def settle(self, buffer: PoolBuffer) -> None:
+        """Note that a buffer that was lent ahead of need is in use from now on."""
+        with self._lock:
+            used, buffer.ahead = buffer.ahead, False
+            low = used and self._falls_low()
+        if low:
+            self._warn_of_low_water()
+
+    def return_buffer(self, buffer: PoolBuffer, *, written: bool = True) -> None:
         """Take a buffer back. Its binding is cleared and it is zeroed, in this thread, before it
         can be borrowed again.
 
         After ``close(force=True)``, returning a buffer that was out releases its memory.
+
+        Parameters
+        ----------
+        buffer : PoolBuffer
+            A borrowed one.
+        written : bool
+            False if the borrower never wrote to it: it is not zeroed then.
 
         Raises
         ------
@@ -179,7 +207,8 @@ class TransientStorePool(ProcessBound):
             buffer.state = BufferState.RETURNING
         try:
             buffer.unbind()
-            buffer.memory.zero(0, buffer.size)
+            if written:
+                buffer.memory.zero(0, buffer.size)
         except BaseException:
             buffer.state = BufferState.BORROWED
             raise
@@ -247,14 +276,28 @@ class TransientStorePool(ProcessBound):
         callable
             Ends the subscription; may be called again.
         """
+        return self._subscribe(self._grow_listeners, listener)
+
+    def on_shortage(self, listener: Callable[[], bool]) -> Callable[[], None]:
+        """Call `listener` when a borrower finds no free buffer. It returns a buffer that was lent
+        ahead of need to the pool, or returns False if it has none.
+
+        Returns
+        -------
+        callable
+            Ends the subscription; may be called again.
+        """
+        return self._subscribe(self._shortage_listeners, listener)
+
+    def _subscribe(self, listeners: list[_Listener], listener: _Listener) -> Callable[[], None]:
         self._check_process()
         with self._lock:
-            self._grow_listeners.append(listener)
+            listeners.append(listener)
 
         def unsubscribe() -> None:
             with self._lock:
-                if listener in self._grow_listeners:
-                    self._grow_listeners.remove(listener)
+                if listener in listeners:
+                    listeners.remove(listener)
 
         return unsubscribe
 
@@ -352,27 +395,62 @@ class TransientStorePool(ProcessBound):
             if buffer.state in (BufferState.BORROWED, BufferState.RETURNING)
         ]
 
-    def _borrow_free(self, owner: str, *, exhaustible: bool) -> PoolBuffer | None:
+    def _borrow_free(self, owner: str, *, ahead: bool = False) -> PoolBuffer | None:
         self._check_process()
         with self._lock:
             self._check_open()
             # A returned buffer goes to a waiting borrower first, so no waiter needs a free one.
-            if not self._free:
-                self._counters.exhausted += exhaustible
+            if not self._free or (ahead and self._short):
                 return None
             buffer = self._free.pop()
-            buffer.lend(owner)
+            buffer.lend(owner, ahead=ahead)
             self._counters.borrows += 1
-            available, total = self.available, self.buffers
-            low = self._low_water.lent(available, total)
-            self._counters.low_water_warnings += low
+            low = not ahead and self._falls_low()
         if low:
-            _logger.warning(
-                "the pool runs low: %d of %d buffers are free; return them sooner, or give it more",
-                available,
-                total,
-            )
+            self._warn_of_low_water()
         return buffer
+
+    def _borrow_lent(self, owner: str, seconds: float) -> PoolBuffer | None:
+        """Lend a buffer though none is free: one that is lent ahead of need, or by the policy."""
+        buffer = self._reclaim(owner)
+        if buffer is not None:
+            return buffer
+        with self._lock:
+            self._counters.exhausted += 1
+        if self._options.on_exhausted == "mapped":
+            return None
+        if self._options.on_exhausted == "raise":
+            raise PoolExhaustedError(self._exhausted_message("no buffer is free"))
+        if self._options.on_exhausted == "grow":
+            buffer = self._grow(owner)
+        return buffer if buffer is not None else self._wait(owner, seconds)
+
+    def _reclaim(self, owner: str) -> PoolBuffer | None:
+        with self._lock:
+            listeners = list(self._shortage_listeners)
+        for listener in listeners:
+            if listener():
+                buffer = self._borrow_free(owner)
+                if buffer is not None:
+                    return buffer
+        return None
+
+    def _falls_low(self) -> bool:
+        """Whether a loan calls for a warning. Under the lock."""
+        low = self._low_water.lent(self._spare(), self.buffers)
+        self._counters.low_water_warnings += low
+        return low
+
+    def _spare(self) -> int:
+        """Free buffers, and those that are given back on demand."""
+        return self.available + sum(buffer.ahead for buffer in self._all)
+
+    def _warn_of_low_water(self) -> None:
+        _logger.warning(
+            "the pool runs low: %d of %d buffers are free; return them sooner, or give it more",
+            self._spare(),
+            self.buffers,
+        )
 
     def _make_free(self, buffer: PoolBuffer) -> None:
         """Hand a zeroed buffer to the first in line, else put it on top of the free ones. Under the
@@ -383,8 +461,9 @@ class TransientStorePool(ProcessBound):
             return
         buffer.state = BufferState.FREE
         buffer.owner = None
+        buffer.ahead = False
         self._free.append(buffer)
-        self._low_water.came_back(self.available, self.buffers)
+        self._low_water.came_back(self._spare(), self.buffers)
 
     def _take_back(self, buffer: PoolBuffer) -> None:
         """Undo a loan that the borrower never learnt of."""
@@ -397,7 +476,7 @@ class TransientStorePool(ProcessBound):
             self._check_open()
             if self._free:
                 # One came back since this borrower found none.
-                buffer = self._borrow_free(owner, exhaustible=False)
+                buffer = self._borrow_free(owner)
             else:
                 self._counters.waits += 1
                 try:

@@ -27,9 +27,9 @@ class Recovered:
         Positions that were taken out and zeroed.
     saved_as : str or None
         The first file in which valid frames of that range were saved.
-    from_shm, lost : tuple of str
-        Shared-memory buffers that were recovered; those that had been recorded and are missing or
-        unusable.
+    from_shm, unused, lost : tuple of str
+        Shared-memory buffers that were recovered; those that had been attached ahead of need; those
+        that had been recorded and are missing or unusable.
     """
 
     case: Literal["empty", "clean", "kept", "cut"]
@@ -39,4 +39,5 @@ class Recovered:
     cut_range: tuple[int, int] | None = None
     saved_as: str | None = None
     from_shm: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()

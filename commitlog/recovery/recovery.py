@@ -97,7 +97,7 @@ def recover(
         )
         found = log.recover(lost)
     _finish(directory, cursors, found)
-    for name in (*found.from_shm, *survey.free):
+    for name in (*found.from_shm, *found.unused, *survey.free):
         discard(name)
         failpoint("buffer discarded")
     return found

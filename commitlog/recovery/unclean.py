@@ -100,6 +100,7 @@ class UncleanLog:
             cut_range=taken.cut_range,
             saved_as=taken.saved_as,
             from_shm=tuple(walk.recovered),
+            unused=tuple(walk.unused),
             lost=(*lost, *walk.stranded),
         )
 

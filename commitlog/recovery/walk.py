@@ -11,6 +11,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from commitlog._kernel.failure import BUSY, END
 from commitlog._kernel.segments import CELL_SIZE, HEADER_SIZE, Segment
 from commitlog.base.failpoint import failpoint
@@ -33,14 +35,16 @@ class Walk:
         Claims turned into SKIP.
     damaged : bool
         An invalid frame stopped the walk below the tail of a log whose memory was never lost.
-    recovered, stranded : list of str
-        Buffers whose frames are in the log now; buffers that fit nowhere in it.
+    recovered, unused, stranded : list of str
+        Buffers whose frames are in the log now; buffers that were attached ahead of need and hold
+        nothing; buffers that fit nowhere in the log.
     """
 
     end: Location
     rolled_back: int = 0
     damaged: bool = False
     recovered: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
     stranded: list[str] = field(default_factory=list)
 
 
@@ -232,8 +236,11 @@ def _take_aside(
     walk: Walk, directory: LogDirectory, numbers: set[int], number: int, buffer: RecoverableBuffer
 ) -> None:
     """Copy the frames of a buffer above the log's end into its segment's file, where the cut finds
-    and saves them.
+    and saves them. A buffer of zeros was attached before the log rolled.
     """
+    if not np.frombuffer(memoryview(buffer.memory), np.uint8).any():
+        walk.unused.append(buffer.name)
+        return
     segment = _segment_of(directory, numbers, number, buffer)
     try:
         if _fits(walk, segment, buffer):

@@ -7,29 +7,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import weakref
-from contextlib import ExitStack
-from typing import NamedTuple, Protocol
 
 from commitlog._kernel.engine import REFUSED_LAG, Writer
-from commitlog._kernel.memory import Memory
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.polling import attempts
 from commitlog.base.service import Service
-from commitlog.errors import (
-    ClosedError,
-    CommitLogError,
-    DiskFullError,
-    LogFailedError,
-    PositionError,
-)
+from commitlog.errors import ClosedError, CommitLogError, DiskFullError, LogFailedError
 from commitlog.options import Options
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.disk_monitor import DiskMonitor
 from commitlog.segment.events import NO_EVENTS, SegmentEvents
-from commitlog.segment.mapped_file import MappedFile
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.pretoucher import Pretoucher
 from commitlog.segment.seals import Sealer
+from commitlog.segment.segment_buffers import BufferLender, SegmentBuffers
 from commitlog.segment.unused_blocks import UnusedBlocks
 
 _logger = logging.getLogger("commitlog.segment")
@@ -39,47 +30,9 @@ _ROUND_S = 0.25  # how long the thread sleeps where no event wakes it
 _PATIENCE_S = 0.001
 _PATIENCE_STEP_S = 0.0001
 _LOOK_S = 1.0  # from one look at the room on the disk to the next
+# What is pre-faulted of a segment before a roll into it.
+_FIRST_BYTES = 64 << 10
 _RETRY_S = 1.0  # after a failed allocation, which the appender would report itself if it came first
-
-
-class LeasedBuffer(Protocol):
-    """The part of a pool's buffer that segments use."""
-
-    @property
-    def memory(self) -> Memory: ...
-
-
-class BufferLender(Protocol):
-    """Lends buffers. The log implements it, so that this package does not depend on the pool."""
-
-    def try_lend(self) -> LeasedBuffer | None:
-        """A free buffer, if there is one now."""
-
-    def lend(self) -> LeasedBuffer | None:
-        """Return a buffer by the pool's policy: wait, raise, or return None if the segment gets
-        none.
-        """
-
-    def bind(self, buffer: LeasedBuffer, file: MappedFile) -> None:
-        """Note durably which segment the buffer holds from now on, before the first claim in it."""
-
-    def give_back(self, buffer: LeasedBuffer) -> None:
-        """Take back a buffer that is fully committed or was never used."""
-
-
-class _Lease:
-    """Lives as long as the log, or a claim's view that outlives the log, needs a buffer."""
-
-
-class _Attached(NamedTuple):
-    """A segment with its buffer. The token holds it, so that it is not deleted before the buffer is
-    detached.
-    """
-
-    file: MappedFile
-    buffer: LeasedBuffer
-    lease: _Lease
-    token: int
 
 
 class AllocationService(Service):
@@ -105,16 +58,17 @@ class AllocationService(Service):
         self._directory = directory
         self._queue = queue
         self._options = options
-        self._lender = lender
         self._unused = UnusedBlocks(directory, queue)
         self._events = events
-        # Three locks, so that an appender that rolls never waits for work that is done ahead.
+        # Two locks and that of the buffers, so that an appender that rolls never waits for work
+        # that is done ahead.
         self._place_lock = threading.Lock()
-        self._attach_lock = threading.Lock()
         self._seal_lock = threading.Lock()
         self._synced_below = 0
-        self._attached: dict[int, _Attached] = {}
+        self._faulted_below = 0
+        self._rolls = 0
         self._closed = False
+        self._buffers = None if lender is None else SegmentBuffers(core, directory, queue, lender)
         self._sealer = Sealer(directory, queue, options.tuning.index_spacing, events)
         self._pretoucher = Pretoucher(core, queue, options)
         # With a pool, the buffers take the page faults instead.
@@ -139,8 +93,8 @@ class AllocationService(Service):
         with self._directory.telling("bring the next segment"):
             self._check_open()
             self._place(number, needed=True)
-            if self._lender is not None:
-                self._attach(number)
+            if self._buffers is not None:
+                self._buffers.attach(number)
 
     def _place(self, number: int, *, needed: bool) -> None:
         """Create a segment file durably, if it is missing. If it is not needed yet, leave it to the
@@ -185,64 +139,19 @@ class AllocationService(Service):
             raise
         self.disk.admitted()
 
-    def _attach(self, number: int) -> None:
-        """Attach a pool buffer to a segment, unless it has one already or the pool's policy gives
-        none.
-        """
-        assert self._lender is not None
-        held = self._queue.hold(number, "its pool buffer", briefly=True)
-        if held is None:
-            raise PositionError(
-                "the segment is being deleted", path=self._directory.segment_path(number)
-            )
-        file, token = held
-        with ExitStack() as undo:
-            undo.callback(file.release, token)
-            if number in self._attached or file.segment.buffered:
-                return
-            # Returning a drained buffer zeroes it: the thread does that as long as another buffer
-            # is free.
-            buffer = self._lender.try_lend()
-            if buffer is None:
-                # Every buffer is lent. One of this log's may only lack its commit.
-                self._core.commit(self._core.tail_position)
-                self.give_back_drained()
-                buffer = self._lender.lend()
-            if buffer is None:
-                return
-            undo.callback(self._lender.give_back, buffer)
-            with self._attach_lock:
-                self._check_open()
-                if number in self._attached:
-                    return
-                lease = _Lease()
-                self._lender.bind(buffer, file)
-                self._core.attach(file.segment, buffer.memory, lease)
-                self._attached[number] = _Attached(file, buffer, lease, token)
-                undo.pop_all()
-
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("the log is closed: open it again", path=self._core.path)
 
-    def give_back_drained(self) -> None:
-        """Return the buffers whose segments are committed whole."""
-        with self._attach_lock:
-            drained = [
-                number
-                for number, attached in self._attached.items()
-                if attached.file.segment.drained
-            ]
-            taken = [self._attached.pop(number) for number in drained]
-            self._detach(taken)
-        for attached in taken:
-            assert self._lender is not None
-            self._lender.give_back(attached.buffer)
+    def give_back_drained(self) -> int:
+        """Return the buffers whose segments are committed whole; how many."""
+        return 0 if self._buffers is None else self._buffers.give_back_drained()
 
-    def _detach(self, taken: list[_Attached]) -> None:
-        for attached in taken:
-            self._core.detach(attached.file.segment)
-            attached.file.release(attached.token)
+    def give_back_ahead(self) -> bool:
+        """Return the buffer that is attached ahead of need, for another borrower; False if there is
+        none.
+        """
+        return self._buffers is not None and self._buffers.give_back_ahead()
 
     # --- the thread -------------------------------------------------------------------------------
 
@@ -250,6 +159,7 @@ class AllocationService(Service):
         seen = 0
         while not self._core.stopping:
             seen = self._core.wait_event(seen, self._round())
+        self._report_rolls()
 
     def _round(self) -> float:
         """Do the work that is due; return the seconds until the next round, unless an event comes
@@ -271,14 +181,18 @@ class AllocationService(Service):
 
     def _work(self) -> float:
         rest_s = _ROUND_S
-        if self._lender is not None:
-            self.give_back_drained()
         tail = self._core.tail
         assert tail is not None
-        number = tail[0]
         self._end_cycle()
-        if time.monotonic() >= self._retry_at and not self._core.failed:
-            self._allocate_ahead(number)
+        try:
+            if time.monotonic() >= self._retry_at and not self._core.failed:
+                self._allocate_ahead(tail[0])
+                self._make_ready(*tail)
+        finally:
+            # After the next segment: it zeroes the buffers, and the appender is near the end.
+            if self._buffers is not None and self._buffers.give_back_drained():
+                rest_s = 0.0  # one of them may be the next segment's
+        self._follow_rolls(tail[0])
         if self._pretouches:
             rest_s = (
                 0.0 if self._pretoucher.step(self.allocated_position) else self._pretoucher.rest_s
@@ -293,6 +207,48 @@ class AllocationService(Service):
             self._queue.drop_deleted()
             self.disk.look()
         return rest_s
+
+    def _make_ready(self, number: int, offset: int) -> None:
+        """Have everything in place with which the kernel rolls alone: the next segments mapped and
+        their first pages pre-faulted, and in a pooled log a buffer, from the middle of the segment
+        on. A log with cycles rolls step by step.
+        """
+        if self._core.cycle_end_ns is not None:
+            return
+        for ahead in range(number + 1, self._synced_below):
+            if not self._fault_first(ahead):
+                return
+            if self._buffers is None:
+                self._core.ready_below = ahead + 1
+        if self._buffers is None or offset < self._core.segment_size // 2:
+            return
+        if self._options.tuning.allocate_ahead and number + 1 < self._synced_below:
+            self._buffers.attach_ahead(number + 1)
+
+    def _fault_first(self, number: int) -> bool:
+        """Map a segment and pre-fault its first pages; False if it is gone."""
+        if number < self._faulted_below:
+            return True
+        with self._queue.held(number, "prefault") as segment:
+            if segment is None:
+                return False
+            segment.prefault(0, _FIRST_BYTES if self._pretouches else HEADER_SIZE)
+        self._faulted_below = number + 1
+        return True
+
+    def _follow_rolls(self, number: int) -> None:
+        """Do what a roll leaves to be done behind it."""
+        if self._buffers is not None:
+            self._buffers.settle(number)
+        self._report_rolls()
+
+    def _report_rolls(self) -> None:
+        rolls = self._core.writer_counters()["rolls"]
+        tail = self._core.tail
+        if rolls > self._rolls and tail is not None:
+            self._rolls = rolls
+            position = tail[0] * self._core.segment_size
+            _logger.debug("%s: rolled to the segment at position %d", self._core.path, position)
 
     def _end_cycle(self) -> None:
         """End the cycle of an idle log too, so that its segments can be sealed."""
@@ -343,20 +299,8 @@ class AllocationService(Service):
     # --- the end ----------------------------------------------------------------------------------
 
     def give_back_all(self) -> None:
-        """Return every buffer, committed whole or not: after the log is drained, or has failed.
-
-        A roll of another thread may still wait for a buffer. It raises `ClosedError`, and returns
-        the buffer that it gets.
-
-        A claim that is still open was rolled back, but may have a view of its buffer and write to
-        it. That buffer is returned once the view is released.
-        """
-        with self._attach_lock:
-            self._closed = True
-            taken, self._attached = list(self._attached.values()), {}
-            self._detach(taken)
-        while taken:
-            assert self._lender is not None
-            _, buffer, lease, _ = taken.pop()
-            weakref.finalize(lease, self._lender.give_back, buffer).atexit = False
-            del lease  # the last reference to it, where no view is left
+        """Let no roll through any more, and return every buffer: see `SegmentBuffers`."""
+        self._closed = True
+        self._core.ready_below = 0
+        if self._buffers is not None:
+            self._buffers.give_back_all()

@@ -95,7 +95,8 @@ def test_kill_at_each_step_of_creation_and_roll_loses_nothing(
         child.end()
         reopen_and_go_on(path, account, POOLS[kind])
         if not died:
-            assert step > 8
+            # Rolls into segments that are ready have no steps: see tests/multiprocess.
+            assert step > (4 if ahead else 8)
             return
     pytest.fail(f"two rolls take more than {MOST_STEPS} steps")
 

@@ -79,7 +79,7 @@ def test_limit_reached_within_an_append_does_not_block_the_loop(
     """Back-pressure begins inside the append: it finds no limit reached, and while it rolls,
     another thread passes the limit.
     """
-    log = logs.open()
+    log = logs.open(allocate_ahead=0)  # so that the roll asks the policy
     tailer = required(log)
     log.append_many([b"1", b"2"])
     log.append(b"3")  # from here on the writer knows the limit

@@ -108,6 +108,35 @@ def test_fully_committed_unreturned_buffer_is_discarded(
     assert caplog.text == ""
 
 
+def test_buffer_attached_ahead_of_a_roll_is_discarded_in_silence(
+    files: LogFiles, dead_pool: DeadPool, caplog: pytest.LogCaptureFixture
+) -> None:
+    files.create(0)
+    files.create(1)
+    content = frames(files, 0, numbered(5))
+    names = dead_pool(
+        [(0, files.segment_id(0), HEADER, content), (1, files.segment_id(1), HEADER, b"")]
+    )
+    recovered = files.recover(checkpoint=files.checkpoint(HEADER), shm_names=names)
+    assert (recovered.tail, recovered.lost) == ((0, HEADER + len(content)), ())
+    assert (recovered.from_shm, recovered.unused) == ((names[0],), (names[1],))
+    assert files.values() == numbered(5)
+    assert find_buffers(names, UUID).missing == tuple(names)
+    assert caplog.text == ""
+
+
+def test_buffer_ahead_with_damaged_bytes_is_not_taken_for_unused(
+    files: LogFiles, dead_pool: DeadPool, caplog: pytest.LogCaptureFixture
+) -> None:
+    files.create(0)
+    files.records(0, numbered(3))
+    files.create(1)
+    names = dead_pool([(1, files.segment_id(1), HEADER + 64, b"x")])
+    recovered = files.recover(checkpoint=files.checkpoint(HEADER), shm_names=names)
+    assert (recovered.from_shm, recovered.unused) == (tuple(names), ())
+    assert "the log ends before the records" in caplog.text
+
+
 def test_partial_commit_is_completed_from_its_buffer(files: LogFiles, dead_pool: DeadPool) -> None:
     files.create(0)
     committed = files.records(0, numbered(3))

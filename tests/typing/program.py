@@ -215,6 +215,7 @@ def use_pool(path: Path) -> None:
         buffers=2, buffer_size="64KiB", backing="anonymous", on_exhausted="grow"
     )
     stop_listening = pool.on_grow(print)
+    stop_giving_back = pool.on_shortage(lambda: False)
     with pool, commitlog.open(path, pool=pool, flush="none") as log:
         log.append(b"value")
         print(
@@ -230,6 +231,11 @@ def use_pool(path: Path) -> None:
         buffer = pool.try_borrow("program") or pool.borrow("program", timeout=1)
         assert buffer is not None
         pool.return_buffer(buffer)
+        ahead = pool.try_borrow("program", ahead=True)
+        if ahead is not None:
+            pool.settle(ahead)
+            pool.return_buffer(ahead, written=False)
+    stop_giving_back()
     stop_listening()
     pool.close()
     assert pool.closed

@@ -32,6 +32,7 @@ void cl_log_after_fork(cl_log *log) {
      * in the middle of what it guards. */
     pthread_mutex_init(&log->commit_mutex, NULL);
     log->leading = 0;
+    log->ready_below = 0; /* the parent's service made them ready */
     cl_table_after_fork(&log->table);
     log->watch = (cl_watch){.position = UINT64_MAX};
     log->held_at = UINT64_MAX;

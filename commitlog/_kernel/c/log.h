@@ -71,6 +71,8 @@ typedef struct {
     uint32_t refusal; /* 0, or the negated cl_code with which appends are refused */
     uint32_t stopping; /* 1: the commit and flush loops end */
     uint64_t segment_size;
+    uint64_t ready_below; /* a roll to a segment below this number needs nothing but the kernel: the
+                             segment is durable, mapped and has its buffer */
     uint64_t uncertain_from; /* from this position on a bad frame is a torn tail, not damage: in a
                                 log that is not recovered yet */
     int64_t claim_timeout_ns;

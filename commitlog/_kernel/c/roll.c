@@ -1,5 +1,6 @@
 /* How the tail leaves a segment, and what a roll notes in the header of the next. */
 #include "claim.h"
+#include "futex.h"
 
 uint64_t cl_writer_rolls_from(const cl_writer *writer) {
     uint64_t packed = cl_load(writer->tail);
@@ -88,4 +89,28 @@ int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t c
     writer->counters.rolls++;
     cl_segment_release(next);
     return CL_OK;
+}
+
+/* The time of a roll from segment `number`: the clock's, but not before the log rolled into it. */
+static int time_after(cl_writer *writer, uint64_t number, int64_t *now_ns) {
+    cl_segment *left;
+    int code = cl_table_acquire(&writer->log->table, number, &left);
+    if (code == CL_OK) {
+        cl_header_opened opened;
+        *now_ns = cl_clock_precise_ns();
+        if (cl_header_opened_read(left->map, left->id, &opened) && opened.opened_ns > *now_ns) {
+            *now_ns = opened.opened_ns;
+        }
+        cl_segment_release(left);
+    }
+    return code;
+}
+
+int cl_writer_roll_ahead(cl_writer *writer, uint64_t number) {
+    int64_t now_ns;
+    if (writer->cycle_end_ns != INT64_MAX || number + 1 >= writer->log->ready_below) {
+        return CL_E_ABSENT;
+    }
+    int code = time_after(writer, number, &now_ns);
+    return code == CL_OK ? cl_writer_roll(writer, number, now_ns, 0) : code;
 }

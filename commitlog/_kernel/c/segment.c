@@ -62,6 +62,12 @@ uint32_t cl_header_opened_crc(uint64_t segment_id, int64_t opened_ns, int64_t cy
     return cl_crc32c(crc, &cycle, sizeof cycle);
 }
 
+bool cl_header_opened_read(const void *page, uint64_t segment_id, cl_header_opened *opened) {
+    memcpy(opened, (const uint8_t *)page + CL_HEADER_OPENED_AT, sizeof *opened);
+    return opened->opened_ns > 0 &&
+           cl_header_opened_crc(segment_id, opened->opened_ns, opened->cycle) == opened->crc;
+}
+
 uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal) {
     uint32_t crc = cl_crc32c(0, &segment_id, sizeof segment_id);
     return cl_crc32c(crc, seal, offsetof(cl_header_seal, crc));

@@ -45,6 +45,8 @@ void cl_segment_name(uint64_t base, char name[CL_SEGMENT_NAME_SIZE]);
 /* Checks a header page against the caller's expectations; log_uuid NULL accepts any log. */
 int cl_header_check(const void *page, const uint8_t *log_uuid, uint64_t base, uint64_t size);
 uint32_t cl_header_opened_crc(uint64_t segment_id, int64_t opened_ns, int64_t cycle);
+/* Copies the opened part of a header page. False if no roll has written it whole. */
+bool cl_header_opened_read(const void *page, uint64_t segment_id, cl_header_opened *opened);
 uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal);
 
 /* Opens and maps segment `number`, with one reference for the caller. The mapping outlives the

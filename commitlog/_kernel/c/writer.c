@@ -95,14 +95,24 @@ uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_rec
     return frame_write(segment, offset, input);
 }
 
-/* Called every wake_bytes, and at the limit: wakes the commit loop of a pooled log, and refuses the
- * next append if it must wait for a required tailer. The record just published stays. */
+/* In the second half of a segment, the next one is to have its buffer. */
+static bool wants_buffer(const cl_log *log, uint64_t packed) {
+    return log->pooled && cl_tail_offset(packed) >= log->segment_size / 2 &&
+           cl_tail_number(packed) + 1 >= log->ready_below;
+}
+
+/* Called every wake_bytes, and at the limit: wakes the commit loop of a pooled log and its
+ * allocation service, and refuses the next append if it must wait for a required tailer. The record
+ * just published stays. */
 static __attribute__((noinline)) void see_to(cl_writer *writer, uint64_t packed) {
     cl_log *log = writer->log;
     wake_at(writer, packed + writer->wake_bytes);
     __atomic_thread_fence(__ATOMIC_SEQ_CST); /* the tail is stored before this load */
     if (log->pooled && cl_load32(&log->commit_rests)) {
         cl_futex_raise(&log->commit_signal);
+    }
+    if (wants_buffer(log, packed)) {
+        cl_futex_raise(&log->event);
     }
     bool due = packed > writer->limit_tail ||
                cl_load(&log->cursors->required.value) != writer->required_seen;

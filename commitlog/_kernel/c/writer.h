@@ -133,6 +133,9 @@ int cl_writer_open_segment(cl_writer *writer, uint64_t number, int64_t now_ns, i
  * Idempotent. If the log has cycles, now_ns is the time from cl_writer_open_segment and `cycle` the
  * cycle of that time, so that all handles that roll write the same header. */
 int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t cycle);
+/* Rolls from segment `number` without help, if the next one is ready: see `ready_below`. Any other
+ * code than CL_OK: the caller makes the next segment ready and rolls with cl_writer_roll. */
+int cl_writer_roll_ahead(cl_writer *writer, uint64_t number);
 /* The segment number to roll from, or UINT64_MAX if the tail is inside a segment. */
 uint64_t cl_writer_rolls_from(const cl_writer *writer);
 

@@ -1,0 +1,259 @@
+"""SegmentBuffers: the pool buffers that are attached to a log's segments."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from contextlib import ExitStack
+from typing import NamedTuple, Protocol
+
+from commitlog._kernel.engine import Writer
+from commitlog._kernel.memory import Memory
+from commitlog.base.failpoint import failpoint
+from commitlog.errors import ClosedError, PositionError
+from commitlog.segment.directory import LogDirectory
+from commitlog.segment.mapped_file import MappedFile
+from commitlog.segment.mapped_file_queue import MappedFileQueue
+
+
+class LeasedBuffer(Protocol):
+    """The part of a pool's buffer that segments use."""
+
+    @property
+    def memory(self) -> Memory: ...
+
+
+class BufferLender(Protocol):
+    """Lends buffers. The log implements it, so that this package does not depend on the pool."""
+
+    def try_lend(self, *, ahead: bool) -> LeasedBuffer | None:
+        """A free buffer, if there is one now; `ahead` of need, if no borrower waits for one."""
+
+    def lend(self) -> LeasedBuffer | None:
+        """Return a buffer by the pool's policy: wait, raise, or return None if the segment gets
+        none.
+        """
+
+    def bind(self, buffer: LeasedBuffer, file: MappedFile) -> None:
+        """Note durably which segment the buffer holds from now on, before the first claim in it."""
+
+    def settle(self, buffer: LeasedBuffer) -> None:
+        """Note that the log has rolled into the segment of a buffer that was lent ahead."""
+
+    def give_back(self, buffer: LeasedBuffer, *, written: bool = True) -> None:
+        """Take back a buffer that is fully committed or, if it was not `written`, was never
+        used.
+        """
+
+
+class _Lease:
+    """Lives as long as the log, or a claim's view that outlives the log, needs a buffer."""
+
+
+class _Attached(NamedTuple):
+    """A segment with its buffer. The token holds it, so that it is not deleted before the buffer is
+    detached.
+    """
+
+    file: MappedFile
+    buffer: LeasedBuffer
+    lease: _Lease
+    token: int
+
+
+class SegmentBuffers:
+    """Attaches a buffer to each segment that the log rolls into, and returns those that are
+    committed.
+
+    At most one buffer is attached ahead of need. Another borrower that finds the pool empty gets it
+    back by `give_back_ahead`.
+
+    Parameters
+    ----------
+    core : Writer
+        The kernel's handle. Its `ready_below` says which segment has a buffer ahead of need.
+    directory : LogDirectory
+        Where the segments are.
+    queue : MappedFileQueue
+        The segments.
+    lender : BufferLender
+        Where the buffers come from.
+    """
+
+    def __init__(
+        self,
+        core: Writer,
+        directory: LogDirectory,
+        queue: MappedFileQueue,
+        lender: BufferLender,
+    ) -> None:
+        self._core = core
+        self._directory = directory
+        self._queue = queue
+        self._lender = lender
+        self._lock = threading.Lock()
+        self._attached: dict[int, _Attached] = {}
+        self._ahead: int | None = None  # the segment whose buffer was lent ahead of need
+        self._needed: int | None = None  # the segment that a thread is about to roll into
+        self._closed = False
+
+    def attach(self, number: int) -> None:
+        """Attach a buffer to a segment that the log is about to roll into, unless it has one
+        already or the pool's policy gives none.
+
+        Raises
+        ------
+        PoolExhaustedError, ClosedError
+            There is none.
+        """
+        with self._lock:
+            self._needed = number
+        try:
+            file, token = self._hold(number)
+            with ExitStack() as undo:
+                undo.callback(file.release, token)
+                if number in self._attached or file.segment.buffered:
+                    return
+                buffer = self._borrow()
+                if buffer is not None:
+                    undo.callback(self._lender.give_back, buffer, written=False)
+                    if self._bind(number, file, token, buffer):
+                        undo.pop_all()
+        except BaseException:
+            self._needed = None  # the log does not roll
+            raise
+
+    def _borrow(self) -> LeasedBuffer | None:
+        # Returning a drained buffer zeroes it: the service does that as long as another buffer is
+        # free.
+        buffer = self._lender.try_lend(ahead=False)
+        if buffer is None:
+            # Every buffer is lent. One of this log's may only lack its commit.
+            self._core.commit(self._core.tail_position)
+            self.give_back_drained()
+            buffer = self._lender.lend()
+        return buffer
+
+    def attach_ahead(self, number: int) -> None:
+        """Attach a buffer to a segment before the log rolls into it, if one is free. The kernel
+        then rolls into it alone.
+        """
+        if number in self._attached:
+            return
+        file, token = self._hold(number)
+        with ExitStack() as undo:
+            undo.callback(file.release, token)
+            buffer = self._lender.try_lend(ahead=True)
+            if buffer is not None:
+                undo.callback(self._lender.give_back, buffer, written=False)
+                if self._bind(number, file, token, buffer, ahead=True):
+                    undo.pop_all()
+
+    def _hold(self, number: int) -> tuple[MappedFile, int]:
+        held = self._queue.hold(number, "its pool buffer", briefly=True)
+        if held is None:
+            raise PositionError(
+                "the segment is being deleted", path=self._directory.segment_path(number)
+            )
+        return held
+
+    def _bind(
+        self,
+        number: int,
+        file: MappedFile,
+        token: int,
+        buffer: LeasedBuffer,
+        *,
+        ahead: bool = False,
+    ) -> bool:
+        """False if the segment has a buffer already, or `ahead` of need comes too late: claims may
+        be in the mapping.
+        """
+        with self._lock:
+            self._check_open()
+            if number in self._attached or (ahead and self._entered(number)):
+                return False
+            lease = _Lease()
+            self._lender.bind(buffer, file)
+            self._core.attach(file.segment, buffer.memory, lease)
+            self._attached[number] = _Attached(file, buffer, lease, token)
+            failpoint("buffer attached")
+            if ahead:
+                self._ahead = number
+                self._core.ready_below = number + 1
+            return True
+
+    def _entered(self, number: int) -> bool:
+        """Whether the log has rolled into the segment, or a thread is about to."""
+        tail = self._core.tail
+        return number == self._needed or tail is None or tail[0] >= number
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the log is closed: open it again", path=self._core.path)
+
+    def settle(self, number: int) -> None:
+        """Note that the tail is in segment `number`: its buffer is no longer one ahead of need."""
+        with self._lock:
+            if self._ahead is None or self._ahead > number:
+                return
+            attached, self._ahead = self._attached.get(self._ahead), None
+        if attached is not None:
+            self._lender.settle(attached.buffer)
+
+    def give_back_drained(self) -> int:
+        """Return the buffers whose segments are committed whole; how many."""
+        with self._lock:
+            drained = [
+                number
+                for number, attached in self._attached.items()
+                if attached.file.segment.drained
+            ]
+            taken = [self._attached.pop(number) for number in drained]
+            self._detach(taken)
+        for attached in taken:
+            self._lender.give_back(attached.buffer)
+        return len(taken)
+
+    def give_back_ahead(self) -> bool:
+        """Return the buffer that is attached ahead of need, for another borrower; False if there is
+        none.
+        """
+        with self._lock:
+            ahead = self._ahead
+            if ahead is None:
+                return False
+            # First: from here on the kernel does not roll into it.
+            self._core.ready_below = 0
+            if self._entered(ahead):
+                return False
+            taken = self._attached.pop(ahead)
+            self._ahead = None
+            self._detach([taken])
+        self._lender.give_back(taken.buffer, written=False)
+        return True
+
+    def _detach(self, taken: list[_Attached]) -> None:
+        for attached in taken:
+            self._core.detach(attached.file.segment)
+            attached.file.release(attached.token)
+
+    def give_back_all(self) -> None:
+        """Return every buffer, committed whole or not: after the log is drained, or has failed.
+
+        A roll of another thread may still wait for a buffer. It raises `ClosedError`, and returns
+        the buffer that it gets.
+
+        A claim that is still open was rolled back, but may have a view of its buffer and write to
+        it. That buffer is returned once the view is released.
+        """
+        with self._lock:
+            self._closed = True
+            self._core.ready_below = 0
+            self._ahead = None
+            taken, self._attached = list(self._attached.values()), {}
+            self._detach(taken)
+        while taken:
+            _, buffer, lease, _ = taken.pop()
+            weakref.finalize(lease, self._lender.give_back, buffer).atexit = False
+            del lease  # the last reference to it, where no view is left
