@@ -398,8 +398,8 @@ def test_differing_roll_cycle_is_ignored_with_a_warning(
         ({"roll_cycle": "DAILY", "time_zone": "Europe/Berln"}, "did you mean 'Europe/Berlin'"),
         ({"roll_cycle": "DAILY", "time_zone": 1}, "time_zone must be the name of a time zone"),
         ({"roll_cycle": "DAILY", "roll_epoch": "noon"}, "roll_epoch must be a duration"),
-        ({"time_zone": "UTC"}, "give roll_cycle, too"),
-        ({"roll_epoch": 5}, "give roll_cycle, too"),
+        ({"time_zone": "UTC"}, "give roll_cycle, or leave out"),
+        ({"roll_epoch": 5}, "give roll_cycle, or leave out"),
     ],
     ids=str,
 )
