@@ -332,10 +332,12 @@ def dispatch(path: Path) -> None:
                 assert_type((name, levels, note), tuple[str, tuple[float, ...], bytes])
             case _:
                 assert_never(message)
-    for tick in bus.reader(path, classes=[Tick]).follow(timeout=0):
-        assert_type(tick, Tick)
-    for content in bus.reader(path):
-        assert_type(content, bytes)
+    reader.close()
+    with bus.reader(path, classes=[Tick]) as ticks, bus.reader(path) as contents:
+        for tick in ticks.follow(timeout=0):
+            assert_type(tick, Tick)
+        for content in contents:
+            assert_type(content, bytes)
 
 
 def query(path: Path) -> pl.DataFrame:
