@@ -216,6 +216,15 @@ def test_the_pictures_of_a_page_exist(page: Path) -> None:
         assert (page.parent / target).is_file(), target
 
 
+def test_screenshots_without_a_browser_name_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = python(str(ROOT / "docs" / "site" / "screenshots.py"), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "apt-get install chromium" in done.stderr
+
+
 def test_every_page_can_be_reached_from_the_readme() -> None:
     reached = {ROOT / "README.md"}
     todo = [ROOT / "README.md"]

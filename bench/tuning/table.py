@@ -37,15 +37,15 @@ def render(results: dict[str, Any]) -> str:
         f"{machine['memory_bytes'] / (1 << 30):.0f} GiB"
     )
     kills = max(len(row.kills) for row in rows)
-    ground = (
+    preface = (
         f"{where}, {machine['kernel']}, {machine['file_system']['type']}; "
         f"{results['started'].partition('T')[0]}; medians of {settings['turns']} turns. Latencies "
         f"are those at {settings['rate'] / 1e6:.0f} MB/s of 1 KiB records, from when each append "
-        'was due; under `flush="sync"`, those of appends one after the other. What is taken is '
-        f"the worst of {kills} kills of a process that appends {rate:,} records a second, as the "
-        "time in which it had appended them."
+        'was due; under `flush="sync"`, those of appends one after the other. Losses are those '
+        f"of the worst of {kills} kills of a process that appends {rate:,} records a second. A "
+        "loss is stated as the time in which that process appended the lost records."
     )
-    lines = textwrap.wrap(ground, 100, break_on_hyphens=False)
+    lines = textwrap.wrap(preface, 100, break_on_hyphens=False)
     for mapped, title in TITLES.items():
         chosen = [row for row in rows if (row.setup == MAPPED) is mapped]
         lines += [
