@@ -72,6 +72,7 @@ class RetentionRule(Protocol):
 _PAGES_MOST = SEGMENT_SIZE_LARGEST // PAGE_SIZE
 _segment_size = sized(SEGMENT_SIZE_SMALLEST, SEGMENT_SIZE_LARGEST, PAGE_SIZE)
 _segment_size_or_none = optional(_segment_size)
+_allocate_ahead = optional(counted(ALLOCATE_AHEAD_MOST))
 _prefault_distance = optional(sized(PAGE_SIZE, ALLOCATE_AHEAD_MOST * SEGMENT_SIZE_LARGEST))
 _size_or_none = optional(parse_size)
 _interval = lasting(MILLISECOND_S)
@@ -171,9 +172,9 @@ class Tuning:
     checkpoint_interval : float or str
         Seconds (at least 0.001) between writes of the checkpoint. Longer: recovery after a crash
         scans more. No record is lost.
-    allocate_ahead : int
-        Segments created ahead of need, 0 to 8. Fewer take less disk; with 0 the appender that rolls
-        waits for the file system.
+    allocate_ahead : int or None
+        Segments created ahead of need, 0 to 8. None: as many as the appends fill while one is made,
+        at least 1. Fewer take less disk; with 0 the appender that rolls waits for the file system.
     prefault_distance : int, str or None
         Bytes that pre-faulting keeps ahead of the tail, 4096 to 8 GiB. None: half a second of
         appends at the present rate, 16 to 256 MiB. Shorter takes less memory; a burst may overtake
@@ -200,7 +201,7 @@ class Tuning:
     commit_least_pages: Option[int, SupportsIndex] = Option(4, counted(_PAGES_MOST))
     commit_thorough_interval: Option[float, Duration] = Option(0.2, _interval)
     checkpoint_interval: Option[float, Duration] = Option(1.0, _interval)
-    allocate_ahead: Option[int, SupportsIndex] = Option(1, counted(ALLOCATE_AHEAD_MOST))
+    allocate_ahead: Option[int | None, SupportsIndex | None] = Option(None, _allocate_ahead)
     prefault_distance: Option[int | None, Size | None] = Option(None, _prefault_distance)
     index_spacing: Option[int, SupportsIndex] = Option(
         INDEX_SPACING_DEFAULT, counted(INDEX_SPACING_LARGEST, INDEX_SPACING_SMALLEST)

@@ -65,7 +65,7 @@ def test_the_defaults_are_as_documented() -> None:
             "commit_least_pages": 4,
             "commit_thorough_interval": 0.2,
             "checkpoint_interval": 1.0,
-            "allocate_ahead": 1,
+            "allocate_ahead": None,
             "prefault_distance": None,
             "index_spacing": 256,
             "archive_cache": 1 << 30,
@@ -187,11 +187,18 @@ def test_opening_may_be_told_not_to_wait() -> None:
 def test_counts_are_bounded_whole_numbers(name: str, most: int) -> None:
     for value in (0, most):
         assert kept(name, value) == value
-    for refused in (-1, most + 1, 1.0, "4", True, None):
+    for refused in (-1, most + 1, 1.0, "4", True):
         with pytest.raises(
             InvalidOptionError, match=f"^{name} must be a whole number from 0 to {most}, not"
         ):
             kept(name, refused)
+
+
+def test_count_may_be_none_where_it_follows_the_rate() -> None:
+    assert kept("allocate_ahead", None) is None
+    for name in ("flush_least_pages", "commit_least_pages"):
+        with pytest.raises(InvalidOptionError, match=name):
+            kept(name, None)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from commitlog.base.polling import attempts
 from commitlog.base.service import Service
 from commitlog.errors import ClosedError, CommitLogError, DiskFullError, LogFailedError
 from commitlog.options import Options
+from commitlog.segment.ahead_count import AheadCount
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.disk_monitor import DiskMonitor
 from commitlog.segment.events import NO_EVENTS, SegmentEvents
@@ -67,6 +68,7 @@ class AllocationService(Service):
         self._synced_below = 0
         self._faulted_below = 0
         self._rolls = 0
+        self._ahead = AheadCount(options.tuning.allocate_ahead)
         self._closed = False
         self._buffers = None if lender is None else SegmentBuffers(core, directory, queue, lender)
         self._sealer = Sealer(directory, queue, options.tuning.index_spacing, events)
@@ -132,11 +134,13 @@ class AllocationService(Service):
     def _create(self, number: int) -> None:
         self._queue.drop_deleted()
         self.disk.admit_segment()
+        began_s = time.monotonic()
         try:
             self._directory.create_segment(number)
         except DiskFullError:
             self.disk.refused()
             raise
+        self._ahead.made_in(time.monotonic() - began_s)
         self.disk.admitted()
 
     def _check_open(self) -> None:
@@ -222,7 +226,7 @@ class AllocationService(Service):
                 self._core.ready_below = ahead + 1
         if self._buffers is None or offset < self._core.segment_size // 2:
             return
-        if self._options.tuning.allocate_ahead and number + 1 < self._synced_below:
+        if self._ahead.value and number + 1 < self._synced_below:
             self._buffers.attach_ahead(number + 1)
 
     def _fault_first(self, number: int) -> bool:
@@ -262,7 +266,8 @@ class AllocationService(Service):
             self._core.meet_cycle()
 
     def _allocate_ahead(self, number: int, *, needed: bool = False) -> None:
-        for ahead in range(1, self._options.tuning.allocate_ahead + 1):
+        self._ahead.tail_in(number, time.monotonic())
+        for ahead in range(1, self._ahead.value + 1):
             self._place(number + ahead, needed=needed)
 
     @property

@@ -1,0 +1,50 @@
+"""AheadCount: how many segments to create ahead of need."""
+
+from __future__ import annotations
+
+import math
+
+from commitlog.options import ALLOCATE_AHEAD_MOST
+
+_RESERVE = 2.0  # a segment may take so many times as long as the slowest of late
+_MEMORY = 0.75  # of a slow creation, with each one that follows
+
+
+class AheadCount:
+    """As many segments as the appends fill while one is made, at least one and at most eight.
+
+    Parameters
+    ----------
+    fixed : int or None
+        The number, if it does not follow the rate.
+    """
+
+    def __init__(self, fixed: int | None) -> None:
+        self._fixed = fixed
+        self._number: int | None = None
+        self._entered_s: float | None = None  # None: the log was not seen to enter the segment
+        self._fill_s = math.inf
+        self._make_s = 0.0
+
+    def tail_in(self, number: int, now_s: float) -> None:
+        """Note the tail's segment at a time; from roll to roll this gives the time to fill one."""
+        if self._number is not None:
+            if number <= self._number:
+                return
+            if self._entered_s is not None:
+                self._fill_s = (now_s - self._entered_s) / (number - self._number)
+            self._entered_s = now_s
+        self._number = number
+
+    def made_in(self, seconds: float) -> None:
+        """Note how long a segment took to make."""
+        self._make_s = max(seconds, self._make_s * _MEMORY)
+
+    @property
+    def value(self) -> int:
+        """The number of segments that are to exist behind the tail's."""
+        if self._fixed is not None:
+            return self._fixed
+        if self._fill_s <= 0:
+            return ALLOCATE_AHEAD_MOST
+        return min(1 + int(_RESERVE * self._make_s / self._fill_s), ALLOCATE_AHEAD_MOST)
