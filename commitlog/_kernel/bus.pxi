@@ -15,17 +15,16 @@ cdef class _Known:
         if shape not in self.met and self.shapes.setdefault(shape.type, shape) is not shape:
             other = self.shapes[shape.type]
             raise MessageError(
-                f"{other.name} and {shape.name} both have type {shape.type}, and no reader could "
-                "tell them apart: give each message class "
-                "of a bus a type of its own", path=path)
+                f"{other.name} and {shape.name} both have type {shape.type}: give each message "
+                "class of a bus a type of its own", path=path)
         self.met.add(shape)
         self.last = shape
         return 0
 
 
 cdef class MessageClaim:
-    """Room in the log for one message, from `BusWriter.claim`. Use it in a `with` statement, which
-    gives the message.
+    """Room in the log for one message, from `BusWriter.claim`. Its `with` statement returns the
+    message.
     """
     cdef object claim
     cdef MessageBytes message
@@ -58,17 +57,17 @@ cdef class MessageClaim:
 
     cdef void leave(self) noexcept:
         self.message.take_home()
-        PyBuffer_Release(&self.view)  # which may be called again
+        PyBuffer_Release(&self.view)  # may be called again
 
     def __del__(self):
-        # Dropped without its `with`: the message must not keep a pointer to bytes that the claim
+        # Dropped inside its `with`: the message must not keep a pointer to bytes that the claim
         # releases.
         if self.entered:
             self.leave()
 
 
 cdef class MessageWriter:
-    """Writes messages to a log: see `commitlog.bus.writer`."""
+    """Write messages to a log: see `commitlog.bus.writer`."""
     cdef LogMethods target
     cdef _Known known
 
@@ -82,11 +81,11 @@ cdef class MessageWriter:
         Parameters
         ----------
         message : Message or bytes-like
-            A message is written as its bytes lie, with its class's type number.
+            The bytes of a message are written as they are, with its class's type number.
         type : int, optional
             The type of raw bytes, from 0 to 4294967295; 0 by default. A message has its own.
         sync : bool, optional
-            Wait until the message is durable; by default as the log's ``flush="sync"`` says.
+            Wait until the message is durable; by default the log's ``flush=`` decides.
 
         Returns
         -------
@@ -147,17 +146,17 @@ cdef class MessageWriter:
         what : type of Message, or int
             A message class, or the size in bytes of a raw message.
         type : int, optional
-            Of a raw message.
+            The type of a raw message.
         sync : bool, optional
             As for `write`.
 
         Returns
         -------
         MessageClaim or Claim
-            A context manager. The first gives the message itself, all zero, which afterwards keeps
-            what was written to it; the second has a `buffer`. Leaving the `with` publishes, an
-            exception rolls back; held longer than ``claim_timeout`` it may be rolled back by
-            others, which `RolledBackError` tells.
+            A context manager. A `MessageClaim` returns the message, all zero, which keeps its
+            fields afterwards; a `Claim` has a `buffer`. Leaving the `with` publishes, and an
+            exception rolls back. If it is held longer than ``claim_timeout``, other handles may
+            roll it back, and leaving raises `RolledBackError`.
         """
         cdef MessageClaim held
         if not PyType_Check(what):
@@ -179,12 +178,12 @@ cdef class MessageWriter:
 
 
 cdef class MessageReader:
-    """Reads messages from a log: see `commitlog.bus.reader`."""
+    """Read messages from a log: see `commitlog.bus.reader`."""
     cdef Cursor cursor
-    cdef object idle       # how to wait unless `next` says so
+    cdef object idle       # how to wait if `next` is not given it
     cdef _Known known
     cdef cl_record record  # its bytes stay mapped while the cursor is in their segment
-    cdef bint standing     # on a message
+    cdef bint standing     # whether there is a current message
     cdef bint recovered
     cdef bint closed
     cdef uint64_t end
@@ -201,15 +200,14 @@ cdef class MessageReader:
         Parameters
         ----------
         timeout : float, str or None
-            Seconds, or text like ``"500ms"``, to wait for one; None waits until there is one.
+            Seconds, or text like ``"500ms"``, to wait for one; None waits without a bound.
         idle : {"spin", "yield", "backoff", "block"}, optional
             How to wait, as `Tailer.follow` explains; the reader's own way by default.
 
         Returns
         -------
         bool
-            Whether there is one. If False, the reader has no current message until the next call
-            finds one.
+            False if no message arrived in time. The reader then has no current message.
 
         Raises
         ------
@@ -282,7 +280,7 @@ cdef class MessageReader:
         return self.recovered
 
     def read(self, into=None):
-        """Return the current message; repeated calls return the same one until `next`.
+        """Return the current message; until `next`, repeated calls return the same one.
 
         Parameters
         ----------
@@ -299,12 +297,11 @@ cdef class MessageReader:
         Raises
         ------
         PositionError
-            `next` has not been called, or found none.
+            There is no current message: `next` has not been called, or returned False.
         MessageError
-            The message here is of another class. Nothing was read: it can be read into the right
-            one.
+            The message has another class. It can be read again, into that class.
         RecordTooLargeError
-            The buffer is too short. Nothing was read: the message can be read into a larger one.
+            The buffer is too short. The message can be read again, into a larger one.
         """
         cdef MessageBytes message
         if not self.standing:
@@ -345,7 +342,7 @@ cdef class MessageReader:
             if view.len < self.record.value_length:
                 raise RecordTooLargeError(
                     f"the message has {self.record.value_length} bytes and the buffer {view.len}: "
-                    "read it again into a larger one",
+                    "read it again into a larger buffer",
                     path=self.cursor.core.path, position=self.record.position,
                     size=self.record.value_length, limit=view.len)
             memcpy(view.buf, self.record.value, self.record.value_length)
@@ -356,16 +353,14 @@ cdef class MessageReader:
     cdef object nothing(self):
         if self.closed:
             return ClosedError("the reader is closed: open another", path=self.cursor.core.path)
-        return PositionError("the reader stands on no message: call next(), and read when it has "
-                             "returned True",
-                             path=self.cursor.core.path)
+        return PositionError("there is no current message: call next(), and read if it returns "
+                             "True", path=self.cursor.core.path)
 
     cdef object mismatch(self, Shape shape):
         return MessageError(
             f"the message here has type {self.record.type} and {self.record.value_length} bytes, "
-            f"but {shape.name} has type {shape.type} "
-            f"and {shape.size} bytes: look at reader.type first, and read it into its own class, "
-            "or as bytes",
+            f"but {shape.name} has type {shape.type} and {shape.size} bytes: check reader.type, "
+            "and read the message into its class, or as bytes",
             path=self.cursor.core.path, position=self.record.position)
 
     def let_go(self):

@@ -16,7 +16,8 @@ cdef extern from "atomics.h":
 cdef extern from "frame.h":
     enum:
         CL_FORMAT_MAJOR, CL_FORMAT_MINOR, CL_UUID_SIZE
-        CL_CELL_SIZE, CL_FRAME_ALIGN, CL_FRAME_HEADER, CL_FRAME_EXTENDED, CL_FRAME_LIMIT, CL_FRAME_ADD_LIMIT
+        CL_CELL_SIZE
+        CL_FRAME_ALIGN, CL_FRAME_HEADER, CL_FRAME_EXTENDED, CL_FRAME_LIMIT, CL_FRAME_ADD_LIMIT
         CL_SEGMENT_HEADER, CL_SEGMENT_SMALLEST, CL_SEGMENT_LARGEST
         CL_HEADER_OPENED_AT, CL_HEADER_SEAL_AT
         CL_HEADER_IDENTITY_CRC, CL_HEADER_OPENED_CRC, CL_HEADER_SEAL_CRC
@@ -173,6 +174,7 @@ cdef extern from "segment.h":
     void cl_segment_release(cl_segment *segment) nogil
     int cl_segment_prefault(cl_segment *segment, uint64_t start, uint64_t stop) nogil
     int cl_segment_flush(const cl_segment *segment, uint64_t start, uint64_t stop) nogil
+    uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t length) nogil
     int cl_table_acquire(cl_table *table, uint64_t number, cl_segment **out) nogil
     uint32_t cl_table_forget(cl_table *table, uint64_t number) nogil
     void cl_table_trim(cl_table *table, uint64_t number, size_t keep) nogil
@@ -221,11 +223,12 @@ cdef extern from "log.h":
     uint64_t cl_log_position(const cl_log *log, uint64_t place) nogil
     uint64_t cl_log_upward(const cl_log *log, uint64_t position) nogil
     uint64_t cl_log_downward(const cl_log *log, uint64_t position) nogil
-    void cl_log_pass_commits(cl_log *log) nogil
-    int cl_log_appended(cl_log *log, uint64_t *appended) nogil
-    uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t length) nogil
     ctypedef struct cl_watch:
         uint64_t position
+
+cdef extern from "walk.h":
+    void cl_log_pass_commits(cl_log *log) nogil
+    int cl_log_appended(cl_log *log, uint64_t *appended) nogil
 
 cdef extern from "checkpoint.h":
     enum:

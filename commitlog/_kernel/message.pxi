@@ -1,5 +1,4 @@
-# Messages: fields that are read and written where a message's bytes lie, without an object for
-# each.
+# Messages: fields are read and written in place, in the message's bytes.
 
 cdef enum:
     KIND_BOOL
@@ -15,7 +14,7 @@ cdef enum:
     KIND_FLOAT64
     KIND_BYTES
 
-# What a field can be, by name, each with its size in bytes; 0: as many as the field says.
+# The kinds of fields by name, each with its size in bytes; 0: the field has its own length.
 KINDS = {
     "bool": (KIND_BOOL, 1),
     "int8": (KIND_INT8, 1), "int16": (KIND_INT16, 2),
@@ -27,9 +26,7 @@ KINDS = {
 
 
 cdef class Shape:
-    """What the kernel has to know of a message class: its name, for messages to people, its type
-    number, its size in bytes.
-    """
+    """The name of a message class, for errors, its type number and its size in bytes."""
 
     def __init__(self, str name not None, uint32_t type, uint32_t size):
         self.name = name
@@ -44,13 +41,13 @@ cdef class Field:
     Parameters
     ----------
     name : str
-        For messages to people.
+        For errors.
     kind : str
         One of `KINDS`.
     offset : int
         Bytes from the message's start.
     length : int
-        Bytes; of a number its kind's own.
+        Bytes; for a number, the size of its kind.
     """
     cdef readonly str name
     cdef readonly uint32_t offset
@@ -159,7 +156,7 @@ cdef class Field:
             at[0] = 1 if value else 0
         elif self.code >= KIND_UINT8:
             count = self.count_of(value)
-            memcpy(at, &count, self.length)  # the lower bytes stand first
+            memcpy(at, &count, self.length)  # little-endian
         else:
             number = self.number_of(value)
             memcpy(at, &number, self.length)
@@ -213,14 +210,15 @@ cdef class Field:
 
     cdef object refused(self, object value, object why):
         return MessageValueError(
-            f"{self.name}: {value!r} {why}; nothing was changed. Give a value that fits, or the "
-            "field a wider kind"
+            f"{self.name}: {value!r} {why}; the message is unchanged. Use a value that fits, or a "
+            "wider kind for the field"
         )
 
 
 cdef class MessageBytes:
-    """The bytes of one message: its own, or, in place, a claim's. Subclasses have a `layout`, which
-    is a Shape.
+    """The bytes of one message: its own, or a claim's if it is written in place.
+
+    Subclasses have a `layout`, a Shape.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -240,12 +238,12 @@ cdef class MessageBytes:
         PyMem_Free(self.own)
 
     cdef void place_at(self, uint8_t *claimed) noexcept:
-        """From now on the message's bytes are these, all zero at first."""
+        """Use the claimed bytes as the message's, all zero at first."""
         memset(claimed, 0, self.shape.size)
         self.data = claimed
 
     cdef void take_home(self) noexcept:
-        """The claim ends: what was written there is kept, in the message's own bytes."""
+        """Copy the claimed bytes to the message's own when the claim ends."""
         if self.data != self.own:
             memcpy(self.own, self.data, self.shape.size)
             self.data = self.own
@@ -253,7 +251,8 @@ cdef class MessageBytes:
     def __getbuffer__(self, Py_buffer *buffer, int flags):
         if self.data != self.own:
             raise ClaimError(
-                "a message in place does not lend its bytes: they are the claim's, and end with it"
+                "a message in place exports no buffer, because its bytes belong to the claim: copy "
+                "them with bytes(message), or wait until the `with` has ended"
             )
         PyBuffer_FillInfo(buffer, self, self.own, self.shape.size, 0, flags)
 
@@ -268,12 +267,12 @@ cdef class MessageBytes:
 
 
 def message_from(kind, content):
-    """A message of a class, of bytes that have its size.
+    """Make a message of a class from bytes.
 
     Raises
     ------
     MessageValueError
-        They have another size.
+        The bytes have another size than the message.
     """
     cdef MessageBytes message = kind.__new__(kind)
     cdef bytes octets = content

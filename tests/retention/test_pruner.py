@@ -94,7 +94,7 @@ def test_by_bytes_as_many_go_as_must(logs: Logs) -> None:
     assert bases(pruned) == [0, 1]
     assert pruned.bytes == 2 * each
     assert {removal.reason for removal in pruned.segments} == {"max_bytes"}
-    assert (pruned.complete, pruned.stopped_by) == (True, "no more has to go")
+    assert (pruned.complete, pruned.stopped_by) == (True, "the rest exceeds no limit")
     assert log.prune(Retention(max_bytes=total - 2 * each)).segments == ()
 
 
