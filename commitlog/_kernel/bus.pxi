@@ -64,7 +64,7 @@ cdef class MessageClaim:
 
     cdef void leave(self) noexcept:
         self.message.take_home()
-        PyBuffer_Release(&self.view)  # which may be called again
+        PyBuffer_Release(&self.view)  # may be called again
 
     def __del__(self):
         # Dropped inside its `with`: the claim releases the bytes, so the message must leave them.
@@ -73,7 +73,7 @@ cdef class MessageClaim:
 
 
 cdef class MessageWriter:
-    """Writes messages to a log: see `commitlog.bus.writer`."""
+    """Write messages to a log: see `commitlog.bus.writer`."""
     cdef LogMethods target
     cdef _Known known
 
@@ -152,7 +152,7 @@ cdef class MessageWriter:
         what : type of Message, or int
             A message class, or the size in bytes of a raw message.
         type : int, optional
-            Of a raw message.
+            The type of a raw message.
         sync : bool, optional
             As for `write`.
 
@@ -206,7 +206,7 @@ cdef class MessageIterator:
 
 
 cdef class MessageReader:
-    """Reads messages from a log: see `commitlog.bus.reader`."""
+    """Read messages from a log: see `commitlog.bus.reader`."""
     cdef Cursor cursor
     cdef dict classes      # what a loop gives, by type number; None: bytes
     cdef object idle       # how `next` and `follow` wait by default
@@ -305,8 +305,7 @@ cdef class MessageReader:
         Returns
         -------
         bool
-            Whether there is one. If False, the reader has no current message until the next call
-            finds one.
+            False if no message arrived in time. The reader then has no current message.
 
         Raises
         ------
@@ -380,7 +379,7 @@ cdef class MessageReader:
         return self.recovered
 
     def read(self, into=None):
-        """Return the current message; repeated calls return the same one until `next`.
+        """Return the current message; until `next`, repeated calls return the same one.
 
         Parameters
         ----------
@@ -397,7 +396,7 @@ cdef class MessageReader:
         Raises
         ------
         PositionError
-            `next` has not been called, or found none.
+            There is no current message: `next` has not been called, or returned False.
         MessageError
             The current message is of another class. Nothing was read; read it into its own class.
         RecordTooLargeError
@@ -446,7 +445,7 @@ cdef class MessageReader:
             if view.len < self.record.value_length:
                 raise RecordTooLargeError(
                     f"the message has {self.record.value_length} bytes and the buffer {view.len}: "
-                    "read it again into a larger one",
+                    "read it again into a larger buffer",
                     path=self.cursor.core.path, position=self.record.position,
                     size=self.record.value_length, limit=view.len)
             memcpy(view.buf, self.record.value, self.record.value_length)

@@ -1,7 +1,7 @@
 # A position in a log and the reads from there: the core of a `Tailer`.
 
 cdef uint32_t BACKWARD_LEAST = 256
-cdef int PATIENCE = 20  # polls of a claim whose owner may be dead; one poll is too short to tell
+cdef int PATIENCE = 20  # polls of a claim whose owner may be dead; one poll does not decide that
 cdef int64_t NAP_NS = 100_000
 cdef uint64_t SIGNALS_EVERY = 4096  # records between two checks for signals
 
@@ -37,11 +37,11 @@ cdef class Cursor:
     def __dealloc__(self):
         free(self.backward.offsets)
 
-    # --- the place ---------------------------------------------------------------------------
+    # --- the position ------------------------------------------------------------------------
 
     @property
     def position(self):
-        """Where the next record would be read."""
+        """Where the next record is read."""
         return self.current()
 
     cdef uint64_t current(self):
@@ -63,7 +63,7 @@ cdef class Cursor:
         self.reader.segment = NULL
 
     def turn(self, bint backward):
-        """Read in that direction from now on."""
+        """Set the direction of reading."""
         self.guard()
         self.turned = backward
 
@@ -88,14 +88,14 @@ cdef class Cursor:
         """End all reads, because the tailer's name is released."""
         self.ended = self.busy = True
 
-    # --- the place of a named tailer ---------------------------------------------------------
+    # --- the position of a named tailer ------------------------------------------------------
 
     def keep_in(self, TailerPage page not None):
         """Save the position in a page from now on."""
         self.page = page
 
     cdef int keep_position(self) except -1:
-        """Save the place in the page; of a segment's two end positions, perhaps the lower."""
+        """Save the position in the page; at a segment's end, possibly the lower of the two."""
         cdef uint64_t position = self.pending
         if self.segment is not None:
             position = self.segment.segment.base + self.reader.offset
@@ -104,14 +104,14 @@ cdef class Cursor:
         return self.page.save_position(position)
 
     cpdef save_position(self):
-        """Save the place in the page, if there is one."""
+        """Save the position in the page, if there is one."""
         if self.page is not None:
             self.keep_position()
 
     cpdef return_to_saved(self):
         """Move to the saved position, if there is a page.
 
-        The last record of a loop that was left is thus read again.
+        If a loop was left early, its last record is thus read again.
         """
         if self.page is not None and self.page.mark.saved != self.current():
             self.move_to(self.page.mark.saved)
@@ -129,20 +129,20 @@ cdef class Cursor:
     cdef int guard(self) except -1:
         if self.ended:
             raise ClosedError(
-                "the tailer is closed, and others may read under its name: open it again",
+                "the tailer is closed, and its name was released: create it again",
                 path=self.core.path)
         if self.core.log.refusal == REFUSED_CLOSED:
             raise self.core.failed_with(CL_E_CLOSED, 0, None)
         if self.busy:
             raise TailerInUseError(
-                "another thread is reading with this tailer: give each thread a tailer of its own",
+                "another thread is reading with this tailer: create one tailer for each thread",
                 path=self.core.path)
         return 0
 
     # --- the next record ---------------------------------------------------------------------
 
     cdef int next_record(self, cl_record *record) except? -100:
-        """CL_OK with the next record, or CL_E_END."""
+        """Read the next record: CL_OK, or CL_E_END."""
         cdef int code = CL_E_ROLL
         if self.busy or self.core.log.refusal == REFUSED_CLOSED:
             self.guard()
@@ -186,7 +186,7 @@ cdef class Cursor:
             self.turned = turned
 
     def pass_to_key(self, bytes key not None):
-        """Read on to the next record with a key; the place from which `read` gives it, or None."""
+        """Read up to the next record with a key; return the position before it, or None."""
         cdef cl_record native
         cdef const char *wanted = key
         cdef size_t length = len(key)
@@ -203,7 +203,7 @@ cdef class Cursor:
         return None
 
     cdef int enter_next(self) except? -100:
-        """Enter the segment of the place; CL_E_END if it is not there yet."""
+        """Enter the segment of the position; CL_E_END if it does not exist yet."""
         cdef uint64_t position = self.pending
         cdef Segment segment
         if self.segment is not None:
@@ -218,7 +218,7 @@ cdef class Cursor:
         segment.check()
         if segment.segment.number != position // self.core.log.segment_size:
             raise ValueError(
-                f"segment {segment.segment.number} is not the one that position {position} lies in")
+                f"segment {segment.segment.number} does not contain position {position}")
         self.segment = segment
         cl_reader_enter(&self.reader, segment.segment, position - segment.segment.base)
         return CL_OK
@@ -234,9 +234,9 @@ cdef class Cursor:
         resume = cl_log_upward(&self.core.log, resume + held.base)
         cl_segment_release(held)
         error = CorruptRecordError(
-            "damage: what stands here is not a whole frame, or its CRC does not match; "
-            f"the next whole frame is at {resume}. Run `commitlog verify` on the log, "
-            "and `commitlog repair` to step over the damage for good",
+            "damage: there is no whole frame here, or its CRC does not match; the next whole "
+            f"frame is at {resume}. Run `commitlog verify` on the log, and `commitlog repair` to "
+            "mark the damage as skipped",
             path=segment.path, position=position, resume_position=resume)
         if not self.policy.skips_damage(error):
             raise error
@@ -245,7 +245,7 @@ cdef class Cursor:
     # --- the record before -------------------------------------------------------------------
 
     cdef int previous_record(self, cl_record *record) except? -100:
-        """CL_OK with the record before, or CL_E_END."""
+        """Read the record before the position: CL_OK, or CL_E_END."""
         cdef int code = CL_E_ROLL
         while True:
             if self.segment is not None:
@@ -256,7 +256,7 @@ cdef class Cursor:
                 return CL_E_END
 
     cdef int go_back(self, int code) except -1:
-        """Resolve the code that ended a step back; false if there is no more to read."""
+        """Handle the code that ended a step back; return false if there is no more to read."""
         if code == CL_E_ROLL:
             return self.enter_before()
         if code == CL_E_ABSENT:
@@ -341,7 +341,7 @@ cdef class Cursor:
         if self.backward.room < room:
             offsets = <uint32_t *>realloc(self.backward.offsets, room * sizeof(uint32_t))
             if offsets == NULL:
-                raise MemoryError("no memory to read backward in")
+                raise MemoryError("no memory to read backward")
             self.backward.offsets = offsets
             self.backward.room = room
             self.backward.count = 0
@@ -358,9 +358,9 @@ cdef class Cursor:
             resume = cl_segment_resume(held, damage)
         cl_segment_release(held)
         error = CorruptRecordError(
-            "damage: what stands here is not a whole frame, or its CRC does not match; "
-            f"what is whole ends at {position}. Run `commitlog verify` on the log, "
-            "and `commitlog repair` to step over the damage for good",
+            "damage: there is no whole frame here, or its CRC does not match; the whole frames "
+            f"before it end at {position}. Run `commitlog verify` on the log, and `commitlog "
+            "repair` to mark the damage as skipped",
             path=segment.path, position=position, resume_position=base + resume)
         if not self.policy.skips_damage(error):
             raise error
@@ -369,7 +369,7 @@ cdef class Cursor:
     # --- waiting and columns -----------------------------------------------------------------
 
     def take(self, timeout=0, idle="backoff"):
-        """As `ReadMethods.read`, but a named place is not saved."""
+        """Read as `ReadMethods.read` does, but do not save a named tailer's position."""
         return read_record(self, timeout, idle, False)
 
     def batch(self, Py_ssize_t max_records, timeout, idle, bint keeps):
@@ -377,10 +377,10 @@ cdef class Cursor:
         return await_columns(self, max_records, timeout, idle, keeps)
 
     def columns(self, Py_ssize_t max_records, names, *, bint views):
-        """The next records that are there, as `batch` gives them; None for what no name stands for.
+        """Read the next visible records as `batch` does; None for columns that are not named.
 
-        What is not named is checked, but not copied. With `views`, arrays of Arrow's binary views
-        are in place of offsets.
+        Columns that are not named are checked, but not copied. With `views`, arrays of Arrow's
+        binary views replace the offsets.
         """
         cdef int wanted = VIEWS * views
         if self.turned:
@@ -395,10 +395,7 @@ cdef class Cursor:
 
     @property
     def has_news(self):
-        """Whether a read now may find a record.
-
-        For a thread that waits on behalf of others, with the interpreter's lock held.
-        """
+        """Whether a read now may find a record; for the watcher's thread."""
         if self.core.log.refusal == REFUSED_CLOSED:
             return True
         if self.busy:

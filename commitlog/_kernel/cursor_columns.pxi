@@ -5,7 +5,7 @@ cdef Py_ssize_t BATCH_BYTES = 16 << 20
 
 cdef tuple await_columns(
         Cursor cursor, Py_ssize_t max_records, object timeout, object idle, bint keeps):
-    """The next records as columns, waited for as `await_record` does."""
+    """Wait for the next records as columns: see `await_record`."""
     cdef Patience patience
     cdef int64_t deadline_ns, left_ns
     cdef tuple found = take_columns(cursor, max_records, EVERY_COLUMN)
@@ -16,16 +16,16 @@ cdef tuple await_columns(
     deadline_ns = cl_clock_monotonic_ns() + left_ns
     while not len(found[0]) and left_ns > 0:
         if keeps:
-            cursor.save_position()  # it may have passed what is no record, and a writer may wait
-        if wait_for(cursor, patience.idle, left_ns):
-            found = take_columns(cursor, max_records, EVERY_COLUMN)
+            cursor.save_position()  # it may have passed SKIPs, and a writer may wait for it
+        wait_for(cursor, patience.idle, left_ns)
+        found = take_columns(cursor, max_records, EVERY_COLUMN)
         if not patience.endless:
             left_ns = deadline_ns - cl_clock_monotonic_ns()
     return found
 
 
 cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records, int wanted):
-    """The next records as columns, up to the present end.
+    """Read the next records as columns, up to the present end.
 
     Positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets; then the segment of
     the first record. None for a column that is not wanted.
@@ -42,7 +42,7 @@ cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records, int wanted):
     if cursor.segment is None and cursor.enter_next() != CL_OK:
         max_records = 0
     max_bytes = _room(cursor)
-    max_records = min(max_records, max_bytes // CL_FRAME_HEADER)  # no more than can be there
+    max_records = min(max_records, max_bytes // CL_FRAME_HEADER)  # more cannot exist
     columns = Columns(cursor.shelf, max_records, max_bytes, wanted)
     while max_records and columns.native.count < columns.native.most:
         segment = cursor.segment
@@ -60,7 +60,7 @@ cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records, int wanted):
             except (CommitLogError, OSError):
                 if columns.native.count == 0:
                     raise
-                break  # what was read comes first, and the next call raises again
+                break  # return what was read; the next call raises again
             if code != CL_OK:
                 break
         elif code == CL_E_FULL and columns.native.count == 0:
@@ -78,7 +78,7 @@ cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records, int wanted):
 
 
 cdef int _batch_alone(Cursor cursor, cl_batch *batch) except? -100:
-    """Without the interpreter's lock."""
+    """Read a batch without the interpreter's lock."""
     cdef int code
     cursor.core.enter()
     cursor.busy = True
@@ -92,7 +92,7 @@ cdef int _batch_alone(Cursor cursor, cl_batch *batch) except? -100:
 
 
 cdef Py_ssize_t _room(Cursor cursor):
-    """Bytes of data to make room for: what there is to read, as far as is known."""
+    """Return how many bytes there may be to read now."""
     cdef uint64_t end
     if cursor.segment is None:
         return 0
@@ -101,7 +101,7 @@ cdef Py_ssize_t _room(Cursor cursor):
 
 
 cdef tuple take_columns_back(Cursor cursor, Py_ssize_t max_records):
-    """The records before as columns: see `take_columns`."""
+    """Read the records before the position as columns: see `take_columns`."""
     cdef int code = CL_E_ROLL
     cdef Columns columns
     cdef Segment first = None
@@ -125,5 +125,5 @@ cdef tuple take_columns_back(Cursor cursor, Py_ssize_t max_records):
         except (CommitLogError, OSError):
             if columns.native.count == 0:
                 raise
-            break  # what was read comes first, and the next call raises again
+            break  # return what was read; the next call raises again
     return *columns.cut(), first

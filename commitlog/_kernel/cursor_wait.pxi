@@ -6,12 +6,12 @@ IDLE = {
     "block": CL_IDLE_BLOCK,
 }
 cdef int64_t SLICE_NS = 50_000_000  # how long a wait may delay Ctrl-C
-cdef int64_t NO_END_NS = 3_600_000_000_000  # the budget of an endless wait, which starts anew
+cdef int64_t NO_END_NS = 3_600_000_000_000  # the budget of an endless wait, which is renewed
 cdef double PLAIN_LIMIT_S = 86_400.0  # a longer timeout is parsed in Python
 
 
 def check_idle(idle):
-    """Refuse what is no way to wait.
+    """Check the value of `idle`.
 
     Raises
     ------
@@ -36,7 +36,7 @@ cdef Patience patience_of(object timeout, object idle):
 
 
 cdef object read_record(Cursor cursor, object timeout, object idle, bint keeps):
-    """The next record, waited for; None if none came. `keeps`: save a named place."""
+    """Wait for the next record; None if none arrived. `keeps`: save a named tailer's position."""
     cdef cl_record native
     cdef Record record
     if cursor.busy or cursor.core.log.refusal == REFUSED_CLOSED:
@@ -50,9 +50,9 @@ cdef object read_record(Cursor cursor, object timeout, object idle, bint keeps):
 
 
 cdef int await_record(Cursor cursor, cl_record *record, Patience patience, bint keeps) except? -100:
-    """CL_OK with a record, or CL_E_END if none came in time or the log was closed.
+    """Wait for a record: CL_OK, or CL_E_END if none arrived in time or the log was closed.
 
-    `keeps`: save a named place that has passed what is no record, because a writer may wait for it.
+    `keeps`: save a position that has passed SKIPs only, because a writer may wait for it.
     """
     cdef int64_t began_ns = 0
     cdef int64_t left_ns = patience.budget_ns
@@ -60,7 +60,7 @@ cdef int await_record(Cursor cursor, cl_record *record, Patience patience, bint 
     while True:
         if cursor.core.log.refusal == REFUSED_CLOSED:
             return CL_E_END
-        # With the interpreter's lock held: to release and retake it costs more than most waits.
+        # The interpreter's lock stays held: releasing and taking it costs more than most waits.
         if not at_once and cursor.segment is not None and not cursor.busy and not cursor.turned:
             if cl_short_frame_next(&cursor.reader, record):
                 return CL_OK
@@ -69,11 +69,11 @@ cdef int await_record(Cursor cursor, cl_record *record, Patience patience, bint 
             if cursor.next_record(record) == CL_OK:
                 return CL_OK
         except ClosedError:
-            return CL_E_END  # closed while the next segment was looked for
+            return CL_E_END  # closed while the next segment was opened
         if keeps and cursor.page is not None:
             cursor.keep_position()
         if cursor.turned:
-            return CL_E_END  # nothing comes before the oldest record
+            return CL_E_END  # no record arrives before the oldest one
         if not patience.endless:
             if began_ns == 0:
                 began_ns = cl_clock_monotonic_ns()
@@ -84,16 +84,18 @@ cdef int await_record(Cursor cursor, cl_record *record, Patience patience, bint 
             wait_for(cursor, patience.idle, left_ns)
 
 
-cdef bint wait_for(Cursor cursor, cl_idle idle, int64_t budget_ns) except -1:
-    """Wait at most `budget_ns` and one slice of 50 ms; whether there may be a record."""
-    cdef bint news
+cdef int wait_for(Cursor cursor, cl_idle idle, int64_t budget_ns) except -1:
+    """Wait until there may be a record, at most `budget_ns` and 50 ms.
+
+    The caller reads again in any case: at a dead claim, only a read goes on.
+    """
     budget_ns = min(budget_ns, SLICE_NS)
     cursor.guard()
     cursor.core.look()
     if cursor.reader.flushed_only:
         cursor.core.ask_for_flush()
     if idle == CL_IDLE_BLOCK and not (cursor.core.cursors.shared and cursor.core.cursors.writable):
-        idle = CL_IDLE_BACKOFF  # no writer could see that this thread sleeps
+        idle = CL_IDLE_BACKOFF  # no writer could see that this thread sleeps, and wake it
     if cursor.segment is None or cursor.reader.offset >= cursor.segment.segment.size:
         # The next segment's file is missing. Nothing announces it, so poll.
         budget_ns = min(budget_ns, <int64_t>1_000_000)
@@ -104,12 +106,12 @@ cdef bint wait_for(Cursor cursor, cl_idle idle, int64_t budget_ns) except -1:
         finally:
             cursor.rest()
         PyErr_CheckSignals()
-        return True
+        return 0
     cursor.busy = True
     try:
         with nogil:
-            news = cl_reader_wait(&cursor.reader, idle, budget_ns)
+            cl_reader_wait(&cursor.reader, idle, budget_ns)
     finally:
         cursor.rest()
     PyErr_CheckSignals()
-    return news
+    return 0

@@ -1,4 +1,4 @@
-"""Turns the kernel's codes into the errors that people see: one place for all of them."""
+"""Translate the kernel's codes into commitlog's errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from commitlog.errors import (
     UnsupportedVersionError,
 )
 
-# As in base.h; tests hold the two against each other.
+# As in base.h; a test compares the two.
 SYSTEM, TOO_LARGE, ROLL, ABSENT, TRUNCATED, HEADER, FOREIGN, VERSION, END, BUSY = range(-1, -11, -1)
 (
     DAMAGE,
@@ -54,64 +54,64 @@ _SENTENCES: dict[int, tuple[type[CommitLogError], str]] = {
     ),
     ABSENT: (
         PositionError,
-        "there is no segment for this position; it was deleted, or never written",
+        "there is no segment for this position: it was deleted, or never written",
     ),
     TRUNCATED: (
         CorruptSegmentError,
-        "the segment file is shorter than it says; run `commitlog repair` on the log",
+        "the segment file is shorter than its header says: run `commitlog repair` on the log",
     ),
     HEADER: (
         CorruptSegmentError,
-        "the segment's header is damaged; run `commitlog repair` on the log",
+        "the segment's header is damaged: run `commitlog repair` on the log",
     ),
     IRREGULAR: (
         CorruptSegmentError,
-        "this is not a regular file; run `commitlog repair` on the log, which moves it away",
+        "this is not a regular file: run `commitlog repair` on the log, which moves it away",
     ),
     FOREIGN: (
         CorruptSegmentError,
-        "the segment belongs to another log or another place; take the file out of this directory",
+        "the segment belongs to another log or another position: move the file to its directory",
     ),
     VERSION: (
         UnsupportedVersionError,
-        "the segment was written by a newer format; read it with a newer commitlog",
+        "the segment has a newer format: read it with a newer commitlog",
     ),
     BUSY: (
         RolledBackError,
         (
-            "other processes rolled this append back each time it was tried; look for a stopped or "
-            "overloaded machine"
+            "other processes rolled back every attempt of this append: check for a stopped or "
+            "overloaded process"
         ),
     ),
     DAMAGE: (
         CorruptRecordError,
         (
-            "what stands here is not a whole frame, or its CRC does not match; run `commitlog "
-            "verify` on the log"
+            "there is no whole frame here, or its CRC does not match: run `commitlog verify` on "
+            "the log"
         ),
     ),
     ROLLED_BACK: (
         RolledBackError,
-        "the claim was rolled back before it was published, and nobody saw it; append it again",
+        "the claim was rolled back before it was published, so no reader saw it: append it again",
     ),
     TIMEOUT: (
         SyncTimeoutError,
         (
-            "the record was not made durable in time; it stays in the log, may be durable already, "
-            "and need not be appended again"
+            "the record was not durable in time: it stays in the log and may still become durable; "
+            "do not append it again"
         ),
     ),
-    CLOSED: (ClosedError, "the log is closed; open it again"),
+    CLOSED: (ClosedError, "the log is closed: open it again"),
     MEMORY: (IOFailureError, "out of memory"),
-    SLOTS: (LogLockedError, "every writer slot of this log is taken; close some of its writers"),
+    SLOTS: (LogLockedError, "every writer slot of this log is taken: close some of its writers"),
     OPEN_CLAIM: (
         ClaimError,
-        "this thread's own claim is still open below; leave its `with` block first",
+        "this thread has an open claim below: leave its `with` block first",
     ),
-    READ_ONLY: (ReadOnlyError, "the log was opened for reading; open it with mode 'a' to append"),
+    READ_ONLY: (ReadOnlyError, "the log was opened for reading: open it with mode 'a' to append"),
     FORKED: (
         ForkedError,
-        "a pooled log belongs to the process that opened it; open the log again in this one",
+        "a pooled log belongs to the process that opened it: open the log again in this one",
     ),
 }
 
@@ -119,7 +119,7 @@ _SENTENCES: dict[int, tuple[type[CommitLogError], str]] = {
 def failure(
     code: int, errno: int = 0, *, path: str | None = None, position: int | None = None
 ) -> CommitLogError:
-    """The error for a kernel code.
+    """Return the error for a kernel code.
 
     Parameters
     ----------
@@ -135,18 +135,21 @@ def failure(
     if code == SYSTEM:
         if errno in (codes.ENOSPC, codes.EDQUOT):
             return DiskFullError(
-                f"no room left: {os.strerror(errno)}; free space and append again",
+                f"no room left ({os.strerror(errno)}): free space, then append again",
                 path=path,
                 position=position,
                 errno=errno,
             )
         return IOFailureError(
-            f"the system refused: {os.strerror(errno)}", path=path, position=position, errno=errno
+            f"a system call failed: {os.strerror(errno)}",
+            path=path,
+            position=position,
+            errno=errno,
         )
     if code == FAILED:
         return LogFailedError(
-            f"the log has failed ({os.strerror(errno)}): nothing more is acknowledged; "
-            "close it, mend the cause, and open it again, which recovers what is safe",
+            f"the log has failed ({os.strerror(errno)}): nothing more is acknowledged; fix the "
+            "cause, then close the log and reopen it, which recovers it",
             path=path,
             position=position,
             errno=errno,

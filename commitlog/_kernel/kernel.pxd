@@ -178,6 +178,7 @@ cdef extern from "segment.h":
     void cl_segment_release(cl_segment *segment) nogil
     int cl_segment_prefault(cl_segment *segment, uint64_t start, uint64_t stop) nogil
     int cl_segment_flush(const cl_segment *segment, uint64_t start, uint64_t stop) nogil
+    uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t length) nogil
     int cl_table_acquire(cl_table *table, uint64_t number, cl_segment **out) nogil
     uint32_t cl_table_forget(cl_table *table, uint64_t number) nogil
     void cl_table_trim(cl_table *table, uint64_t number, size_t keep) nogil
@@ -227,11 +228,12 @@ cdef extern from "log.h":
     uint64_t cl_log_position(const cl_log *log, uint64_t place) nogil
     uint64_t cl_log_upward(const cl_log *log, uint64_t position) nogil
     uint64_t cl_log_downward(const cl_log *log, uint64_t position) nogil
-    void cl_log_pass_commits(cl_log *log) nogil
-    int cl_log_appended(cl_log *log, uint64_t *appended) nogil
-    uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t length) nogil
     ctypedef struct cl_watch:
         uint64_t position
+
+cdef extern from "walk.h":
+    void cl_log_pass_commits(cl_log *log) nogil
+    int cl_log_appended(cl_log *log, uint64_t *appended) nogil
 
 cdef extern from "checkpoint.h":
     enum:

@@ -6,14 +6,14 @@ cdef object _NO_TYPE = 0
 cdef inline bint value_alone(
     object value, object key, object type, object timestamp_ns, object sync
 ):
-    """Whether an append is of bytes and nothing else, as most are. Zero is compared by identity:
+    """Whether an append has bytes and no other argument, as most have. 0 is compared by identity:
     the interpreter has only one.
     """
     return (sync is None and key is None and type is _NO_TYPE and timestamp_ns is None
             and PyBytes_CheckExact(value))
 
 
-@cython.no_gc_clear  # a call that comes while a cycle is taken apart finds the engine
+@cython.no_gc_clear  # methods called while the collector breaks a cycle find the engine
 cdef class LogMethods:
     """The compiled base of `CommitLog`. It has an engine and forwards to it.
 
@@ -48,21 +48,21 @@ cdef class LogMethods:
         value : bytes-like
             The record; may be empty.
         key : bytes-like, optional
-            An empty key is not no key. A keyed empty value is a tombstone to those who compact.
+            An empty key is a key. Compaction takes an empty value with a key for a tombstone.
         type : int
             From 0 to 4294967295.
         timestamp_ns : int, optional
-            Nanoseconds since 1970; the clock's by default.
+            Nanoseconds since 1970; the clock's time by default.
         sync : bool, optional
-            Wait until the record is durable; by default as the log's ``flush="sync"`` says. Without
-            it a power cut can take the record back, and with a pool of anonymous buffers a kill of
-            this process can, until it is committed.
+            Wait until the record is durable; by default the log's ``flush=`` decides. If False, a
+            power cut can lose the record; with a pool of anonymous buffers a kill of this process
+            can lose it, too, until it is committed.
 
         Returns
         -------
         int
-            The record's position; -1 where it was dropped, because a required tailer was too far
-            behind and ``on_lag="drop"`` says so.
+            The record's position; -1 if it was dropped: a required tailer is too far behind, and
+            the log has ``on_lag="drop"``.
 
         Raises
         ------
@@ -73,7 +73,7 @@ cdef class LogMethods:
         SyncTimeoutError
             The record stays in the log and may be durable.
         LogFailedError
-            Nothing is acknowledged. With `sync` the record may be in the log: the next open says.
+            Nothing is acknowledged. With `sync`, the record may be in the log after the next open.
         DiskFullError, IOFailureError, PoolExhaustedError, ReadOnlyError, ClosedError, ForkedError
             Nothing was appended.
         """
@@ -96,7 +96,7 @@ cdef class LogMethods:
         return -1 if position == NOT_APPENDED else position
 
     def append_many(self, values, *, keys=None, types=None, timestamp_ns=None, sync=None):
-        """Append a list of records; the whole list is checked before the first is claimed.
+        """Append a list of records, after checking all of them.
 
         Parameters
         ----------
@@ -107,22 +107,21 @@ cdef class LogMethods:
         types : sequence of int, optional
             One for each value.
         timestamp_ns : int, optional
-            One for all; the clock's at each batch of up to 64 KiB by default.
+            One timestamp for all; by default the clock at each batch of up to 64 KiB.
         sync : bool, optional
             As for `append`; one flush for all.
 
         Returns
         -------
         numpy.ndarray
-            The positions, int64, one a record; -1 from where on records were dropped, as for
-            `append`.
+            The positions, int64, one per record; -1 for a dropped record, as for `append`.
 
         Raises
         ------
         RecordTypeError, RecordTooLargeError, ValueError
             Nothing was appended.
         DiskFullError, PoolExhaustedError, LogFailedError
-            A part was appended: what is below ``tail_position``.
+            The records below ``tail_position`` were appended, and the rest was not.
         """
         return (<Engine>self.engine).append_all(values, keys, types, timestamp_ns, sync)
 
@@ -135,14 +134,14 @@ cdef class LogMethods:
             Two-dimensional of any fixed-size dtype (a row's bytes are a record), or one-dimensional
             and structured.
         timestamp_ns : int, optional
-            One for all; the clock's at each batch of up to 64 KiB by default.
+            One timestamp for all; by default the clock at each batch of up to 64 KiB.
         sync : bool, optional
             As for `append`; one flush for all.
 
         Returns
         -------
         numpy.ndarray
-            The positions, int64, one a row; -1 from where on rows were dropped, as for `append`.
+            The positions, int64, one per row; -1 for a dropped row, as for `append`.
 
         Raises
         ------
@@ -164,18 +163,19 @@ cdef class LogMethods:
         Returns
         -------
         Claim
-            A context manager. Leaving it publishes; an exception rolls back. Held longer than
-            ``claim_timeout`` it may be rolled back by others, which `RolledBackError` tells.
+            A context manager. Leaving it publishes the record; an exception rolls it back. If it is
+            held longer than ``claim_timeout``, other handles may roll it back, and leaving raises
+            `RolledBackError`.
 
         Raises
         ------
         TailerLagError
-            A required tailer is too far behind; also with ``on_lag="drop"``, since a claim has to
-            give room to write to.
+            A required tailer is too far behind; also with ``on_lag="drop"``, because a claim needs
+            room to write to.
         """
         return (<Engine>self.engine).new_claim(self, size, key, type, timestamp_ns, sync)
 
-    # --- what it is and how far it is -------------------------------------------------------------
+    # --- properties and watermarks ----------------------------------------------------------------
 
     @property
     def path(self):
@@ -184,9 +184,7 @@ cdef class LogMethods:
 
     @property
     def pooled(self):
-        """Whether appends go to pool buffers first. For a reader: whether those of the log's writer
-        do.
-        """
+        """Whether the log's writer appends to pool buffers."""
         return self.engine.pooled
 
     @property
@@ -201,8 +199,9 @@ cdef class LogMethods:
 
     @property
     def tail_position(self):
-        """Where the next record would be claimed. What lies below may not be published yet. In
-        another process's pooled log, where its committed records end."""
+        """Where the next record is claimed; frames below it may not be published yet. For another
+        process's pooled log, the end of its committed records.
+        """
         return self.engine.tail_position
 
     @property
@@ -212,12 +211,12 @@ cdef class LogMethods:
 
     @property
     def committed_position(self):
-        """The end of what is in the segments, where other processes see it. On a mapped log the
-        same as appended.
+        """The end of the records in the segment files, which other processes see. On a mapped log
+        the same as appended.
         """
         return self.engine.committed_position
 
     @property
     def flushed_position(self):
-        """The end of what survives a power cut."""
+        """The end of the records that survive a power cut."""
         return self.engine.flushed_position

@@ -1,4 +1,4 @@
-# Appends one record at a time, and the rolls and waits that an append owes.
+# Appends single records; rolls and waits after a refused or published append.
 
 
 cdef object wrong_type(str what, value):
@@ -12,14 +12,14 @@ cdef object wrong_type(str what, value):
 
 
 cdef int bytes_of(object value, str what, Py_buffer *view) except -1:
-    """Fills a view of contiguous bytes; the caller releases it."""
+    """Fill a view of contiguous bytes; the caller releases it."""
     if isinstance(value, str) or not PyObject_CheckBuffer(value):
         raise wrong_type(what, value)
     try:
         PyObject_GetBuffer(value, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
     except (BufferError, ValueError) as error:
         raise RecordTypeError(
-            f"{what} must be contiguous bytes that can be read: {error}"
+            f"{what} must be contiguous, readable bytes: {error}"
         ) from None
     if view.format != NULL and b"O" in <bytes>view.format:
         PyBuffer_Release(view)
@@ -28,7 +28,7 @@ cdef int bytes_of(object value, str what, Py_buffer *view) except -1:
 
 
 cdef bytes as_bytes(object value, str what):
-    """A copy of contiguous bytes."""
+    """Copy contiguous bytes."""
     cdef Py_buffer view
     bytes_of(value, what, &view)
     try:
@@ -45,7 +45,7 @@ cdef uint32_t type_of(object type) except? 0xFFFFFFFF:
 
 
 cdef int64_t timestamp_of(object timestamp_ns) except? -2:
-    """A timestamp that a caller gives; -1, which is none, where he leaves it to the clock."""
+    """Check a timestamp; -1 for None, the clock's."""
     cdef int64_t value
     if timestamp_ns is None:
         return -1
@@ -62,8 +62,7 @@ cdef int64_t timestamp_of(object timestamp_ns) except? -2:
 
 @cython.no_gc_clear
 cdef class Writer(Committer):
-    """Appends. One thread at a time is inside the kernel, as the interpreter's lock has it; any
-    thread may call.
+    """The appends of one handle. Any thread may call; the interpreter's lock admits one at a time.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -73,18 +72,18 @@ cdef class Writer(Committer):
     def begin_appends(
         self, *, bint precise, bint by_time, uint32_t wake_bytes, bint sync, double sync_timeout
     ):
-        """Let appends through, after `attach_slot`: once, and again in the child of a fork.
+        """Accept appends, after `attach_slot`: once, and again in the child of a fork.
 
         Parameters
         ----------
         precise : bool
-            Timestamps from the precise clock, about 28 ns more an append.
+            Take timestamps from the precise clock, which costs about 28 ns an append.
         by_time : bool
             Whether the log has cycles, at whose end it rolls early.
         wake_bytes : int
             A pooled log's commit loop is woken each time this much was appended.
         sync : bool
-            Whether appends wait for the disk where `sync=` does not say.
+            Whether appends without `sync=` wait for durability.
         sync_timeout : float
             Seconds.
         """
@@ -93,9 +92,8 @@ cdef class Writer(Committer):
         cl_writer_clear(&self.writer)
         cl_writer_init(&self.writer, &self.log, self.log.pooled, precise, wake_bytes)
         if by_time:
-            # when the cycle ends that the tail is in, the first append asks
-            self.writer.cycle_end_ns = INT64_MIN
-        self.claims.clear()  # a parent's, in the child of a fork
+            self.writer.cycle_end_ns = INT64_MIN  # the first append asks for the cycle's end
+        self.claims.clear()  # in the child of a fork: the parent's
         self.sync_default = sync
         self.sync_timeout = sync_timeout
 
@@ -109,7 +107,7 @@ cdef class Writer(Committer):
         self.resume_native()
 
     def writer_counters(self):
-        """What this handle has appended, by name."""
+        """Return the counters of this handle's appends, by name."""
         return self.writer.counters
 
     @property
@@ -150,8 +148,8 @@ cdef class Writer(Committer):
     # --- rolling ----------------------------------------------------------------------------------
 
     cdef int advance(self) except -1:
-        """The tail is at its segment's end: move it to the next segment. If that is not ready, the
-        policy brings it first.
+        """If the tail is at its segment's end, roll to the next segment. If that segment is not
+        ready, the policy rolls.
         """
         cdef uint64_t number = <uint64_t>-1
         cdef int64_t began_ns
@@ -165,8 +163,8 @@ cdef class Writer(Committer):
         return 0
 
     def open_segment(self, uint64_t number, int64_t now_ns):
-        """Note in a segment's header that the log rolls into it; when it did, which another handle
-        may have noted first.
+        """Record in a segment's header that the log rolls into it now; return the recorded time,
+        which another handle may have written first.
         """
         cdef int64_t opened_ns = 0
         cdef int code = cl_writer_open_segment(&self.writer, number, now_ns, &opened_ns)
@@ -175,8 +173,7 @@ cdef class Writer(Committer):
         return opened_ns
 
     def move_tail(self, uint64_t number, int64_t opened_ns, int64_t cycle=0):
-        """Move the tail from the end of segment `number` to the start of the next, whose file, and
-        buffer if any, are in place.
+        """Move the tail from the end of segment `number` to the start of the next, which is ready.
         """
         if self.writer.tail == NULL:
             raise self.failed_with(CL_E_CLOSED, 0, None)
@@ -185,9 +182,7 @@ cdef class Writer(Committer):
             raise self.failed_with(code, errno, (number + 1) * self.log.segment_size)
 
     def close_segment(self, number=None):
-        """Close a segment early, if the tail is in it, or else the current one: the next append
-        goes to the next one.
-        """
+        """Close the current segment early; with a number, only if the tail is in that segment."""
         cdef uint64_t which = CL_SEGMENT_CURRENT if number is None else <uint64_t>number
         self.pause_native()
         cdef int code = cl_writer_close_segment(&self.writer, which)
@@ -197,16 +192,16 @@ cdef class Writer(Committer):
             raise self.failed_with(code, cause, None)
 
     def roll_at_once(self):
-        """Bring the next segment before an append asks for it. Where the log has cycles, the append
-        does: it is what the cycle is of.
+        """Roll now instead of at the next append. In a log with cycles the append rolls, because
+        its time decides the cycle.
         """
         if self.writer.cycle_end_ns == INT64_MAX:
             self.advance()
 
     @property
     def cycle_end_ns(self):
-        """When the policy's `meet_cycle` is called next, on the wall clock; None where the log
-        rolls by size alone.
+        """The wall-clock time of the next call of the policy's `meet_cycle`; None if the log rolls
+        by size alone.
         """
         return None if self.writer.cycle_end_ns == INT64_MAX else self.writer.cycle_end_ns
 
@@ -215,14 +210,12 @@ cdef class Writer(Committer):
         self.writer.cycle_end_ns = time_ns
 
     def meet_cycle(self):
-        """Have the policy close the current segment if its cycle is over, though nothing is
-        appended.
-        """
+        """Have the policy close the current segment if its cycle is over, without an append."""
         self.policy.meet_cycle()
 
     cdef int64_t stamped(self, int64_t given_ns) except? -1:
-        """The timestamp that was given, or the clock's where it is below 0. Whichever it is, the
-        clock says when the cycle is over.
+        """Return the given timestamp, or the clock's if it is below 0. In both cases the clock
+        decides whether the cycle is over.
         """
         if given_ns >= 0 and self.writer.cycle_end_ns == INT64_MAX:
             return given_ns
@@ -232,9 +225,7 @@ cdef class Writer(Committer):
         return now_ns if given_ns < 0 else given_ns
 
     cdef int finish_append(self, end, sync) except -1:
-        """What an append owes after it is published: a roll that fell due, and, if asked, the
-        disk.
-        """
+        """Do what a published append still needs: a due roll, and the wait for durability."""
         cdef int64_t began_ns
         try:
             if self.writer.roll_due:
@@ -256,8 +247,8 @@ cdef class Writer(Committer):
         return 0
 
     def roll_soon(self):
-        """Roll on after an append that met the end exactly. A failure is the next append's to
-        report: this one is done.
+        """Roll after an append that filled the segment exactly. The next append reports a failure,
+        because this one is done.
         """
         try:
             self.roll_at_once()
@@ -269,21 +260,19 @@ cdef class Writer(Committer):
         for position, thread in self.claims.items():
             if thread == me and position < below:
                 raise ClaimError(
-                    "this thread's own claim is still open below: leave its `with` block first",
+                    "this thread has an open claim below: leave its `with` block first",
                     path=self.path, position=position
                 )
         return 0
 
     def check_claims(self, uint64_t below):
-        """Raise `ClaimError` if the calling thread has a claim open below a position: waiting for
-        it would never end.
+        """Raise `ClaimError` if the calling thread has an open claim below a position, because a
+        wait for it would never end.
         """
         self.check_own_claims(below)
 
     def limit_appends(self, limit, uint64_t required_seen):
-        """Let appends go up to a position, None for any, until `required` in the cursors is not
-        what it was.
-        """
+        """Refuse appends beyond a position (None: none), or once the cell `required` changes."""
         cdef uint64_t position
         cdef uint64_t place = <uint64_t>-1
         if limit is not None:
@@ -298,16 +287,14 @@ cdef class Writer(Committer):
     # --- appending --------------------------------------------------------------------------------
 
     def append_unless_held(self, value, key, type, timestamp_ns):
-        """Append one record as `append` does without `sync`, for a coroutine: None where it would
-        have to wait for a required tailer.
-        """
+        """Append one record without `sync`; None if it must wait for a required tailer."""
         cdef uint64_t position = self.append_any(value, key, type, timestamp_ns, False, False)
         return None if position == NOT_APPENDED else position
 
     cdef uint64_t append_any(
         self, object value, object key, object type, object timestamp_ns, bint durable, bint waits
     ) except 0:
-        """Append one record of any accepted types, and finish the append; return its position, or
+        """Append one record of any accepted types and finish the append; return its position, or
         NOT_APPENDED.
         """
         cdef cl_record_input record
@@ -352,8 +339,9 @@ cdef class Writer(Committer):
         return position
 
     cdef uint64_t put(self, const cl_record_input *record, bint durable, bint waits) except 0:
-        """Append one record whose bytes stay in place meanwhile; its position, or NOT_APPENDED.
-        What it owes afterwards is `finish_append`'s.
+        """Append one record whose bytes stay in place; return its position, or NOT_APPENDED.
+
+        The caller calls `finish_append`.
         """
         cdef uint64_t position = 0
         cdef int code
@@ -367,7 +355,7 @@ cdef class Writer(Committer):
                 return NOT_APPENDED
 
     cdef bint takes(self):
-        """Whether this handle is one that appends, be it that it has to wait first."""
+        """Whether this handle may append, now or after a wait."""
         cdef int refusal = self.log.refusal
         if refusal == REFUSED_CLOSED or refusal == REFUSED_READ_ONLY:
             return False
@@ -381,9 +369,11 @@ cdef class Writer(Committer):
     cdef int handle_refusal(
         self, int code, const cl_record_input *record, uint64_t records, bint waits
     ) except -1:
-        """After a refused append of so many records: roll, or wait, and let the caller try again,
-        or raise. True: it ends here, since they are dropped, or since a required tailer holds them
-        and the caller waits for it in its own way."""
+        """Roll, wait or raise after a refused append of so many records.
+
+        Return false if the caller is to retry. Return true if the records are dropped, or if they
+        must wait for a required tailer and `waits` is false.
+        """
         if code == CL_E_ROLL:
             return self.advance()
         if code == CL_E_CYCLE:
@@ -404,5 +394,5 @@ cdef class Writer(Committer):
             return self.in_use()
         return RecordTooLargeError(
             f"a record of {size} bytes with its header does not fit the log's largest frame of "
-            f"{limit} bytes; split it, or create the log "
-            "with larger segments", path=self.path, size=size, limit=limit)
+            f"{limit} bytes: split it, or create the log with larger segments",
+            path=self.path, size=size, limit=limit)

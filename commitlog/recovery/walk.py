@@ -1,8 +1,8 @@
-"""Walks over the frames above a position, which find the log's valid end and roll back dead claims.
+"""Walk over the frames above a position, to find the log's valid end and roll back dead claims.
 
-Three walks, for three states of knowledge. `walk_valid` has only the files, and stops at the first
-frame that is neither valid nor a mark. `walk_claimed` has the tail, below which every cell was
-claimed. `walk_buffers` has the buffers of a dead pool, which continue the files.
+There are three walks. `walk_valid` has only the files, and stops at the first frame that is neither
+valid nor a SKIP. `walk_claimed` has the tail, below which every cell was claimed. `walk_buffers`
+has the buffers of a dead pool, which continue the files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _logger = logging.getLogger("commitlog.recovery")
 
 @dataclass
 class Walk:
-    """Where a walk ended, and what it changed.
+    """The end of a walk, and what it changed.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Walk:
 
 
 def walk_valid(directory: LogDirectory, numbers: set[int], start: Location) -> Walk:
-    """Walk over valid frames and marks, changing nothing, to the first thing that is neither."""
+    """Walk to the first frame that is neither valid nor a SKIP; change nothing."""
     number, offset = start
     while True:
         with directory.opened_segment(number) as segment:
@@ -60,9 +60,7 @@ def walk_valid(directory: LogDirectory, numbers: set[int], start: Location) -> W
 
 
 def walk_claimed(directory: LogDirectory, start: Location, tail: Location) -> Walk:
-    """Walk to the tail of a mapped log. Unpublished claims below it become SKIP: their owners are
-    dead.
-    """
+    """Walk to the tail of a mapped log; turn the unpublished claims of dead owners into SKIP."""
     walk = Walk(start)
     for number in range(start.number, tail.number + 1):
         if number > start.number:
@@ -75,14 +73,14 @@ def walk_claimed(directory: LogDirectory, start: Location, tail: Location) -> Wa
 
 
 def _resolve(walk: Walk, segment: Segment, limit: int) -> None:
-    """Walk one segment up to `limit`, marking gaps and claims."""
+    """Walk one segment up to `limit`; turn gaps and claims into SKIP."""
     offset = walk.end.offset
     while True:
         offset, code = segment.scan(offset, limit)[:2]
         if code == END:
             stop = segment.mark_gap(offset, limit)
             _logger.info(
-                "%s: %d bytes claimed by nobody known at position %d were rolled back",
+                "%s: a gap of %d bytes at position %d was rolled back",
                 segment.path,
                 stop - offset,
                 segment.base + offset,
@@ -121,7 +119,7 @@ def walk_buffers(
     Parameters
     ----------
     numbers : set of int
-        Of the segments; those that had to be created for a buffer are added.
+        The numbers of the segments; segments that are created for a buffer are added.
     buffers : sequence of RecoverableBuffer
         By ascending base.
     """
@@ -130,12 +128,10 @@ def walk_buffers(
     for buffer in buffers:
         number, rest = divmod(buffer.base, directory.segment_size)
         if number < start.number:
-            walk.recovered.append(
-                buffer.name
-            )  # it was committed and flushed whole, and only not given back yet
+            walk.recovered.append(buffer.name)  # it is flushed, and was not returned yet
         elif rest or number in waiting:
             _logger.error(
-                "%s: the buffer %s in shared memory fits nowhere; it was left there",
+                "%s: the buffer %s in shared memory belongs to no segment; it stays there",
                 directory.path,
                 buffer.name,
             )
@@ -158,8 +154,9 @@ def walk_buffers(
 def _walk_one(
     walk: Walk, directory: LogDirectory, numbers: set[int], buffer: RecoverableBuffer | None
 ) -> None:
-    """Walk over one segment, and on in its buffer if it has one. Without one, claims in the file
-    were made in the file itself.
+    """Walk over one segment, and then over its buffer if it has one.
+
+    Without a buffer, claims in the file were made in the file itself.
     """
     number, offset = walk.end
     segment = _segment_of(directory, numbers, number, buffer)
@@ -192,7 +189,7 @@ def _walk_one(
 def _segment_of(
     directory: LogDirectory, numbers: set[int], number: int, buffer: RecoverableBuffer | None
 ) -> Segment:
-    """The segment, created if it is a buffer's and missing."""
+    """Open a segment; create it if it is missing and a buffer continues it."""
     if number not in numbers and buffer is not None:
         directory.create_segment(number, segment_id=buffer.segment_id)
         numbers.add(number)
@@ -201,11 +198,11 @@ def _segment_of(
 
 
 def _fits(walk: Walk, segment: Segment, buffer: RecoverableBuffer) -> bool:
-    """Whether a buffer is this very segment's: of its id, and as large."""
+    """Return whether a buffer belongs to this segment: it has its id and its size."""
     if buffer.segment_id == segment.id and buffer.size >= segment.size:
         return True
     _logger.error(
-        "%s: the buffer %s in shared memory is of another segment with this name; it was left "
+        "%s: the buffer %s in shared memory belongs to another segment of this name; it stays "
         "there",
         segment.path,
         buffer.name,
@@ -215,10 +212,9 @@ def _fits(walk: Walk, segment: Segment, buffer: RecoverableBuffer) -> bool:
 
 
 def _keep_the_rest(segment: Segment, buffer: RecoverableBuffer, end: int) -> None:
-    """Copy the frames behind an invalid one from a buffer into the file, where the cut finds and
-    saves them. They cannot join the log.
+    """Copy the frames behind an invalid one from a buffer into the file, for the cut to save them.
 
-    The cell at `end` stays unchanged: for a reader of the file, the log ends there.
+    The cell at `end` stays unchanged, so that the log ends there for readers of the file.
     """
     last = segment.certain_end(end, buffer.memory) if end < segment.size else end
     if last > end:
@@ -235,8 +231,8 @@ def _keep_the_rest(segment: Segment, buffer: RecoverableBuffer, end: int) -> Non
 def _take_aside(
     walk: Walk, directory: LogDirectory, numbers: set[int], number: int, buffer: RecoverableBuffer
 ) -> None:
-    """Copy the frames of a buffer above the log's end into its segment's file, where the cut finds
-    and saves them. A buffer of zeros was attached before the log rolled.
+    """Copy the frames of a buffer above the log's end into its segment's file, for the cut to save
+    them. A buffer of zeros was attached before the log rolled.
     """
     if not np.frombuffer(memoryview(buffer.memory), np.uint8).any():
         walk.unused.append(buffer.name)

@@ -1,4 +1,4 @@
-"""Archive: old segments go to another place, compressed, before they are deleted here."""
+"""Archive: compress old segments into another place before they are deleted from the log."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ class Archive:
 
 
 class Archiver:
-    """Puts segments of one log into an archive.
+    """Put segments of one log into an archive.
 
     Parameters
     ----------
     directory : LogDirectory
-        The log's.
+        The log's directory.
     archive : Archive
-        Where to.
+        Where and how to archive.
     """
 
     def __init__(self, directory: LogDirectory, archive: Archive) -> None:
@@ -93,11 +93,11 @@ class Archiver:
         Raises
         ------
         CorruptSegmentError
-            The segment is damaged, or not sealed: damage does not get into an archive.
+            The segment is damaged or not sealed.
         LogExistsError
             The target holds another log, or another log's archive.
         IOFailureError
-            The target refuses.
+            The target cannot be read or written.
         """
         with self._telling(number):
             identity = self._checked_target()
@@ -129,7 +129,7 @@ class Archiver:
             yield
         except FileNotFoundError as error:
             raise PositionError(
-                "the segment was deleted while it was to be archived",
+                "the segment was deleted before it was archived",
                 path=self._directory.segment_path(number),
             ) from error
         except OSError as error:
@@ -165,14 +165,13 @@ class Archiver:
         names = self._target.names()
         if any(name.endswith(".seg") for name in names) or self._lies_in_log():
             raise LogExistsError(
-                "the target is a log's own directory: an archive needs one of its own",
+                "the target is in a log's directory: choose another directory for the archive",
                 path=self._target.name,
             )
         if identities.NAME not in names:
             if any(name.endswith(".zst") for name in names):
                 raise LogExistsError(
-                    f"the target has archived segments and no {identities.NAME}: choose another "
-                    "one",
+                    f"the target has archived segments but no {identities.NAME}: choose another",
                     path=self._target.name,
                 )
             return
@@ -187,9 +186,7 @@ class Archiver:
             )
 
     def _lies_in_log(self) -> bool:
-        """In a folder of the log, such as `tailers`, each file would be taken for something
-        else.
-        """
+        """Return whether the target is in the log, where its files would be mistaken for others."""
         if not isinstance(self._target, LocalTarget):
             return False
         own = os.path.realpath(self._directory.path)
@@ -216,7 +213,7 @@ class Archiver:
 
     def _corrupt(self, number: int, what: str) -> CorruptSegmentError:
         return CorruptSegmentError(
-            f"the segment {what}, and is not archived: run `commitlog verify` on the log",
+            f"the segment {what} and was not archived: run `commitlog verify` on the log",
             path=self._directory.segment_path(number),
             position=number * self._directory.segment_size,
         )
@@ -232,11 +229,11 @@ class Archiver:
                 for piece in read_pieces(self._target, base, identity)
             )
         except CorruptSegmentError as error:
-            _logger.warning("%s; it is written anew", error)
+            _logger.warning("%s; it is written again", error)
             return False
         if not same:
             _logger.warning(
-                "%s is not what the segment is now; it is written anew",
+                "%s differs from the segment; it is written again",
                 self._target.path_of(archived_name(base)),
             )
         return same

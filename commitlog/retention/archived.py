@@ -1,7 +1,7 @@
-"""The files of an archive, and how one is read: `log.json`, and `<base>.seg.zst` for each segment.
+"""Read the files of an archive: `log.json`, and `<base>.seg.zst` for each segment.
 
 A segment's file is one zstd frame of all the bytes of the segment, with their number and a
-checksum. Nothing that is read here is believed before it was checked.
+checksum. Every file is checked before it is used.
 """
 
 from __future__ import annotations
@@ -20,28 +20,26 @@ from commitlog.segment.identity import Identity
 
 SUFFIX = ".seg.zst"
 _NAME = re.compile(r"^([0-9]{20})\.seg\.zst$")
-# A damaged frame may claim to expand to anything: so little of it at a time bounds what it takes to
-# find out.
+# A damaged frame may expand without bound: small pieces bound the memory until that is found.
 _PIECE = 4096
 _FRAME_HEADER_MOST = 18
-_WINDOW_LEAST = (
-    1 << 20
-)  # bytes; above, a compressor takes the next power of two that holds the segment
+# bytes; for larger segments, a compressor takes the next power of two that holds the segment
+_WINDOW_LEAST = 1 << 20
 
 
 def archived_name(base: int) -> str:
-    """The file name of the archived segment that starts at position `base`."""
+    """Return the file name of the archived segment that starts at position `base`."""
     return f"{base:020d}{SUFFIX}"
 
 
 def zstandard() -> Any:
-    """Import the library, or say which extra has it."""
+    """Import the library, or raise with the extra that installs it."""
     return imported("zstandard", "an archive", "archive")
 
 
 def is_archive(path: str) -> bool:
-    """Whether a path names an archive: an address, or a directory with archived segments, which a
-    log's does not have.
+    """Return whether a path names an archive: an address, or a directory with archived segments
+    and no others.
     """
     if is_address(path):
         return True
@@ -53,30 +51,29 @@ def is_archive(path: str) -> bool:
 
 
 def refuse_archive(path: str) -> None:
-    """For what can be done with a log alone.
+    """Refuse an archive, for operations on a log.
 
     Raises
     ------
     NotALogError
-        It is an archive.
+        The path names an archive.
     """
     if is_archive(path):
         raise NotALogError(
-            "this is an archive, and not a log: it can be read, exported and verified, and "
-            "nothing else",
+            "this is an archive, and not a log: it can only be read, exported and verified",
             path=path,
         )
 
 
 def read_identity(target: Target) -> Identity:
-    """What log an archive is of.
+    """Read the identity of an archive's log.
 
     Raises
     ------
     LogNotFoundError
-        There is nothing.
+        The target is empty or does not exist.
     NotALogError
-        There is something else, or its `log.json` is missing or damaged.
+        The target is no archive, or its `log.json` is missing or damaged.
     UnsupportedVersionError
         A newer release wrote it.
     IOFailureError
@@ -92,22 +89,20 @@ def read_identity(target: Target) -> Identity:
         if empty:
             raise LogNotFoundError("there is no archive here", path=target.name) from None
         raise NotALogError(
-            f"this archive has no {identities.NAME}, or is none: copy that of the log here, or of "
-            "another archive of it",
+            f"there is no {identities.NAME} here: if this is an archive, copy the file from its "
+            "log, or from another archive of the log",
             path=target.name,
         ) from None
     return identities.parse(text, path)
 
 
 def archived_bases(target: Target, segment_size: int) -> list[int]:
-    """The bases of the segments that an archive holds, ascending. Files whose base is no multiple
-    of the segment size are not counted.
-    """
+    """List the bases of the archived segments, ascending: multiples of the segment size."""
     return list(archived_sizes(target, segment_size))
 
 
 def archived_sizes(target: Target, segment_size: int) -> dict[int, int]:
-    """The same with how many bytes each takes there."""
+    """Return the compressed size of each archived segment by its base, ascending."""
     with reading(target.name):
         sizes = target.sizes()
     found = {int(match[1]): size for name, size in sizes.items() if (match := _NAME.match(name))}
@@ -115,14 +110,12 @@ def archived_sizes(target: Target, segment_size: int) -> dict[int, int]:
 
 
 def read_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes]:
-    """The bytes of an archived segment in pieces. They were right when the iterator has come to its
-    end, and not before.
+    """Yield the bytes of an archived segment in pieces. They are verified only at the end.
 
     Raises
     ------
     CorruptSegmentError
-        The file is missing, cut short or damaged, or is not that segment of that log; the error
-        names it.
+        The file is missing, truncated or damaged, or is not that segment of that log.
     IOFailureError
         It cannot be read.
     """
@@ -141,9 +134,8 @@ def read_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes
 
 
 def _decompressed(library: Any, file: BinaryIO, path: str, size: int) -> Iterator[bytes]:
-    """The content of exactly one frame of that size, with a checksum."""
-    # Spark's `CompressedBytes` is another reader for a reason: it reads a part of a frame, of which
-    # it cannot know that the rest is right.
+    """Yield the content of exactly one frame of that size, with a checksum."""
+    # Spark's `CompressedBytes` reads only a part of a frame and cannot check the rest.
     data = file.read(_PIECE)
     base = int(os.path.basename(path)[:20])
     try:
@@ -177,7 +169,7 @@ def _decompressed(library: Any, file: BinaryIO, path: str, size: int) -> Iterato
 
 
 def _checked(pieces: Iterator[bytes], path: str, base: int, identity: Identity) -> Iterator[bytes]:
-    """The same pieces, if the first of them begins with the header of that segment of that log."""
+    """Yield the pieces, if they begin with the header of that segment of that log."""
     head = b""
     for piece in pieces:
         if len(head) < HEADER_SIZE:
@@ -192,9 +184,7 @@ def _checked(pieces: Iterator[bytes], path: str, base: int, identity: Identity) 
 
 
 def read_header(target: Target, base: int, identity: Identity) -> bytes:
-    """The header page of an archived segment, the seal included, which have checksums of their own;
-    the rest is not looked at.
-    """
+    """Read the header page of an archived segment, which has its own CRCs, and not the rest."""
     head = b""
     pieces = read_pieces(target, base, identity)
     while len(head) < HEADER_SIZE:
@@ -205,7 +195,7 @@ def read_header(target: Target, base: int, identity: Identity) -> bytes:
 def open_segment_bytes(
     place: str | os.PathLike[str], base: int, *, filesystem: object = None
 ) -> bytes:
-    """All bytes of an archived segment, checked: what its file had before it was archived.
+    """Read all bytes of an archived segment and verify them.
 
     Parameters
     ----------
@@ -214,13 +204,12 @@ def open_segment_bytes(
     base : int
         The position at which the segment begins.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
-        Where `place` is a path.
+        The file system in which `place` is a path.
 
     Raises
     ------
     CorruptSegmentError
-        The file is missing, cut short or damaged, or is not that segment of that log; the error
-        names it.
+        The file is missing, truncated or damaged, or is not that segment of that log.
     """
     target = target_of(place, filesystem)
     return b"".join(read_pieces(target, base, read_identity(target)))

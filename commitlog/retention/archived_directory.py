@@ -22,22 +22,20 @@ from commitlog.retention.target import Target, target_of
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.segment.seal_table import Seal, SealTable
 
-_LEAST_KEPT = 2  # a reader goes from one to the next
+_LEAST_KEPT = 2  # a reader moves from one to the next
 
 
 class ArchivedDirectory(LogDirectory):
-    """The segments that an archive has when this is made, each brought here and unpacked when it is
-    asked for.
+    """The segments that an archive has now, each decompressed on first use.
 
-    Unpacked segments stay in a folder of their own under the system's directory for temporary
-    files, the ones that were asked for last, and are gone when it is closed.
+    The most recently used segments stay decompressed in a temporary folder until this is closed.
 
     Parameters
     ----------
     place : str
         The archive: a directory or an address.
     cache_bytes : int
-        How much of it may lie unpacked here. Two segments do in any case.
+        The limit of the temporary folder, but at least two segments.
     """
 
     idle_kept = 1
@@ -75,17 +73,16 @@ class ArchivedDirectory(LogDirectory):
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def find_end(self) -> int:
-        """The position behind the last segment."""
+        """Return the position behind the last segment."""
         return (max(self._sizes) + 1) * self.segment_size if self._sizes else 0
 
     def sequences(self) -> tuple[int, int]:
-        """The sequence of its first record, and the one behind its last, by the seals of its first
-        and its last segment.
+        """Return the first sequence, and the one behind the last, from the first and last seal.
 
         Raises
         ------
         CorruptSegmentError
-            One of them is damaged, or not sealed.
+            The first or the last segment is damaged or not sealed.
         """
         if not self._sizes:
             return 0, 0
@@ -96,7 +93,7 @@ class ArchivedDirectory(LogDirectory):
         seal = SealTable(self).get(number)
         if seal is None:
             raise CorruptSegmentError(
-                "this segment is not sealed, which no archived one is: restore it from another "
+                "this archived segment is not sealed, so it is damaged: restore it from another "
                 "copy of the archive",
                 path=self.segment_path(number),
                 position=number * self.segment_size,
@@ -113,7 +110,7 @@ class ArchivedDirectory(LogDirectory):
         return number in self._sizes
 
     def disk_bytes(self, number: int) -> int:
-        """What a segment takes in the archive, compressed; nothing when it is not there."""
+        """Return a segment's compressed size in the archive; 0 if it is not there."""
         return self._sizes.get(number, 0)
 
     def whole_disk_bytes(self) -> int:
@@ -134,14 +131,14 @@ class ArchivedDirectory(LogDirectory):
         return super().open_segment(number, writable=writable)
 
     def fetch(self, number: int) -> None:
-        """Have an archived segment unpacked here.
+        """Decompress an archived segment into the temporary folder, unless it is there.
 
         Raises
         ------
         CorruptSegmentError
-            Its file is damaged; the error names it.
+            The archived file is damaged.
         IOFailureError
-            It cannot be read, or there is no room here.
+            It cannot be read, or the temporary folder has no room.
         """
         if number not in self._sizes:
             return
@@ -152,7 +149,7 @@ class ArchivedDirectory(LogDirectory):
             self._unpack(number)
             self._cached[number] = None
             while len(self._cached) > self._most:
-                # A process that has it mapped keeps its bytes.
+                # A mapping of the file stays valid.
                 oldest, _ = self._cached.popitem(last=False)
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(segment_name(oldest * self.segment_size), dir_fd=self.fd)
@@ -171,7 +168,7 @@ class ArchivedDirectory(LogDirectory):
             with open(fd, "wb") as file:
                 for piece in read_pieces(self.target, base, self.identity):
                     if piece.count(0) == len(piece):
-                        file.seek(len(piece), os.SEEK_CUR)  # what is all zero takes no room
+                        file.seek(len(piece), os.SEEK_CUR)  # a hole takes no room
                     else:
                         file.write(piece)
                 file.truncate(self.segment_size)
@@ -180,7 +177,8 @@ class ArchivedDirectory(LogDirectory):
             if isinstance(error, IOFailureError):
                 raise
             raise IOFailureError(
-                f"an archived segment cannot be unpacked in {self._folder}: {error.strerror}",
+                f"an archived segment cannot be decompressed into {self._folder}: "
+                f"{error.strerror}; free space there, or set TMPDIR to another folder",
                 path=self.segment_path(number),
                 errno=error.errno,
             ) from error

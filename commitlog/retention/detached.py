@@ -1,6 +1,4 @@
-"""What is read apart from its log: an archive, or one segment's file. All who read ask here which
-of them a path leads to.
-"""
+"""Find out whether a path names an archive or a single segment file, and open it."""
 
 from __future__ import annotations
 
@@ -12,15 +10,14 @@ Detached = ArchivedDirectory | LoneSegment
 
 
 def open_detached(path: str, cache_bytes: int = 0) -> Detached | None:
-    """The archive or the lone segment at a path, as a log's directory; None where there is neither,
-    but a log if anything.
+    """Open the archive or the segment file at a path as a log's directory; None if it is neither.
 
     Parameters
     ----------
     path : str
         A path or an address.
     cache_bytes : int
-        How much of an archive may lie unpacked here: see `ArchivedDirectory`.
+        As for `ArchivedDirectory`.
     """
     if is_archive(path):
         return ArchivedDirectory(path, cache_bytes)

@@ -25,17 +25,17 @@ class SegmentInfo:
     Attributes
     ----------
     path : str
-        Its file.
+        The segment's file.
     position : int
-        Its base.
+        The segment's base.
     size : int
         Bytes of the file.
     records : int or None
-        How many it has; None where it is not sealed, or gone.
+        The number of records; None if the segment is not sealed, or deleted.
     first_sequence : int or None
-        The sequence of the first of them, or of the one that would be; None likewise.
+        The sequence of its first record; None likewise.
     first_timestamp_ns, last_timestamp_ns : int or None
-        Of its first and its last record; None likewise, and where it has none.
+        The timestamps of its first and last record; None likewise, and if it has no record.
     """
 
     path: str
@@ -48,21 +48,21 @@ class SegmentInfo:
 
 
 class SegmentListener:
-    """What a listener can be told. Derive from it, or give any object that has some of these
-    methods.
+    """Handle segment events. Derive from it, or pass any object that has some of these methods.
 
-    They are called one after the other in a thread of the log's own. What they raise is logged and
-    counted, and nothing else. One that is slow holds nothing up: up to 1024 events wait for it, and
-    those that come then are dropped and counted, in `stats().dropped_events`.
+    One thread of the log calls them, one after the other. An exception is logged and counted. A
+    slow listener delays nothing: up to 1024 events wait, and further ones are dropped and counted
+    in `stats().dropped_events`.
     """
 
     def on_created(self, segment: SegmentInfo) -> None:
-        """A segment was made, ahead of need as a rule. Those that were there when the log was
-        opened are not told.
+        """Handle the creation of a segment, usually ahead of need.
+
+        Segments that exist when the log is opened cause no event.
         """
 
     def on_sealed(self, segment: SegmentInfo) -> None:
-        """A segment is finished: its file does not change any more, and can be copied."""
+        """Handle the seal of a segment, whose file does not change any more and can be copied."""
 
     def on_released(self, segment: SegmentInfo) -> None:
         """Handle the unmapping of the segment by this handle.
@@ -75,12 +75,12 @@ class SegmentListener:
 
 
 class ListenerService(Service, SegmentEvents):
-    """Takes what becomes of segments and tells a listener.
+    """Queue segment events and call a listener's methods in a thread.
 
     Parameters
     ----------
     directory : LogDirectory
-        Where the segments are.
+        The log's directory.
     listener : object
         Has some of the methods of `SegmentListener`.
     """
@@ -121,10 +121,10 @@ class ListenerService(Service, SegmentEvents):
                 self._state.notify()
                 return
             self.dropped += 1
-            said, self._dropping = self._dropping, True
-        if not said:
+            warned, self._dropping = self._dropping, True
+        if not warned:
             _logger.warning(
-                "%s: the segment listener is too slow, what comes now is not told to it",
+                "%s: the segment listener is too slow: events are dropped",
                 self._directory.path,
             )
 
@@ -145,7 +145,7 @@ class ListenerService(Service, SegmentEvents):
         except Exception:
             self.failures += 1
             _logger.exception(
-                "%s: %s of the segment listener failed; the log goes on",
+                "%s: %s of the segment listener failed; the log continues",
                 self._directory.path,
                 method,
             )
@@ -166,7 +166,7 @@ class ListenerService(Service, SegmentEvents):
         )
 
     def finish(self) -> None:
-        """Have what waits told, for ten seconds at most, and end."""
+        """Handle the waiting events, for ten seconds at most, and end the thread."""
         with self._state:
             self._ending = True
             self._state.notify()
@@ -175,7 +175,7 @@ class ListenerService(Service, SegmentEvents):
                 left = len(self._waiting)
                 self._waiting.clear()
             _logger.warning(
-                "%s: the segment listener did not come to an end, %d events are not told to it",
+                "%s: the segment listener did not finish in time: %d events are dropped",
                 self._directory.path,
                 left,
             )

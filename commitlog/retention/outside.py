@@ -1,4 +1,4 @@
-"""Pruning a log from outside: beside its writers, in another process, or without any."""
+"""Prune or archive a log without opening it, also while writers have it open."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def prune(path: str | os.PathLike[str], retention: Retention, *, dry_run: bool =
     retention : Retention
         Which segments may go.
     dry_run : bool
-        Only say what would go.
+        Report what would be deleted, and delete nothing.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def prune(path: str | os.PathLike[str], retention: Retention, *, dry_run: bool =
     LogNotFoundError, NotALogError
         There is no log.
     LogLockedError
-        Another process recovers the log, and does not finish in time.
+        Another process recovers the log and does not finish in time.
     """
     return _prune(path, retention, dry_run=dry_run, keep=False)
 
@@ -82,31 +82,30 @@ def archive_segments(
     keep: bool = False,
     dry_run: bool = False,
 ) -> Pruned:
-    """Archive the segments of a log that may go, oldest first, and delete each when it is whole and
-    durable there.
+    """Archive old segments of a log, oldest first; delete each once its copy is durable.
 
-    What is there already is not written again, so that a run that was ended is resumed by the next.
+    A segment that the archive has already is not written again, so an interrupted run can be
+    repeated.
 
     Parameters
     ----------
     path : path
         The log's directory.
     archive : Archive
-        Where to.
+        Where and how to archive.
     older_than : str or datetime.timedelta
-        Only those that the log rolled on from so long ago; text has a unit, such as ``"7d"``.
+        Only segments that the log rolled past so long ago; text has a unit, such as ``"7d"``.
     keep : bool
-        Delete nothing: archive every sealed and durable segment, also those that would have to
-        stay.
+        Delete nothing, and archive every sealed and durable segment.
     dry_run : bool
-        Only say what would go.
+        Report what would be archived, and change nothing.
 
     Raises
     ------
     CorruptSegmentError
         A segment is damaged: it stays, and so do those behind it.
     LogExistsError, IOFailureError
-        The target is another log's, or refuses.
+        The target belongs to another log, or cannot be written.
     """
     return _prune(path, Retention(max_age=older_than, archive=archive), dry_run=dry_run, keep=keep)
 
@@ -119,7 +118,8 @@ def _identity(path: str) -> Identity:
         raise LogNotFoundError("there is no log here", path=path) from None
     if identity is None:
         raise NotALogError(
-            f"this directory has no {identities.NAME}: it is not a log, or has lost its identity",
+            f"this directory has no {identities.NAME}: it is no log, or its identity was lost; if "
+            "it was a log, run `commitlog repair`",
             path=path,
         )
     return identity
@@ -135,8 +135,7 @@ def _state(directory: LogDirectory, identity: Identity) -> LogState:
 
     def remove(number: int) -> None:
         with _no_recovery(directory, identity):
-            # The seal of what stays says with which sequence it begins; once the segments before it
-            # are gone, nothing else does.
+            # Once this segment is deleted, only the next one's seal holds its first sequence.
             _sync_segment(directory, number + 1)
             directory.remove_segment(number)
 
@@ -164,8 +163,8 @@ def _sync_segment(directory: LogDirectory, number: int) -> None:
 
 @contextlib.contextmanager
 def _no_recovery(directory: LogDirectory, identity: Identity) -> Iterator[None]:
-    """Segments do not go while a recovery walks over them. It needs the lock for itself: here it is
-    kept from it, or a live writer is.
+    """Keep recoveries out while segments are deleted: they need the exclusive lock, which this
+    handle's lock or a live writer's excludes.
     """
     lock_file = LockFile(directory.fd)
     try:
@@ -174,11 +173,11 @@ def _no_recovery(directory: LogDirectory, identity: Identity) -> Iterator[None]:
                 break
             file = cursors_file.find(directory.fd, identity)
             if file is not None and file.ready:
-                break  # a pooled log, whose one writer is through with it
+                break  # a pooled log, which its one writer has recovered
         else:
             raise LogLockedError(
                 f"another process has been opening or recovering this log for {_PATIENCE_S:g} s: "
-                "try again, or look for a stopped one",
+                "try again, or check for a stopped process",
                 path=directory.path,
             )
         yield

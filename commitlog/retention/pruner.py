@@ -1,4 +1,4 @@
-"""Pruner: finds the segments of a log that may go, and lets them go, oldest first."""
+"""Pruner: delete a log's old segments by its retention, oldest first."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from commitlog.segment.seal_table import SealTable
 
 @dataclass(frozen=True)
 class Removal:
-    """A segment that went, or would.
+    """A segment that was deleted, or would be.
 
     Attributes
     ----------
     path : str
-        Its file.
+        The segment's file.
     position : int
-        Its base.
+        The segment's base.
     bytes : int
-        What it takes on the disk.
+        The disk space of the file.
     reason : {"max_age", "max_bytes", "min_free"}
-        What asked for it.
+        The limit that it exceeds.
     """
 
     path: str
@@ -67,7 +67,7 @@ class Pruned:
 
     @property
     def bytes(self) -> int:
-        """What all of them take on the disk."""
+        """Return the disk space of all segments."""
         return sum(removal.bytes for removal in self.segments)
 
 
@@ -78,17 +78,17 @@ class LogState:
     Attributes
     ----------
     flushed_position : callable
-        Up to where the log is durable.
+        Returns the position up to which the log is durable.
     lowest_required : callable
-        The position of the required named tailer that is farthest behind; None where there is none.
+        Returns the position of the slowest required named tailer; None if there is none.
     holders : callable
-        Who holds a segment, by its number.
+        Returns the names of those that hold a segment, by its number.
     remove : callable
-        Delete the oldest segment, by its number, never under a holder.
+        Deletes the oldest segment, by its number, unless it is held.
     settle : callable
-        Make the deletions so far durable.
+        Makes the deletions so far durable.
     check : callable
-        Raise what `remove` would, and change nothing.
+        Raises what `remove` would, and changes nothing.
     """
 
     flushed_position: Callable[[], int]
@@ -100,14 +100,14 @@ class LogState:
 
 
 class Pruner:
-    """Deletes the segments of one log. Any thread may ask; one look is taken at a time.
+    """Delete the old segments of one log. Any thread may call; one prune runs at a time.
 
     Parameters
     ----------
     directory : LogDirectory
-        Where the segments are.
+        The log's directory.
     state : LogState
-        What else it must know.
+        The log's state beyond its files.
     """
 
     def __init__(self, directory: LogDirectory, state: LogState) -> None:
@@ -117,31 +117,32 @@ class Pruner:
         self._lock = threading.Lock()
 
     def prune(self, retention: Retention, *, dry_run: bool = False, keep: bool = False) -> Pruned:
-        """Look at the segments once; archive and delete what may go, unless it is a dry run. With
-        `keep` they are archived alone, and then neither the last sealed one is spared nor one that
-        somebody needs.
+        """Archive and delete the segments that exceed a limit, unless it is a dry run.
+
+        With `keep`, segments are archived and not deleted. Then the last sealed segment and
+        segments that a tailer or a holder needs are archived, too.
 
         Raises
         ------
         CommitLogError
-            A segment could not be deleted or archived; those before it are gone.
+            A segment could not be deleted or archived; the segments before it are deleted.
         """
         with self._lock:
-            look = _Look(self._directory, self._state, retention, keep=keep)
+            survey = _Survey(self._directory, self._state, retention, keep=keep)
             archiver = (
                 None if retention.archive is None else Archiver(self._directory, retention.archive)
             )
             gone: list[Removal] = []
             try:
-                for removal in look.removals():
-                    let_go = self._check if dry_run else self._let_go
-                    let_go(removal, archiver, keep=keep)
+                for removal in survey.removals():
+                    act = self._check if dry_run else self._remove
+                    act(removal, archiver, keep=keep)
                     gone.append(removal)
             except SegmentHeldError as error:
                 # A holder appeared after the check.
                 return Pruned(
                     tuple(gone),
-                    look.first * self._size,
+                    survey.first * self._size,
                     error.message,
                     complete=False,
                     dry_run=False,
@@ -150,17 +151,22 @@ class Pruner:
                 if gone and not dry_run and not keep:
                     self._state.settle()
             return Pruned(
-                tuple(gone), look.first * self._size, look.stopped_by, look.complete, dry_run, keep
+                tuple(gone),
+                survey.first * self._size,
+                survey.stopped_by,
+                survey.complete,
+                dry_run,
+                keep,
             )
 
     def _check(self, removal: Removal, archiver: Archiver | None, *, keep: bool) -> None:
-        """Raise what `_let_go` would, and change nothing."""
+        """Raise what `_remove` would, and change nothing."""
         if archiver is not None:
             archiver.check(removal.position // self._size)
         if not keep:
             self._state.check()
 
-    def _let_go(self, removal: Removal, archiver: Archiver | None, *, keep: bool) -> None:
+    def _remove(self, removal: Removal, archiver: Archiver | None, *, keep: bool) -> None:
         number = removal.position // self._size
         if archiver is not None:
             archiver.put(number)
@@ -168,14 +174,12 @@ class Pruner:
             self._state.remove(number)
 
     def limit_of_tailers(self) -> int | None:
-        """The number of the segment that the slowest required tailer has yet to read from; None
-        where there is none.
-        """
-        return _Look(self._directory, self._state, None).required_number()
+        """Return the first segment that the slowest required tailer has yet to read, or None."""
+        return _Survey(self._directory, self._state, None).required_number()
 
 
-class _Look:
-    """One look at the segments: what may go, and why no more than that."""
+class _Survey:
+    """The state of the segments at one prune: which may go, and what stops the prune."""
 
     def __init__(
         self,
@@ -197,9 +201,7 @@ class _Look:
         self.complete = True
 
     def removals(self) -> Iterator[Removal]:
-        """The segments that may go, oldest first. Each is asked for when the one before it is
-        gone.
-        """
+        """Yield the segments to delete, oldest first, each after the one before it is deleted."""
         numbers = self._directory.segment_numbers()
         on_disk = {number: self._directory.disk_bytes(number) for number in numbers}
         assert self._retention is not None
@@ -230,7 +232,7 @@ class _Look:
         self.first = numbers[-1] + 1 if numbers else 0
 
     def _reason(self, number: int, *, acts: bool, excess: int, missing: int) -> str | None:
-        """What asks for a segment; None, and why not, where nothing does."""
+        """Return the limit that a segment exceeds; None, and set `stopped_by`, if there is none."""
         assert self._retention is not None
         if missing > 0:
             return "min_free"
@@ -244,10 +246,10 @@ class _Look:
             ):
                 return "max_age"
         self.stopped_by = (
-            "no more has to go"
+            "the rest exceeds no limit"
             if acts
             else f"the time of day is not {self._retention.between} "
-            f"({self._retention.time_zone}), and there is room on the disk"
+            f"({self._retention.time_zone}), and the disk has enough free space"
         )
         return None
 
@@ -262,9 +264,8 @@ class _Look:
         )
 
     def _rolled_ns(self, number: int) -> int | None:
-        """Return when the log rolled past a segment, from its successor's header.
-
-        None if that cannot be read (any more).
+        """Return when the log rolled past a segment, from its successor's header; None if that
+        cannot be read.
         """
         with (
             contextlib.suppress(CommitLogError),
@@ -274,14 +275,14 @@ class _Look:
         return None
 
     def _obstacle(self, number: int, flushed: int, required: int | None) -> str | None:
-        """Why a segment that should go cannot."""
+        """Return why a segment that exceeds a limit must stay, or None."""
         if self._seals.get(number) is None:
             return "it is not sealed yet"
         if number >= flushed:
             return "it is not durable yet"
         if self._keep:
             return None
-        # Its seal says with which sequence the next one begins.
+        # The last seal holds the sequence with which the next segment begins.
         if self._seals.get(number + 1) is None:
             return "it is the last sealed segment, which always stays"
         if required is not None and number >= required:
@@ -290,11 +291,11 @@ class _Look:
         return f"it is held by {', '.join(holders)}" if holders else None
 
     def required_number(self) -> int | None:
-        """The first segment with a record that the slowest required tailer has yet to read."""
+        """Return the first segment that the slowest required tailer has yet to read, or None."""
         position = self._state.lowest_required()
         if position is None:
             return None
         number, offset = divmod(position, self._size)
         seal = self._seals.get(number)
-        # Behind the end there is nothing but the SKIP that closes the segment.
+        # Behind the end there is only the SKIP that closes the segment.
         return number + 1 if seal is not None and offset >= seal.end else number

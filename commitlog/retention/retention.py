@@ -18,7 +18,7 @@ _WINDOW_FORM = re.compile(r"((?:[01][0-9]|2[0-3]):[0-5][0-9])-((?:[01][0-9]|2[0-
 
 
 def _percent(value: object, name: str) -> float:
-    part = math.nan if isinstance(value, str) else seconds_of(value)  # of the same kinds of numbers
+    part = math.nan if isinstance(value, str) else seconds_of(value)
     if not 0 <= part <= 100:
         raise InvalidOptionError(f"{name} must be a number from 0 to 100, not {value!r}")
     return part
@@ -94,8 +94,8 @@ class Retention:
         limits = (self.max_age, self.max_bytes, self.min_free_bytes, self.min_free_percent)
         if all(limit is None for limit in limits):
             raise InvalidOptionError(
-                "a Retention must say when a segment may go: give max_age, max_bytes, "
-                "min_free_bytes or min_free_percent"
+                "a Retention needs a limit: give max_age, max_bytes, min_free_bytes or "
+                "min_free_percent"
             )
 
     @property

@@ -1,4 +1,4 @@
-"""RetentionService: lets the segments of an open log go that its retention no longer keeps."""
+"""RetentionService: prune an open log at intervals."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _logger = logging.getLogger("commitlog.keep")
 
 
 class RetentionService(Service):
-    """Prunes at the retention's interval; RocketMQ's CleanCommitLogService.
+    """Prune at the retention's interval; RocketMQ's CleanCommitLogService.
 
     Parameters
     ----------
     path : str
-        The log's.
+        The log's directory, for messages.
     retention : Retention
-        What may go, and how often to look.
+        The limits and the interval.
     pruner : Pruner
-        Lets it go.
+        Deletes the segments.
     """
 
     def __init__(self, path: str, retention: Retention, pruner: Pruner) -> None:
@@ -32,34 +32,34 @@ class RetentionService(Service):
         self._retention = retention
         self._pruner = pruner
         self._ending = threading.Event()
-        self._told = ""
+        self._warned = ""
 
     def run(self) -> None:
         while not self._ending.wait(self._retention.interval_s):
             try:
-                self._tell(self._pruner.prune(self._retention))
+                self._report(self._pruner.prune(self._retention))
             except (CommitLogError, OSError) as error:
-                self._tell_once(f"retention could not go on, and will try again: {error}")
+                self._warn_once(f"retention failed and will try again: {error}")
 
-    def _tell(self, pruned: Pruned) -> None:
+    def _report(self, pruned: Pruned) -> None:
         if pruned.segments:
             _logger.info(
-                "%s: retention let %d segments go, %d bytes",
+                "%s: retention deleted %d segments, %d bytes",
                 self._path,
                 len(pruned.segments),
                 pruned.bytes,
             )
         if pruned.complete:
-            self._told = ""
+            self._warned = ""
         else:
-            self._tell_once(
+            self._warn_once(
                 f"retention stops at position {pruned.first_position}: {pruned.stopped_by}"
             )
 
-    def _tell_once(self, what: str) -> None:
-        """Say it when it is new, and not at every look."""
-        if what != self._told:
-            self._told = what
+    def _warn_once(self, what: str) -> None:
+        """Log a warning if it differs from the last one."""
+        if what != self._warned:
+            self._warned = what
             _logger.warning("%s: %s", self._path, what)
 
     def join(self, timeout_s: float) -> bool:

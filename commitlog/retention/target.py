@@ -1,6 +1,4 @@
-"""Targets: where an archive is, a directory of this machine or a place that pyarrow or fsspec
-knows.
-"""
+"""Targets: the folder of an archive, in a local directory or in a store of pyarrow or fsspec."""
 
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
 
 _TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{16}\.tmp$")
 _COPY_BYTES = 1 << 20
-# File systems of pyarrow whose rename replaces a file in one step. To the others a file is written
-# in one piece.
+# File systems of pyarrow whose rename replaces a file in one step. In the others a file is written
+# under its own name.
 _RENAMING = ("local", "hdfs")
 
 Write = Callable[[BinaryIO], None]
@@ -35,56 +33,54 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called, for people."""
+        """Return the folder's path or address, for messages."""
 
     def names(self) -> list[str]:
-        """The files in it, in no order; none where there is no such folder."""
+        """List the files, in no order; an empty list if the folder does not exist."""
 
     def sizes(self) -> dict[str, int]:
-        """The same with how many bytes each has."""
+        """Return the size of each file in bytes, by name."""
 
     def open(self, name: str) -> BinaryIO:
-        """A file, to be read once from its beginning.
+        """Open a file, to be read once from its beginning.
 
         Raises
         ------
         FileNotFoundError
-            There is none of that name.
+            There is no such file.
         """
 
     def put(self, name: str, write: Write) -> None:
-        """Have a file written whole, in place of one of that name, and durable when this
-        returns.
-        """
+        """Write a file whole and durably; replace one of that name."""
 
     def settle(self) -> None:
         """Make all file names durable; a killed process may have left the last one unsynced."""
 
     def path_of(self, name: str) -> str:
-        """A file's path or address, for people."""
+        """Return a file's path or address, for messages."""
 
     def check(self) -> None:
         """Raise what `put` would, as far as that can be known without writing."""
 
 
 def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Target:
-    """The target that a path or an address names.
+    """Return the target that a path or an address names.
 
     Parameters
     ----------
     place : str or path
-        A directory, or an address such as ``s3://bucket/orders``, as pyarrow knows it, else fsspec.
+        A directory, or an address such as ``s3://bucket/orders`` that pyarrow or fsspec can open.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
-        Where `place` is a path.
+        The file system in which `place` is a path.
 
     Raises
     ------
     InvalidOptionError
-        It names nothing.
+        The path or address is not valid.
     IOFailureError
         The store cannot be reached.
     ModuleNotFoundError
-        pyarrow is not there: ``pip install 'commitlog-engine[archive]'``.
+        pyarrow is not installed: ``pip install 'commitlog-engine[archive]'``.
     """
     try:
         text = os.fsdecode(place)
@@ -109,7 +105,7 @@ def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Targe
 
 
 def is_address(text: str) -> bool:
-    """Whether it is an address, and not a path."""
+    """Return whether a text is an address, and not a path."""
     return "://" in text
 
 
@@ -143,20 +139,18 @@ def _of_fsspec(text: str) -> tuple[Any, str]:
 def reading(path: str) -> Iterator[None]:
     """Translate errors of reading a target into commitlog's own, except a missing file.
 
-    File systems of others have exceptions of their own, not all of them an OSError, and some of
-    many lines.
+    A library's file system may raise any exception, with a message of many lines.
     """
     try:
         yield
     except (CommitLogError, FileNotFoundError):
         raise
     except Exception as error:
-        said = (
-            " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
-        )
+        text = str(getattr(error, "strerror", None) or error)
+        why = " ".join(text.split()) or type(error).__name__
         number = error.errno if isinstance(error, OSError) else None
         raise IOFailureError(
-            f"the archive cannot be read: {said}", path=path, errno=number
+            f"the archive cannot be read: {why}", path=path, errno=number
         ) from error
 
 
@@ -176,9 +170,7 @@ def _pyarrow_fs() -> Any:
 
 
 class LocalTarget:
-    """A directory of this machine. A file is written under a temporary name, synced, and
-    renamed.
-    """
+    """A directory of this machine. A file is written under a temporary name, synced and renamed."""
 
     def __init__(self, path: str) -> None:
         self.name = path
@@ -228,7 +220,8 @@ class LocalTarget:
                     failpoint("archive file written")
                     os.fsync(fd)
                 os.rename(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
-                # the next run would take it for durable, and the system reports a failed fsync once
+                # If the fsync fails, the file is removed: the system reports the error only once,
+                # so the next run would take the file for durable.
                 left = name
                 failpoint("archive file renamed")
                 os.fsync(folder_fd)
@@ -244,16 +237,14 @@ class LocalTarget:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
-        """The folder, shared with others that write to it. Who finds it unlocked is alone, and
-        removes what killed ones have left.
+        """Open the folder with a shared lock; remove temporary files if no process has a lock.
 
-        Anybody who can read the folder can lock it, so that nothing waits for a lock on it.
+        Any user who can read the folder can lock it, so nothing waits for a lock.
         """
         fd = os.open(self.name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with contextlib.suppress(
-                OSError
-            ):  # others write, a reader has it locked, or the file system has no such locks
+            # Another process has a lock, or the file system has no locks.
+            with contextlib.suppress(OSError):
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self._sweep(fd)
             with contextlib.suppress(OSError):
@@ -270,9 +261,12 @@ class LocalTarget:
 
 
 class ArrowTarget:
-    """A folder of a file system of pyarrow. Where a rename replaces a file in one step a file is
-    written under another name first; to an object store it goes in one piece, which is compressed
-    before. Durable is then what the store says that it has."""
+    """A folder in a file system of pyarrow.
+
+    A file is compressed to a temporary local file first. If a rename replaces a file in one step,
+    it is copied under another name and renamed; otherwise, as in an object store, it is written
+    under its own name. It counts as durable if the store reports its size.
+    """
 
     def __init__(self, filesystem: Any, path: str, name: str) -> None:
         self.name = name.rstrip("/")
@@ -292,8 +286,7 @@ class ArrowTarget:
         }
 
     def open(self, name: str) -> BinaryIO:
-        # As it is: by itself pyarrow would unpack what is called .zst, and pack it once more when
-        # it is written.
+        # By default pyarrow decompresses and compresses files that are named .zst.
         return cast(
             BinaryIO, self._filesystem.open_input_stream(self._inside(name), compression=None)
         )
@@ -308,7 +301,7 @@ class ArrowTarget:
         return f"{self._path}/{name}"
 
     def settle(self) -> None:
-        """What the store has, it has."""
+        """A store reports a file only when it has it."""
 
     def put(self, name: str, write: Write) -> None:
         self._filesystem.create_dir(self._path, recursive=True)

@@ -1,4 +1,4 @@
-"""Joins staged segments to a log atomically: readers see all of them or none.
+"""Join staged segments to a log atomically: readers see all of them or none.
 
 One process joins, and no other may have the log open for writing. Its steps, each durable before
 the next: write the headers of their new numbers into the staged files; write a note of the whole
@@ -97,10 +97,8 @@ def join(
 
 
 def _open_alone(path: str, options: Options) -> Opened:
-    """Open and recover the log exclusively. Wait for a process that only prunes it, which holds the
-    lock briefly.
-    """
-    for _ in attempts(options.open_timeout, f"other processes to let go of {path}"):
+    """Open and recover the log exclusively; wait for a process that only prunes it."""
+    for _ in attempts(options.open_timeout, f"other processes to close {path}"):
         opened = open_for_writing(path, "a", options)
         if opened.exclusive:
             return opened
@@ -113,8 +111,8 @@ def _open_alone(path: str, options: Options) -> Opened:
         or "another process"
     )
     raise LogLockedError(
-        f"segments are joined to a log that nobody else writes, and this one is open in {names}: "
-        "close it there, then try again",
+        f"segments can only be joined if no other process writes the log, but it is open in {names}"
+        ": close it there, then try again",
         path=path,
         holder=names,
     )
@@ -157,10 +155,7 @@ def _prepare(
     directory = opened.directory
     number, offset = opened.tail
     if offset >= directory.segment_size and directory.has(number + 1):
-        number, offset = (
-            number + 1,
-            HEADER_SIZE,
-        )  # allocated ahead; a reader may be waiting in it
+        number, offset = number + 1, HEADER_SIZE  # allocated ahead; a reader may wait in it
     gate = (number, offset) if offset < directory.segment_size else None
     sequence = seal_below(directory, number + 1 if gate is None else number)
     if gate is not None:
@@ -189,8 +184,8 @@ def _count(opened: Opened, number: int, offset: int) -> int:
         stopped, code, records = segment.scan(HEADER_SIZE, offset)[:3]
     if code != 0 or stopped < offset:
         raise CorruptSegmentError(
-            "this segment is damaged, so that its records cannot be counted: run `commitlog "
-            "verify` on the log",
+            "this segment is damaged, and its records cannot be counted: run `commitlog verify` on "
+            "the log",
             path=segment.path,
             position=number * opened.directory.segment_size + stopped,
         )

@@ -1,8 +1,7 @@
-"""StagingWriter: complete segment files made outside of a log, from Arrow columns, for a later
-join.
+"""StagingWriter: write Arrow columns to complete segment files outside of a log, for a later join.
 
-A CRC is seeded with its segment's own id and counts offsets, so that frames do not care where in a
-log their segment will stand. Only the header says that, and the join writes it.
+A frame's CRC covers its segment's id and its offset, and not its position in a log. Only the header
+holds the position, and the join writes it.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ from commitlog.stage.columns import Columns
 if TYPE_CHECKING:
     import pyarrow as pa
 
-NOWHERE = bytes(16)  # the uuid of no log: the join writes that of the one that takes the segment
+NOWHERE = bytes(16)  # the uuid of no log; the join writes the uuid of its log
 _PIECE = 1 << 20  # bytes in memory at a time
 _DOING = "stage a segment"
 
 
 @dataclass(frozen=True)
 class StagedSegment:
-    """A complete segment file that no log has yet.
+    """A complete segment file that is not part of a log yet.
 
     Attributes
     ----------
     path : str
         The file.
     records : int
-        In it.
+        The number of its records.
     size : int
         Bytes of its frames.
     """
@@ -47,21 +46,19 @@ class StagedSegment:
 
 
 class StagingWriter:
-    """Makes segment files in a directory. Durable, and there under their names, when `finish`
-    returns.
+    """Write segment files into a directory; they are durable when `finish` returns.
 
     Parameters
     ----------
     directory : str
-        Where the files go: on the file system of the log that they are for. It is made where there
-        is none.
+        A directory on the log's file system. It is created if it does not exist.
     segment_size : int
-        That log's.
+        The log's segment size.
 
     Raises
     ------
     ReadOnlyError, DiskFullError, IOFailureError
-        The system refused. `discard` removes what is there.
+        A system call failed. `discard` removes the files.
     """
 
     def __init__(self, directory: str, segment_size: int) -> None:
@@ -76,14 +73,14 @@ class StagingWriter:
             make_directory(directory)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add the records of a batch: see `Columns` for what it has to hold.
+        """Add the records of a batch with the columns that `Columns` describes.
 
         Raises
         ------
         RecordTypeError
-            A column is missing, of another type, or has nulls where none may be.
+            A column is missing, has another type, or has nulls that it may not have.
         RecordTooLargeError
-            A record does not fit.
+            A record is larger than a frame may be.
         """
         columns = Columns.of(batch)
         now_ns = time.time_ns()
@@ -107,9 +104,7 @@ class StagingWriter:
                 self._spill(frames)
 
     def finish(self) -> list[StagedSegment]:
-        """Complete the last segment, and make all of them durable; the segments in the order of
-        their records.
-        """
+        """Complete the last segment and make all durable; return them in order."""
         self._close()
         if self.staged:
             with telling(self.directory, _DOING):
@@ -117,7 +112,7 @@ class StagingWriter:
         return self.staged
 
     def discard(self) -> None:
-        """Remove what was made so far."""
+        """Remove the files written so far."""
         self._frames = None
         if self._fd >= 0:
             os.close(self._fd)
@@ -132,7 +127,7 @@ class StagingWriter:
         return os.path.join(self.directory, f".{self._name}.tmp")
 
     def _open(self) -> Frames:
-        """The segment in the making."""
+        """Return the current segment's frames; begin a segment if there is none."""
         if self._frames is None:
             self._id = int.from_bytes(os.urandom(8), "little")
             self._name = f"{self._id:016x}.seg"
@@ -146,17 +141,16 @@ class StagingWriter:
         return self._frames
 
     def _spill(self, frames: Frames) -> None:
-        """Write the piece that is in memory."""
+        """Write the buffered frames to the file."""
         with telling(self._temporary, _DOING), frames.piece() as piece:
             write_whole(self._fd, piece, frames.start)
         frames.advance()
 
     def _close(self) -> None:
-        """Complete the segment in the making: close it with a SKIP, write header and seal, sync,
-        give it its name.
+        """Complete the current segment: close it with a SKIP, write header and seal, sync, rename.
 
-        Behind the last frame the file has a hole. Nothing is ever written there, so no store can
-        find the disk full.
+        Behind the last frame the file has a hole. No appender writes there, so no store can find
+        the disk full.
         """
         frames = self._frames
         if frames is None:

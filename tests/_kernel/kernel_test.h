@@ -20,6 +20,7 @@
 #include "futex.h"
 #include "reader.h"
 #include "scan.h"
+#include "walk.h"
 #include "writer.h"
 
 #define UNUSED __attribute__((unused))

@@ -202,7 +202,7 @@ def test_damaged_header_is_reported_and_other_segments_are_read(files: LogFiles)
 def test_truncated_segment_is_reported(files: LogFiles) -> None:
     two_segments(files)
     os.truncate(files.file(0), 20000)
-    assert "shorter than it says" in verify_unchanged(files).segments[0].problems[0]
+    assert "shorter than its header says" in verify_unchanged(files).segments[0].problems[0]
 
 
 def test_segment_of_another_log_is_reported(files: LogFiles) -> None:

@@ -340,7 +340,7 @@ def test_damaged_segment_is_kept_and_not_archived(logs: Logs, tmp_path: Path) ->
     content = bytearray(damaged.read_bytes())
     content[6000] ^= 1
     damaged.write_bytes(content)
-    with pytest.raises(CorruptSegmentError, match="is damaged, and is not archived") as caught:
+    with pytest.raises(CorruptSegmentError, match="is damaged and was not archived") as caught:
         archive_segments(log.path, Archive(tmp_path / "archive"))
     assert caught.value.path == str(damaged)
     assert damaged.exists()

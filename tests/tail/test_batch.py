@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pickle
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
 
+import commitlog
 from commitlog import Batch
 from tests.setups import Logs, Setup
 
@@ -124,6 +128,25 @@ def test_missing_pyarrow_error_names_the_extra(logs: Logs, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ModuleNotFoundError, match="commitlog-engine\\[arrow\\]"):
         batch.to_arrow()
+
+
+def test_dead_claim_does_not_delay_read_batch(
+    tmp_path: Path, in_child: Callable[[Callable[[], Any]], Any]
+) -> None:
+    path = tmp_path / "log"
+    kept: list[object] = []
+
+    def die_with_a_claim() -> None:
+        log = commitlog.open(path, segment_size=65536, claim_timeout="1h")
+        log.append(b"before")
+        kept.extend((log, log.claim(100).__enter__()))
+        log.append(b"behind")
+
+    in_child(die_with_a_claim)
+    with commitlog.open(path, "r") as log:
+        tailer = log.tailer()
+        assert tailer.read_batch().values() == [b"before"]
+        assert tailer.read_batch(timeout=30).values() == [b"behind"]
 
 
 def test_read_batch_of_empty_log_has_empty_columns(logs: Logs, setup: Setup) -> None:

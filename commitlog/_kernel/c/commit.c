@@ -8,6 +8,7 @@
 #include "flush.h"
 #include "frame_cursor.h"
 #include "futex.h"
+#include "walk.h"
 
 #define CHUNK (1u << 20) /* bytes of one commit write */
 

@@ -1,8 +1,7 @@
-/* The steps of a frame's CRC where the processor has an instruction for them, to be inlined into
- * functions that make many of them. The register is 32 bits wide; it is carried as 64 so that no
- * instruction in the chain of steps only widens it.
+/* The steps of a frame's CRC on processors with a CRC instruction, inlined into their callers. The
+ * CRC register has 32 bits; it is carried as 64, so that the chain of steps needs no widening.
  *
- * A file that includes this may run what is marked WITH_CRC only where cl_crc32c_steps is set. */
+ * Call functions that are marked WITH_CRC only if cl_crc32c_steps is set. */
 #ifndef CL_CRC32C_STEPS_H
 #define CL_CRC32C_STEPS_H
 
@@ -50,8 +49,8 @@ WITH_CRC INLINED uint32_t step_u32(uint32_t state, uint32_t word) { return __crc
 
 #ifdef HAS_INSTRUCTIONS
 
-/* Loads the word at `from`, opaque to the compiler. It must be read only once, because the word
- * stored must be the word fed even while another thread changes the source. */
+/* Loads the word at `from` exactly once: the compiler must not read it again, because another thread
+ * may change the source, and the stored word must be the one that the CRC covers. */
 INLINED uint64_t take_u64(const uint8_t *from) {
     uint64_t word = load_u64(from);
     __asm__ volatile("" : "+r"(word));
@@ -67,15 +66,14 @@ INLINED uint64_t take_few(const uint8_t *from, size_t length) {
     return word;
 }
 
-/* Feeds the last one to seven bytes, which stand in `word` above its lowest `fed` bits; those bits
- * are zero. Zeroes leave a zero register as it is, so the register goes in with the first byte of
- * the bytes instead; what of it has no room there goes to the result. */
+/* Feeds the last one to seven bytes, the upper bits of `word`; its lowest `fed` bits are zero. Zero
+ * bits do not change a zero register, so the step starts from 0, and the register's bits are added
+ * to the word instead; those that do not fit are added to the result. */
 WITH_CRC INLINED uint64_t step_last(uint64_t state, uint64_t word, unsigned fed) {
     return step_u64(0, word ^ state << fed) ^ state >> (64 - fed);
 }
 
-/* Out of line, like everything else that few frames need: the registers that it takes cost the
- * others nothing. */
+/* Out of line, because few frames need it, and its registers would cost the others. */
 WITH_CRC static __attribute__((noinline)) uint64_t feed_few(uint64_t state, uint8_t *to,
                                                             const uint8_t *from, size_t length) {
     if (length == 0) {
@@ -88,9 +86,9 @@ WITH_CRC static __attribute__((noinline)) uint64_t feed_few(uint64_t state, uint
     return step_last(state, word << (64 - length * 8), (unsigned)(64 - length * 8));
 }
 
-/* One chain, which copies what it feeds where `copies` (a constant at each call). What is left
- * after the whole words takes one step whatever its length and has no branch, because the lengths
- * of real records are not to be predicted: it is read as the upper part of the last eight bytes. */
+/* One chain of steps, which also copies the bytes if `copies`, a constant at each call. The rest
+ * behind the whole words takes one step without a branch, because record lengths are not
+ * predictable: it is read as the upper part of the last eight bytes. */
 WITH_CRC INLINED uint64_t feed_chain(uint64_t state, uint8_t *to, const uint8_t *from,
                                      size_t length, const bool copies) {
     if (CL_UNLIKELY(length < 8)) {

@@ -9,25 +9,24 @@
 #define KEEP_MAPPED 64u             /* segments kept mapped for readers after they are flushed */
 #define LEADER_POLL_NS 1000000ll    /* how often a follower probes whether its leader lives */
 #define CLAIM_POLL_NS 50000ll       /* how often a leader polls a claim that blocks its commit */
-#define BUSY_BYTES                                                                                 \
-    (64u << 10) /* after a round that commits this much the next one follows soon                  \
-                 */
-#define COMMIT_INTERVAL_NS 2000000ll /* the interval until that next round */
-#define BUSY_INTERVAL_NS                                                                           \
-    10000000ll /* how often a loop polls a blocking claim: less than CL_POLL_CREDIT_NS */
+/* After a round that commits this much, the next one follows after COMMIT_INTERVAL_NS. */
+#define BUSY_BYTES (64u << 10)
+#define COMMIT_INTERVAL_NS 2000000ll
+/* How often a loop polls a claim that blocks it: less than CL_POLL_CREDIT_NS. */
+#define BUSY_INTERVAL_NS 10000000ll
 
-/* Leadership: one flush at a time for all processes. The handle has a flag of its own, because a
- * process that replaces this handle's leader as stuck does not end that leader's flush. Two flushes
- * through one mapping could share one write error: the system reports it to one of them only. */
+/* Takes the lead: one flush runs at a time in all processes. The handle has a flag of its own, too:
+ * another process may replace this handle's leader as stuck while its flush still runs, and two
+ * flushes through one mapping could share a write error, which the system reports only once. */
 static bool lead_try(cl_log *log) {
     uint32_t idle = 0;
     if (!__atomic_compare_exchange_n(&log->leading, &idle, 1, false, __ATOMIC_SEQ_CST,
                                      __ATOMIC_RELAXED)) {
         return false;
     }
-    uint64_t nobody = 0;
+    uint64_t none = 0;
     cl_assert(log->owner, !=, 0);
-    if (cl_swap(&log->cursors->flusher.value, &nobody, log->owner)) {
+    if (cl_swap(&log->cursors->flusher.value, &none, log->owner)) {
         return true;
     }
     cl_store32(&log->leading, 0);
@@ -38,8 +37,8 @@ static void lead_end(cl_log *log) {
     int cause = errno; /* the errno that the leader reports */
     uint64_t mine = log->owner;
     cl_assert(cl_load32(&log->leading), ==, 1);
-    cl_swap(&log->cursors->flusher.value, &mine,
-            0); /* fails if another process took this leader for stuck and leads by now */
+    /* Fails if another process has replaced this leader as stuck. */
+    cl_swap(&log->cursors->flusher.value, &mine, 0);
     cl_store32(&log->leading, 0);
     cl_futex_raise((uint32_t *)&log->cursors->flush_signal.value);
     errno = cause;
@@ -55,8 +54,8 @@ static bool leader_dead(const cl_log *log, uint64_t leader) {
     return !current || (log->slot_fds.cursors >= 0 && !cl_slot_alive(log->slot_fds, slot));
 }
 
-/* Returns how long this handle has been awake and waiting for this flush of this leader; -1 at the
- * first call for it. */
+/* Returns how long this handle has polled this flush of this leader; -1 at the first poll. Time in
+ * which the machine was suspended counts at most CL_POLL_CREDIT_NS a poll. */
 static int64_t waited_for(cl_log *log, uint64_t leader, uint32_t signal) {
     cl_lead_watch *watch = &log->lead_watch;
     uint64_t which = leader << 32 | signal;
@@ -70,10 +69,10 @@ static int64_t waited_for(cl_log *log, uint64_t leader, uint32_t signal) {
     return __atomic_add_fetch(&watch->awake_ns, passed_ns, __ATOMIC_RELAXED);
 }
 
-/* Replaces a dead leader at once, and a live one that does not return, stopped or blocked at the
- * disk, after the claim timeout. Leadership is advisory and no lock: two leaders may flush at once,
- * and each reports only what it has flushed itself. Returns whether the leader is at the same flush
- * as at the call before. */
+/* Removes the leader if it is dead, or if it has not finished its flush within the claim timeout:
+ * it is stopped, or blocked at the disk. The next waiter then leads. The old leader's flush may
+ * still run; that is safe, because each leader raises the watermark only over what it has flushed
+ * itself. Returns true if the leader is still at the flush that the previous call saw. */
 static bool replace_stuck_leader(cl_log *log) {
     uint32_t signal = cl_load32((uint32_t *)&log->cursors->flush_signal.value);
     uint64_t leader = cl_load(&log->cursors->flusher.value);
@@ -200,7 +199,7 @@ int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns) {
         if (lead_try(log)) {
             code = lead_group(log, upto, deadline_ns);
             lead_end(log);
-            code = code == CL_E_TIMEOUT ? CL_OK : code; /* the loop itself checks the deadline */
+            code = code == CL_E_TIMEOUT ? CL_OK : code; /* the loop checks the deadline */
             if (code == CL_E_BUSY ||
                 (code == CL_OK && cl_load(&log->cursors->flushed.value) < upto)) {
                 cl_sleep_ns(CLAIM_POLL_NS);
@@ -328,9 +327,8 @@ int cl_flush_loop(cl_log *log, const cl_pace *pace) {
         }
         last_ns = now_ns;
         if (!lead_try(log)) {
-            code = replace_stuck_leader(log) ? CL_E_BUSY
-                                             : CL_OK; /* another leader is flushing; if it is still
-                                                         at the same flush, run again soon */
+            /* Another leader is flushing. If it is still at the same flush, poll it soon. */
+            code = replace_stuck_leader(log) ? CL_E_BUSY : CL_OK;
             continue;
         }
         code = lead_once(log, log->pooled ? 0 : UINT64_MAX, INT64_MAX);

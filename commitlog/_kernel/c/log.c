@@ -52,8 +52,3 @@ void cl_log_wake_sleepers(cl_log *log) {
         cl_futex_raise((uint32_t *)&log->cursors->append_signal.value);
     }
 }
-
-uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t length) {
-    uint32_t word = CL_WORD_SKIP | length;
-    return cl_cell(word, cl_frame_crc(segment->seed, offset, word, NULL, 0));
-}

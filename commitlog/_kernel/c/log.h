@@ -113,8 +113,9 @@ static inline bool cl_log_failed(const cl_log *log) {
     return cl_load(&log->cursors->failed.value) != 0;
 }
 
-/* The tail of a mapped log, or of this handle's own pooled log. NULL if this handle cannot see a
- * tail: a zero cell is then the end. While a log is being recovered, no reader sees its tail. */
+/* Returns the tail, or NULL if this handle cannot see one; then a zero cell is the end. A writer
+ * sees its own tail. A reader sees the tail of a mapped log that is not being recovered: a pooled
+ * log's tail is in its writer's memory. */
 static inline uint64_t *cl_log_tail(const cl_log *log) {
     if (!log->follows) {
         return log->tail;
@@ -159,11 +160,6 @@ static inline uint64_t cl_log_upward(const cl_log *log, uint64_t position) {
     return offset < CL_SEGMENT_HEADER ? position - offset + CL_SEGMENT_HEADER : position;
 }
 
-/* Resolves the unpublished cell at `offset`, if its owner is dead. CL_OK: read again, *pass bytes
- * further on if that is not 0 (a handle that may not write steps over dead claims). CL_E_END:
- * nothing is claimed there. CL_E_BUSY: a live claim, whose owner has until the claim timeout. */
-int cl_resolve(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watch, uint64_t *pass);
-
 /* flushed <= committed <= appended <= tail. Each only rises, so the lower one is read first. */
 static inline void cl_log_assert(const cl_log *log) {
 #ifdef CL_ASSERT
@@ -179,24 +175,5 @@ static inline void cl_log_assert(const cl_log *log) {
     (void)log;
 #endif
 }
-
-/* Turns the claim at `offset` into a SKIP of the same length, if its cell is still `cell`. */
-bool cl_roll_back(cl_segment *segment, uint32_t offset, uint64_t cell);
-
-/* A SKIP's word and CRC as one cell; length 0 reaches to the end of the segment. */
-uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t length);
-
-/* Walks from `position` over published cells towards `limit`, and resolves dead claims on its way
- * if the handle may. *position is where it stopped, the code why (CL_OK: at or past the limit, or
- * at a segment's end). Requires the commit mutex: a handle that may resolve claims also extends the
- * segment's tally, if the walk starts where the tally ends. */
-int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch);
-
-/* Waits until every commit and walk of a pooled log that began before this call has ended. */
-void cl_log_pass_commits(cl_log *log);
-
-/* Raises the appended watermark as far as the published frames reach, and returns it. A handle that
- * may not write only computes it. */
-int cl_log_appended(cl_log *log, uint64_t *appended);
 
 #endif

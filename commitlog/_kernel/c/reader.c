@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "resolve.h"
 #include "scan.h"
 #include "short_frames.h"
 

@@ -71,9 +71,9 @@ typedef enum { CL_IDLE_SPIN, CL_IDLE_YIELD, CL_IDLE_BACKOFF, CL_IDLE_BLOCK } cl_
  * therefore pauses first, until there are several. */
 bool cl_reader_spin(cl_reader *reader);
 
-/* Waits at most budget_ns until a read may find a record. Never sleeps longer than the budget; at
- * an unresolved claim or gap it sleeps about a millisecond, because the reader itself resolves
- * it. */
+/* Waits until a read may find a record, at most budget_ns. At an unpublished claim or a gap it
+ * waits about a millisecond at most, because only a read probes the owner and resolves it. Returns
+ * whether a record was found; if not, the caller reads again. */
 bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns);
 
 /* For a thread that waits on behalf of other readers. Announces a sleeper and returns the previous

@@ -1,20 +1,11 @@
-/* Resolves claims that will never be published, and tells them from slow ones.
- *
- * DESIGN section 4, "Dead claims must never hold readers or the log up". Two kinds: a CLAIMED cell
- * names its owner; a zero cell below the tail has no name on it, and belongs to some slot that is
- * odd. */
-#include "log.h"
+/* Resolves claims that will never be published, and waits for those that are only slow. A CLAIMED
+ * cell names its owner. A zero cell below the tail is a gap without a name: its owner is one of the
+ * slots that are odd. */
+#include "resolve.h"
 
 #include "futex.h"
 
 #define PROBE_INTERVAL_NS 1000000ll
-
-bool cl_roll_back(cl_segment *segment, uint32_t offset, uint64_t cell) {
-    uint32_t length = cl_cell_word(cell) & CL_WORD_LENGTH;
-    cl_assert(cl_cell_word(cell) & CL_WORD_CLAIMED, !=, 0);
-    return cl_swap((uint64_t *)(segment->bytes + offset), &cell,
-                   cl_skip_cell(segment, offset, length));
-}
 
 /* Records which slots could own a gap below `tail`: those that are odd after the tail was read.
  * Leaves out a slot that has already used up the claim timeout with the same counter, in another

@@ -249,3 +249,15 @@ int cl_segment_flush(const cl_segment *segment, uint64_t start, uint64_t stop) {
     return start < stop && msync(segment->map + start, stop - start, MS_SYNC) != 0 ? CL_E_SYSTEM
                                                                                    : CL_OK;
 }
+
+uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t length) {
+    uint32_t word = CL_WORD_SKIP | length;
+    return cl_cell(word, cl_frame_crc(segment->seed, offset, word, NULL, 0));
+}
+
+bool cl_roll_back(cl_segment *segment, uint32_t offset, uint64_t cell) {
+    uint32_t length = cl_cell_word(cell) & CL_WORD_LENGTH;
+    cl_assert(cl_cell_word(cell) & CL_WORD_CLAIMED, !=, 0);
+    return cl_swap((uint64_t *)(segment->bytes + offset), &cell,
+                   cl_skip_cell(segment, offset, length));
+}

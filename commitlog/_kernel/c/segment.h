@@ -67,6 +67,12 @@ void cl_segment_let_go(const cl_segment *segment, uint64_t start, uint64_t stop)
 /* Makes [start, stop) of the file durable. */
 int cl_segment_flush(const cl_segment *segment, uint64_t start, uint64_t stop);
 
+/* Turns the claim at `offset` into a SKIP of the same length. Returns false if its cell is not
+ * `cell` any more. */
+bool cl_roll_back(cl_segment *segment, uint32_t offset, uint64_t cell);
+/* Returns the cell of a SKIP, its word and CRC; length 0 reaches to the segment's end. */
+uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t length);
+
 /* Opens the file of a segment for `fd`, if it is not open; false if that is not possible at
  * present. Under the commit mutex. */
 bool cl_segment_reopen(int dir_fd, cl_segment *segment);

@@ -6,15 +6,14 @@
 
 #define STREAM_LOOKS 4u /* a record that arrived within this many polls may be part of a stream */
 #define GAP_FIRST 2u /* pauses */
-#define GAP_LONGEST                                                                                \
-    64u /* about 3 us: the latency that a reader may add to a stream with which it could not keep  \
-           up otherwise */
-#define GAP_CALM                                                                                   \
-    64u /* after a gap that brought one record, the reader tries none for this many waits */
+/* About 3 us: the latency that a reader may add to a stream that is faster than it. */
+#define GAP_LONGEST 64u
+/* After a gap that brought one record, the reader makes none for this many waits. */
+#define GAP_CALM 64u
 #define LOOKS_PER_CLOCK 32u
 
-/* Whether the last read found a claim or a gap here: the reader that resolves it must read again
- * soon. */
+/* Whether the last read found an unpublished claim or a gap here. The reader must read again soon,
+ * because reads resolve it. */
 static bool is_held_up(const cl_reader *reader) {
     return reader->watch->position == reader->segment->base + reader->offset;
 }
@@ -118,8 +117,8 @@ static void idle_round(cl_idle idle, uint32_t round, int64_t *nap_ns) {
 bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) {
     int64_t nap_ns = CL_NAP_FIRST_NS;
     if (is_held_up(reader)) {
-        /* The next poll probes whether the owner lives. At a live owner's claim, about one poll a
-         * millisecond is enough. */
+        /* The next read probes whether the owner lives, once the claim is CL_PROBE_AFTER_NS old.
+         * For a live owner's claim, one read a millisecond is enough. */
         int64_t soon_ns =
             reader->watch->awake_ns < CL_PROBE_AFTER_NS ? CL_PROBE_AFTER_NS : CL_NAP_LONGEST_NS;
         budget_ns = budget_ns < soon_ns ? budget_ns : soon_ns;

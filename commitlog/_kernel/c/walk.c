@@ -1,9 +1,10 @@
 /* Walks over published cells: how the appended watermark rises. */
-#include "log.h"
+#include "walk.h"
 
 #include <stdlib.h>
 
 #include "frame_cursor.h"
+#include "resolve.h"
 
 /* Allocates the index that commits build as they walk. Without memory for it, the first reader that
  * needs the index builds it. */
