@@ -29,7 +29,9 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class Clock:
-    """The wall clock of every process started with it. It stands still until the test moves it."""
+    """The wall clock of every process started with it. It shows the same time until the test moves
+    it.
+    """
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:

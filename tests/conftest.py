@@ -1,5 +1,5 @@
-"""What all tests share: logs that are closed at the end, children by fork, bounded waiting, a fixed
-seed, and no buffer left behind.
+"""Fixtures and hooks of all tests: logs that the fixture closes, forked children, bounded waiting,
+a fixed seed, and a check for leaked shared-memory buffers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.log_files import LogFiles
 from tests.setups import SETUPS, Logs, Setup
 
 ROOT = Path(__file__).resolve().parents[1]
-# what comes true on a machine at rest within milliseconds may take that long on one that is not
+# A condition that an idle machine reaches within milliseconds may take this long on a busy one.
 TIME_LIMIT_S = 60.0
 
 hypothesis.settings.register_profile(
@@ -36,15 +36,16 @@ hypothesis.settings.register_profile(
     deadline=None,
     database=None,
     print_blob=True,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],  # it is the machine that is
+    # The machine is slow, not the code under test.
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("fixed")
 
 
-# A shell that starts the tests in the background has Ctrl-C ignored in them, and in every process
-# that they start.
+# A shell that starts the tests in the background makes them, and every process that they start,
+# ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# One that outlives its terminal has hang-ups ignored, and a command must end by one.
+# A process that outlives its terminal ignores SIGHUP, and the tests need commands that SIGHUP ends.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
@@ -55,7 +56,7 @@ def pytest_report_header() -> str:
     )
 
 
-# What takes longest begins first, so that no process is left alone with it in the end.
+# The longest tests start first, so that no worker process runs one alone at the end.
 SLOW = (
     "tests/spark",
     "tests/_kernel/test_kernel_c.py",
@@ -70,8 +71,8 @@ SLOW = (
 
 
 def _share(nodeid: str) -> str:
-    """What one process runs, where several do: a file's tests, whose fixtures are made once; and
-    all those of the one Spark session.
+    """The group of tests that one worker process runs: the tests of one file, whose fixtures are
+    then created once, and all tests that use the one Spark session.
     """
     file = nodeid.partition("::")[0]
     return "tests/spark" if file.startswith("tests/spark/") else file
@@ -83,8 +84,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exempt the collected tests from the garbage collector: it would walk them each time, and copy
-    them in each forked child.
+    """Exempt the collected tests from the garbage collector, which otherwise walks them in each run
+    and copies their pages in each forked child.
     """
     gc.collect()
     gc.freeze()
@@ -92,16 +93,16 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more process than cores: a third of the time goes to flushes and to other processes that
-    are waited for.
+    """Start one more worker process than there are cores: workers wait a third of the time, for
+    flushes and for other processes.
     """
     return len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """The scheduler of pytest-xdist, with shares of our own. Its groups by mark do not work with
-    pytest 9.2.
+    """The scheduler of pytest-xdist with the groups of `share_of`. Its groups by mark do not work
+    with pytest 9.2.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -121,13 +122,13 @@ def _wait_until(condition: Callable[[], bool], limit_s: float = TIME_LIMIT_S) ->
 
 @pytest.fixture
 def until() -> Callable[..., None]:
-    """Poll until a condition holds, a minute at most."""
+    """Poll until a condition holds, for a minute at most."""
     return _wait_until
 
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Iterator[Logs]:
-    """Opens logs under the test's own directory."""
+    """Opens logs in the test's own directory."""
     made = Logs(tmp_path)
     yield made
     made.close()
@@ -135,7 +136,7 @@ def logs(tmp_path: Path) -> Iterator[Logs]:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Iterator[LogFiles]:
-    """A log to be made file by file."""
+    """An empty log directory to which the test adds files one by one."""
     made = LogFiles(tmp_path / "log")
     yield made
     made.directory.close()
@@ -150,16 +151,16 @@ def setup(request: pytest.FixtureRequest) -> Setup:
 
 @pytest.fixture
 def no_other_holders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No thread of a log makes, seals or touches segments, and so holds one for a moment: who holds
-    them is the test alone.
+    """Stop the log's threads from creating, sealing or touching segments, each of which holds a
+    segment for a moment: then only the test holds segments.
     """
     monkeypatch.setattr(AllocationService, "run", lambda service: None)
 
 
 @pytest.fixture
 def in_child() -> Callable[[Callable[[], Any]], Any]:
-    """Run a function in a forked child and give its result; what it raised is this test's
-    failure.
+    """Run a function in a forked child and return its result; an exception in the child fails this
+    test.
     """
 
     def run(function: Callable[[], Any]) -> Any:
@@ -185,8 +186,8 @@ def in_child() -> Callable[[Callable[[], Any]], Any]:
 
 @pytest.fixture
 def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a script in a new interpreter, with the fault handler on, which a crash of the
-    interpreter would set off.
+    """Run a script in a new interpreter with the fault handler enabled, which prints the traceback
+    of a crash.
     """
 
     def run(
@@ -214,8 +215,8 @@ def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_buffer_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No shared-memory buffer outlives the session: neither this process's nor one that a killed
-    child's log had recorded.
+    """Check that the session leaves no shared-memory buffer: none of this process, and none
+    recorded by the log of a killed child.
     """
     names: set[str] = set()
     allocate = ShmBuffer.allocate.__func__  # type: ignore[attr-defined]

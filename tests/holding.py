@@ -1,6 +1,4 @@
-"""What the tests of coroutines that are held share: a log that is at its limit, and tasks that wait
-at it.
-"""
+"""Helpers for the tests of held coroutines: a log at its limit, and tasks that wait there."""
 
 from __future__ import annotations
 
@@ -16,7 +14,8 @@ import pytest
 from commitlog import CommitLog, Tailer
 from commitlog.log.open_log import OpenLog
 
-FILLING = 21  # appends until the limit, the one that goes past it included
+# The number of appends up to the limit, including the one that exceeds it.
+FILLING = 21
 
 
 def value(number: int, prefix: bytes = b"") -> bytes:
@@ -24,7 +23,7 @@ def value(number: int, prefix: bytes = b"") -> bytes:
 
 
 def fill(log: CommitLog) -> list[bytes]:
-    """Append up to the limit: the next append is held."""
+    """Append up to the limit: the log holds the next append."""
     filling = [value(number, b"filling ") for number in range(FILLING)]
     for each in filling:
         log.append(each)
@@ -32,7 +31,7 @@ def fill(log: CommitLog) -> list[bytes]:
 
 
 def no_thread_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on an append that would hold its thread fails."""
+    """Make an append fail that would block its thread."""
 
     def fail(self: OpenLog, records: int) -> bool:
         raise AssertionError("the loop was held up")
@@ -43,7 +42,7 @@ def no_thread_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 async def held(
     log: CommitLog, count: int, prefix: bytes = b"", **options: Any
 ) -> list[asyncio.Task[int]]:
-    """Tasks whose appends wait, after those that wait already."""
+    """Create tasks whose appends wait behind those already waiting."""
     before = log.tail_position
     tasks = [
         asyncio.create_task(log.append_async(value(number, prefix), **options))
@@ -56,7 +55,7 @@ async def held(
 
 
 async def read_on(tailer: Tailer, count: int) -> list[bytes]:
-    """In turns with the rest of the loop."""
+    """Read `count` values, yielding to the event loop between reads."""
     read: list[bytes] = []
     async with asyncio.timeout(30):
         while len(read) < count:
@@ -68,7 +67,7 @@ async def read_on(tailer: Tailer, count: int) -> list[bytes]:
 
 
 def without_a_pause(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine to its end, in a loop, where it is not suspended once."""
+    """Run a coroutine in an event loop and check that it ends without being suspended."""
 
     async def step() -> None:
         with pytest.raises(StopIteration):
@@ -82,7 +81,7 @@ async def outcomes_of(tasks: list[Any]) -> list[Any]:
 
 
 def long_list() -> list[bytes]:
-    """Of several batches, each of which goes past the limit."""
+    """A list of several batches, each of which exceeds the limit."""
     return [value(number) for number in range(3000)]
 
 
@@ -90,7 +89,7 @@ def long_list() -> list[bytes]:
 def held_halfway(
     log: CommitLog,
 ) -> Iterator[tuple[asyncio.AbstractEventLoop, asyncio.Task[npt.NDArray[np.int64]]]]:
-    """A list of which the first batch is appended, and the rest is held."""
+    """A task that appends a list: its first batch is appended, and the log holds the rest."""
     with asyncio.Runner() as runner:
 
         async def begin() -> asyncio.Task[npt.NDArray[np.int64]]:

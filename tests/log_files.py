@@ -1,4 +1,4 @@
-"""Logs made file by file, in any state that a crash or a careless hand can leave, for the tests of
+"""Logs created file by file, in any state that a crash or a mistake can leave, for the tests of
 recovery, verification and repair.
 """
 
@@ -27,7 +27,7 @@ CHECKPOINT = struct.Struct("<Q16sQQqI")  # the CRC follows
 
 
 class LogFiles:
-    """A log directory under construction."""
+    """A log directory that a test builds file by file."""
 
     def __init__(self, path: Path) -> None:
         path.mkdir(exist_ok=True)
@@ -49,7 +49,7 @@ class LogFiles:
     def create(
         self, number: int, *, opened: bool | None = None, seal: oracle.Seal | None = None
     ) -> None:
-        """A segment without frames; the first one is opened."""
+        """Create a segment without frames; the first one is marked as opened."""
         opened = number == 0 if opened is None else opened
         header = oracle.build_header(
             log_uuid=UUID,
@@ -63,7 +63,7 @@ class LogFiles:
         self.file(number).write_bytes(header.ljust(SIZE, b"\0"))
 
     def put(self, number: int, offset: int, content: bytes) -> int:
-        """Overwrite bytes of a segment; the offset behind them."""
+        """Overwrite bytes of a segment; return the offset behind them."""
         with self.file(number).open("r+b") as file:
             file.seek(offset)
             file.write(content)
@@ -73,7 +73,7 @@ class LogFiles:
         return self.file(number).read_bytes()[start:stop]
 
     def flip(self, number: int, offset: int) -> None:
-        """Turn one bit over."""
+        """Flip one bit."""
         self.put(number, offset, bytes([self.get(number, offset, offset + 1)[0] ^ 0x10]))
 
     def record(self, number: int, offset: int, value: bytes) -> int:
@@ -97,7 +97,7 @@ class LogFiles:
         return offset + -(-length // 8) * 8
 
     def full(self, number: int, values: Sequence[bytes]) -> None:
-        """A whole segment: created, filled, padded."""
+        """A whole segment: created, filled and padded."""
         self.create(number, opened=True)
         self.skip(number, self.records(number, values), 0)
 
@@ -107,7 +107,7 @@ class LogFiles:
     def numbers(self) -> list[int]:
         return self.directory.segment_numbers()
 
-    # --- what stands beside the segments ---
+    # --- files beside the segments ---
 
     def open_cursors(
         self,
@@ -117,7 +117,7 @@ class LogFiles:
         flushed: int = 0,
         state: int = kernel.STATE_READY,
     ) -> Cursors:
-        """The cursors as a dead writer left them."""
+        """Create the cursors that a dead writer leaves."""
         fd = os.open(self.path / "cursors", os.O_RDWR | os.O_CREAT, 0o666)
         try:
             os.posix_fallocate(fd, 0, kernel.CURSORS_SIZE)
@@ -133,7 +133,7 @@ class LogFiles:
         return cursors
 
     def checkpoint(self, position: int, *, clean: bool = False, count: int = 1) -> Checkpoint:
-        """A checkpoint, in its file too."""
+        """Create a checkpoint, and its file."""
         content = CHECKPOINT.pack(
             int.from_bytes(b"CMLCKP01", "little"), UUID, count, position, 1, clean
         )
@@ -150,8 +150,8 @@ class LogFiles:
         shm_names: Sequence[str] = (),
         cursors: Cursors | None = None,
     ) -> Recovered:
-        """Recover as an open would: with the cursors that are there, rebuilt if they are of no
-        use.
+        """Recover as an open does: with the existing cursors, or with rebuilt ones if they are
+        unusable.
         """
         if cursors is None:
             cursors = self.cursors or self.open_cursors()
@@ -166,7 +166,7 @@ class LogFiles:
         )
 
     def snapshot(self) -> dict[str, bytes]:
-        """The content of every file but the cursors."""
+        """The content of every file except the cursors."""
         return {
             path.name: path.read_bytes()
             for path in sorted(self.path.iterdir())
@@ -175,5 +175,5 @@ class LogFiles:
 
 
 def numbered(count: int, first: int = 0) -> list[bytes]:
-    """Values that differ."""
+    """Return `count` different values."""
     return [b"value %06d" % number for number in range(first, first + count)]

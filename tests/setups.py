@@ -1,5 +1,5 @@
-"""The ways to run a log that must not differ in what a caller sees: every flush service with every
-place for uncommitted bytes.
+"""The setups whose difference no caller may see: every flush service with every backing for
+uncommitted bytes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from commitlog.options import Flush
 SEGMENT = 64 << 10
 HEADER = 4096
 LARGEST_VALUE = SEGMENT // 8 - 16
-# Limits that no test runs into because the machine is busy: who tests one of them says so.
+# Limits that no test reaches because the machine is busy; a test of a limit sets its own.
 PATIENT: dict[str, Any] = dict.fromkeys(("open_timeout", "sync_timeout", "claim_timeout"), 60)
-# Nothing happens of its own accord: a test that commits or flushes itself sees what that did.
+# The log's threads do nothing by themselves: a test that commits or flushes sees the effect of its
+# own call only.
 BY_HAND: dict[str, Any] = {
     **dict.fromkeys(
         (
@@ -38,7 +39,9 @@ _TUNING = frozenset(field.name for field in dataclasses.fields(Tuning))
 
 
 def tuned(options: dict[str, Any]) -> dict[str, Any]:
-    """Keywords of `commitlog.open`: those of `Tuning` are gathered in one."""
+    """Convert options to keywords of `commitlog.open`, with the fields of `Tuning` gathered in
+    `tuning`.
+    """
     tuning = {name: value for name, value in options.items() if name in _TUNING}
     return {
         **{name: value for name, value in options.items() if name not in _TUNING},
@@ -70,8 +73,8 @@ SETUPS = [
 
 
 class Logs:
-    """Opens logs and makes pools for one test, and closes what the test left open: logs first, in
-    the order they were opened.
+    """Opens logs and creates pools for one test, and closes what the test left open: the logs
+    first, in the order of opening.
     """
 
     def __init__(self, path: Path) -> None:
@@ -82,7 +85,7 @@ class Logs:
     def pool(
         self, backing: str = "anonymous", buffers: int = 3, **options: Any
     ) -> TransientStorePool:
-        """A pool of 64 KiB buffers; asked again for the same, the same."""
+        """Return a pool of 64 KiB buffers; the same arguments return the same pool."""
         name = repr((backing, buffers, sorted(options.items())))
         if name not in self._pools:
             filled = {
@@ -96,7 +99,7 @@ class Logs:
         return self._pools[name]
 
     def open(self, name: str = "log", mode: str = "a", **options: Any) -> CommitLog:
-        """A log of 64 KiB segments."""
+        """Open a log of 64 KiB segments."""
         if mode != "r" and options.get("pool") is None:
             options.setdefault("segment_size", SEGMENT)
         log = commitlog.open(
@@ -108,7 +111,7 @@ class Logs:
     def open_as(
         self, setup: Setup, name: str = "log", mode: str = "a", **options: Any
     ) -> CommitLog:
-        """A log that runs as `setup` says."""
+        """Open a log with the flush service and the backing of `setup`."""
         if setup.pooled:
             options.setdefault("pool", self.pool(setup.backing))
         return self.open(name, mode, flush=setup.flush, **options)
@@ -121,10 +124,10 @@ class Logs:
 
 
 def values(log: CommitLog, **options: Any) -> list[bytes]:
-    """What a new tailer with these options gives."""
+    """The values that a new tailer with these options reads."""
     return list(log.tailer(**options).values())
 
 
 def all_appended(log: CommitLog) -> list[bytes]:
-    """What is appended, committed or not."""
+    """The appended values, committed or not."""
     return values(log, visibility="appended")

@@ -1,5 +1,5 @@
-"""Killing a process at a chosen step: the package names its steps by failpoints, and here are hooks
-for them.
+"""Kills a process at a chosen step: the package marks its steps with failpoints, and this module
+hooks them.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from commitlog.segment.directory import LogDirectory
 
 
 def die() -> None:
-    """SIGKILL to oneself: nothing of the process runs after it."""
+    """Send SIGKILL to this process; no cleanup runs."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def die_at(step: int) -> Callable[[str], None]:
-    """A hook of the failpoints that kills the process at the step with that number, from 1; 0 never
-    does.
+    """Return a failpoint hook that kills the process at step number `step`, counted from 1; 0 never
+    kills.
     """
     steps = itertools.count(1)
 
     def passed(_name: str) -> None:
-        # In one call: the threads that make steps must not get the same number, nor pass by the one
-        # that is waited for.
+        # Count in one call: two threads must not get the same number, and no thread may skip the
+        # chosen one.
         if next(steps) == step:
             die()
 
@@ -38,14 +38,14 @@ def die_at(step: int) -> Callable[[str], None]:
 
 
 def replace_hook(hook: Callable[[str], None] | None) -> None:
-    """Have this called at each failpoint of the package from now on; nothing if it is None."""
+    """Install `hook` at each failpoint of the package; None removes it."""
     failpoint.hook = hook
 
 
 @contextlib.contextmanager
 def hooked_rolls(passed: Callable[[str], None]) -> Iterator[None]:
-    """Call `passed` before and after each move of the tail, and before the segment is opened,
-    too.
+    """Call `passed` before and after each move of the tail, and before the roll opens the
+    segment.
     """
     time_after, roll_from = Rolling.time_after, OpenLog.roll_from
     cycle_at = LogDirectory.cycle_at
@@ -74,8 +74,8 @@ def hooked_rolls(passed: Callable[[str], None]) -> Iterator[None]:
 
 
 def killed_at(step: int, prepare: Callable[[], Callable[[], object]]) -> bool:
-    """Prepare in a forked child, then run what `prepare` returned, to be killed at that step of it;
-    False when it got through before.
+    """Run `prepare` in a forked child, then the function that it returned, and kill the child at
+    that step of it; return False if the function ended before.
     """
     child = os.fork()
     if child == 0:

@@ -1,9 +1,9 @@
-"""A program whose threads open, append to, read, prune, fork and close several logs at random,
-since what it looks for ends a process.
+"""A program whose threads open, append to, read, prune, fork and close several logs at random. It
+is a program of its own because the faults that it searches for end a process.
 
 `python -m tests.stress FOLDER SEED SECONDS` exits with 0, or prints which call failed, and how.
-With `--no-fork` it makes no children: the address sanitizer takes the stacks of the parent's
-threads for poisoned memory there, when they are used again.
+With `--no-fork` it forks no children: in a child, the address sanitizer reports uses of the stacks
+of the parent's threads.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ POOLED = ("pooled-1", "pooled-2")
 THREADS = 6
 CHILD_LIMIT_S = 60
 CLOSING_LIMIT_S = 60
-# What a call may answer when another thread has closed, locked, deleted or claimed what it wants.
+# The errors that a call may raise when another thread has closed, locked, deleted or claimed its
+# object.
 EXPECTED = (
     ClosedError,
     ClaimError,
@@ -63,7 +64,7 @@ EXPECTED = (
 
 
 def value_of(name: str, number: int, size: int) -> bytes:
-    """A record that says by itself whether it is whole, and whose it is."""
+    """Return a record with a checksum and the name of its log."""
     head = f"{name} {number} ".encode()
     body = head + bytes(size)
     return zlib.crc32(body).to_bytes(4, "little") + body
@@ -79,7 +80,7 @@ def check(name: str, value: bytes) -> None:
 
 
 class Stress:
-    """The logs that are open, for all threads, and what each thread does with them."""
+    """The open logs of all threads, and the actions of each thread."""
 
     def __init__(self, folder: Path, seed: int, seconds: float, *, forks: bool) -> None:
         self.folder = folder
@@ -133,7 +134,8 @@ class Stress:
         self._tailers.clear()
         gc.collect()
         while registry._logs and time.monotonic() < self.end + CLOSING_LIMIT_S:
-            time.sleep(0.01)  # logs that were dropped are closed by threads of their own
+            # Separate threads close the dropped logs.
+            time.sleep(0.01)
         if registry._logs:
             self.failures.append(f"not closed: {[log.path for log in registry._logs]}")
         if not self.failures:
@@ -156,7 +158,7 @@ class Stress:
                 continue
 
     def failed(self, told: threading.ExceptHookArgs) -> None:
-        """A call raised what no call may: its thread ends here, and so do the others."""
+        """Record an exception that no call may raise; this thread and all others end."""
         name = told.thread.name if told.thread is not None else "a thread"
         self.failures.append(
             f"{name}:\n"
@@ -187,14 +189,14 @@ class Stress:
             raise ClosedError("a reader's")
         return name, log
 
-    # --- what a thread does -----------------------------------------------------------------------
+    # --- actions of a thread ---------------------------------------------------------------------
 
     def open(self, numbers: random.Random, kept: list[Any]) -> None:
         name = numbers.choice(MAPPED + POOLED)
         mode = numbers.choice("aaar")
         if mode == "r" and not (self.folder / name / "log.json").exists():
             return
-        # A disk that stalls for seconds is not what this looks for.
+        # The stress test does not search for disks that stall for seconds.
         options: dict[str, Any] = {"open_timeout": 0.2, "claim_timeout": 5.0, "sync_timeout": 60.0}
         if mode == "a":
             options["flush"] = numbers.choice(("none", "async", "async", "sync"))
@@ -213,7 +215,7 @@ class Stress:
         log.close()
 
     def drop(self, numbers: random.Random, kept: list[Any]) -> None:
-        """Without `close`: the log is closed when nothing refers to it any more."""
+        """Drop a log without `close`: the log closes when its last reference is gone."""
         entry = self.any_log(numbers)
         with self._lock, contextlib.suppress(ValueError):
             self._open.remove(entry)
@@ -256,7 +258,7 @@ class Stress:
             self._tailers.append((name, tailer))
 
     def read_shared(self, numbers: random.Random, kept: list[Any]) -> None:
-        """With a tailer that other threads read with and close at the same time."""
+        """Read with a tailer that other threads read with and close at the same time."""
         with self._lock:
             name, tailer = numbers.choice(self._tailers or [("", None)])
         if tailer is not None:
@@ -328,7 +330,8 @@ class Stress:
         deadline = time.monotonic() + CHILD_LIMIT_S
         while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
             if time.monotonic() > deadline:
-                os.kill(child, signal.SIGABRT)  # which has the fault handler say where it hangs
+                # The fault handler then prints where the child hangs.
+                os.kill(child, signal.SIGABRT)
                 os.waitpid(child, 0)
                 raise AssertionError("a forked child hangs")
             time.sleep(0.001)

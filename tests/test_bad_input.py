@@ -1,5 +1,5 @@
-"""What a log answers to wrong values, wrong paths, damaged files and wrong use: one clear error,
-the log intact, no crash.
+"""Wrong values, wrong paths, damaged files and wrong use: each raises one clear error, the log
+stays intact, and nothing crashes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SECOND = f"{SEGMENT:020d}.seg"
     ["text", 5, None, 1.5, ["list"], object(), np.array([None])],
     ids=lambda value: type(value).__name__,
 )
-def test_a_value_that_is_not_bytes_is_refused(logs: Logs, value: Any) -> None:
+def test_value_that_is_not_bytes_raises_record_type_error(logs: Logs, value: Any) -> None:
     log = logs.open()
     attempts: list[Callable[[], object]] = [
         lambda: log.append(value),
@@ -54,7 +54,7 @@ def test_a_value_that_is_not_bytes_is_refused(logs: Logs, value: Any) -> None:
     assert list(log.tailer()) == []
 
 
-def test_bytes_that_do_not_lie_together_or_are_gone_are_refused(logs: Logs) -> None:
+def test_non_contiguous_or_released_buffer_raises(logs: Logs) -> None:
     log = logs.open()
     released = memoryview(b"gone")
     released.release()
@@ -77,7 +77,7 @@ def test_bytes_that_do_not_lie_together_or_are_gone_are_refused(logs: Logs) -> N
         {"timestamp_ns": 2**63},
     ],
 )
-def test_types_and_timestamps_out_of_range_are_refused(logs: Logs, wrong: dict[str, Any]) -> None:
+def test_type_or_timestamp_out_of_range_raises(logs: Logs, wrong: dict[str, Any]) -> None:
     log = logs.open()
     for append in (log.append, log.claim):
         with pytest.raises(RecordTypeError, match=next(iter(wrong))):
@@ -85,7 +85,7 @@ def test_types_and_timestamps_out_of_range_are_refused(logs: Logs, wrong: dict[s
     assert log.tail_position == HEADER
 
 
-def test_a_list_is_checked_before_anything_of_it_is_appended(logs: Logs) -> None:
+def test_list_with_wrong_element_appends_nothing(logs: Logs) -> None:
     log = logs.open()
     wrong: list[tuple[Any, dict[str, Any]]] = [
         (5, {}),
@@ -118,7 +118,7 @@ def test_a_list_is_checked_before_anything_of_it_is_appended(logs: Logs) -> None
     ],
     ids=repr,
 )
-def test_arrays_that_have_no_rows_of_bytes_are_refused(logs: Logs, rows: Any) -> None:
+def test_array_without_rows_of_bytes_raises(logs: Logs, rows: Any) -> None:
     log = logs.open()
     with pytest.raises(RecordTypeError):
         log.append_array(rows)
@@ -126,12 +126,12 @@ def test_arrays_that_have_no_rows_of_bytes_are_refused(logs: Logs, rows: Any) ->
 
 
 @pytest.mark.parametrize("size", ["5", -1, 1.5, None, True])
-def test_claims_of_no_size_are_refused(logs: Logs, size: Any) -> None:
+def test_claim_of_invalid_size_raises(logs: Logs, size: Any) -> None:
     with pytest.raises(RecordTypeError):
         logs.open().claim(size)
 
 
-def test_values_larger_than_any_frame_are_refused(logs: Logs) -> None:
+def test_value_larger_than_any_frame_raises(logs: Logs) -> None:
     log = logs.open()
     for attempt in (
         lambda: log.claim(1 << 60),
@@ -143,7 +143,7 @@ def test_values_larger_than_any_frame_are_refused(logs: Logs) -> None:
     assert log.tail_position == HEADER
 
 
-def test_empty_records_are_records(logs: Logs, setup: Setup) -> None:
+def test_empty_records_are_appended_and_read(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup)
     log.append(b"")
     log.append_many([b"", b""])
@@ -161,7 +161,7 @@ def test_empty_records_are_records(logs: Logs, setup: Setup) -> None:
 # --- arguments of the other calls -----------------------------------------------------------------
 
 
-def test_positions_and_choices_that_are_none_are_refused(logs: Logs) -> None:
+def test_invalid_positions_and_choices_raise(logs: Logs) -> None:
     log = logs.open()
     log.append(bytes(100))
     wrong: list[Callable[[], object]] = [
@@ -195,7 +195,7 @@ def test_positions_and_choices_that_are_none_are_refused(logs: Logs) -> None:
         assert len(log.tailer().read_batch(most)) == 1
 
 
-def test_position_without_record_is_refused_and_keeps_log(logs: Logs, setup: Setup) -> None:
+def test_position_without_record_raises_and_keeps_log(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, **BY_HAND)
     log.append_many([bytes(100)] * 20, sync=False)
     first = log.tailer(visibility="appended").read()
@@ -226,7 +226,9 @@ def test_position_without_record_is_refused_and_keeps_log(logs: Logs, setup: Set
 
 @pytest.fixture(params=["mapped", "pooled"])
 def written(request: pytest.FixtureRequest, logs: Logs) -> Callable[[str], CommitLog]:
-    """A closed log of 3000 records of 32 bytes a frame, in two segments; opens it again."""
+    """Create a closed log of 3000 records, 32 bytes a frame, in two segments; return a function
+    that opens it again.
+    """
     pool = logs.pool() if request.param == "pooled" else None
     with logs.open(pool=pool) as log:
         log.append_many([b"%016d" % index for index in range(3000)])
@@ -242,7 +244,7 @@ def damage(path: Path, offset: int, change: Callable[[bytes], bytes], length: in
 
 
 DAMAGES: dict[str, tuple[int, int, Callable[[bytes], bytes]]] = {
-    # name: (record damaged, length from its start, what becomes of these bytes)
+    # name: (number of the damaged record, length from its start, the change of these bytes)
     "a zeroed page": (128, 4096, lambda old: bytes(len(old))),
     "a zeroed record": (100, 32, lambda old: bytes(len(old))),
     "a zeroed cell": (100, 8, lambda old: bytes(len(old))),
@@ -258,7 +260,7 @@ DAMAGES: dict[str, tuple[int, int, Callable[[bytes], bytes]]] = {
 
 @pytest.mark.parametrize("kind", DAMAGES)
 @pytest.mark.parametrize("mode", ["r", "a"])
-def test_damage_is_told_with_its_position_and_can_be_skipped(
+def test_damage_raises_with_position_and_can_be_skipped(
     written: Callable[[str], CommitLog], tmp_path: Path, mode: str, kind: str
 ) -> None:
     record, length, change = DAMAGES[kind]
@@ -291,10 +293,11 @@ def test_damage_is_told_with_its_position_and_can_be_skipped(
     assert total == 3000 - lost
     log.close()
     after = (tmp_path / "log" / FIRST).read_bytes()
-    assert after[HEADER:] == before[HEADER:]  # nothing was mended in silence
+    # The reader and the writer repaired nothing.
+    assert after[HEADER:] == before[HEADER:]
 
 
-def test_a_segment_cut_short_is_told_by_every_reader(
+def test_truncated_segment_raises_from_every_reader(
     written: Callable[[str], CommitLog], tmp_path: Path
 ) -> None:
     for size in (SEGMENT - 1, 5000, HEADER, 100, 0):
@@ -307,12 +310,11 @@ def test_a_segment_cut_short_is_told_by_every_reader(
         ):
             with pytest.raises(CorruptSegmentError, match=FIRST):
                 read(log)
-        assert (
-            len(list(log.tailer(start=SEGMENT))) == 1208
-        )  # a list of 3000 is claimed in pieces of 256 records
+        # The log claims space for a list of 3000 in pieces of 256 records.
+        assert len(list(log.tailer(start=SEGMENT))) == 1208
 
 
-def test_a_zeroed_or_foreign_header_is_told(
+def test_zeroed_or_foreign_segment_header_raises(
     written: Callable[[str], CommitLog], tmp_path: Path, logs: Logs
 ) -> None:
     log = tmp_path / "log"
@@ -335,7 +337,7 @@ def test_a_zeroed_or_foreign_header_is_told(
         list(written("r").tailer())
 
 
-def test_a_missing_segment_is_told(logs: Logs, tmp_path: Path) -> None:
+def test_missing_segment_raises_position_error(logs: Logs, tmp_path: Path) -> None:
     log = logs.open()
     log.append_array(np.zeros((5000, 16), dtype=np.uint8))
     log.close()
@@ -345,7 +347,7 @@ def test_a_missing_segment_is_told(logs: Logs, tmp_path: Path) -> None:
     assert caught.value.first_position == 2 * SEGMENT
 
 
-def test_newer_major_version_is_refused_and_minor_is_read(logs: Logs, tmp_path: Path) -> None:
+def test_newer_major_version_raises_and_newer_minor_is_read(logs: Logs, tmp_path: Path) -> None:
     logs.open().close()
     path = tmp_path / "log"
     text = (path / "log.json").read_text()
@@ -362,7 +364,7 @@ def test_newer_major_version_is_refused_and_minor_is_read(logs: Logs, tmp_path: 
     assert list(logs.open(mode="r").tailer()) == []
 
 
-def test_a_segment_of_another_format_version_is_refused(logs: Logs, tmp_path: Path) -> None:
+def test_segment_of_another_format_version_raises(logs: Logs, tmp_path: Path) -> None:
     log = logs.open()
     log.append(b"x")
     log.close()
@@ -377,9 +379,7 @@ def test_a_segment_of_another_format_version_is_refused(logs: Logs, tmp_path: Pa
     [b"", b"{", b"[]", b"{}", b"\xff\xfe", b'{"format": 1}', b"null", b"[" * 100_000],
     ids=lambda content: repr(content[:20]),
 )
-def test_an_identity_that_says_nothing_is_refused(
-    logs: Logs, tmp_path: Path, content: bytes
-) -> None:
+def test_unparsable_log_json_raises_not_a_log(logs: Logs, tmp_path: Path, content: bytes) -> None:
     logs.open().close()
     (tmp_path / "log" / "log.json").write_bytes(content)
     for mode in ("r", "a"):
@@ -400,7 +400,7 @@ def test_an_identity_that_says_nothing_is_refused(
     ],
     ids=repr,
 )
-def test_an_impossible_identity_is_refused(
+def test_impossible_value_in_log_json_raises_not_a_log(
     logs: Logs, tmp_path: Path, wrong: dict[str, Any]
 ) -> None:
     logs.open().close()
@@ -416,7 +416,7 @@ def test_an_impossible_identity_is_refused(
     [b"", b"\xff" * 100, b"\xff" * (1 << 20), None],
     ids=["empty", "short", "ones", "missing"],
 )
-def test_a_log_outlives_the_loss_of_its_small_files(
+def test_log_without_cursors_checkpoint_or_lock_opens_whole(
     logs: Logs, tmp_path: Path, name: str, content: bytes | None
 ) -> None:
     log = logs.open()

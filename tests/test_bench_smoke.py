@@ -1,5 +1,5 @@
-"""`python -m bench`: every workload under every setup and flush option, at a size that takes
-moments, and its reports.
+"""`python -m bench`: every workload in every setup and with every flush option, at a size that
+takes moments, and its reports.
 
 No test asserts a time."""
 
@@ -25,14 +25,14 @@ from commitlog.bench.settings import QUICK
 from commitlog.bench.workloads import WORKLOADS
 from tests.bench.page import Page
 
-# A hundred and fifty turns, some in processes of their own: seconds on a machine at rest, and more
-# on one that is not.
+# A hundred and fifty runs, some in separate processes: seconds on an idle machine, longer on a busy
+# one.
 pytestmark = pytest.mark.timeout(400)
 
 
 @dataclasses.dataclass
 class Run:
-    """One run of everything, and its three reports."""
+    """Run all workloads once and return the three reports."""
 
     status: int
     text: str
@@ -61,7 +61,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     )
 
 
-def test_every_case_of_every_workload_runs(run: Run) -> None:
+def test_bench_runs_every_case_of_every_workload(run: Run) -> None:
     expected = [case.name for workload in (*WORKLOADS, *OWN) for case in workload.cases()]
     assert [case["name"] for case in run.json["cases"]] == expected
     assert [(case["name"], case["skipped"]) for case in run.json["cases"] if case["skipped"]] == []
@@ -69,7 +69,7 @@ def test_every_case_of_every_workload_runs(run: Run) -> None:
 
 
 def test_each_workload_runs_in_each_setup_and_flush_option(run: Run) -> None:
-    """By what was written and how often, not only by name."""
+    """Checks the counts of writes too, not only the names."""
     ran = {
         (case["workload"], case["setup"], case["flush"])
         for case in run.json["cases"]
@@ -88,9 +88,9 @@ def test_each_workload_runs_in_each_setup_and_flush_option(run: Run) -> None:
         }
 
 
-def test_slow_flushes_were_slow(run: Run) -> None:
-    """Each took the delay at least: the shim was there, and the log's own flushes went through
-    it.
+def test_slow_flush_shim_delays_every_flush(run: Run) -> None:
+    """Each flush took at least the delay: the shim was loaded, and the log's own flushes went
+    through it.
     """
     slow = [case for case in run.json["cases"] if case["workload"] == "sync-threads-slow"]
     assert len(slow) == 7
@@ -102,7 +102,7 @@ def test_slow_flushes_were_slow(run: Run) -> None:
             assert sample["facts"]["mean_flush_s"] >= slow_flush.DELAY_NS / 1e9, case["name"]
 
 
-def test_columns_answers_every_query_alike(
+def test_columns_workload_gives_equal_answers_to_every_query(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["bench.columns", "--rows", "1000", "--rounds", "1"])
@@ -111,7 +111,7 @@ def test_columns_answers_every_query_alike(
     assert (printed.count("| sealed |"), printed.count("| not sealed |")) == (7, 7)
 
 
-def test_headline_is_a_picture_that_loads_nothing(run: Run) -> None:
+def test_headline_picture_references_no_other_file(run: Run) -> None:
     drawn = headline.draw(run.json)
     assert drawn is not None
     page = Page(drawn)
@@ -122,7 +122,7 @@ def test_headline_is_a_picture_that_loads_nothing(run: Run) -> None:
     assert not re.search(r"url\(|@import|<script", drawn)
 
 
-def test_without_a_constant_rate_there_is_no_headline(run: Run, tmp_path: Path) -> None:
+def test_report_without_constant_rate_has_no_headline(run: Run, tmp_path: Path) -> None:
     few = {
         **headline.reduced(run.json),
         "cases": [case for case in run.json["cases"] if case["workload"] != "paced"],
@@ -132,7 +132,7 @@ def test_without_a_constant_rate_there_is_no_headline(run: Run, tmp_path: Path) 
     assert not (tmp_path / "image.svg").exists()
 
 
-def test_the_table_of_goals_goes_into_a_page(run: Run, tmp_path: Path) -> None:
+def test_goals_table_is_inserted_into_a_page(run: Run, tmp_path: Path) -> None:
     (tmp_path / "full.json").write_text(json.dumps(run.json))
     headline.keep(tmp_path / "full.json", tmp_path / "all.json")
     (tmp_path / "page.md").write_text(
@@ -151,14 +151,14 @@ def test_the_table_of_goals_goes_into_a_page(run: Run, tmp_path: Path) -> None:
     ] == [goal.goal for goal in GOALS]
 
 
-def test_documentation_has_the_table_of_the_kept_run() -> None:
+def test_documentation_has_the_table_of_the_stored_run() -> None:
     kept = json.loads(headline.RESULTS.read_text(encoding="utf-8"))
     assert headline.PLACE.read(headline.PAGE) == headline.table(kept).strip(), (
         "python -m bench.headline brings them together"
     )
 
 
-def test_kept_results_draw_the_same_headline_and_table(run: Run, tmp_path: Path) -> None:
+def test_stored_results_give_the_same_headline_and_table(run: Run, tmp_path: Path) -> None:
     (tmp_path / "full.json").write_text(json.dumps(run.json))
     headline.keep(tmp_path / "full.json", tmp_path / "results" / "kept.json")
     text = (tmp_path / "results" / "kept.json").read_text()
@@ -170,14 +170,14 @@ def test_kept_results_draw_the_same_headline_and_table(run: Run, tmp_path: Path)
     assert len(text.splitlines()) < 100
 
 
-def test_nothing_is_left_on_the_disk(run: Run) -> None:
+def test_bench_leaves_no_files(run: Run) -> None:
     assert run.left == []
 
 
 # --- JSON -----------------------------------------------------------------------------------------
 
 
-def test_the_json_says_where_and_how(run: Run) -> None:
+def test_json_report_describes_machine_and_run(run: Run) -> None:
     assert (run.json["format"], run.json["interrupted"]) == (FORMAT, False)
     assert {
         "processor",
@@ -192,7 +192,7 @@ def test_the_json_says_where_and_how(run: Run) -> None:
     assert run.json["options"] == dataclasses.asdict(QUICK)
 
 
-def test_each_case_has_raw_samples_and_their_median(run: Run) -> None:
+def test_json_case_has_raw_samples_and_their_median(run: Run) -> None:
     for case in run.json["cases"]:
         assert len(case["samples"]) == 1, case["name"]
         sample = case["samples"][0]
@@ -203,7 +203,7 @@ def test_each_case_has_raw_samples_and_their_median(run: Run) -> None:
         assert case["lowest"] <= case["median"] <= case["highest"], case["name"]
 
 
-def test_latencies_are_ordered_and_kept_as_a_histogram(run: Run) -> None:
+def test_json_latencies_are_ordered_and_have_a_histogram(run: Run) -> None:
     from hdrh.histogram import HdrHistogram
 
     timed = [case for case in run.json["cases"] if case["latency_ns"]]
@@ -224,7 +224,7 @@ def test_latencies_are_ordered_and_kept_as_a_histogram(run: Run) -> None:
         ]
 
 
-def test_every_goal_is_judged_after_a_whole_run(run: Run) -> None:
+def test_whole_run_judges_every_goal(run: Run) -> None:
     judged = headline.reduced(run.json)["goals"]
     assert [goal["goal"] for goal in judged] == [goal.goal for goal in GOALS]
     for goal in judged:
@@ -243,7 +243,7 @@ def test_page_of_a_quick_run_has_tables_and_no_chart(run: Run) -> None:
     assert "figure" not in page.seen
 
 
-def test_the_table_names_all_workloads_and_goals(run: Run) -> None:
+def test_table_names_all_workloads_and_goals(run: Run) -> None:
     for workload in WORKLOADS:
         assert workload.title in run.text
     for goal in GOALS:

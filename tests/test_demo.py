@@ -1,4 +1,4 @@
-"""The demo as its users run it: a real process at a reduced size."""
+"""The demo, run as users run it: a separate process at a reduced size."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "demo" / "demo.py"
 SHARED_MEMORY = Path("/dev/shm")
-# The demo's buffers with their header page: other logs' buffers on this machine are of other sizes.
+# A buffer of the demo with its header page; buffers of other logs on this machine have other sizes.
 BUFFER_FILE_SIZE = (2 << 20) + 4096
 PATIENCE_S = 100.0
 
-# A writer that leaves the first line out and counts it all the same: to the accounting, a log that
-# lost its first record.
+# A writer that omits the first line and counts it: for the accounting, a log that lost its first
+# record.
 SABOTAGE = f"""
 import dataclasses, sys
 sys.path.insert(0, {str(DEMO.parent)!r})
@@ -42,17 +42,20 @@ def own_shared_memory() -> set[str]:
             if entry.stat().st_size == BUFFER_FILE_SIZE:
                 names.add(entry.name)
         except FileNotFoundError:
-            continue  # another log's, which was just closed
+            # A buffer of another log, closed meanwhile.
+            continue
     return names
 
 
 @pytest.fixture
 def nothing_left(tmp_path: Path) -> Iterator[Path]:
-    """A directory for the demo; afterwards it must be empty, and the shared memory as it was."""
+    """Return a directory for the demo; check afterwards that it is empty and that no buffer is left
+    in shared memory.
+    """
     before = own_shared_memory()
     yield tmp_path
     assert list(tmp_path.iterdir()) == []
-    # Tests beside this one make such buffers, too; theirs go when they end.
+    # Tests in other processes create such buffers too, and remove them at their end.
     left = own_shared_memory() - before
     deadline = time.monotonic() + 60
     while left & own_shared_memory() and time.monotonic() < deadline:
@@ -78,7 +81,7 @@ def verdicts(output: str) -> list[str]:
     ]
 
 
-def test_every_act_keeps_its_promises(nothing_left: Path) -> None:
+def test_demo_reports_every_promise_kept(nothing_left: Path) -> None:
     with start([str(DEMO), "--seconds", "0.5", "--seed", "7"], nothing_left) as demo:
         output, errors = demo.communicate(timeout=PATIENCE_S)
     assert (demo.returncode, errors) == (0, "")
@@ -89,18 +92,19 @@ def test_every_act_keeps_its_promises(nothing_left: Path) -> None:
     assert words.count("read on and has seen 20,000 lines.") == 2
 
 
-def test_a_log_that_loses_a_line_is_found_out(nothing_left: Path) -> None:
+def test_demo_reports_a_lost_line(nothing_left: Path) -> None:
     with start(["-c", SABOTAGE, "--seconds", "0.5", "--seed", "7"], nothing_left) as demo:
         output, errors = demo.communicate(timeout=PATIENCE_S)
     assert (demo.returncode, errors) == (1, "")
     assert verdicts(output) == ["BROKEN"]
-    words = " ".join(output.split())  # the text is wrapped, and where depends on the figures in it
+    # The demo wraps the text, and the place of the break depends on the figures.
+    words = " ".join(output.split())
     assert "(line 0 differs)" in words
     assert "none is lost" in words
     assert output.splitlines()[-1] == "1 of 2 scenarios broke a promise."
 
 
-def test_ctrl_c_leaves_nothing_behind(nothing_left: Path) -> None:
+def test_ctrl_c_leaves_no_files_and_no_shared_memory(nothing_left: Path) -> None:
     before = own_shared_memory()
     with start([str(DEMO), "--seconds", "0.3"], nothing_left) as demo:
         assert demo.stdout is not None
@@ -117,7 +121,7 @@ def test_ctrl_c_leaves_nothing_behind(nothing_left: Path) -> None:
     assert psutil.wait_procs(children, PATIENCE_S)[1] == []
 
 
-def test_without_a_directory_it_says_what_is_wrong(tmp_path: Path) -> None:
+def test_demo_without_directory_prints_one_error(tmp_path: Path) -> None:
     with start([str(DEMO)], tmp_path / "missing") as demo:
         output, errors = demo.communicate(timeout=PATIENCE_S)
     assert demo.returncode == 1

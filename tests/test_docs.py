@@ -1,5 +1,5 @@
-"""What the documentation says is so: its code runs, its links lead somewhere, its tables are those
-of the code, its words are ours.
+"""The documentation agrees with the code: its code runs, its links resolve, its tables match the
+code, and it uses the words of the glossary.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
 
-# What must not creep in, and the word to use. The words are those of docs/glossary.md.
+# Words that pages must not use, and the word to use instead, from docs/glossary.md.
 SYNONYMS = {
     r"(?<!directory )\bentr(?:y|ies)\b": "record",
     r"\bproducers?\b": "appender",
@@ -62,7 +62,7 @@ def prose(page: Path) -> str:
 
 
 def spans(page: Path) -> list[str]:
-    """All that stands in backticks in the text and its tables."""
+    """All backticked spans in the text and the tables of a page."""
     return SPAN.findall(prose(page))
 
 
@@ -71,8 +71,8 @@ WITH_CODE = [page for page in PAGES if blocks(page, "python")]
 
 
 def script_of(page: Path) -> str:
-    """The page's Python blocks on the lines where they stand, so that a traceback shows the page's
-    own line numbers.
+    """Return the page's Python blocks at their original line numbers, so that a traceback shows the
+    line numbers of the page.
     """
     script = []
     inside = False
@@ -99,14 +99,14 @@ def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
-def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+def test_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     assert run_page(page, tmp_path).stderr == ""
 
 
 def run_page(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     script = folder / f"{page.stem}.py"
     script.write_text(script_of(page), encoding="utf-8")
-    # Not `-X dev`, whose asyncio complains of a machine on which a step takes a tenth of a second.
+    # Without `-X dev`: its asyncio warns on a machine where a step takes a tenth of a second.
     done = python("-X", "faulthandler", "-W", "error", script.name, cwd=folder)
     assert done.returncode == 0, f"{name_of(page)}\n{done.stderr}"
     return done
@@ -118,7 +118,7 @@ def test_code_of_readme_run_twice_prints_only_new_records(tmp_path: Path) -> Non
     assert run_page(page, tmp_path).stdout.splitlines()[0] == "3 b'lena' b'two lamps'"
 
 
-def test_readme_is_short_and_narrow_with_ten_lines_of_code() -> None:
+def test_readme_is_short_with_ten_lines_of_code() -> None:
     page = ROOT / "README.md"
     assert len(TEXTS[page].splitlines()) <= 150
     for line in TEXTS[page].splitlines():
@@ -138,7 +138,7 @@ def test_tutorial_durability_and_recipes_have_code() -> None:
 # --- commands -------------------------------------------------------------------------------------
 
 
-# Its blocks hold what is printed, too: tests/test_docs_shell.py runs them.
+# Its blocks also contain output; tests/test_docs_shell.py runs them.
 TOUR = ROOT / "docs" / "shell.md"
 
 
@@ -157,12 +157,12 @@ def console_lines() -> list[str]:
 
 
 def commands_of(program: str) -> set[str]:
-    """The first words behind the program's name, in console blocks and in backticks."""
+    """The first words after the program's name, in console blocks and in backticks."""
     named = {*console_lines(), *ALL_SPANS}
     return {words[1] for words in map(str.split, named) if len(words) > 1 and words[0] == program}
 
 
-def test_every_make_target_that_is_named_exists() -> None:
+def test_every_named_make_target_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
     named = commands_of("make")
@@ -171,12 +171,12 @@ def test_every_make_target_that_is_named_exists() -> None:
 
 
 @pytest.mark.parametrize("command", sorted(commands_of("commitlog")))
-def test_every_command_that_is_named_exists(command: str) -> None:
+def test_every_named_command_exists(command: str) -> None:
     done = run(command, "--help")
     assert done.returncode == 0, done.stderr
 
 
-def test_console_blocks_hold_known_commands_and_extras() -> None:
+def test_console_blocks_use_known_commands_and_extras() -> None:
     extras = set(
         tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
             "optional-dependencies"
@@ -192,13 +192,15 @@ def test_console_blocks_hold_known_commands_and_extras() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """A heading's anchor as code hosts make it: lower case, no punctuation, hyphens for blanks."""
+    """A heading's anchor as code hosts generate it: lower case, no punctuation, hyphens for
+    blanks.
+    """
     headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+def test_links_of_a_page_resolve(page: Path) -> None:
     for target in LINK.findall(prose(page)):
         if target.startswith("https://"):
             continue
@@ -211,7 +213,7 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_the_pictures_of_a_page_exist(page: Path) -> None:
+def test_pictures_of_a_page_exist(page: Path) -> None:
     for target in re.findall(r"!\[[^\]\n]+\]\(([^)\s]+)\)", prose(page)):
         assert (page.parent / target).is_file(), target
 
@@ -225,7 +227,7 @@ def test_screenshots_without_a_browser_name_the_package(
     assert "apt-get install chromium" in done.stderr
 
 
-def test_every_page_can_be_reached_from_the_readme() -> None:
+def test_every_page_is_reachable_from_the_readme() -> None:
     reached = {ROOT / "README.md"}
     todo = [ROOT / "README.md"]
     while todo:
@@ -240,7 +242,7 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
     assert reached | for_developers == set(PAGES)
 
 
-def test_every_source_file_that_is_named_exists() -> None:
+def test_every_named_source_file_exists() -> None:
     files = [
         path
         for folder in ("commitlog", "bench", "tests", "docs", "examples", "model")
@@ -260,7 +262,7 @@ def test_every_source_file_that_is_named_exists() -> None:
                 assert any(fnmatch(name, span) for name in known), f"{name_of(page)}: {span}"
 
 
-def test_layers_of_the_architecture_are_those_of_the_contract() -> None:
+def test_architecture_layers_match_the_import_contract() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
         "importlinter"
     ]["contracts"]
@@ -292,20 +294,20 @@ def test_functions_in_architecture_are_in_the_named_files() -> None:
         for function in SPAN.findall(functions):
             owner, _, name = function.rpartition(".")
             assert re.search(rf"\bclass {owner}\b", text) or not owner, f"{path}: {function}"
-            # In C a long return type stands on a line of its own.
+            # In C a long return type is on its own line.
             definition = rf"^(?:\s*(?:c?def |static |int |bool ).*\b)?{name}\("
             assert re.search(definition, text, re.MULTILINE), f"{path}: {function}"
 
 
 def survival(page: Path) -> tuple[str, str]:
-    """The table of what survives what, and what is written below it."""
+    """The table in "What survives what", and the text below it."""
     section = TEXTS[page].partition("## What survives what\n\n")[2].partition("\n## ")[0]
     table, _, rest = section.partition("\n\n")
     return table, rest
 
 
 def test_each_durability_table_cell_names_an_existing_test() -> None:
-    """The cells are numbered; the list below them says which test proves each."""
+    """The cells are numbered; the list below the table names the test that proves each."""
     table, rest = survival(ROOT / "docs" / "durability.md")
     numbers = [int(number) for number in re.findall(r"\((\d)\)", table)]
     assert numbers == [1, 2, 3, 4, 5, 6, 7, 8]
@@ -324,7 +326,7 @@ def test_each_durability_table_cell_names_an_existing_test() -> None:
             )
 
 
-def test_readme_promises_what_the_durability_table_promises() -> None:
+def test_readme_durability_table_matches_durability_page() -> None:
     promised, _ = survival(ROOT / "README.md")
     proven, _ = survival(ROOT / "docs" / "durability.md")
     assert promised == re.sub(r" \(\d\)", "", proven)
@@ -338,11 +340,11 @@ def is_mentioned(name: str) -> bool:
 
 
 @pytest.mark.parametrize("name", commitlog.__all__)
-def test_every_public_name_is_mentioned(name: str) -> None:
+def test_documentation_mentions_every_public_name(name: str) -> None:
     assert is_mentioned(name)
 
 
-def test_metrics_that_pages_query_exist() -> None:
+def test_every_queried_metric_exists() -> None:
     families = {family.name for family in LogCollector().describe()}
     suffixes = {"_total", "_bucket", "_sum", "_count"}
     known = families | {family + suffix for family in families for suffix in suffixes}
@@ -358,7 +360,7 @@ def test_metrics_that_pages_query_exist() -> None:
     assert queried <= known | in_c
 
 
-def test_every_error_that_is_mentioned_exists() -> None:
+def test_every_named_error_exists() -> None:
     named = {span for span in ALL_SPANS if re.fullmatch(r"[A-Z]\w+Error", span)}
     assert named <= {
         *vars(errors),
@@ -371,7 +373,7 @@ def test_every_error_that_is_mentioned_exists() -> None:
 
 
 def table_defaults(first: str) -> dict[str, Any]:
-    """Name and default of each row of the table in docs/durability.md that begins with the option
+    """Name and default of each row of the table in docs/durability.md whose first option is
     `first`.
     """
     text = TEXTS[ROOT / "docs" / "durability.md"]
@@ -387,7 +389,7 @@ def table_defaults(first: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("kind", "first"), [(Options, "flush"), (Tuning, "flush_least_pages")])
-def test_the_options_are_those_of_the_table_with_these_defaults(kind: type, first: str) -> None:
+def test_options_and_defaults_match_the_documented_table(kind: type, first: str) -> None:
     stated = table_defaults(first)
     assert set(stated) == {field.name for field in dataclasses.fields(kind)}
     assert kind(**stated) == kind()
@@ -406,7 +408,7 @@ def test_pool_options_and_defaults_match_the_documented_table() -> None:
 @pytest.mark.parametrize(
     "kind", [commitlog.CommitLog, commitlog.Tailer, commitlog.Batch], ids=lambda kind: kind.__name__
 )
-def test_methods_that_are_mentioned_with_their_class_exist(kind: type) -> None:
+def test_every_named_method_exists(kind: type) -> None:
     for span in ALL_SPANS:
         for name in re.findall(rf"^{kind.__name__}\.(\w+)", span):
             assert hasattr(kind, name), span
@@ -415,25 +417,25 @@ def test_methods_that_are_mentioned_with_their_class_exist(kind: type) -> None:
 # --- words ----------------------------------------------------------------------------------------
 
 
-# The page that translates others' words has them.
+# The migration page uses the words of other products.
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page.name != "migrating.md"], ids=name_of
 )
-def test_no_synonym_of_a_fixed_word_has_crept_in(page: Path) -> None:
+def test_pages_use_no_synonym_of_a_glossary_word(page: Path) -> None:
     for pattern, instead in SYNONYMS.items():
         found = re.search(pattern, prose(page), re.IGNORECASE)
         assert found is None, f"{name_of(page)}: {found[0]!r} where {instead!r} is meant"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_a_page_is_plain_text_of_a_readable_width(page: Path) -> None:
+def test_page_lines_are_plain_text_of_100_columns(page: Path) -> None:
     for line in TEXTS[page].splitlines():
         assert line == line.rstrip(), line
         assert len(line) <= 100 or line.lstrip().startswith("|"), line
         assert not any(unicode in line for unicode in ("\u200b", "\u00a0", "\ufeff")), line
 
 
-def test_the_glossary_is_sorted_and_defines_each_word_once() -> None:
+def test_glossary_is_sorted_and_defines_each_word_once() -> None:
     text = TEXTS[ROOT / "docs" / "glossary.md"]
     table = text.partition("## Words\n\n")[2].partition("\n\n")[0]
     words = [row.split(" | ")[0].removeprefix("| ") for row in table.splitlines()[2:]]

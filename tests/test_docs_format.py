@@ -1,5 +1,5 @@
-"""What `docs/format.md` shows is what the format is: its example is parsed, its tables are compared
-with it.
+"""`docs/format.md` describes the format: this module parses its example and compares its tables
+with the kernel.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TEXT = (Path(__file__).resolve().parents[1] / "docs" / "format.md").read_text(en
 
 
 def block(language: str) -> str:
-    """The page's only code block of that language."""
+    """Return the page's only code block of that language."""
     (found,) = re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     return str(found)
 
@@ -47,7 +47,7 @@ def example_segment() -> bytes:
 
 
 def stated_rows() -> list[list[str]]:
-    """The table of frames under the example, without its heading."""
+    """The table of frames below the example, without its heading."""
     table = TEXT.partition("| position | offset | kind |")[2].split("\n\n")[0]
     return [
         [cell.strip().strip("`") for cell in line.strip("|").split("|")]
@@ -55,7 +55,7 @@ def stated_rows() -> list[list[str]]:
     ]
 
 
-def test_the_example_header_is_the_one_described() -> None:
+def test_example_header_matches_its_description() -> None:
     header = read_header(example_segment())
     log = example_log()
     assert log["format"] == {"major": header.major, "minor": header.minor}
@@ -69,7 +69,7 @@ def test_the_example_header_is_the_one_described() -> None:
     assert header.seal is None
 
 
-def test_the_example_frames_are_the_ones_in_the_table() -> None:
+def test_example_frames_match_the_table() -> None:
     found = list(frames(example_segment()))
     assert all(frame.crc_ok for frame in found)
     rows = []
@@ -89,7 +89,7 @@ def test_the_example_frames_are_the_ones_in_the_table() -> None:
     assert rows == stated_rows()
 
 
-def test_the_example_is_what_a_writer_would_write() -> None:
+def test_writer_reproduces_the_example() -> None:
     segment = example_segment()
     header = read_header(segment)
     written = build_header(
@@ -115,7 +115,7 @@ def test_the_example_is_what_a_writer_would_write() -> None:
     assert written.ljust(header.size, b"\0") == segment
 
 
-def test_the_example_files_read_as_a_log(tmp_path: Path) -> None:
+def test_example_files_open_as_a_log(tmp_path: Path) -> None:
     (tmp_path / "log.json").write_text(block("json"), encoding="utf-8")
     header = read_header(example_segment())
     (tmp_path / f"{header.base:020}.seg").write_bytes(example_segment())
@@ -125,7 +125,7 @@ def test_the_example_files_read_as_a_log(tmp_path: Path) -> None:
     ]
 
 
-def test_every_bit_of_a_record_is_under_its_crc() -> None:
+def test_every_flipped_bit_of_a_record_fails_its_crc() -> None:
     segment = example_segment()
     start, end = 4096, 4096 + 21
     for bit in range(start * 8, end * 8):
@@ -135,14 +135,13 @@ def test_every_bit_of_a_record_is_under_its_crc() -> None:
         assert not first.crc_ok, f"bit {bit - start * 8} of the frame changed unnoticed"
 
 
-def test_the_header_table_has_the_kernels_offsets() -> None:
+def test_header_table_has_the_kernel_offsets() -> None:
     source = (
         Path(__file__).resolve().parents[1] / "commitlog" / "_kernel" / "c" / "frame.h"
     ).read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d+) \| \d+ \| (\w+) \|", TEXT, re.MULTILINE)
-    stated = {
-        field: int(at) for at, field in reversed(rows)
-    }  # the header's table is the first of those that have such rows
+    # The first table with such rows is that of the header.
+    stated = {field: int(at) for at, field in reversed(rows)}
     parts = {"identity": 0, "opened": 128, "seal": 256}
     assert dict(re.findall(r"#define CL_HEADER_(\w+)_AT (\d+)u", source)) == {
         part.upper(): str(at) for part, at in parts.items()

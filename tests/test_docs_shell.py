@@ -1,4 +1,4 @@
-"""The tour of the shell: every command of docs/shell.md prints what the page says."""
+"""docs/shell.md: every command prints what the page shows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def steps() -> list[tuple[str, str]]:
-    """Each command, and what the page says that it prints."""
+    """Each command, and the output that the page shows for it."""
     text = "".join(BLOCK.findall(PAGE.read_text(encoding="utf-8")))
     parted = re.split(r"^\$ (.*)\n", text, flags=re.MULTILINE)
     assert parted[0] == "", "a block begins with a command"
@@ -28,8 +28,8 @@ def steps() -> list[tuple[str, str]]:
 
 
 def is_as_said(said: str, printed: str) -> bool:
-    """Whether they are the same but for what stands for anything within a line, and for blanks at a
-    line's end.
+    """Compare output with the page: dots match anything within a line, and blanks at line ends are
+    ignored.
     """
     pattern = ".*".join(map(re.escape, said.split("...")))
     return re.fullmatch(pattern, re.sub(" +$", "", printed, flags=re.MULTILINE)) is not None
@@ -37,7 +37,7 @@ def is_as_said(said: str, printed: str) -> bool:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """The program on the path, as an installation puts it there."""
+    """Put the program on the path, as an installation does."""
     folder = tmp_path / "bin"
     folder.mkdir()
     program = folder / "commitlog"
@@ -52,8 +52,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def printed_by(command: str, environment: dict[str, str]) -> str:
-    """What a command prints, in the current folder. The program alone is run without a shell, which
-    is faster.
+    """Return what a command prints in the current folder. A bare call of the program runs without a
+    shell, which is faster.
     """
     if command.startswith("commitlog ") and not set(command) & set("|<>"):
         done = run(*shlex.split(command)[1:])
@@ -70,7 +70,7 @@ def printed_by(command: str, environment: dict[str, str]) -> str:
     return both.stdout.decode()
 
 
-def test_the_tour_prints_what_it_says(
+def test_commands_of_the_tour_print_what_the_page_shows(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tour").mkdir()
@@ -80,13 +80,13 @@ def test_the_tour_prints_what_it_says(
         assert is_as_said(said, printed), f"$ {command}\n{printed}"
 
 
-def test_the_tour_comes_by_every_command_about_a_log() -> None:
+def test_tour_contains_every_command_about_a_log() -> None:
     named = set(re.findall(r"\bcommitlog ([a-z][a-z-]+)", PAGE.read_text(encoding="utf-8")))
-    # Of a machine, and of Spark, other pages tell.
+    # Commands about the machine and Spark are on other pages.
     assert set(group.COMMANDS) - {"doctor", "bench", "spark"} <= named <= set(group.COMMANDS)
 
 
-def test_dots_stand_for_anything_within_a_line() -> None:
+def test_dots_match_anything_within_a_line() -> None:
     assert is_as_said("a ... c\nd\n", "a b c\nd\n")
     assert not is_as_said("a ... c\n", "a\nc\n")
     assert not is_as_said("a.c\n", "abc\n")

@@ -1,4 +1,6 @@
-"""What ends the wait of a coroutine that a required tailer holds, and what is in the log then."""
+"""The ends of a held coroutine's wait: cancellation, timeout, eviction, close; and the content of
+the log afterwards.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from tests.tail.lagging import required
 
 
 @pytest.mark.parametrize("who", [0, 2, 4], ids=["first", "middle", "last"])
-def test_cancelled_held_append_writes_nothing_and_others_go_on(logs: Logs, who: int) -> None:
+def test_cancelled_held_append_writes_nothing(logs: Logs, who: int) -> None:
     log = logs.open()
     tailer = required(log)
     filling = fill(log)
@@ -50,7 +52,7 @@ def test_cancelled_held_append_writes_nothing_and_others_go_on(logs: Logs, who: 
     assert parts_of(log).writer.fair_queues == {}
 
 
-def test_program_end_cancels_held_appends_without_writing(logs: Logs) -> None:
+def test_loop_shutdown_cancels_held_appends_without_writing(logs: Logs) -> None:
     log = logs.open()
     required(log)
     filling = fill(log)
@@ -63,7 +65,7 @@ def test_program_end_cancels_held_appends_without_writing(logs: Logs) -> None:
     assert parts_of(log).writer.fair_queues == {}
 
 
-def test_raise_does_so_at_once(logs: Logs) -> None:
+def test_on_lag_raise_raises_without_suspending(logs: Logs) -> None:
     log = logs.open(on_lag="raise")
     required(log)
     filling = fill(log)
@@ -80,7 +82,7 @@ def test_raise_does_so_at_once(logs: Logs) -> None:
     assert log.stats().lag_latency.count == 0
 
 
-def test_drop_does_so_at_once_and_counts_as_append_does(logs: Logs) -> None:
+def test_on_lag_drop_drops_without_suspending(logs: Logs) -> None:
     log = logs.open(on_lag="drop")
     tailer = required(log)
     filling = fill(log)
@@ -96,7 +98,7 @@ def test_drop_does_so_at_once_and_counts_as_append_does(logs: Logs) -> None:
     assert all_appended(log) == [*filling, b"kept"]
 
 
-def test_who_waited_for_too_long_is_told_of_the_tailer(logs: Logs) -> None:
+def test_lag_timeout_raises_for_each_held_append(logs: Logs) -> None:
     log = logs.open(lag_timeout="20ms")
     required(log)
     filling = fill(log)
@@ -116,7 +118,7 @@ def test_who_waited_for_too_long_is_told_of_the_tailer(logs: Logs) -> None:
     assert parts_of(log).writer.fair_queues == {}
 
 
-def test_each_wait_is_noted_as_that_of_an_append(logs: Logs) -> None:
+def test_each_held_append_counts_in_lag_latency(logs: Logs) -> None:
     log = logs.open()
     tailer = required(log)
     fill(log)
@@ -132,9 +134,7 @@ def test_each_wait_is_noted_as_that_of_an_append(logs: Logs) -> None:
     asyncio.run(run())
 
 
-def test_a_tailer_that_stands_still_is_evicted(
-    logs: Logs, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_idle_required_tailer_is_evicted(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
     log = logs.open(evict_after="30ms")
     required(log)
     filling = fill(log)
@@ -150,7 +150,7 @@ def test_a_tailer_that_stands_still_is_evicted(
 
 
 @pytest.mark.parametrize("by", ["loop", "thread"])
-def test_closing_the_log_tells_each_who_is_held(logs: Logs, by: str) -> None:
+def test_close_raises_in_each_held_append(logs: Logs, by: str) -> None:
     log = logs.open()
     required(log)
     filling = fill(log)
@@ -172,7 +172,7 @@ def test_closing_the_log_tells_each_who_is_held(logs: Logs, by: str) -> None:
     assert all_appended(logs.open(mode="r")) == filling
 
 
-def test_a_loop_that_is_closed_meanwhile_leaves_nothing_behind(logs: Logs) -> None:
+def test_closed_loop_releases_its_held_appends(logs: Logs) -> None:
     log = logs.open()
     tailer = required(log)
     filling = fill(log)
@@ -186,9 +186,8 @@ def test_a_loop_that_is_closed_meanwhile_leaves_nothing_behind(logs: Logs) -> No
     del tasks
     gc.collect()
     assert [task() for task in gone] == [None] * 5
-    assert (
-        complaints == ["Task was destroyed but it is pending!"] * 5
-    )  # asyncio's own, and no other
+    # asyncio logs these complaints, and no others.
+    assert complaints == ["Task was destroyed but it is pending!"] * 5
     assert parts_of(log).writer.fair_queues == {}
     list(tailer)
     asyncio.run(log.append_async(b"from another loop"))
@@ -205,7 +204,7 @@ def test_a_loop_that_is_closed_meanwhile_leaves_nothing_behind(logs: Logs) -> No
     ],
     ids=["value", "type", "large", "list"],
 )
-def test_what_is_wrong_is_refused_before_it_is_held(
+def test_wrong_value_raises_before_it_is_held(
     logs: Logs, wrong: Callable[[CommitLog], Any], expected: type[Exception]
 ) -> None:
     log = logs.open()
@@ -224,7 +223,7 @@ def test_what_is_wrong_is_refused_before_it_is_held(
     assert log.count() == FILLING
 
 
-def test_what_is_held_is_what_it_was_when_it_was_given(logs: Logs) -> None:
+def test_held_append_writes_the_bytes_at_call_time(logs: Logs) -> None:
     log = logs.open()
     tailer = required(log)
     fill(log)
@@ -278,7 +277,8 @@ def test_dead_required_reader_blocks_appends_until_eviction(
     until(lambda: parts_of(log).engine.cursors["required"] != told)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    while parts_of(log).engine.refusal == 0:  # until the writer heard of the tailer
+    # Until the writer notices the tailer.
+    while parts_of(log).engine.refusal == 0:
         log.append(b"before")
     there = log.count()
 

@@ -1,4 +1,6 @@
-"""The error classes: one root, a fitting builtin for each leaf, and nothing lost by pickling."""
+"""The error classes: one root, a matching builtin base for each leaf, and pickling that loses no
+attribute.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,7 @@ def leaf(name: str) -> Any:
     return getattr(errors, name)
 
 
-def test_the_list_of_leaves_is_complete() -> None:
+def test_table_of_leaves_is_complete() -> None:
     public = {
         name
         for name, value in vars(errors).items()
@@ -96,7 +98,7 @@ def test_the_list_of_leaves_is_complete() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(BUILTINS))
-def test_every_leaf_is_a_commitlog_error_and_its_builtin(name: str) -> None:
+def test_leaf_is_a_commitlog_error_and_its_builtin(name: str) -> None:
     error = leaf(name)("it went wrong")
     assert isinstance(error, CommitLogError)
     assert isinstance(error, BUILTINS[name])
@@ -105,7 +107,7 @@ def test_every_leaf_is_a_commitlog_error_and_its_builtin(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(BUILTINS))
-def test_every_leaf_says_when_it_is_raised(name: str) -> None:
+def test_leaf_has_a_docstring(name: str) -> None:
     documentation = leaf(name).__dict__["__doc__"]
     assert documentation
     assert len(documentation) > 60
@@ -152,7 +154,7 @@ def test_copying_keeps_every_attribute(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ERRNOS))
-def test_an_os_error_has_errno_strerror_and_filename(name: str) -> None:
+def test_os_error_has_errno_strerror_and_filename(name: str) -> None:
     error = leaf(name)("it went wrong", path=Path("/logs/a"))
     assert isinstance(error, OSError)
     assert (error.errno, error.strerror, error.filename) == (
@@ -166,25 +168,25 @@ def test_an_os_error_has_errno_strerror_and_filename(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(EXTRAS))
-def test_the_extra_attributes_may_be_unknown(name: str) -> None:
+def test_extra_attributes_are_optional(name: str) -> None:
     error = leaf(name)("it went wrong")
     for attribute in EXTRAS[name]:
         assert hasattr(error, attribute)
 
 
-def test_an_attribute_that_a_leaf_has_not_is_refused() -> None:
+def test_unknown_attribute_raises_type_error() -> None:
     with pytest.raises(TypeError, match="PositionError has no attribute 'size'"):
         errors.PositionError("it went wrong", size=9)
 
 
-def test_a_sync_timeout_says_that_the_record_stays_and_where() -> None:
+def test_sync_timeout_message_gives_position_of_the_record() -> None:
     text = str(errors.SyncTimeoutError("not durable within 5 s", path="/logs/a", position=4096))
     assert "stays in the log at position 4096" in text
     assert "may yet become durable" in text
     assert "flush()" in text
 
 
-def test_a_subclass_with_a_constructor_of_its_own_can_be_pickled() -> None:
+def test_subclass_with_own_constructor_can_be_pickled() -> None:
     again = pickle.loads(pickle.dumps(OwnError(7)))
     assert isinstance(again, OwnError)
     assert (again.number, str(again)) == (7, "number 7 (position 7)")

@@ -1,5 +1,5 @@
-"""Waits that end early: by Ctrl-C, which says what has become of the record, or by their time
-limit.
+"""Waits that end early: by Ctrl-C, with a message about the state of the record, or by their
+timeout.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.setups import BY_HAND, HEADER, Logs
 
 @contextlib.contextmanager
 def interrupted_when(condition: Callable[[], bool]) -> Iterator[None]:
-    """Send this process SIGINT as Ctrl-C would, once, as soon as a condition holds."""
+    """Send SIGINT to this process once, as soon as a condition holds."""
     stop = threading.Event()
 
     def send() -> None:
@@ -68,12 +68,11 @@ def test_ctrl_c_ends_a_blocked_follow(logs: Logs, idle: Any) -> None:
     assert [record.value for record in tailer] == [b"two"]
 
 
-def test_ctrl_c_ends_a_sync_wait_and_says_that_the_record_stays(logs: Logs) -> None:
+def test_ctrl_c_in_sync_wait_notes_that_the_record_stays(logs: Logs) -> None:
     log = logs.open(flush="sync", claim_timeout=60, **BY_HAND)
     with ThreadPoolExecutor(1) as pool:
-        claim = pool.submit(
-            log.claim, 5
-        ).result()  # another thread's open claim keeps the flush from ending
+        # The open claim of another thread keeps the flush from ending.
+        claim = pool.submit(log.claim, 5).result()
         with (
             pytest.raises(KeyboardInterrupt) as caught,
             interrupted_when(lambda: log.tail_position > HEADER + 24),
@@ -86,7 +85,7 @@ def test_ctrl_c_ends_a_sync_wait_and_says_that_the_record_stays(logs: Logs) -> N
     assert list(log.tailer(visibility="flushed").values()) == [b"other", b"stays"]
 
 
-def test_a_sync_append_that_times_out_says_that_the_record_stays(logs: Logs) -> None:
+def test_sync_append_timeout_says_that_the_record_stays(logs: Logs) -> None:
     log = logs.open(flush="sync", sync_timeout=0.02, claim_timeout=60, **BY_HAND)
     with ThreadPoolExecutor(1) as pool:
         claim = pool.submit(log.claim, 5).result()
@@ -99,7 +98,7 @@ def test_a_sync_append_that_times_out_says_that_the_record_stays(logs: Logs) -> 
 
 
 @pytest.mark.parametrize("step", ["seal", "join"])
-def test_ctrl_c_while_closing_returns_the_buffers(
+def test_ctrl_c_during_close_returns_the_buffers(
     logs: Logs, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     pool = logs.pool()
@@ -119,7 +118,6 @@ def test_ctrl_c_while_closing_returns_the_buffers(
         with pytest.raises(KeyboardInterrupt):
             log.close()
     assert pool.borrowed == 0
-    assert all(
-        service.join(60) for service in parts_of(log).writer.services
-    )  # the last of them releases the lock
+    # The last service releases the lock.
+    assert all(service.join(60) for service in parts_of(log).writer.services)
     assert list(logs.open(pool=pool).tailer().values()) == [b"stays"]

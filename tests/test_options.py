@@ -1,4 +1,4 @@
-"""The options: what each takes, what is refused and by which name, and what contradicts what."""
+"""The options: accepted values, rejected values with the option's name, and contradictions."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Pool:
 
 
 def kept(name: str, value: Any) -> Any:
-    """What the option is kept as when it is given `value`, which may be of any type."""
+    """Return the stored value of the option when given `value`, which may have any type."""
     return getattr(
         Tuning(**{name: value}) if name in TUNING else Options.of(None, **{name: value}), name
     )
 
 
-def test_the_defaults_are_as_documented() -> None:
+def test_defaults_of_options_and_tuning() -> None:
     assert dataclasses.asdict(Options()) == {
         "segment_size": None,
         "pool": None,
@@ -74,7 +74,7 @@ def test_the_defaults_are_as_documented() -> None:
     }
 
 
-def test_every_option_is_documented_and_can_be_overridden() -> None:
+def test_every_option_is_documented_and_an_override() -> None:
     assert list(get_type_hints(OptionOverrides)) == [
         field.name for field in dataclasses.fields(Options)
     ]
@@ -83,7 +83,7 @@ def test_every_option_is_documented_and_can_be_overridden() -> None:
             assert f"\n    {field.name} : " in (kind.__doc__ or "")
 
 
-def test_values_are_kept_in_one_form() -> None:
+def test_options_normalize_their_values() -> None:
     options = Options(segment_size="1MiB", sync_timeout="250ms", close_timeout=3)
     assert (options.segment_size, options.sync_timeout, options.close_timeout) == (MIB, 0.25, 3.0)
     assert type(options.close_timeout) is float
@@ -91,7 +91,7 @@ def test_values_are_kept_in_one_form() -> None:
     assert hash(options) == hash(options.replace())
 
 
-def test_tuning_is_kept_in_one_form() -> None:
+def test_tuning_normalizes_its_values() -> None:
     tuning = Tuning(prefault_distance="8MiB", flush_least_pages=np.int32(7))
     assert (tuning.prefault_distance, tuning.flush_least_pages) == (8 * MIB, 7)
     assert type(tuning.flush_least_pages) is int
@@ -102,13 +102,13 @@ def test_tuning_is_kept_in_one_form() -> None:
 
 
 @pytest.mark.parametrize("tuning", [None, {}, Tuning, 1])
-def test_what_is_no_tuning_is_refused(tuning: Any) -> None:
+def test_tuning_of_another_type_raises(tuning: Any) -> None:
     with pytest.raises(InvalidOptionError, match=r"^tuning must be a commitlog\.Tuning, not"):
         kept("tuning", tuning)
 
 
 @pytest.mark.parametrize("name", sorted(TUNING))
-def test_a_field_of_tuning_given_as_an_option_is_refused(name: str) -> None:
+def test_tuning_field_given_as_option_raises(name: str) -> None:
     with pytest.raises(
         InvalidOptionError,
         match=rf"^{name} is a field of Tuning: use tuning=commitlog\.Tuning\({name}=...\)",
@@ -131,7 +131,7 @@ def test_options_can_be_pickled() -> None:
 
 
 @pytest.mark.parametrize("size", [64 << 10, (64 << 10) + 4096, 1 << 30])
-def test_segment_sizes_within_the_bounds_are_taken(size: int) -> None:
+def test_segment_size_within_bounds_is_accepted(size: int) -> None:
     assert Options(segment_size=size).segment_size == size
 
 
@@ -148,7 +148,7 @@ def test_segment_sizes_within_the_bounds_are_taken(size: int) -> None:
         "64KB",
     ],
 )
-def test_segment_sizes_out_of_bounds_are_refused(size: Any) -> None:
+def test_segment_size_out_of_bounds_raises(size: Any) -> None:
     with pytest.raises(
         InvalidOptionError,
         match=r"^segment_size must be from 65536 to 1073741824 bytes, a multiple of 4096, not",
@@ -157,7 +157,7 @@ def test_segment_sizes_out_of_bounds_are_refused(size: Any) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(DURATIONS))
-def test_every_duration_refuses_nonsense_by_name(name: str) -> None:
+def test_wrong_duration_raises_naming_the_option(name: str) -> None:
     for value in (-1, math.nan, "soon", True, None):
         with pytest.raises(InvalidOptionError, match=f"^{name} must be"):
             kept(name, value)
@@ -167,14 +167,14 @@ def test_every_duration_refuses_nonsense_by_name(name: str) -> None:
 @pytest.mark.parametrize(
     "name", sorted(DURATIONS - {"open_timeout", "lag_timeout", "wait_for_log"})
 )
-def test_durations_that_would_spin_are_refused(name: str) -> None:
+def test_duration_below_one_millisecond_raises(name: str) -> None:
     assert kept(name, "1ms") == 0.001
     for value in (0, "999us"):
         with pytest.raises(InvalidOptionError, match=f"^{name} must be at least 0.001 seconds"):
             kept(name, value)
 
 
-def test_opening_may_be_told_not_to_wait() -> None:
+def test_timeouts_of_open_and_lag_accept_zero() -> None:
     assert Options(open_timeout=0).open_timeout == 0.0
     assert Options(wait_for_log=0).wait_for_log == 0.0
     assert Options(lag_timeout=0).lag_timeout == 0.0
@@ -184,7 +184,7 @@ def test_opening_may_be_told_not_to_wait() -> None:
     ("name", "most"),
     [("flush_least_pages", 262144), ("commit_least_pages", 262144), ("allocate_ahead", 8)],
 )
-def test_counts_are_bounded_whole_numbers(name: str, most: int) -> None:
+def test_count_out_of_bounds_or_of_another_type_raises(name: str, most: int) -> None:
     for value in (0, most):
         assert kept(name, value) == value
     for refused in (-1, most + 1, 1.0, "4", True):
@@ -205,7 +205,7 @@ def test_count_may_be_none_where_it_follows_the_rate() -> None:
     ("name", "choices"),
     [("flush", ("sync", "async", "none")), ("timestamps", ("coarse", "precise"))],
 )
-def test_choices_are_closed(name: str, choices: tuple[str, ...]) -> None:
+def test_unknown_choice_raises(name: str, choices: tuple[str, ...]) -> None:
     for choice in choices:
         assert kept(name, choice) == choice
     for refused in ("", "SYNC", False, True, 3, b"sync", [choices[0]]):
@@ -216,19 +216,19 @@ def test_choices_are_closed(name: str, choices: tuple[str, ...]) -> None:
             kept(name, refused)
 
 
-def test_only_what_a_log_has_of_its_own_may_be_left_to_it() -> None:
+def test_none_means_default_for_timestamps_only() -> None:
     assert Options(timestamps=None).new_timestamps == "coarse"
     assert Options(timestamps="precise").new_timestamps == "precise"
     with pytest.raises(InvalidOptionError, match="^flush must be one of"):
         kept("flush", None)
 
 
-def test_a_mistyped_choice_is_answered_with_the_nearest() -> None:
+def test_mistyped_choice_raises_suggesting_the_nearest() -> None:
     with pytest.raises(InvalidOptionError, match=r"not 'asynch' \(did you mean 'async'\?\)"):
         kept("flush", "asynch")
 
 
-def test_switches_take_booleans_only() -> None:
+def test_switch_of_another_type_than_bool_raises() -> None:
     assert Options(prefault=False).prefault is False
     for refused in (0, 1, "yes", None):
         with pytest.raises(InvalidOptionError, match="^prefault must be True or False"):
@@ -236,7 +236,7 @@ def test_switches_take_booleans_only() -> None:
 
 
 @pytest.mark.parametrize("distance", [0, 4095, "9GiB"])
-def test_prefault_distances_out_of_bounds_are_refused(distance: Any) -> None:
+def test_prefault_distance_out_of_bounds_raises(distance: Any) -> None:
     with pytest.raises(InvalidOptionError, match="^prefault_distance must be from 4096 to"):
         Tuning(prefault_distance=distance)
 
@@ -248,7 +248,7 @@ def test_new_log_takes_segment_size_from_option_pool_or_default() -> None:
     assert Options(segment_size="1MiB", pool=Pool(MIB)).new_segment_size == MIB
 
 
-def test_segment_size_contradicting_pool_is_refused_naming_both() -> None:
+def test_segment_size_contradicting_pool_raises_naming_both() -> None:
     with pytest.raises(
         InvalidOptionError,
         match=r"segment_size \(2097152\) and pool\.buffer_size \(1048576\) contradict",
@@ -259,18 +259,18 @@ def test_segment_size_contradicting_pool_is_refused_naming_both() -> None:
 
 
 @pytest.mark.parametrize("pool", [5, "pool", Pool("1MiB"), Pool(None), object()])
-def test_what_is_no_pool_is_refused(pool: Any) -> None:
+def test_pool_of_another_type_raises(pool: Any) -> None:
     with pytest.raises(InvalidOptionError, match="^pool must be a TransientStorePool or None"):
         Options(pool=pool)
 
 
-def test_a_pool_whose_buffers_cannot_be_segments_is_refused() -> None:
+def test_pool_with_impossible_buffer_size_raises() -> None:
     pool: BufferSource = Pool(4096)
     with pytest.raises(InvalidOptionError, match=r"^pool\.buffer_size must be from 65536"):
         Options(pool=pool)
 
 
-def test_of_takes_options_none_and_overrides() -> None:
+def test_of_accepts_options_none_and_overrides() -> None:
     base = Options(flush="sync", sync_timeout=1)
     assert Options.of(None) == Options()
     assert Options.of(base) == base
@@ -279,20 +279,20 @@ def test_of_takes_options_none_and_overrides() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, "sync", Options, 1])
-def test_of_refuses_what_is_no_options(options: Any) -> None:
+def test_of_raises_for_another_type(options: Any) -> None:
     with pytest.raises(InvalidOptionError, match=r"^options must be a commitlog\.Options or None"):
         Options.of(options)
 
 
 @pytest.mark.parametrize("period", [1e300, float("inf"), float("nan"), -1.0, 10**400])
-def test_periods_that_no_cycle_can_have_are_refused(period: float) -> None:
+def test_impossible_roll_cycle_raises(period: float) -> None:
     with pytest.raises(InvalidOptionError, match="^roll_cycle must be one of"):
         kept("roll_cycle", period)
 
 
 @pytest.mark.parametrize("cycle", ["HOURLY", "DAILY", "WEEKLY"])
 @pytest.mark.parametrize("epoch", [(1, 1, 1), (9999, 12, 31)], ids=["first", "last"])
-def test_epochs_far_from_ours_are_refused(cycle: str, epoch: tuple[int, int, int]) -> None:
+def test_roll_epoch_out_of_bounds_raises(cycle: str, epoch: tuple[int, int, int]) -> None:
     with pytest.raises(InvalidOptionError, match="^roll_epoch must be within a thousand years"):
         Options(
             roll_cycle=cycle,
@@ -301,7 +301,7 @@ def test_epochs_far_from_ours_are_refused(cycle: str, epoch: tuple[int, int, int
         )
 
 
-def test_unknown_options_are_refused_by_name_with_the_nearest() -> None:
+def test_unknown_option_raises_suggesting_the_nearest() -> None:
     with pytest.raises(
         InvalidOptionError,
         match=r"there is no option 'segmentsize' \(did you mean 'segment_size'\?\)",

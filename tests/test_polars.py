@@ -1,4 +1,6 @@
-"""A log as a LazyFrame: the same rows as Arrow gives, and no more read than a query needs."""
+"""A log as a LazyFrame: the same rows as Arrow returns, and a scan that reads no more than the
+query needs.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,7 @@ QUERIES: list[Query] = [
 
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
-def test_query_gives_what_it_gives_of_arrow(path: Path, query: Query, engine: Any) -> None:
+def test_query_returns_the_rows_of_the_arrow_table(path: Path, query: Query, engine: Any) -> None:
     with commitlog.open(path, "r") as log:
         frame = pl.DataFrame(log.to_arrow())
     found = query(commitlog.polars.scan(path)).collect(engine=engine)
@@ -112,7 +114,7 @@ def test_count_reads_no_record(path: Path, begun_at: list[Any]) -> None:
         (sequence == 1234, 1234),
     ],
 )
-def test_condition_begins_the_scan_by_the_index(
+def test_lower_bound_starts_the_scan_by_the_index(
     path: Path, begun_at: list[Any], condition: pl.Expr, expected: int
 ) -> None:
     commitlog.polars.scan(path).filter(condition).collect()
@@ -130,7 +132,7 @@ def test_upper_bounds_end_the_scan(path: Path, begun_at: list[Any]) -> None:
         assert [end for _, end, _ in begun_at] == [9001, tailer.position]
 
 
-def test_only_wanted_columns_are_scanned(path: Path, begun_at: list[Any]) -> None:
+def test_scan_reads_only_selected_columns(path: Path, begun_at: list[Any]) -> None:
     commitlog.polars.scan(path).select(value.bin.size().sum()).collect()
     assert [columns for _, _, columns in begun_at] == [["value"]]
 
@@ -148,7 +150,7 @@ def test_head_ends_the_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert asked == [3]
 
 
-def test_each_collect_sees_the_end_of_its_time(path: Path) -> None:
+def test_each_collect_reads_to_the_current_end(path: Path) -> None:
     frame = commitlog.polars.scan(path).select(pl.len())
     with commitlog.open(path) as log:
         before = frame.collect().item()
@@ -187,12 +189,12 @@ def test_archive_is_scanned_as_a_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wanted", [("no such column", 1), ("timestamp_ns", 1)])
-def test_column_that_is_not_there_is_named(path: Path, wanted: tuple[str, int]) -> None:
+def test_missing_column_raises_naming_it(path: Path, wanted: tuple[str, int]) -> None:
     with pytest.raises(pl.exceptions.ColumnNotFoundError, match=wanted[0]):
         commitlog.polars.scan(path).select(wanted[0]).collect()
 
 
-def test_path_without_a_log_is_named_by_collect(tmp_path: Path) -> None:
+def test_collect_of_missing_log_raises_naming_the_path(tmp_path: Path) -> None:
     with pytest.raises(LogNotFoundError, match="there is no log here"):
         commitlog.polars.scan(tmp_path / "nothing").collect()
     (tmp_path / "file").write_text("text")

@@ -1,4 +1,4 @@
-"""What tools see of the public names: signatures, help, autospecs, and what cannot be pickled."""
+"""The public names as tools see them: signatures, help, autospecs, and pickling."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PUBLIC = {
     **{name: getattr(commitlog, name) for name in commitlog.__all__},
     **{f"bus.{name}": getattr(bus, name) for name in bus.__all__},
 }
-# Aliases of NumPy's number types, which stand in annotations alone.
+# Aliases of NumPy's number types, used in annotations only.
 NAMED = {
     name: value
     for name, value in PUBLIC.items()
@@ -43,7 +43,7 @@ def callables(name: str) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("name", sorted(NAMED))
-def test_each_public_callable_names_its_parameters_in_help(name: str) -> None:
+def test_help_names_parameters_of_each_public_callable(name: str) -> None:
     for path, value in callables(name):
         parameters = inspect.signature(value).parameters
         assert not any(each.kind is each.VAR_POSITIONAL for each in parameters.values()), path
@@ -62,7 +62,7 @@ def test_help_shows_the_parameters_of_a_compiled_method() -> None:
     assert "append(self" in pydoc.plain(pydoc.render_doc(commitlog.CommitLog.append))
 
 
-def test_a_tailer_shows_what_users_need_and_no_more() -> None:
+def test_tailer_lists_only_its_public_names() -> None:
     assert {name for name in dir(commitlog.Tailer) if not name.startswith("_")} == {
         *("close", "damaged", "direction", "dropped_records", "follow", "name", "position"),
         *("read", "read_batch", "reading", "reading_batch", "search", "seek", "seek_cycle"),
@@ -73,9 +73,7 @@ def test_a_tailer_shows_what_users_need_and_no_more() -> None:
 @pytest.mark.parametrize(
     "act", [pickle.dumps, copy.copy, copy.deepcopy], ids=lambda act: act.__name__
 )
-def test_what_lives_in_one_process_cannot_be_pickled(
-    tmp_path: Path, act: Callable[[Any], Any]
-) -> None:
+def test_open_objects_cannot_be_pickled(tmp_path: Path, act: Callable[[Any], Any]) -> None:
     with (
         commitlog.open(tmp_path / "log") as log,
         log.tailer() as tailer,
@@ -94,7 +92,7 @@ def test_what_lives_in_one_process_cannot_be_pickled(
                 act(value)
 
 
-def test_what_was_read_can_be_pickled(tmp_path: Path) -> None:
+def test_read_records_can_be_pickled(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log") as log:
         log.append(b"value")
         record = log.tailer().read()
@@ -106,12 +104,12 @@ def test_what_was_read_can_be_pickled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [(), (3,)], ids=["nothing", "a number"])
-def test_only_open_makes_a_log(given: tuple[Any, ...]) -> None:
+def test_commit_log_constructor_raises(given: tuple[Any, ...]) -> None:
     with pytest.raises(TypeError, match=r"a log is opened by commitlog\.open"):
         commitlog.CommitLog(*given)
 
 
 @pytest.mark.parametrize("kind", [commitlog.Record, commitlog.Claim])
-def test_what_only_a_log_makes_cannot_be_made(kind: type) -> None:
+def test_constructors_of_log_objects_raise(kind: type) -> None:
     with pytest.raises(TypeError, match="tailer|CommitLog.claim"):
         kind()

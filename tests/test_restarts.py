@@ -1,5 +1,5 @@
-"""What Chronicle Queue's users count on when a program ends in the middle, or is started again and
-again.
+"""Restarts that users of Chronicle Queue rely on: a program ends in the middle of a write, or
+restarts repeatedly.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import commitlog
 
 
 def in_a_child_that_exits(act: Callable[[], object]) -> None:
-    """Run something in a process that ends without closing anything."""
+    """Run a function in a forked process that exits without closing anything."""
     child = os.fork()
     if child == 0:
         try:
@@ -66,7 +66,7 @@ def test_abandoned_claim_leaves_no_gap_in_sequences(tmp_path: Path) -> None:
         )
 
 
-def test_the_last_position_stays_over_five_restarts(tmp_path: Path) -> None:
+def test_last_position_survives_five_restarts(tmp_path: Path) -> None:
     path = tmp_path / "log"
     expected = None
     for start in range(5):
@@ -76,7 +76,8 @@ def test_the_last_position_stays_over_five_restarts(tmp_path: Path) -> None:
                 expected = log.append(b"%d" % number * 2000)
                 assert log.last_position == expected
             if start % 2:
-                log.roll()  # the last position is then in the segment before
+                # The last position is then in the preceding segment.
+                log.roll()
             assert log.last_position == expected
         with commitlog.open(path, "r") as reader:
             assert reader.last_position == expected

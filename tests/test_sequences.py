@@ -1,5 +1,5 @@
-"""Sequences: every record has its ordinal, with any other frames between the records and in every
-way to read them.
+"""Sequences: every record has its ordinal, no matter which other frames lie between the records and
+how a caller reads them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.log_files import LogFiles
 from tests.setups import BY_HAND, HEADER, SEGMENT, Logs, Setup
 
 
-def test_sequences_count_the_records_and_nothing_else(logs: Logs, setup: Setup) -> None:
+def test_sequences_count_records_only(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, index_spacing=16)
     for index in range(1500):
         log.append(b"%d" % index, sync=False)
@@ -49,7 +49,7 @@ def test_sequences_count_the_records_and_nothing_else(logs: Logs, setup: Setup) 
     assert log.read(forward[1234].position).sequence == 1234
 
 
-def test_a_batch_has_sequences_in_reading_order(logs: Logs, setup: Setup) -> None:
+def test_batch_has_sequences_in_reading_order(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup)
     log.append_many([b"%d" % index for index in range(4000)])
     for direction in ("forward", "backward"):
@@ -63,22 +63,21 @@ def test_a_batch_has_sequences_in_reading_order(logs: Logs, setup: Setup) -> Non
         assert batch.sequences.tolist() == []
 
 
-def test_sequences_outlive_the_log_and_a_pickle(logs: Logs) -> None:
+def test_sequences_survive_close_and_pickling(logs: Logs) -> None:
     log = logs.open()
     log.append_many([b"%d" % index for index in range(3000)])
     records = list(log.tailer())
     batch = log.tailer(start=records[10].position).read_batch(5)
     copies = pickle.loads(pickle.dumps((records[7], batch)))
-    assert [record.sequence for record in records[::500]] == list(
-        range(0, 3000, 500)
-    )  # one in each segment is known near the others
+    # Each segment has a known sequence near these records.
+    assert [record.sequence for record in records[::500]] == list(range(0, 3000, 500))
     logs.close()
     assert [record.sequence for record in records] == list(range(3000))
     assert copies[0].sequence == 7
     assert copies[1].sequences.tolist() == batch.sequences.tolist() == [10, 11, 12, 13, 14]
 
 
-def test_behind_an_open_claim_nobody_can_count_yet(logs: Logs, setup: Setup) -> None:
+def test_sequence_after_an_open_claim_raises_until_it_closes(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, claim_timeout=60, **BY_HAND)
     log.append(b"before", sync=False)
     with ThreadPoolExecutor(1) as pool:
@@ -93,8 +92,8 @@ def test_behind_an_open_claim_nobody_can_count_yet(logs: Logs, setup: Setup) -> 
 
 
 def test_crash_with_open_claim_leaves_no_gap_in_sequences(logs: Logs, tmp_path: Path) -> None:
-    """Chronicle's: a process dies in the middle of a message; the next writer goes on behind it,
-    and numbers go on without a hole.
+    """From Chronicle Queue: a process dies in the middle of a message; the next writer continues
+    after it, and the sequences have no gap.
     """
     child = os.fork()
     if child == 0:
@@ -118,8 +117,8 @@ def test_crash_with_open_claim_leaves_no_gap_in_sequences(logs: Logs, tmp_path: 
 
 
 def test_exit_during_third_message_shows_exactly_two(logs: Logs, tmp_path: Path) -> None:
-    """Chronicle's: two whole messages and a half; a reader sees two, before and after the recovery,
-    and in both directions.
+    """From Chronicle Queue: two whole messages and a half; a reader sees two, before and after the
+    recovery, in both directions.
     """
     child = os.fork()
     if child == 0:
@@ -188,7 +187,7 @@ def test_count_across_segments_equals_reads(logs: Logs, setup: Setup) -> None:
 
 
 @pytest.mark.parametrize("wrong", [HEADER + 1, HEADER + 8, 1 << 40])
-def test_a_count_from_no_record_is_refused(logs: Logs, wrong: int) -> None:
+def test_count_from_position_without_record_raises(logs: Logs, wrong: int) -> None:
     log = logs.open()
     log.append_many([b"x" * 50] * 5)
     with pytest.raises(PositionError):
@@ -197,7 +196,7 @@ def test_a_count_from_no_record_is_refused(logs: Logs, wrong: int) -> None:
         log.count(last_position=wrong)
 
 
-def test_after_deletion_sequences_go_on_from_where_they_were(logs: Logs) -> None:
+def test_deletion_keeps_the_remaining_sequences(logs: Logs) -> None:
     log = logs.open()
     first = log.append(b"x")
     for _ in range(6):
@@ -214,7 +213,7 @@ def test_after_deletion_sequences_go_on_from_where_they_were(logs: Logs) -> None
     assert [record.sequence for record in log.tailer()] == list(range(37, 55))
 
 
-def test_a_log_without_seals_is_counted_from_its_beginning(files: LogFiles, logs: Logs) -> None:
+def test_log_without_seals_counts_from_its_beginning(files: LogFiles, logs: Logs) -> None:
     for number in range(3):
         files.create(number, opened=True)
         files.skip(number, files.records(number, [b"%d" % number] * 40), 0)
@@ -226,7 +225,7 @@ def test_a_log_without_seals_is_counted_from_its_beginning(files: LogFiles, logs
     assert [tailer.read().value for _ in range(2)] == [b"1", b"2"]  # type: ignore[union-attr]
 
 
-def test_a_forked_child_counts_on_its_own(
+def test_forked_child_counts_its_own_sequences(
     logs: Logs, in_child: Callable[[Callable[[], Any]], Any]
 ) -> None:
     log = logs.open()
@@ -241,9 +240,9 @@ def test_a_forked_child_counts_on_its_own(
     assert log.last_sequence == 100
 
 
-def test_unclean_copy_with_damage_is_counted_as_it_is_read(logs: Logs, tmp_path: Path) -> None:
-    """Behind the first bad frame above the checkpoint there are whole, sealed segments, which the
-    next writable open cuts.
+def test_unclean_damaged_copy_counts_the_readable_records(logs: Logs, tmp_path: Path) -> None:
+    """After the first bad frame above the checkpoint the copy has whole, sealed segments, which the
+    next writable open cuts off.
     """
     log = logs.open(flush="none", checkpoint_interval=3600)
     log.append_many([b"%03d" % index * 300 for index in range(200)])

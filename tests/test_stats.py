@@ -29,7 +29,7 @@ HUNDRED = Latency(
 )
 
 
-def test_percentiles_round_up_but_never_beyond_the_longest() -> None:
+def test_percentiles_round_up_to_the_longest_at_most() -> None:
     assert (HUNDRED.count, HUNDRED.mean_seconds) == (100, 50.5e-6)
     assert (HUNDRED.p50_seconds, HUNDRED.p99_seconds, HUNDRED.p999_seconds) == (
         50e-6,
@@ -43,7 +43,7 @@ def test_percentiles_round_up_but_never_beyond_the_longest() -> None:
     ) == (1e-6, 99.99e-6, 99.99e-6)
 
 
-def test_without_anything_all_is_zero() -> None:
+def test_empty_latency_is_zero() -> None:
     nothing = Latency()
     assert (
         nothing.count,
@@ -56,12 +56,12 @@ def test_without_anything_all_is_zero() -> None:
 
 
 @pytest.mark.parametrize("percentile", [-1, 100.1, float("nan")])
-def test_a_percentile_that_is_none_is_refused(percentile: float) -> None:
+def test_percentile_out_of_range_raises(percentile: float) -> None:
     with pytest.raises(InvalidOptionError, match="percentile must be from 0 to 100, not"):
         HUNDRED.percentile_seconds(percentile)
 
 
-def test_a_difference_is_what_came_since() -> None:
+def test_since_returns_the_later_samples() -> None:
     now = Latency(
         (*HUNDRED.buckets[:-1], (100_000, 3), (200_000, 2)), HUNDRED.total_ns + 600_000, 190_000
     )
@@ -69,7 +69,7 @@ def test_a_difference_is_what_came_since() -> None:
     assert HUNDRED.since(HUNDRED) == Latency()
 
 
-def test_hdrhistogram_tells_the_same() -> None:
+def test_hdrhistogram_has_the_same_percentiles() -> None:
     histogram = HUNDRED.to_hdr()
     assert histogram.get_total_count() == 100
     for percentile in (50, 90, 99, 100):
@@ -80,7 +80,7 @@ def test_hdrhistogram_tells_the_same() -> None:
     assert decoded.get_total_count() == 100
 
 
-def test_without_hdrhistogram_the_extra_is_named(
+def test_missing_hdrhistogram_raises_naming_the_extra(
     run_python: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     done = run_python(
@@ -93,7 +93,7 @@ def test_without_hdrhistogram_the_extra_is_named(
     )
 
 
-def test_commits_flushes_and_syncs_are_timed_in_every_setup(setup: Setup, logs: Logs) -> None:
+def test_stats_time_commits_flushes_and_syncs(setup: Setup, logs: Logs) -> None:
     log = logs.open_as(setup, **BY_HAND)
     for value in numbered(20):
         log.append(value, sync=True)
@@ -115,7 +115,7 @@ def test_commits_flushes_and_syncs_are_timed_in_every_setup(setup: Setup, logs: 
     assert pickle.loads(pickle.dumps(stats)) == stats
 
 
-def test_what_appends_waited_for_rolls_is_timed(setup: Setup, logs: Logs) -> None:
+def test_stats_time_the_waits_of_appends_for_rolls(setup: Setup, logs: Logs) -> None:
     log = logs.open_as(setup)
     log.append_many([bytes(8000)] * 40)
     stats = log.stats()
@@ -123,7 +123,7 @@ def test_what_appends_waited_for_rolls_is_timed(setup: Setup, logs: Logs) -> Non
     assert stats.roll_latency.longest_seconds > 0
 
 
-def test_a_commit_that_waited_for_a_claim_says_how_long(logs: Logs) -> None:
+def test_stats_time_the_waits_of_commits_for_claims(logs: Logs) -> None:
     log = logs.open(**BY_HAND)
     with log.claim(64):
         assert not log.commit()
@@ -133,8 +133,8 @@ def test_a_commit_that_waited_for_a_claim_says_how_long(logs: Logs) -> None:
     assert (held.count, held.longest_ns > 0) == (1, True)
 
 
-def test_a_sync_append_that_timed_out_is_counted(logs: Logs) -> None:
-    # A claim that another thread's handle has open keeps the append from becoming durable.
+def test_stats_count_a_sync_append_that_timed_out(logs: Logs) -> None:
+    # The open claim of another thread keeps the append from becoming durable.
     other = logs.open()
     log = logs.open(sync_timeout="50ms", claim_timeout=60)
     with other.claim(64):
@@ -143,7 +143,7 @@ def test_a_sync_append_that_timed_out_is_counted(logs: Logs) -> None:
         assert log.stats().sync_latency.longest_seconds >= 0.05
 
 
-def test_coroutines_that_waited_for_the_disk_are_counted(logs: Logs) -> None:
+def test_stats_count_coroutines_that_waited_for_a_flush(logs: Logs) -> None:
     log = logs.open(flush="sync")
 
     async def append_twice() -> None:
@@ -157,7 +157,7 @@ def test_coroutines_that_waited_for_the_disk_are_counted(logs: Logs) -> None:
     assert log.stats().syncs == 2
 
 
-def test_a_reader_tells_the_watermarks_and_zeros(logs: Logs) -> None:
+def test_stats_of_a_reader_have_watermarks_and_zeros(logs: Logs) -> None:
     log = logs.open(**BY_HAND)
     log.append(b"one", sync=True)
     log.append(b"two")
@@ -174,7 +174,7 @@ def test_a_reader_tells_the_watermarks_and_zeros(logs: Logs) -> None:
         log.close()
 
 
-def test_the_child_of_a_fork_goes_on_counting_on_its_own(logs: Logs) -> None:
+def test_forked_child_counts_its_own_stats(logs: Logs) -> None:
     log = logs.open(**BY_HAND)
     log.append(b"one", sync=True)
     child = os.fork()

@@ -1,4 +1,4 @@
-"""Threads of one process that do everything with its logs at once, at random."""
+"""Threads of one process that use its logs at the same time, at random."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def test_random_threads_find_no_record_lost_and_no_crash(tmp_path: Path) -> None
 
 @pytest.mark.long
 @pytest.mark.parametrize("turn", range(6))
-def test_random_threads_find_nothing_for_minutes(tmp_path: Path, turn: int) -> None:
+def test_random_threads_for_minutes_find_no_fault(tmp_path: Path, turn: int) -> None:
     stress(tmp_path, int.from_bytes(os.urandom(4), "little") + turn, 60)

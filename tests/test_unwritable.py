@@ -1,4 +1,4 @@
-"""Logs where nothing can be written: read-only directories, forbidden files, foreign file systems,
+"""Logs that cannot be written: read-only directories, missing permissions, network file systems,
 full disks.
 """
 
@@ -36,7 +36,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def forbidden() -> Iterator[Path]:
-    """A directory that another user may enter and read, and not write."""
+    """A directory that another user may enter and read, but not write."""
     path = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
     yield path
     for folder in (path, *path.rglob("*")):
@@ -47,7 +47,9 @@ def forbidden() -> Iterator[Path]:
 
 @pytest.fixture
 def powerless(in_child: Callable[..., Any]) -> Callable[[Callable[[], Any]], Any]:
-    """Run a function in a child that permissions bind: root's gives up its privileges."""
+    """Run a function in a child that is subject to permissions: a child of root drops its
+    privileges.
+    """
 
     def run(function: Callable[[], Any]) -> Any:
         def act() -> Any:
@@ -61,14 +63,15 @@ def powerless(in_child: Callable[..., Any]) -> Callable[[Callable[[], Any]], Any
     return run
 
 
-def test_a_read_only_directory_can_be_read_and_not_written(
+def test_read_only_directory_is_readable_and_not_writable(
     forbidden: Path, powerless: Callable[..., Any]
 ) -> None:
     logs = Logs(forbidden)
     log = logs.open(allocate_ahead=0, flush_interval="1h")
     log.append_many([b"one", b"two"])
     log.flush()
-    log.append(b"not durable")  # a reader who waits for it cannot ask for a flush
+    # A reader that waits for it cannot request a flush.
+    log.append(b"not durable")
     for path in (forbidden / "log", forbidden):
         path.chmod(0o555)
     for file in (forbidden / "log").iterdir():
@@ -99,7 +102,7 @@ def test_a_read_only_directory_can_be_read_and_not_written(
 @pytest.mark.parametrize(
     "closed_to_all", ["", "log.json", "cursors", f"{0:020d}.seg", "lock", "checkpoint"]
 )
-def test_a_file_without_permission_is_told(
+def test_file_without_permission_raises_for_the_writer(
     forbidden: Path, powerless: Callable[..., Any], closed_to_all: str
 ) -> None:
     with Logs(forbidden).open() as log:
@@ -145,7 +148,7 @@ def test_unlistable_tailers_fail_writers_and_the_tailer_list(
     assert powerless(use) == [b"x"]
 
 
-def test_a_dry_run_needs_the_permission_of_the_run(
+def test_dry_run_needs_the_permissions_of_the_run(
     forbidden: Path, powerless: Callable[..., Any]
 ) -> None:
     log = Logs(forbidden).open()
@@ -173,7 +176,7 @@ def test_a_dry_run_needs_the_permission_of_the_run(
     ("kind", "name"),
     [(0x6969, "NFS"), (0x65735546, "FUSE"), (0xFF534D42, "CIFS"), (0x01021997, "9P")],
 )
-def test_network_and_fuse_file_systems_are_for_reading_only(
+def test_network_and_fuse_file_systems_are_read_only(
     logs: Logs, monkeypatch: pytest.MonkeyPatch, kind: int, name: str
 ) -> None:
     with logs.open() as log:
@@ -187,7 +190,7 @@ def test_network_and_fuse_file_systems_are_for_reading_only(
     assert list(logs.open(mode="r").tailer().values()) == [b"there"]
 
 
-def test_a_disk_that_is_full_refuses_the_opening(
+def test_open_on_full_disk_raises(
     logs: Logs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def refuse(*arguments: Any) -> None:
@@ -201,11 +204,10 @@ def test_a_disk_that_is_full_refuses_the_opening(
     logs.open().append(b"now it goes")
 
 
-def test_an_opening_that_fails_half_way_lets_go_of_everything(logs: Logs) -> None:
+def test_failed_open_releases_all_resources(logs: Logs) -> None:
     pool = logs.pool(buffers=1, on_exhausted="raise")
-    first = logs.open(
-        "first", pool=pool, allocate_ahead=0
-    )  # no thread has a segment open meanwhile
+    # No thread has a segment open meanwhile.
+    first = logs.open("first", pool=pool, allocate_ahead=0)
     gc.collect()
     before = os.listdir("/proc/self/fd")
     for _ in range(5):
@@ -228,8 +230,10 @@ for name in ("new", "empty", "log"):
 """
 
 
-def test_read_only_mount_says_so(tmp_path: Path, run_python: Callable[..., Any]) -> None:
-    """A real mount, in a namespace of its own: a new path, an empty directory, and a log."""
+def test_read_only_mount_raises_read_only_error(
+    tmp_path: Path, run_python: Callable[..., Any]
+) -> None:
+    """A real read-only mount in a separate namespace: a new path, an empty directory, and a log."""
     for name in ("empty", "log"):
         (tmp_path / name).mkdir()
     commitlog.open(tmp_path / "log", "a", Options(segment_size=65536)).close()

@@ -1,4 +1,4 @@
-"""The `commitlog` program as real processes, in pipes and on a pseudo-terminal."""
+"""Runs the `commitlog` program in real processes, in pipes and on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from commitlog.cli import group
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, "-m", "commitlog.cli"]
 LIMIT_S = 60.0
-# A new session takes the terminal on its standard error for its own, so that Ctrl-C typed there
+# A new session takes the terminal on its standard error as its own, so that Ctrl-C typed there
 # reaches it.
 _WITH_TERMINAL = (
     "import fcntl, termios; fcntl.ioctl(2, termios.TIOCSCTTY, 0); from commitlog.cli import "
@@ -35,7 +35,7 @@ SEGMENT = 64 << 10
 
 
 def sealed_log(path: Path) -> Path:
-    """A closed log of six sealed segments, one record in each."""
+    """Create a closed log of six sealed segments with one record each."""
     with commitlog.open(path, segment_size=SEGMENT) as log:
         for number in range(6):
             log.append(b"%d" % number)
@@ -45,7 +45,7 @@ def sealed_log(path: Path) -> Path:
 
 @functools.cache
 def _import_commands() -> None:
-    """Import what the commands need once, and not in each forked process."""
+    """Import the commands once, and not in each forked process."""
     for name in ("group", *group.COMMANDS):
         importlib.import_module(f"commitlog.cli.{name.replace('-', '_')}")
 
@@ -53,10 +53,10 @@ def _import_commands() -> None:
 def run(
     *arguments: object, feed: bytes = b"", encoding: str | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command to its end with that on standard input, and standard output in that encoding.
+    """Run a command to its end, with the given standard input and output encoding.
 
-    It gets a process of its own, forked from this one, since an interpreter takes longer to start
-    than most commands to run.
+    The command runs in a process forked from this one, because starting an interpreter takes longer
+    than most commands.
     """
     _import_commands()
     given = list(map(str, arguments))
@@ -97,7 +97,7 @@ def _run_in_child(arguments: list[str], descriptors: list[int], encoding: str | 
 
 
 def shell(script: str, *arguments: object) -> subprocess.CompletedProcess[bytes]:
-    """Run a pipeline in bash, where `c` is the program and "$1" the first argument; its status is
+    """Run a pipeline in bash, where `c` is the program and "$1" the first argument; the status is
     that of the first command.
     """
     line = (
@@ -113,8 +113,8 @@ def shell(script: str, *arguments: object) -> subprocess.CompletedProcess[bytes]
 
 
 def read_until(descriptor: int, text: bytes) -> bytes:
-    """What comes from a descriptor up to and with that text; a failure after a minute, or at the
-    end.
+    """Return the output up to and with that text; fail after a minute, or at the end of the
+    output.
     """
     seen = b""
     deadline = time.monotonic() + LIMIT_S
@@ -131,7 +131,7 @@ def read_until(descriptor: int, text: bytes) -> bytes:
 
 
 def read_rest(descriptor: int) -> bytes:
-    """All that is still to come from a terminal whose program ends."""
+    """Return the remaining output of a terminal whose program ends."""
     seen = b""
     while True:
         ready, _, _ = select.select([descriptor], [], [], LIMIT_S)
@@ -149,8 +149,8 @@ def read_rest(descriptor: int) -> bytes:
 def started(
     *arguments: object, feed: int = subprocess.PIPE, before: str = ""
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A command that runs with pipes on all three sides; ended with the block. `before` is run in
-    its process first.
+    """Run a command with three pipes during the block, and end it with the block; its process runs
+    the code `before` first.
     """
     program = (
         [sys.executable, "-c", f"{before}\nfrom commitlog.cli import main; main()"]
@@ -176,7 +176,7 @@ def started(
 
 
 def interrupted(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
-    """Ctrl-C: status, and what came on both outputs after it."""
+    """Send Ctrl-C; return the status and the remaining output and errors."""
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=LIMIT_S)
     return process.returncode, output, errors
@@ -186,8 +186,8 @@ def interrupted(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
 def on_terminal(
     *arguments: object, feed: int | None = None, output: int | None = None
 ) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """A command whose terminal we hold the other end of: the process and that end. `feed` and
-    `output` are in place of the terminal.
+    """Run a command on a pseudo-terminal; yield its process and the other end. `feed` and `output`
+    replace the terminal.
     """
     master, slave = pty.openpty()
     settings = termios.tcgetattr(slave)

@@ -1,4 +1,6 @@
-"""`commitlog append`: what becomes a record, when, and what the command prints."""
+"""`commitlog append`: the records made from its input, when they are appended, and what it
+prints.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +63,8 @@ def test_standard_input_is_split_into_records(
 
 
 def test_records_that_span_many_reads_stay_whole(tmp_path: Path) -> None:
-    """Pieces are read up to 256 KiB at a time: these records are longer, and others end in the
-    middle of a piece.
+    """Input is read in pieces of up to 256 KiB: some records are longer, and some end inside a
+    piece.
     """
     contents = [bytes([65 + index % 26]) * (index * 7919 % 700_000) for index in range(12)]
     for options, feed in (
@@ -83,7 +85,7 @@ def test_files_append_in_order_and_dash_reads_standard_input(tmp_path: Path) -> 
     assert values(tmp_path / "log") == [b"1", b"2", b"3", b"4"]
 
 
-def test_key_and_type_are_those_of_every_record(tmp_path: Path) -> None:
+def test_key_and_type_options_apply_to_every_record(tmp_path: Path) -> None:
     run("append", "--key", "lena", "--type", 7, tmp_path / "log", feed=b"one\ntwo\n")
     run("append", "--key", "", "--sync", tmp_path / "log", feed=b"three\n")
     with commitlog.open(tmp_path / "log", "r") as log:
@@ -94,7 +96,7 @@ def test_key_and_type_are_those_of_every_record(tmp_path: Path) -> None:
         ]
 
 
-def test_the_summary_says_how_much_and_where(tmp_path: Path) -> None:
+def test_summary_has_counts_and_positions(tmp_path: Path) -> None:
     done = run("append", tmp_path / "log", feed=b"one\ntwo\n")
     assert done.stderr == b"appended 2 records, 6 B, first position 4096, last position 4120\n"
     done = run("append", "--json", tmp_path / "log", feed=b"three\n")
@@ -112,7 +114,7 @@ def test_the_summary_says_how_much_and_where(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [("--sync",), (), ("--pool", 2), ("--pool", 2, "--sync")])
-def test_all_of_it_is_durable_in_the_end(tmp_path: Path, options: tuple[object, ...]) -> None:
+def test_every_record_is_durable_at_the_end(tmp_path: Path, options: tuple[object, ...]) -> None:
     feed = b"".join(b"record %06d\n" % number for number in range(20_000))  # several segments
     done = run("append", *options, "--segment-size", "64KiB", tmp_path / "log", feed=feed)
     assert done.returncode == 0, done.stderr
@@ -122,23 +124,23 @@ def test_all_of_it_is_durable_in_the_end(tmp_path: Path, options: tuple[object, 
         assert b"".join(value + b"\n" for value in log.tailer().values()) == feed
 
 
-def test_a_pool_takes_the_segment_size_of_the_log_that_is_there(tmp_path: Path) -> None:
+def test_pool_uses_the_segment_size_of_an_existing_log(tmp_path: Path) -> None:
     run("append", "--segment-size", SEGMENT, tmp_path / "log", feed=b"one\n")
     assert run("append", "--pool", 1, tmp_path / "log", feed=b"two\n").returncode == 0
     assert values(tmp_path / "log") == [b"one", b"two"]
 
 
-def test_no_create_makes_nothing(tmp_path: Path) -> None:
+def test_no_create_refuses_a_missing_log(tmp_path: Path) -> None:
     done = run("append", "--no-create", tmp_path / "log", feed=b"one\n")
     assert done.returncode == 1
     assert b"there is no log here: leave out --no-create" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-# --- while input still comes ----------------------------------------------------------------------
+# --- open input -----------------------------------------------------------------------------------
 
 
-def test_a_line_is_in_the_log_before_the_next_one_is_written(tmp_path: Path, until: Until) -> None:
+def test_line_is_appended_before_the_next_one_arrives(tmp_path: Path, until: Until) -> None:
     with started("append", tmp_path / "log") as process:
         assert process.stdin is not None
         for number in range(3):
@@ -152,7 +154,7 @@ def test_a_line_is_in_the_log_before_the_next_one_is_written(tmp_path: Path, unt
             )
 
 
-def test_a_line_typed_at_a_terminal_is_appended_at_once(tmp_path: Path, until: Until) -> None:
+def test_line_typed_at_a_terminal_is_appended_at_once(tmp_path: Path, until: Until) -> None:
     with on_terminal("append", tmp_path / "log") as (process, terminal):
         os.write(terminal, b"typed\n")
         until(
@@ -162,8 +164,10 @@ def test_a_line_typed_at_a_terminal_is_appended_at_once(tmp_path: Path, until: U
             LIMIT_S,
         )
         os.write(
-            terminal, b"unended\x04\x04"
-        )  # the first Ctrl-D hands the line over, the second ends
+            # The first Ctrl-D hands the line over, the second one ends the input.
+            terminal,
+            b"unended\x04\x04",
+        )
         assert (
             read_rest(terminal)
             == b"appended 2 records, 12 B, first position 4096, last position 4120\r\n"
@@ -172,7 +176,7 @@ def test_a_line_typed_at_a_terminal_is_appended_at_once(tmp_path: Path, until: U
     assert values(tmp_path / "log") == [b"typed", b"unended"]
 
 
-def test_ctrl_c_at_a_terminal_keeps_what_was_typed(tmp_path: Path, until: Until) -> None:
+def test_ctrl_c_at_a_terminal_keeps_the_typed_lines(tmp_path: Path, until: Until) -> None:
     with on_terminal("append", tmp_path / "log") as (process, terminal):
         os.write(terminal, b"typed\n")
         until(
@@ -190,7 +194,7 @@ def test_ctrl_c_at_a_terminal_keeps_what_was_typed(tmp_path: Path, until: Until)
     assert json.loads(run("info", "--json", tmp_path / "log").stdout)["state"] == "closed"
 
 
-def test_ctrl_c_ends_after_what_was_read_and_says_so(tmp_path: Path, until: Until) -> None:
+def test_ctrl_c_appends_the_lines_read_and_reports_the_rest(tmp_path: Path, until: Until) -> None:
     with started("append", "--json", tmp_path / "log") as process:
         assert process.stdin is not None
         process.stdin.write(b"one\ntwo\nunfin")
@@ -206,7 +210,7 @@ def test_ctrl_c_ends_after_what_was_read_and_says_so(tmp_path: Path, until: Unti
     assert values(tmp_path / "log") == [b"one", b"two"]
 
 
-def test_ctrl_c_leaves_a_fifo_that_nobody_writes(tmp_path: Path, until: Until) -> None:
+def test_ctrl_c_ends_the_wait_for_a_fifo(tmp_path: Path, until: Until) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "file").write_bytes(b"one\n")
     with started("append", tmp_path / "log", tmp_path / "file", tmp_path / "fifo") as process:
@@ -220,7 +224,7 @@ def test_ctrl_c_leaves_a_fifo_that_nobody_writes(tmp_path: Path, until: Until) -
     assert (status, errors.endswith(b"last position 4096, interrupted\n")) == (130, True)
 
 
-def test_ctrl_c_right_before_a_fifo_is_opened_leaves_it(tmp_path: Path) -> None:
+def test_ctrl_c_just_before_opening_a_fifo_ends_the_input(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with Stop() as stop:
         os.kill(os.getpid(), signal.SIGINT)
@@ -228,7 +232,7 @@ def test_ctrl_c_right_before_a_fifo_is_opened_leaves_it(tmp_path: Path) -> None:
         assert stop.requested
 
 
-def test_ctrl_c_stays_ignored_where_it_was(tmp_path: Path, until: Until) -> None:
+def test_ignored_ctrl_c_stays_ignored(tmp_path: Path, until: Until) -> None:
     code = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); from commitlog.cli "
         "import main; main()"
@@ -261,7 +265,7 @@ def test_progress_is_shown_on_a_terminal_only(tmp_path: Path) -> None:
     assert b"\x1b[" not in run("append", tmp_path / "log", tmp_path / "input").stderr
 
 
-def test_two_processes_append_to_one_log_at_once(tmp_path: Path) -> None:
+def test_concurrent_appends_of_two_processes_keep_each_order(tmp_path: Path) -> None:
     with (
         started("append", tmp_path / "log") as first,
         started("append", tmp_path / "log") as second,
@@ -280,7 +284,7 @@ def test_two_processes_append_to_one_log_at_once(tmp_path: Path) -> None:
         ]
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -321,9 +325,7 @@ def test_partial_frame_is_refused_and_earlier_records_stay(
 
 
 @pytest.mark.parametrize("key", [(), ("--key", "k" * 100)])
-def test_a_record_that_is_too_large_is_refused_with_its_offset(
-    tmp_path: Path, key: tuple[str, ...]
-) -> None:
+def test_too_large_record_is_refused_with_its_offset(tmp_path: Path, key: tuple[str, ...]) -> None:
     large = b"x" * (8176 if key else 8177)
     (tmp_path / "input").write_bytes(b"one\ntwo\n" + large + b"\nthree\n")
     done = run("append", *key, "--segment-size", SEGMENT, tmp_path / "log", tmp_path / "input")
@@ -355,7 +357,7 @@ def test_input_without_delimiter_is_refused_at_record_limit(tmp_path: Path) -> N
         (("--format", "raw"), "'raw' is not one of"),
     ],
 )
-def test_wrong_options_are_refused_with_what_was_expected(
+def test_invalid_append_option_is_refused(
     tmp_path: Path, arguments: tuple[str, ...], what: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     status = cli.run(["append", *arguments, str(tmp_path / "log")])
@@ -373,14 +375,14 @@ def test_missing_input_file_is_refused_before_any_append(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("options", [(), ("--no-create",)])
-def test_a_path_that_is_no_log_is_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_path_of_a_file_is_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
     (tmp_path / "file").write_bytes(b"")
     done = run("append", *options, tmp_path / "file", feed=b"one\n")
     assert done.returncode == 1
     assert done.stderr.startswith(b"commitlog: this is a file: a log is a directory")
 
 
-def test_a_pooled_log_that_is_held_names_its_holder(tmp_path: Path, until: Until) -> None:
+def test_append_to_a_held_log_names_its_holder(tmp_path: Path, until: Until) -> None:
     with started("append", "--pool", 1, "--segment-size", SEGMENT, tmp_path / "log") as holder:
         assert holder.stdin is not None
         holder.stdin.write(b"one\n")

@@ -1,4 +1,4 @@
-"""`commitlog archive`, and the commands that read an archive like a log."""
+"""`commitlog archive`, and commands that read an archive like a log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def log(tmp_path: Path) -> Path:
     return sealed_log(tmp_path / "log")
 
 
-def test_it_moves_what_may_go_and_the_archive_is_read_like_a_log(log: Path, tmp_path: Path) -> None:
+def test_archive_moves_segments_and_is_read_like_a_log(log: Path, tmp_path: Path) -> None:
     place = tmp_path / "place"
     done = run("archive", log, place)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -38,7 +38,7 @@ def test_it_moves_what_may_go_and_the_archive_is_read_like_a_log(log: Path, tmp_
     )
 
 
-def test_with_keep_the_log_stays_as_it_is(log: Path, tmp_path: Path) -> None:
+def test_keep_leaves_the_log_unchanged(log: Path, tmp_path: Path) -> None:
     before = sorted(path.name for path in log.glob("*.seg"))
     done = run("archive", "--keep", "--json", log, tmp_path / "place")
     said = json.loads(done.stdout)
@@ -47,14 +47,14 @@ def test_with_keep_the_log_stays_as_it_is(log: Path, tmp_path: Path) -> None:
     assert run("cat", tmp_path / "place").stdout == run("cat", log).stdout
 
 
-def test_an_archive_is_not_followed(log: Path, tmp_path: Path) -> None:
+def test_follow_of_an_archive_is_refused(log: Path, tmp_path: Path) -> None:
     run("archive", log, tmp_path / "place")
     done = run("tail", "-f", "--from", "first", tmp_path / "place")
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"leave out --follow" in done.stderr
 
 
-def test_a_damaged_archive_is_named(log: Path, tmp_path: Path) -> None:
+def test_damaged_archive_file_is_named(log: Path, tmp_path: Path) -> None:
     run("archive", log, tmp_path / "place")
     damaged = tmp_path / "place" / f"{2 * SEGMENT:020d}.seg.zst"
     damaged.write_bytes(damaged.read_bytes()[:-4])
@@ -75,7 +75,7 @@ def test_a_damaged_archive_is_named(log: Path, tmp_path: Path) -> None:
     [("repair",), ("remove", "--yes"), ("prune", "--max-bytes", "0")],
     ids=lambda given: given[0],
 )
-def test_what_only_a_log_can_be_asked_leaves_an_archive_as_it_is(
+def test_command_for_logs_only_leaves_an_archive_unchanged(
     log: Path, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     run("archive", log, tmp_path / "place")
@@ -86,7 +86,7 @@ def test_what_only_a_log_can_be_asked_leaves_an_archive_as_it_is(
     assert sorted(path.name for path in (tmp_path / "place").iterdir()) == before
 
 
-def test_an_archive_is_not_written(log: Path, tmp_path: Path) -> None:
+def test_append_to_an_archive_is_refused(log: Path, tmp_path: Path) -> None:
     run("archive", log, tmp_path / "place")
     done = run("append", tmp_path / "place", feed=b"more\n")
     assert done.returncode == 1
@@ -104,7 +104,7 @@ def test_an_archive_is_not_written(log: Path, tmp_path: Path) -> None:
     ],
     ids=["age", "level", "address", "nothing", "none"],
 )
-def test_wrong_usage_is_refused_with_what_was_expected(
+def test_invalid_archive_arguments_are_refused(
     log: Path, arguments: tuple[str, ...], expected: str
 ) -> None:
     done = run("archive", log, *arguments)
@@ -113,7 +113,7 @@ def test_wrong_usage_is_refused_with_what_was_expected(
     assert len(list(log.glob("*.seg"))) >= 6
 
 
-def test_an_age_without_a_unit_is_refused(log: Path, tmp_path: Path) -> None:
+def test_age_without_a_unit_is_refused(log: Path, tmp_path: Path) -> None:
     done = run("archive", "--older-than", "7", log, tmp_path / "place")
     assert done.returncode == 2
     assert b"expected an age such as 90s" in done.stderr
@@ -121,7 +121,7 @@ def test_an_age_without_a_unit_is_refused(log: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["log/sub", "log", "file/below", "other"])
-def test_a_dry_run_refuses_what_the_run_refuses(log: Path, tmp_path: Path, target: str) -> None:
+def test_dry_run_refuses_what_the_run_refuses(log: Path, tmp_path: Path, target: str) -> None:
     place = tmp_path / target if not target.startswith("log") else log / target[4:]
     (tmp_path / "file").touch()
     if target == "other":

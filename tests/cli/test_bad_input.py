@@ -1,5 +1,5 @@
-"""Every command with wrong paths, flags and numbers, a pipe that is closed early, and no terminal:
-one line, a status, nothing lost.
+"""Every command with invalid paths, options and numbers, a pipe that is closed early, and no
+terminal: one line, a status, and no file changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from commitlog.cli import group
 from tests.cli.program import PROGRAM, ROOT, SEGMENT, run
 from tests.log_files import numbered
 
-# What each command is given besides its path so that it does its work, shortly and without asking.
+# Arguments besides the path with which each command does its work, briefly and without a question.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "append": (),
     "cat": (),
@@ -38,9 +38,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "doctor": (),
     "bench": ("--quick", "--memory", "-w", "sustained", "--setup", "mapped"),
 }
-# What stands behind the path.
+# Arguments after the path.
 BEHIND = {"archive": ("archived",)}
-# What each prints a lot with, where anything; a bench prints its table at the end.
+# Arguments with which each command prints a lot; bench prints its table at the end.
 TALKATIVE = COMMANDS | {"append": ("--json",)}
 NUMBERS = {
     "append": ("--type", "--pool", "--segment-size"),
@@ -82,18 +82,18 @@ CHOICES = {
     "tail": ("--visibility", "--on-damage", "--format"),
     "bench": ("--setup", "--flush", "--workload"),
 }
-ABOUT_DIRECTORIES = ("doctor", "bench", "list")  # the others are about a log
-GROUPS = ("spark",)  # their commands start what takes seconds to start: tests/spark/test_jobs.py
+ABOUT_DIRECTORIES = ("doctor", "bench", "list")  # the others take a log
+GROUPS = ("spark",)  # their commands take seconds to start: tests/spark/test_jobs.py
 ABOUT_MANY = ("export-metrics",)  # takes any number of logs
 commands = pytest.mark.parametrize("command", COMMANDS)
 
 
-def test_the_table_has_every_command() -> None:
+def test_table_of_commands_is_complete() -> None:
     assert {*COMMANDS, *GROUPS} == set(group.COMMANDS)
 
 
 def all_of(folder: Path) -> dict[str, str]:
-    """Names and contents of all files below a folder."""
+    """Return the names and digests of all files below a folder."""
     return {
         str(file): hashlib.sha256(file.read_bytes()).hexdigest()
         for file in sorted(folder.rglob("*"))
@@ -110,7 +110,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def place_of(command: str, log: Path, tmp_path: Path) -> Path:
-    """A log, or a directory."""
+    """Return the log or the directory that the command takes."""
     return tmp_path if command in ABOUT_DIRECTORIES else log
 
 
@@ -118,7 +118,7 @@ def place_of(command: str, log: Path, tmp_path: Path) -> Path:
 
 
 def _absent(folder: Path) -> Path:
-    """An append would make a log there."""
+    """An append would create a log there."""
     return folder / "absent" / "log"
 
 
@@ -150,7 +150,7 @@ def _nothing(folder: Path) -> Path:
     ids=lambda made: made.__name__[1:],
 )
 @commands
-def test_a_wrong_path_is_said_in_a_line_and_nothing_is_made(
+def test_invalid_path_is_reported_in_one_line(
     command: str, wrong: Callable[[Path], Path], tmp_path: Path
 ) -> None:
     if (command, wrong) == ("append", _absent):
@@ -170,7 +170,7 @@ def test_a_wrong_path_is_said_in_a_line_and_nothing_is_made(
 @pytest.mark.parametrize(
     "command", [name for name in COMMANDS if name not in ("append", *ABOUT_DIRECTORIES)]
 )
-def test_a_directory_that_is_no_log_is_left_as_it_is(command: str, tmp_path: Path) -> None:
+def test_directory_without_a_log_is_left_unchanged(command: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "notes.txt").write_bytes(b"mine")
     done = run(command, *COMMANDS[command], tmp_path / "folder", *BEHIND.get(command, ()))
@@ -181,7 +181,8 @@ def test_a_directory_that_is_no_log_is_left_as_it_is(command: str, tmp_path: Pat
 
 # --- segments and archives ------------------------------------------------------------------------
 
-READING = ("info", "verify", "dump", "cat", "tail")  # what is read like a log
+# commands that read an archive or a segment like a log
+READING = ("info", "verify", "dump", "cat", "tail")
 reading = pytest.mark.parametrize("command", READING)
 
 
@@ -217,7 +218,7 @@ def _empty(content: bytes) -> bytes:
     ids=lambda made: getattr(made, "__name__", made),
 )
 @reading
-def test_a_file_that_is_no_whole_segment_is_said_in_a_line(
+def test_invalid_segment_file_is_reported_in_one_line(
     command: str, harm: Callable[[bytes], bytes], said: str, log: Path, tmp_path: Path
 ) -> None:
     copy = tmp_path / "x.seg"
@@ -248,16 +249,14 @@ def test_segment_path_is_refused_by_commands_for_whole_logs(command: str, log: P
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """Of this machine; no process listens at it as long as the test runs."""
+    """A port of this machine at which no process listens during the test."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
 
 
 @reading
-def test_an_archive_that_cannot_be_reached_is_said_in_a_line(
-    command: str, closed_port: int
-) -> None:
+def test_unreachable_archive_is_reported_in_one_line(command: str, closed_port: int) -> None:
     pytest.importorskip("fsspec")
     done = run(command, *COMMANDS[command], f"ftp://127.0.0.1:{closed_port}/orders")
     assert (done.returncode, done.stdout) == (1, b"")
@@ -278,7 +277,7 @@ def test_an_archive_that_cannot_be_reached_is_said_in_a_line(
     ],
 )
 @reading
-def test_an_address_without_an_archive_is_said_in_a_line(
+def test_address_without_an_archive_is_reported_in_one_line(
     command: str, address: str, said: str
 ) -> None:
     pytest.importorskip("fsspec")
@@ -290,7 +289,7 @@ def test_an_address_without_an_archive_is_said_in_a_line(
 
 
 @reading
-def test_an_archive_without_its_identity_is_said_in_a_line(
+def test_archive_without_identity_is_reported_in_one_line(
     command: str, log: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("zstandard")
@@ -312,7 +311,7 @@ def test_an_archive_without_its_identity_is_said_in_a_line(
     "wrong", [("--nonsense",), ("-Z",), ("--nonsense=yes",), ("one", "two", "three")], ids=" ".join
 )
 @commands
-def test_a_wrong_flag_is_usage(
+def test_unknown_option_is_a_usage_error(
     command: str,
     wrong: tuple[str, ...],
     log: Path,
@@ -338,7 +337,9 @@ def test_a_wrong_flag_is_usage(
 
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ABOUT_DIRECTORIES])
-def test_without_a_log_it_is_usage(command: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_missing_log_argument_is_a_usage_error(
+    command: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert cli.run([command]) == 2
     assert "Missing argument 'LOG" in capfd.readouterr().err
 
@@ -347,7 +348,7 @@ def test_without_a_log_it_is_usage(command: str, capfd: pytest.CaptureFixture[st
     ("command", "option"),
     [(command, option) for command, options in NUMBERS.items() for option in options],
 )
-def test_what_is_no_number_is_usage_and_names_the_option(
+def test_invalid_number_is_a_usage_error_naming_the_option(
     command: str, option: str, log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = all_of(log)
@@ -372,7 +373,7 @@ def test_what_is_no_number_is_usage_and_names_the_option(
     ("command", "option"),
     [(command, option) for command, options in CHOICES.items() for option in options],
 )
-def test_a_choice_that_is_none_is_usage_and_says_what_there_is(
+def test_unknown_choice_is_a_usage_error_naming_the_choices(
     command: str, option: str, log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for wrong in ("nonsense", "", "FIRST\n"):
@@ -397,7 +398,7 @@ def test_a_choice_that_is_none_is_usage_and_says_what_there_is(
 
 
 @commands
-def test_an_option_without_its_value_is_usage(
+def test_option_without_its_value_is_a_usage_error(
     command: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for option in NUMBERS.get(command, ()) + CHOICES.get(command, ()):
@@ -409,9 +410,7 @@ def test_an_option_without_its_value_is_usage(
 
 
 @commands
-def test_a_pipe_that_is_closed_early_is_not_complained_about(
-    command: str, log: Path, tmp_path: Path
-) -> None:
+def test_pipe_closed_early_prints_no_error(command: str, log: Path, tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     given = [
@@ -435,17 +434,18 @@ def test_a_pipe_that_is_closed_early_is_not_complained_about(
         os.close(writer)
     assert done.returncode == cli.PIPE_CLOSED, done.stderr
     said = done.stderr.decode().splitlines()
-    assert len(said) <= (2 if command == "bench" else 0), (
-        said
-    )  # how long it will take, and with what it begins
+    # The expected duration, and the first workload.
+    assert len(said) <= (2 if command == "bench" else 0), said
     assert not any(word in done.stderr for word in (b"Traceback", b"Error", b"rror:"))
     assert list(tmp_path.glob("commitlog-bench-*")) == []
 
 
 @commands
-def test_without_any_descriptor_nothing_breaks(command: str, log: Path, tmp_path: Path) -> None:
-    """As a service manager may start it: not even closed ones, which the first file that is opened
-    would take the place of.
+def test_closed_standard_descriptors_change_no_segment(
+    command: str, log: Path, tmp_path: Path
+) -> None:
+    """A service manager may start a command like this: the first file that it opens gets the number
+    of a closed descriptor.
     """
     before = all_of(log)
     script = f'exec "$@" <&- >&- 2>"{tmp_path}/said"'
@@ -458,7 +458,7 @@ def test_without_any_descriptor_nothing_breaks(command: str, log: Path, tmp_path
     ]
     done = subprocess.run(["bash", "-c", script, "bash", *given], cwd=ROOT, timeout=60, check=False)
     said = (tmp_path / "said").read_text()
-    assert done.returncode in (0, 1, 2), said  # an append has nothing to read
+    assert done.returncode in (0, 1, 2), said  # an append has no input
     assert "Traceback" not in said
     if command in ("cat", "tail", "info", "verify", "append"):
         assert {
@@ -467,7 +467,7 @@ def test_without_any_descriptor_nothing_breaks(command: str, log: Path, tmp_path
 
 
 @commands
-def test_without_a_terminal_there_are_no_escape_sequences(
+def test_output_without_a_terminal_has_no_escape_sequences(
     command: str, log: Path, tmp_path: Path
 ) -> None:
     done = run(
@@ -485,10 +485,8 @@ def test_without_a_terminal_there_are_no_escape_sequences(
 @pytest.mark.parametrize(
     "command", [name for name in COMMANDS if name not in ("bench", "doctor", "remove")]
 )
-def test_a_path_that_cannot_be_printed_ends_no_command(
-    command: str, encoding: str, tmp_path: Path
-) -> None:
-    """What has been done is done, and is to be told."""
+def test_unprintable_path_fails_no_command(command: str, encoding: str, tmp_path: Path) -> None:
+    """The command has done its work, and must report it."""
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff") + "\u20ac"
     with commitlog.open(path, segment_size=SEGMENT) as log:
         log.append_many([b"1", b"2"])

@@ -18,7 +18,7 @@ PIPE_CLOSED = 141
 
 @pytest.fixture
 def log(tmp_path: Path) -> tuple[Path, list[int]]:
-    """Ten records of 24 bytes, closed; their positions."""
+    """Create a closed log of ten records of 24 bytes; return its path and their positions."""
     path = tmp_path / "log"
     with commitlog.open(path, segment_size=SEGMENT) as opened:
         positions = opened.append_many(numbered(10))
@@ -29,7 +29,7 @@ def lines(values: list[bytes]) -> bytes:
     return b"".join(value + b"\n" for value in values)
 
 
-def test_values_are_printed_as_they_are(tmp_path: Path) -> None:
+def test_values_are_printed_unchanged(tmp_path: Path) -> None:
     values = [b"", b"a\nb", b"\0\xff", b"x" * 5000, "Ü".encode()]
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as opened:
         opened.append_many(values)
@@ -42,7 +42,7 @@ def test_values_are_printed_as_they_are(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (0, expected, b"")
 
 
-def test_frames_go_from_log_to_log_unchanged(tmp_path: Path) -> None:
+def test_frames_pass_from_log_to_log_unchanged(tmp_path: Path) -> None:
     values = [b"", b"a\nb\0", os.urandom(3000), b"\xff" * 100]
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as opened:
         opened.append_many(values)
@@ -56,7 +56,7 @@ def test_frames_go_from_log_to_log_unchanged(tmp_path: Path) -> None:
         assert list(copy.tailer().values()) == values
 
 
-def test_a_range_is_printed_by_positions_and_count(log: tuple[Path, list[int]]) -> None:
+def test_range_is_chosen_by_positions_and_limit(log: tuple[Path, list[int]]) -> None:
     path, positions = log
     values = numbered(10)
     for options, expected in (
@@ -70,7 +70,7 @@ def test_a_range_is_printed_by_positions_and_count(log: tuple[Path, list[int]]) 
         assert (done.returncode, done.stdout) == (0, lines(expected)), options
 
 
-def test_a_template_writes_bytes_as_they_are(tmp_path: Path) -> None:
+def test_template_writes_bytes_unchanged(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as opened:
         opened.append(b"\xff\x1b\n", key=b"k\xfe")
         opened.append(b"")
@@ -78,7 +78,7 @@ def test_a_template_writes_bytes_as_they_are(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"k\xfe=\xff\x1b\n;=;", b"")
 
 
-def test_records_are_filtered(log: tuple[Path, list[int]]) -> None:
+def test_include_and_exclude_filter_records(log: tuple[Path, list[int]]) -> None:
     done = run("cat", "--include", "[02468]$", "--exclude", "4", "--limit", 3, log[0])
     assert done.stdout == lines([numbered(10)[number] for number in (0, 2, 6)])
 
@@ -90,7 +90,7 @@ def test_many_segments_are_printed_in_order(tmp_path: Path) -> None:
     assert run("cat", tmp_path / "log").stdout == lines(values)
 
 
-def test_flushed_is_what_no_crash_can_take_back(tmp_path: Path) -> None:
+def test_visibility_flushed_prints_durable_records_only(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT, flush="none") as opened:
         opened.append(b"durable", sync=True)
         opened.append(b"seen")
@@ -98,7 +98,7 @@ def test_flushed_is_what_no_crash_can_take_back(tmp_path: Path) -> None:
         assert run("cat", "--visibility", "flushed", tmp_path / "log").stdout == b"durable\n"
 
 
-def test_damage_ends_the_output_or_is_passed_and_both_are_said(files: LogFiles) -> None:
+def test_damage_ends_the_output_or_is_skipped_and_reported(files: LogFiles) -> None:
     files.create(0)
     files.checkpoint(files.records(0, numbered(10)), clean=True)
     files.flip(0, HEADER + 3 * 32 + 20)
@@ -114,14 +114,14 @@ def test_damage_ends_the_output_or_is_passed_and_both_are_said(files: LogFiles) 
     )
 
 
-def test_a_reader_that_has_enough_is_not_complained_about(tmp_path: Path) -> None:
+def test_pipe_closed_by_its_reader_prints_no_error(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log") as opened:
         opened.append_many(numbered(200_000))
     done = shell('c cat "$1" | head -1', tmp_path / "log")
     assert (done.returncode, done.stdout, done.stderr) == (PIPE_CLOSED, b"value 000000\n", b"")
 
 
-def test_a_full_disk_behind_the_output_is_a_failure_in_one_line(
+def test_full_disk_behind_the_output_is_reported_in_one_line(
     log: tuple[Path, list[int]],
 ) -> None:
     with open("/dev/full", "wb") as full:
@@ -144,9 +144,9 @@ def test_closed_output_is_refused(log: tuple[Path, list[int]]) -> None:
     )
 
 
-def test_it_ends_although_somebody_goes_on_appending(tmp_path: Path) -> None:
-    """What is printed fits no pipe, so that the reader is held up while more is appended; that is
-    not printed.
+def test_cat_ends_at_the_end_it_began_with(tmp_path: Path) -> None:
+    """The output exceeds the pipe, so the command blocks while more records are appended, which it
+    must not print.
     """
     values = numbered(20_000)
     with commitlog.open(tmp_path / "log") as opened:
@@ -173,7 +173,7 @@ def test_it_ends_although_somebody_goes_on_appending(tmp_path: Path) -> None:
         (("--from", "5000", "--to", "4096"), "--to (4096) is below --from (5000)"),
     ],
 )
-def test_wrong_options_are_refused_with_what_was_expected(
+def test_invalid_cat_option_is_refused(
     log: tuple[Path, list[int]],
     arguments: tuple[str, ...],
     what: str,

@@ -1,4 +1,4 @@
-"""`commitlog cat` with all fields: each format holds what the log holds, whole or not at all."""
+"""`commitlog cat` with all fields: each file holds every record of the log, or is not created."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ from commitlog import cli
 from tests.cli.program import LIMIT_S, SEGMENT, run, shell, started
 from tests.log_files import HEADER, LogFiles, numbered
 
-BEGAN_NS = 1_777_593_600 * 10**9  # the first of May 2026
+BEGAN_NS = 1_777_593_600 * 10**9  # 2026-05-01T00:00Z
 Until = Callable[..., None]
 Record = dict[str, Any]
 
 
 @pytest.fixture
 def records(tmp_path: Path) -> list[Record]:
-    """What is in the log of the test, `tmp_path / "log"`: several segments, a second apart."""
+    """Create the log `tmp_path / "log"`, several segments of records a second apart; return its
+    records.
+    """
     expected = []
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         for number in range(3000):
@@ -50,7 +52,7 @@ def records(tmp_path: Path) -> list[Record]:
 
 
 def from_json(content: bytes) -> list[Record]:
-    """The records of JSON lines."""
+    """Return the records of JSON lines."""
 
     def content_of(found: Record, name: str) -> bytes | None:
         text = found[name]
@@ -70,7 +72,7 @@ def from_json(content: bytes) -> list[Record]:
 
 
 def from_table(table: pa.Table) -> list[Record]:
-    """The records of an Arrow table."""
+    """Return the records of an Arrow table."""
     assert table.schema.field("timestamp").type == pa.timestamp("ns", tz="UTC")
     at = table.schema.get_field_index("timestamp")
     found: list[Record] = table.set_column(
@@ -80,7 +82,7 @@ def from_table(table: pa.Table) -> list[Record]:
 
 
 def from_csv(content: bytes) -> list[Record]:
-    """The records of CSV, read by Polars, which tells an empty text from none."""
+    """Return the records of CSV, read by Polars, which distinguishes an empty text from null."""
     frame = pl.read_csv(content, try_parse_dates=False)
     columns = [
         frame["position"],
@@ -96,7 +98,7 @@ def from_csv(content: bytes) -> list[Record]:
 
 
 def read(path: Path) -> list[Record]:
-    """The records of a file that was written."""
+    """Return the records of an exported file."""
     if path.suffix == ".jsonl":
         return from_json(path.read_bytes())
     return from_table(
@@ -105,7 +107,7 @@ def read(path: Path) -> list[Record]:
 
 
 @pytest.mark.parametrize("name", ["out.parquet", "out.arrow", "out.jsonl"])
-def test_a_file_has_every_record_in_order(tmp_path: Path, records: list[Record], name: str) -> None:
+def test_file_has_every_record_in_order(tmp_path: Path, records: list[Record], name: str) -> None:
     done = run("cat", tmp_path / "log", "-o", tmp_path / name)
     assert (done.returncode, done.stdout, done.stderr) == (
         0,
@@ -124,14 +126,16 @@ def current_mask() -> int:
 
 
 @pytest.mark.parametrize("format", ["parquet", "arrow", "jsonl"])
-def test_standard_output_gets_the_same(tmp_path: Path, records: list[Record], format: str) -> None:
+def test_standard_output_gets_the_same_records(
+    tmp_path: Path, records: list[Record], format: str
+) -> None:
     done = run("cat", "--format", format, tmp_path / "log")
     assert (done.returncode, done.stderr) == (0, b"")
     (tmp_path / f"out.{format}").write_bytes(done.stdout)
     assert read(tmp_path / f"out.{format}") == records
 
 
-def test_a_range_by_position_and_by_time(tmp_path: Path, records: list[Record]) -> None:
+def test_range_is_chosen_by_position_and_time(tmp_path: Path, records: list[Record]) -> None:
     log = tmp_path / "log"
 
     def sequences(*arguments: object) -> range:
@@ -179,7 +183,7 @@ def test_csv_has_every_record_of_text(tmp_path: Path) -> None:
     assert from_csv(content) == expected
 
 
-def test_csv_of_bytes_that_are_no_text_is_refused(tmp_path: Path, records: list[Record]) -> None:
+def test_csv_of_values_that_are_no_text_is_refused(tmp_path: Path, records: list[Record]) -> None:
     done = run("cat", tmp_path / "log", "-o", tmp_path / "out.csv")
     assert done.returncode == 1
     position = records[1]["position"]
@@ -187,14 +191,16 @@ def test_csv_of_bytes_that_are_no_text_is_refused(tmp_path: Path, records: list[
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_an_empty_log_is_a_file_without_records(tmp_path: Path) -> None:
+def test_empty_log_gives_a_file_without_records(tmp_path: Path) -> None:
     commitlog.open(tmp_path / "log").close()
     for name in ("out.parquet", "out.arrow", "out.jsonl"):
         assert run("cat", tmp_path / "log", "-o", tmp_path / name).returncode == 0
         assert read(tmp_path / name) == []
 
 
-def test_a_file_is_not_overwritten_unless_it_is_said(tmp_path: Path, records: list[Record]) -> None:
+def test_existing_file_is_replaced_only_with_overwrite(
+    tmp_path: Path, records: list[Record]
+) -> None:
     target = tmp_path / "out.jsonl"
     target.write_bytes(b"mine")
     done = run("cat", tmp_path / "log", "-o", target)
@@ -205,11 +211,11 @@ def test_a_file_is_not_overwritten_unless_it_is_said(tmp_path: Path, records: li
     assert read(target) == records
 
 
-# However late the signal comes: what is written is not put in its place before.
+# The file is never put in place, so the signal always arrives before.
 NEVER_DONE = "import os, signal; os.link = os.replace = lambda *given: signal.pause()"
 
 
-def test_what_is_interrupted_leaves_nothing(tmp_path: Path, until: Until) -> None:
+def test_interrupted_export_leaves_no_file(tmp_path: Path, until: Until) -> None:
     with commitlog.open(tmp_path / "log") as log:
         log.append_many(numbered(1_000_000))
     with started(
@@ -221,7 +227,7 @@ def test_what_is_interrupted_leaves_nothing(tmp_path: Path, until: Until) -> Non
     assert os.listdir(tmp_path) == ["log"]
 
 
-def test_damage_leaves_no_file_unless_it_is_to_be_skipped(files: LogFiles, tmp_path: Path) -> None:
+def test_damage_leaves_no_file_unless_skipped(files: LogFiles, tmp_path: Path) -> None:
     files.create(0)
     files.checkpoint(files.records(0, numbered(10)), clean=True)
     files.flip(0, HEADER + 3 * 32 + 20)
@@ -233,7 +239,7 @@ def test_damage_leaves_no_file_unless_it_is_to_be_skipped(files: LogFiles, tmp_p
     assert b"damage: skipped position" in done.stderr
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, records: list[Record]) -> None:
+def test_full_disk_is_reported_in_one_line(tmp_path: Path, records: list[Record]) -> None:
     done = shell('c cat --format jsonl "$1" > /dev/full', tmp_path / "log")
     assert (done.returncode, done.stderr) == (1, b"commitlog: No space left on device\n")
 
@@ -257,7 +263,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, records: list[Re
         (("--format", "jsonl", "--until", "soon"), "expected a time such as"),
     ],
 )
-def test_wrong_options_are_refused_with_what_was_expected(
+def test_invalid_export_option_is_refused(
     tmp_path: Path,
     records: list[Record],
     arguments: tuple[str, ...],
@@ -270,7 +276,7 @@ def test_wrong_options_are_refused_with_what_was_expected(
     assert what in printed.err
 
 
-def test_without_pyarrow_it_says_what_to_install(
+def test_missing_pyarrow_error_says_what_to_install(
     tmp_path: Path,
     records: list[Record],
     capfd: pytest.CaptureFixture[str],

@@ -1,4 +1,4 @@
-"""The command line: what it prints, where, and with which exit status."""
+"""The command line: its output, and its exit status."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def commitlog(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def interpreter(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the program, or code, in an interpreter of its own."""
+    """Run the program, or code, in a new interpreter."""
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
@@ -47,14 +47,14 @@ def interpreter(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_sound_log_verifies_with_status_0(log: str) -> None:
+def test_verify_of_a_sound_log_has_status_0(log: str) -> None:
     done = commitlog("verify", log)
     assert (done.returncode, done.stderr) == (0, "")
     assert "10 records" in done.stdout
     assert done.stdout.endswith("sound\n")
 
 
-def test_damage_is_printed_with_its_position_and_status_1(files: LogFiles, log: str) -> None:
+def test_verify_prints_damage_with_its_position(files: LogFiles, log: str) -> None:
     files.flip(0, HEADER + 3 * 32 + 20)
     done = commitlog("verify", log)
     assert done.returncode == 1
@@ -74,7 +74,7 @@ def test_verify_prints_json(files: LogFiles, log: str) -> None:
     assert report["segments"][0]["damage"][0]["position"] == HEADER
 
 
-def test_repair_mends_and_says_where_the_copy_is(files: LogFiles, log: str) -> None:
+def test_repair_mends_and_names_the_copy(files: LogFiles, log: str) -> None:
     files.flip(0, HEADER + 20)
     planned = commitlog("repair", "--dry-run", log)
     assert (planned.returncode, planned.stdout.startswith("would be: ")) == (1, True)
@@ -93,7 +93,7 @@ def test_repair_prints_json(files: LogFiles, log: str) -> None:
     assert report["actions"][0]["position"] == HEADER
 
 
-def test_a_segment_s_file_is_verified_alone(files: LogFiles, log: str, tmp_path: Path) -> None:
+def test_verify_accepts_a_lone_segment_file(files: LogFiles, log: str, tmp_path: Path) -> None:
     copy = tmp_path / "x.seg"
     copy.write_bytes(files.get(0))
     done = commitlog("verify", str(copy))
@@ -118,9 +118,7 @@ def test_a_segment_s_file_is_verified_alone(files: LogFiles, log: str, tmp_path:
     assert (report["kind"], report["sound"], report["records"]) == ("segment", False, 11)
 
 
-def test_a_torn_tail_of_a_segment_s_file_is_told_of_its_copy(
-    files: LogFiles, tmp_path: Path
-) -> None:
+def test_verify_of_a_copied_segment_explains_its_torn_tail(files: LogFiles, tmp_path: Path) -> None:
     files.create(0)
     files.records(0, numbered(2), files.claim(0, HEADER, 40))
     done = commitlog("verify", str(files.file(0)))
@@ -131,7 +129,7 @@ def test_a_torn_tail_of_a_segment_s_file_is_told_of_its_copy(
     )
 
 
-def test_an_extra_that_is_not_installed_is_named_in_a_line(tmp_path: Path) -> None:
+def test_missing_extra_is_named_in_one_line(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['pyarrow'] = sys.modules['pyarrow.fs'] = None\nfrom "
         "commitlog.cli import main; main()"
@@ -144,14 +142,14 @@ def test_an_extra_that_is_not_installed_is_named_in_a_line(tmp_path: Path) -> No
     )
 
 
-def test_a_failure_is_one_line_and_status_1(tmp_path: Path) -> None:
+def test_failure_is_one_line_with_status_1(tmp_path: Path) -> None:
     done = commitlog("verify", str(tmp_path / "absent"))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("commitlog: there is no log here")
     assert done.stderr.count("\n") == 1
 
 
-def test_a_wrong_command_or_option_suggests_a_right_one() -> None:
+def test_unknown_command_or_option_suggests_a_known_one() -> None:
     assert "No such command 'verfy'. Did you mean 'verify'?" in commitlog("verfy", "log").stderr
     assert (
         "No such option '--jsno'. Did you mean '--json'?"
@@ -162,13 +160,13 @@ def test_a_wrong_command_or_option_suggests_a_right_one() -> None:
 @pytest.mark.parametrize(
     "arguments", [["verify"], ["nonsense"], ["verify", "--nonsense", "log"], []]
 )
-def test_wrong_usage_is_status_2(arguments: list[str]) -> None:
+def test_usage_error_has_status_2(arguments: list[str]) -> None:
     done = commitlog(*arguments)
     assert done.returncode == 2
     assert "Usage" in done.stderr
 
 
-def test_help_and_version_are_status_0() -> None:
+def test_help_and_version_have_status_0() -> None:
     listed = interpreter("-m", "commitlog.cli", "--help")
     assert listed.returncode == 0
     for name in group.COMMANDS:
@@ -191,7 +189,7 @@ def test_missing_click_prints_one_line_naming_the_package() -> None:
     )
 
 
-def test_a_reader_that_goes_away_is_not_complained_about(log: str) -> None:
+def test_output_pipe_without_a_reader_prints_no_error(log: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -208,7 +206,7 @@ def test_a_reader_that_goes_away_is_not_complained_about(log: str) -> None:
     assert (done.returncode, done.stderr) == (cli.PIPE_CLOSED, b"")
 
 
-def test_ctrl_c_is_status_130(log: str) -> None:
+def test_ctrl_c_has_status_130(log: str) -> None:
     code = """
 import os, signal, sys
 from commitlog.repair import survey
@@ -221,7 +219,7 @@ main()
     assert "Traceback" not in done.stderr
 
 
-def test_a_command_is_imported_only_when_it_is_asked_for() -> None:
+def test_command_is_imported_only_when_it_is_run() -> None:
     code = (
         "import sys; from commitlog import cli; cli.run(['--version']); print([m for m in "
         "sys.modules if m.startswith('commitlog.cli.')])"
@@ -230,7 +228,7 @@ def test_a_command_is_imported_only_when_it_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["spark"]])
-def test_help_has_a_whole_line_for_each_command(arguments: list[str]) -> None:
+def test_help_has_a_complete_sentence_for_each_command(arguments: list[str]) -> None:
     listed = run(*arguments, "--help").stdout.decode().partition("Commands:\n")[2].splitlines()
     assert len(listed) == (3 if arguments else len(group.COMMANDS))
     for line in listed:

@@ -1,4 +1,4 @@
-"""Completion by the shell: the program's answers, asked as click's script for each shell asks."""
+"""Shell completion: the program's answers to the requests of click's scripts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.cli.program import PROGRAM, ROOT
 
 
 def completed(*words: str) -> set[str]:
-    """What a line with these words could go on with, the last one being typed."""
+    """Return the completions of a line with these words, of which the last is being typed."""
     environment = os.environ | {
         "_COMMITLOG_COMPLETE": "bash_complete",
         "COMP_WORDS": " ".join(("commitlog", *words)),
@@ -32,7 +32,7 @@ def test_commands_options_and_choices_are_completed() -> None:
     assert completed("tail", "or") == {"file,or"}  # the shell completes paths
 
 
-def test_names_of_tailers_are_completed_behind_their_log(tmp_path: Path) -> None:
+def test_tailer_names_are_completed_after_their_log(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log") as log:
         for name in ("billing", "backup", "shipping"):
             log.tailer(name).close()
@@ -44,7 +44,7 @@ def test_names_of_tailers_are_completed_behind_their_log(tmp_path: Path) -> None
     assert completed("tail", "--name", "b") == set()
 
 
-def test_bash_completes_with_the_script(tmp_path: Path) -> None:
+def test_bash_completes_through_its_script(tmp_path: Path) -> None:
     program = tmp_path / "commitlog"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m commitlog.cli "$@"\n')
     program.chmod(0o755)

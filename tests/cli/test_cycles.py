@@ -18,9 +18,8 @@ def test_cycles_of_a_day_are_listed_in_time_zone_of_log(clock: Clock, path: Path
         path, roll_cycle="SIX_HOURLY", time_zone="Europe/Berlin", segment_size=SEGMENT
     ) as log:
         for hours in (0, 6, 6, 6, 6, 6):
-            clock.move(
-                hours * 3600
-            )  # and not once more in the end: the log's own thread would roll into a seventh cycle
+            # Not once more at the end: the log's own thread would roll into a seventh cycle.
+            clock.move(hours * 3600)
             log.append(b"x" * 100)
     lines = [
         line.split("\t") for line in run("info", "--cycles", path).stdout.decode().splitlines()
@@ -57,7 +56,7 @@ def test_cycles_of_a_day_are_listed_in_time_zone_of_log(clock: Clock, path: Path
     )
 
 
-def test_a_log_that_rolls_by_size_has_a_line_a_segment(tmp_path: Path) -> None:
+def test_log_rolled_by_size_has_a_line_per_segment(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with commitlog.open(path, segment_size=SEGMENT) as log:
         for _ in range(2):
@@ -79,7 +78,7 @@ def test_a_log_that_rolls_by_size_has_a_line_a_segment(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_what_names_no_time_is_refused(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_invalid_time_is_refused(tmp_path: Path, arguments: list[str], said: str) -> None:
     commitlog.open(tmp_path / "log", segment_size=SEGMENT).close()
     done = run("info", "--cycles", *arguments, tmp_path / "log")
     assert (done.returncode, done.stdout) == (2, b"")
@@ -93,7 +92,7 @@ def test_times_without_cycles_are_refused(tmp_path: Path) -> None:
     assert b"--since and --until select cycles: add --cycles, or leave them out" in done.stderr
 
 
-def test_append_creates_a_log_with_a_cycle_and_info_says_it(tmp_path: Path) -> None:
+def test_append_creates_a_log_with_a_cycle_that_info_shows(tmp_path: Path) -> None:
     path = tmp_path / "log"
     cycle = ["--roll-cycle", "daily", "--roll-epoch", "6h", "--time-zone", "Europe/Berlin"]
     assert run("append", *cycle, path, feed=b"one\n").returncode == 0

@@ -1,4 +1,4 @@
-"""`commitlog doctor`: a verdict per line, and a directory that is left as it was."""
+"""`commitlog doctor`: a verdict per line, and no file left in the directory."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def test_json_has_every_finding(tmp_path: Path) -> None:
     assert all(finding["advice"] or finding["verdict"] == "ok" for finding in report["findings"])
 
 
-def test_a_disk_that_is_too_small_fails_with_what_to_do(tmp_path: Path) -> None:
+def test_too_small_disk_fails_with_advice(tmp_path: Path) -> None:
     launcher = small_disk.launcher()
-    if launcher is None:  # no small disk can be had: one that allocates nothing is as good as full
+    if launcher is None:  # without a small disk: one without allocation is practically full
         library = lacking.build(tmp_path)
         command, environment = [], {"LD_PRELOAD": str(library), "COMMITLOG_LACKS": "allocation"}
     else:
@@ -68,7 +68,7 @@ def test_a_disk_that_is_too_small_fails_with_what_to_do(tmp_path: Path) -> None:
     assert all(failed.values())
 
 
-def test_no_directory_and_no_permission_are_usage_errors(tmp_path: Path) -> None:
+def test_missing_or_unwritable_directory_is_a_usage_error(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"")
     for wrong in (file, tmp_path / "absent"):
@@ -81,7 +81,7 @@ def test_no_directory_and_no_permission_are_usage_errors(tmp_path: Path) -> None
     assert b"cannot create files in '/proc/self'" in done.stderr
 
 
-# However late the signal comes, a check is left.
+# The last check waits for a signal.
 NEVER_DONE = """
 import signal
 from commitlog.doctor import checks
@@ -90,9 +90,7 @@ checks.CHECKS += (checks.Check("signal", "ends it", lambda ground: signal.pause(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
-def test_whoever_ends_it_finds_the_directory_as_it_was(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+def test_signal_leaves_the_directory_unchanged(tmp_path: Path, number: signal.Signals) -> None:
     with started("doctor", tmp_path, before=NEVER_DONE) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"ok")

@@ -1,4 +1,4 @@
-"""`commitlog dump`: what stands in the files, frame by frame, sound or not."""
+"""`commitlog dump`: the contents of the files, frame by frame, sound or damaged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.oracle import segment_file as oracle
 
 @pytest.fixture
 def path(files: LogFiles) -> Path:
-    """A segment with one of everything, and a sealed one before it."""
+    """A segment with one frame of each kind, after a sealed segment."""
     files.full(0, [b"zero", b"one"])
     files.create(1, opened=True)
     offset = files.record(1, HEADER, b"two")
@@ -45,7 +45,7 @@ def dump(*arguments: object) -> tuple[int, list[dict[str, Any]]]:
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_every_frame_is_printed_and_what_lies_between_them(path: Path) -> None:
+def test_every_frame_and_gap_is_printed(path: Path) -> None:
     status, found = dump(path)
     assert status == 1
     assert [part["kind"] for part in found] == [
@@ -66,7 +66,7 @@ def test_every_frame_is_printed_and_what_lies_between_them(path: Path) -> None:
         1,
         40,
     )
-    # They follow one another without a hole, up to the segment's end.
+    # The parts follow one another without a gap, up to the segment's end.
     for number in (0, 1):
         parts = [
             part
@@ -94,7 +94,7 @@ def test_dump_takes_position_range_and_single_segment(path: Path, tmp_path: Path
 
 
 def reference(path: Path, start: int) -> list[dict[str, Any]]:
-    """What `--from` has to print, out of all that there is."""
+    """Return the parts that `--from` must print, chosen from the whole dump."""
     return [
         part
         for part in dump(path)[1]
@@ -108,9 +108,7 @@ def frames(path: Path, start: int) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def long(files: LogFiles) -> Path:
-    """A segment of a thousand records that is not sealed, in front of it a sealed one of as
-    many.
-    """
+    """A sealed segment of a thousand records, and one of as many that is not sealed."""
     files.directory.close()
     shutil.rmtree(files.path)
     with commitlog.open(
@@ -124,7 +122,7 @@ def long(files: LogFiles) -> Path:
 
 
 @pytest.mark.parametrize("segment", [1, 2])
-def test_a_range_deep_in_a_segment_is_come_to_by_its_index(
+def test_range_deep_in_a_segment_is_found_by_its_index(
     long: Path, segment: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     walked = []
@@ -143,8 +141,8 @@ def test_a_range_deep_in_a_segment_is_come_to_by_its_index(
     "harm",
     ["none", "flipped", "zeroed", "claimed", "garbage", "long claim", "indexed record", "no index"],
 )
-def test_a_range_is_the_same_whatever_stands_before_it(long: Path, harm: str) -> None:
-    """Damage in front of it, around it and behind it; a claim whose length leads past indexed
+def test_range_is_the_same_after_any_preceding_damage(long: Path, harm: str) -> None:
+    """Damage before, around and after the start, and a claim whose length passes indexed
     records.
     """
     file = long / f"{SIZE:020d}.seg"
@@ -175,7 +173,7 @@ def test_a_range_is_the_same_whatever_stands_before_it(long: Path, harm: str) ->
 
 
 def test_index_contradicting_frames_is_ignored(long: Path) -> None:
-    """Sound by its CRCs, and every record that it names stands eight bytes further on."""
+    """The index has valid CRCs, but every offset in it is eight bytes too high."""
     directory = LogDirectory(
         str(long),
         SIZE,
@@ -201,7 +199,7 @@ def test_index_contradicting_frames_is_ignored(long: Path) -> None:
     assert frames(long, start) == reference(long, start)
 
 
-def test_a_range_of_an_archive_needs_no_other_segment(long: Path, tmp_path: Path) -> None:
+def test_range_of_an_archive_reads_no_other_segment(long: Path, tmp_path: Path) -> None:
     pytest.importorskip("zstandard")
     assert run("archive", "--keep", long, tmp_path / "place").returncode == 0
     (tmp_path / "place" / f"{0:020d}.seg.zst").write_bytes(b"cut")
@@ -211,7 +209,7 @@ def test_a_range_of_an_archive_needs_no_other_segment(long: Path, tmp_path: Path
     ]
 
 
-def test_lines_for_people_have_the_same(path: Path) -> None:
+def test_text_output_has_the_same_parts(path: Path) -> None:
     done = run("dump", path)
     text = done.stdout.decode()
     assert done.returncode == 1
@@ -227,7 +225,7 @@ def test_lines_for_people_have_the_same(path: Path) -> None:
     assert "66 69 76 65" in run("dump", "--hex", path).stdout.decode()
 
 
-def test_a_sound_log_is_dumped_with_its_seal_keys_and_types(tmp_path: Path) -> None:
+def test_dump_of_a_sound_log_has_seal_keys_and_types(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with commitlog.open(path, segment_size=SIZE, roll_cycle="DAILY") as log:
         log.append(b"amount=12", key=b"order-42", type=7)
@@ -262,7 +260,7 @@ def test_a_sound_log_is_dumped_with_its_seal_keys_and_types(tmp_path: Path) -> N
     ],
     ids=str,
 )
-def test_what_cannot_be_dumped_is_refused(
+def test_invalid_dump_arguments_are_refused(
     tmp_path: Path, arguments: list[str], status: int, said: str
 ) -> None:
     (tmp_path / "x.seg").write_bytes(b"text")

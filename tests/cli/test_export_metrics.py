@@ -1,4 +1,4 @@
-"""`commitlog export-metrics`: printed, written, served; ended tidily; refused in a line."""
+"""`commitlog export-metrics`: printed, written to a file, or served."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fetch(url: str) -> str:
     return text.decode()
 
 
-def test_several_logs_are_printed_and_nothing_is_changed(path: Path, tmp_path: Path) -> None:
+def test_metrics_of_several_logs_change_no_file(path: Path, tmp_path: Path) -> None:
     commitlog.open(tmp_path / "other", segment_size=SEGMENT).close()
     before = {file.name: file.read_bytes() for file in path.iterdir()}
     done = run("export-metrics", path, tmp_path / "other", path)
@@ -50,7 +50,7 @@ def test_several_logs_are_printed_and_nothing_is_changed(path: Path, tmp_path: P
     assert {file.name: file.read_bytes() for file in path.iterdir()} == before
 
 
-def test_a_file_is_written_once(path: Path, tmp_path: Path) -> None:
+def test_output_without_interval_is_written_once(path: Path, tmp_path: Path) -> None:
     done = run("export-metrics", "--output", tmp_path / "log.prom", path)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert tail_of((tmp_path / "log.prom").read_text(), path) == 4096 + 48
@@ -61,7 +61,7 @@ def test_a_file_is_written_once(path: Path, tmp_path: Path) -> None:
     [(signal.SIGINT, 130), (signal.SIGTERM, 0), (signal.SIGHUP, 0)],
     ids=["INT", "TERM", "HUP"],
 )
-def test_a_file_is_written_again_and_again_until_a_signal(
+def test_output_with_interval_is_written_until_a_signal(
     path: Path, tmp_path: Path, until: Until, number: signal.Signals, status: int
 ) -> None:
     file = tmp_path / "log.prom"
@@ -76,7 +76,7 @@ def test_a_file_is_written_again_and_again_until_a_signal(
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["log", "log.prom"]
 
 
-def test_each_scrape_is_a_look_of_its_own(path: Path) -> None:
+def test_each_scrape_reads_the_log_again(path: Path) -> None:
     with started("export-metrics", "--listen", "0", path) as process:
         assert process.stderr is not None
         said = read_until(process.stderr.fileno(), b"\n").decode()
@@ -114,18 +114,19 @@ def test_each_scrape_is_a_look_of_its_own(path: Path) -> None:
     ],
     ids=["no port", "large port", "no time", "interval alone", "both"],
 )
-def test_wrong_options_are_refused_by_name(path: Path, options: list[str], said: bytes) -> None:
+def test_invalid_metrics_option_is_refused_by_name(
+    path: Path, options: list[str], said: bytes
+) -> None:
     done = run("export-metrics", *options, path)
     assert (done.returncode, done.stdout) == (2, b"")
     assert said in done.stderr
 
 
-def test_what_cannot_be_had_is_said_in_a_line(
+def test_missing_log_port_or_directory_is_one_line(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(
-        "RES_OPTIONS", "timeout:1 attempts:1"
-    )  # a name server that does not answer is not waited for
+    # Do not wait for a name server that does not answer.
+    monkeypatch.setenv("RES_OPTIONS", "timeout:1 attempts:1")
     with started("export-metrics", "--listen", "127.0.0.1:0", path) as process:
         assert process.stderr is not None
         port = int(read_until(process.stderr.fileno(), b"\n").split(b":")[2].split(b"/")[0])
@@ -150,7 +151,7 @@ def test_what_cannot_be_had_is_said_in_a_line(
             assert done.returncode == 2 or done.stderr.count(b"\n") == 1, done.stderr
 
 
-def test_without_prometheus_client_the_extra_is_named(
+def test_missing_prometheus_client_names_the_extra(
     path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     script = (

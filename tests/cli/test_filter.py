@@ -1,4 +1,4 @@
-"""Filters on values give what Python's `re` finds in each value alone."""
+"""Filters on values find what Python's `re` finds in each single value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import commitlog
 from commitlog.cli.filter import Filter, compiled, first_match
 from commitlog.tail.batch import Batch
 
-# Values that share beginnings and ends, so that two neighbours hold together what neither holds
+# Values with common beginnings and ends, so that two neighbours match together what neither matches
 # alone.
 WORDS = [
     b"",
@@ -59,13 +59,13 @@ def batch_of(values: list[bytes], path: Path) -> Batch:
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Batch:
-    """Every word before and after every other."""
+    """A batch with every word before and after every other."""
     values = [word for pair in itertools.product(WORDS, repeat=2) for word in pair]
     return batch_of(values, tmp_path_factory.mktemp("mixed") / "log")
 
 
 @pytest.mark.parametrize("text", PATTERNS, ids=ascii)
-def test_rows_are_those_in_which_re_matches(text: str, mixed: Batch) -> None:
+def test_filter_matches_the_rows_that_re_matches(text: str, mixed: Batch) -> None:
     search = re.compile(PATTERNS[text]).search
     expected = [row for row, value in enumerate(mixed.values()) if search(value)]
     pattern = compiled(text)

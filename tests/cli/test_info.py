@@ -1,4 +1,4 @@
-"""`commitlog info`: what a log is, and who has it open."""
+"""`commitlog info`: the identity and state of a log, and the processes that have it open."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def info(path: object) -> dict[str, Any]:
     return found
 
 
-def test_a_closed_log_tells_all_of_itself(tmp_path: Path) -> None:
+def test_closed_log_reports_identity_and_contents(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with commitlog.open(path, segment_size=SEGMENT, timestamps="precise") as log:
         log.append_many(numbered(10_000))
@@ -71,12 +71,12 @@ def test_a_closed_log_tells_all_of_itself(tmp_path: Path) -> None:
 
 
 def said_by_info(path: object) -> dict[str, str]:
-    """What it prints for people, by name; what the first line says is `path`."""
+    """Return the printed values by name; the first line is `path`."""
     first, *rest = run("info", path).stdout.decode().splitlines()
     return {"path": first} | {line[2:26].strip(): line[26:] for line in rest}
 
 
-def test_people_read_the_same_figures_in_units(tmp_path: Path) -> None:
+def test_text_output_has_units(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         log.append(b"one", timestamp_ns=1_700_000_000_000_000_002)
     said = said_by_info(tmp_path / "log")
@@ -90,7 +90,7 @@ def test_people_read_the_same_figures_in_units(tmp_path: Path) -> None:
     assert said["disk"].endswith(" KiB")
 
 
-def test_an_empty_log_says_so(tmp_path: Path) -> None:
+def test_empty_log_has_no_last_record(tmp_path: Path) -> None:
     commitlog.open(tmp_path / "log", segment_size=SEGMENT).close()
     found = info(tmp_path / "log")
     assert (found["records"], found["first_sequence"], found["last_sequence"]) == (0, 0, None)
@@ -98,7 +98,7 @@ def test_an_empty_log_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pool", [(), ("--pool", 1)], ids=["mapped", "pooled"])
-def test_live_writers_are_named_and_dead_ones_are_not(
+def test_only_live_writers_are_named(
     tmp_path: Path, pool: tuple[object, ...], until: Until
 ) -> None:
     path = tmp_path / "log"
@@ -124,7 +124,7 @@ def _records(path: Path) -> int:
         return len(list(log.tailer()))
 
 
-def test_writers_who_live_are_named_beside_one_who_was_killed(tmp_path: Path) -> None:
+def test_live_writers_are_named_beside_a_killed_one(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT), commitlog.open(tmp_path / "log"):
         killed = os.fork()
         if killed == 0:
@@ -136,7 +136,7 @@ def test_writers_who_live_are_named_beside_one_who_was_killed(tmp_path: Path) ->
     assert len({holder["slot"] for holder in holders}) == 2
 
 
-def test_nothing_is_changed(files: LogFiles) -> None:
+def test_info_changes_no_file(files: LogFiles) -> None:
     files.create(0)
     files.checkpoint(files.records(0, numbered(3)), clean=True)
     before = files.snapshot()
@@ -145,7 +145,7 @@ def test_nothing_is_changed(files: LogFiles) -> None:
     assert not (files.path / "cursors").exists()
 
 
-def test_what_cannot_be_read_is_said_and_the_rest_is_shown(files: LogFiles) -> None:
+def test_unreadable_identity_is_reported_and_the_rest_shown(files: LogFiles) -> None:
     files.create(0)
     files.checkpoint(files.records(0, numbered(3)))
     (files.path / "log.json").unlink()
@@ -156,11 +156,11 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_shown(files: LogFiles) -> N
     assert b"wrong: log.json is missing" in run("info", files.path).stdout
 
 
-# --- a segment's file, an archive -----------------------------------------------------------------
+# --- segment files and archives -------------------------------------------------------------------
 
 
 def rolled(path: Path, **options: Any) -> Path:
-    """A closed log of four segments, of which three are sealed."""
+    """Create a closed log of four segments, three of them sealed."""
     with commitlog.open(path, segment_size=SEGMENT, **options) as log:
         for number in range(4):
             log.append_many([b"%d" % number] * 10, timestamp_ns=1_700_000_000_000_000_000 + number)
@@ -173,7 +173,7 @@ def segment_of(path: Path, number: int) -> Path:
     return path / f"{number * SEGMENT:020d}.seg"
 
 
-def test_a_sealed_segment_s_file_says_what_its_log_says_of_it(tmp_path: Path) -> None:
+def test_sealed_segment_file_reports_its_seal(tmp_path: Path) -> None:
     path = rolled(tmp_path / "log", roll_cycle="DAILY")
     copy = Path(shutil.copy(segment_of(path, 2), tmp_path / "x.seg"))
     found, dumped = info(copy), json.loads(run("dump", "--json", copy).stdout.splitlines()[0])
@@ -204,10 +204,10 @@ def test_a_sealed_segment_s_file_says_what_its_log_says_of_it(tmp_path: Path) ->
     )
 
 
-def test_of_a_segment_that_is_not_sealed_the_frames_are_counted(tmp_path: Path) -> None:
+def test_frames_of_an_unsealed_segment_are_counted(tmp_path: Path) -> None:
     path = rolled(tmp_path / "log")
     with commitlog.open(path) as log:
-        log.pretouch()  # the segment ahead is made by a thread, in its own time
+        log.pretouch()  # otherwise a thread would allocate the next segment later
     found = info(segment_of(path, 3))
     assert (found["seal"], found["records"], found["first_sequence"], found["last_sequence"]) == (
         None,
@@ -250,7 +250,7 @@ def test_damage_in_unsealed_segment_is_reported_with_position(files: LogFiles) -
     assert b"  wrong: damage at position" in run("info", files.file(1)).stdout
 
 
-def test_what_else_lies_in_a_segment_s_folder_is_not_counted(tmp_path: Path) -> None:
+def test_segment_file_counts_its_own_disk_space_only(tmp_path: Path) -> None:
     path = rolled(tmp_path / "log")
     assert info(segment_of(path, 1))["disk_bytes"] == segment_of(path, 1).stat().st_blocks * 512
 
@@ -261,7 +261,7 @@ def archived(path: Path, place: Path) -> Path:
     return place
 
 
-def test_an_archive_says_how_much_is_in_it_and_how_large_it_is(tmp_path: Path) -> None:
+def test_archive_reports_its_contents_and_size(tmp_path: Path) -> None:
     path = rolled(tmp_path / "log", roll_cycle="DAILY", timestamps="precise")
     place = archived(path, tmp_path / "place")
     identity = json.loads((path / "log.json").read_bytes())
@@ -294,7 +294,7 @@ def test_an_archive_says_how_much_is_in_it_and_how_large_it_is(tmp_path: Path) -
     )
 
 
-def test_nothing_of_an_archive_is_unpacked_for_it(
+def test_info_of_an_archive_unpacks_no_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = archived(rolled(tmp_path / "log"), tmp_path / "place")
@@ -302,7 +302,7 @@ def test_nothing_of_an_archive_is_unpacked_for_it(
     assert info(place)["last_sequence"] == 29
 
 
-def test_a_gap_in_an_archive_is_said_and_the_rest_is_shown(tmp_path: Path) -> None:
+def test_gap_in_an_archive_is_reported_and_the_rest_shown(tmp_path: Path) -> None:
     place = archived(rolled(tmp_path / "log"), tmp_path / "place")
     (place / f"{SEGMENT:020d}.seg.zst").unlink()
     done = run("info", "--json", place)
@@ -326,7 +326,7 @@ def test_damaged_archive_file_is_reported_and_rest_is_shown(tmp_path: Path) -> N
     assert damaged.name in found["problems"][0]
 
 
-def test_an_archive_without_a_segment_says_so() -> None:
+def test_archive_without_a_segment_is_reported_as_empty() -> None:
     pytest.importorskip("zstandard")
     memory = pytest.importorskip("fsspec").filesystem("memory")
     identity = Identity.new(SEGMENT, "coarse")
@@ -345,7 +345,7 @@ def test_an_archive_without_a_segment_says_so() -> None:
         memory.rm("/bucket-of-info", recursive=True)
 
 
-def test_paths_that_are_no_log_are_said(tmp_path: Path) -> None:
+def test_path_without_a_log_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "empty").mkdir()
     for name, what in (

@@ -24,7 +24,9 @@ Schema = dict[str, tuple[str, bool, bool]]
 
 
 def schemas() -> dict[str, Schema]:
-    """For each command its keys: type, whether it may be null, whether it may be missing."""
+    """Return the keys of each command: type, whether null is allowed, whether the key may be
+    missing.
+    """
     found: dict[str, Schema] = {}
     for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]:
         names, _, text = section.partition("\n")
@@ -44,7 +46,7 @@ def schemas() -> dict[str, Schema]:
 
 
 def keys_of(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str, Any]]:
-    """Every key as the page writes it, with its type."""
+    """Yield every key in the notation of the page, with its type and value."""
     for key, value in content.items():
         kind = {"dict": "object", "NoneType": "null"}.get(
             type(value).__name__, type(value).__name__
@@ -58,7 +60,7 @@ def keys_of(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, st
 
 
 def check(schema: Schema, content: dict[str, Any], seen: set[str]) -> None:
-    """An object has the keys and types of the page, UUIDs and times in one form."""
+    """Check that an object has the keys and types of the page, and one form of UUIDs and times."""
     present = set()
     for name, kind, value in keys_of(content):
         assert name in schema, f"{name} is not in {PAGE.name}"
@@ -82,7 +84,7 @@ def check(schema: Schema, content: dict[str, Any], seen: set[str]) -> None:
 
 
 def printed(*arguments: object, feed: bytes = b"") -> list[dict[str, Any]]:
-    """The objects that a command prints with --json."""
+    """Return the objects that a command prints with --json."""
     done = run(*arguments, "--json", feed=feed)
     assert done.stdout, done.stderr
     if done.stdout.startswith(b"{\n"):
@@ -92,7 +94,7 @@ def printed(*arguments: object, feed: bytes = b"") -> list[dict[str, Any]]:
 
 @pytest.fixture
 def damaged(files: LogFiles) -> Path:
-    """A log with damage, a claim and a torn tail, of two segments of which the first is missing."""
+    """A log of two segments with damage, a claim, a torn tail and a gap."""
     files.create(1, opened=True)
     end = files.records(1, numbered(10))
     files.flip(1, HEADER + 3 * 32 + 20)
@@ -111,7 +113,7 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_command_prints_what_the_page_says(log: Path, damaged: Path, tmp_path: Path) -> None:
+def test_json_of_every_command_follows_the_page(log: Path, damaged: Path, tmp_path: Path) -> None:
     pytest.importorskip("zstandard")
     copy = tmp_path / "copy.seg"
     copy.write_bytes(min(log.glob("*.seg")).read_bytes())

@@ -30,7 +30,7 @@ def test_logs_below_a_folder_are_listed(tmp_path: Path) -> None:
     assert second[3:] == ["0", "-", "-", "open"]
 
 
-def test_a_damaged_log_is_listed_with_its_problem(tmp_path: Path) -> None:
+def test_damaged_log_is_listed_with_its_problem(tmp_path: Path) -> None:
     commitlog.open(tmp_path / "good", segment_size=SEGMENT).close()
     commitlog.open(tmp_path / "bad", segment_size=SEGMENT).close()
     (tmp_path / "bad" / "log.json").write_text("{}")
@@ -39,7 +39,7 @@ def test_a_damaged_log_is_listed_with_its_problem(tmp_path: Path) -> None:
     assert (done.returncode, good["problems"], bool(bad["problems"])) == (1, [], True)
 
 
-def test_a_folder_without_logs_says_so(tmp_path: Path) -> None:
+def test_folder_without_logs_is_reported(tmp_path: Path) -> None:
     done = run("list", tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (
         0,

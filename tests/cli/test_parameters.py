@@ -1,4 +1,4 @@
-"""One grammar of sizes, durations, ages and times, wherever a command asks for one."""
+"""One grammar of sizes, durations, ages and times for every command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DAY_S = 86400
         ("7", 7),
     ],
 )
-def test_a_size_has_a_unit_or_none(text: str, size: int) -> None:
+def test_size_has_an_optional_unit(text: str, size: int) -> None:
     assert parameters.size(text) == size
 
 
@@ -33,21 +33,21 @@ def test_a_size_has_a_unit_or_none(text: str, size: int) -> None:
     ("text", "seconds"),
     [("10m", 600), ("1.5h", 5400), ("7d", 7 * DAY_S), ("500ms", 0.5), ("15", 15)],
 )
-def test_a_duration_has_a_unit_or_is_in_seconds(text: str, seconds: float) -> None:
+def test_duration_without_unit_is_in_seconds(text: str, seconds: float) -> None:
     assert parameters.duration(text) == seconds
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("10m", 600), ("-10m", 600), ("1.5h", 5400), ("7d", 7 * DAY_S)]
 )
-def test_an_age_and_a_time_take_the_same_duration(text: str, seconds: float) -> None:
+def test_age_and_time_accept_the_same_durations(text: str, seconds: float) -> None:
     before_ns = time.time_ns()
     moment_ns = read_moment(parameters.moment(text))
     assert before_ns <= moment_ns + seconds * 1e9 <= time.time_ns()
     assert parameters.age(text) == dt.timedelta(seconds=seconds)
 
 
-def test_an_age_may_be_a_time_in_the_past() -> None:
+def test_age_may_be_a_time_in_the_past() -> None:
     written = dt.datetime(2026, 5, 1, 12, 30, tzinfo=dt.UTC)
     before = dt.datetime.now(dt.UTC)
     found = parameters.age("2026-05-01T12:30:00.000000005Z")
@@ -59,12 +59,12 @@ def test_an_age_may_be_a_time_in_the_past() -> None:
     assert parameters.age("yesterday") > parameters.age("today")
 
 
-def test_a_time_has_nanoseconds() -> None:
+def test_time_keeps_its_nanoseconds() -> None:
     assert read_moment(parameters.moment("2026-05-01T12:30:00.000000005")) % 10**9 == 5
 
 
 @pytest.mark.parametrize("text", ["7", "7x", "1G", "2200-01-01", "-1", "soon", ""])
-def test_what_is_no_age_is_refused_with_an_example(text: str) -> None:
+def test_invalid_age_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(
         click.BadParameter,
         match=r"expected an age such as 90s, 36h, 7d, yesterday or 2026-05-01, not",
@@ -73,7 +73,7 @@ def test_what_is_no_age_is_refused_with_an_example(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["7x", "64KX", "-1K", "1.5", "much"])
-def test_a_wrong_unit_of_a_size_is_refused_with_an_example(text: str) -> None:
+def test_unknown_unit_of_a_size_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(
         click.BadParameter, match="expected a size such as 65536, 64K or 64MiB, not"
     ):

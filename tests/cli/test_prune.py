@@ -1,4 +1,4 @@
-"""`commitlog prune`: beside a writer in another process, and without any."""
+"""`commitlog prune`: beside a writer in another process, and without one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def segments(log: Path) -> list[str]:
     return sorted(path.name for path in log.glob("*.seg"))
 
 
-def test_it_says_what_went_and_why_the_next_one_stays(log: Path) -> None:
+def test_prune_reports_the_deleted_and_the_first_kept_segment(log: Path) -> None:
     done = run("prune", "--max-bytes", "0", log)
     assert (done.returncode, done.stderr) == (0, b"")
     lines = done.stdout.decode().splitlines()
@@ -35,7 +35,7 @@ def test_it_says_what_went_and_why_the_next_one_stays(log: Path) -> None:
         assert list(opened.tailer().values()) == [b"5"]
 
 
-def test_a_dry_run_changes_nothing(log: Path) -> None:
+def test_dry_run_deletes_nothing(log: Path) -> None:
     before = segments(log)
     done = run("prune", "--older-than", "0s", "--dry-run", "--json", log)
     said = json.loads(done.stdout)
@@ -44,8 +44,8 @@ def test_a_dry_run_changes_nothing(log: Path) -> None:
     assert segments(log) == before
 
 
-def test_beside_a_writer_that_goes_on(log: Path) -> None:
-    """The other process is the command's: it deletes under this one's open handle."""
+def test_prune_beside_a_writer_deletes_under_its_handle(log: Path) -> None:
+    """The command runs in another process, and deletes under this open handle."""
     with commitlog.open(log) as opened:
         assert run("prune", "--max-bytes", "0", log).returncode == 0
         opened.append(b"on")
@@ -54,7 +54,7 @@ def test_beside_a_writer_that_goes_on(log: Path) -> None:
     assert run("verify", log).returncode == 0
 
 
-def test_young_segments_and_free_disks_stay_as_they_are(log: Path) -> None:
+def test_limits_that_are_not_reached_delete_nothing(log: Path) -> None:
     before = segments(log)
     for arguments in (
         ("--older-than", "7d"),
@@ -84,7 +84,7 @@ def test_young_segments_and_free_disks_stay_as_they_are(log: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_wrong_usage_is_refused_with_what_was_expected(
+def test_invalid_prune_arguments_are_refused(
     log: Path, arguments: tuple[str, ...], expected: str
 ) -> None:
     before = segments(log)

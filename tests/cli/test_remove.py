@@ -1,4 +1,4 @@
-"""`commitlog remove`: what it deletes, what it leaves, and when it does neither."""
+"""`commitlog remove`: deleted files, files left in place, and refusals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-def test_a_log_is_deleted_with_its_directory(log: Path) -> None:
+def test_log_is_deleted_with_its_directory(log: Path) -> None:
     names = {path.name for path in log.iterdir()}
     done = run("remove", "--yes", "--json", log)
     said = json.loads(done.stdout)
@@ -36,7 +36,7 @@ def test_a_log_is_deleted_with_its_directory(log: Path) -> None:
     assert not log.exists()
 
 
-def test_all_that_belongs_to_a_log_is_deleted(log: Path) -> None:
+def test_every_file_of_the_log_is_deleted(log: Path) -> None:
     segment = next(log.glob("*.seg")).name
     for name in (
         f"{segment}.cut",
@@ -68,7 +68,7 @@ def test_foreign_files_are_left_and_listed(log: Path) -> None:
 
 
 @pytest.mark.parametrize("pool", [(), ("--pool", 1)], ids=["mapped", "pooled"])
-def test_a_log_that_is_held_is_refused_and_its_holder_named(
+def test_held_log_is_refused_naming_its_holder(
     tmp_path: Path, pool: tuple[object, ...], until: Until
 ) -> None:
     path = tmp_path / "log"
@@ -90,7 +90,7 @@ def _values(path: Path) -> list[bytes]:
         return list(log.tailer().values())
 
 
-def test_a_reader_holds_nothing_up_and_keeps_what_it_reads(log: Path) -> None:
+def test_log_with_a_reader_is_deleted_and_stays_readable(log: Path) -> None:
     with commitlog.open(log, "r") as opened:
         tailer = opened.tailer()
         first = tailer.read()
@@ -99,7 +99,7 @@ def test_a_reader_holds_nothing_up_and_keeps_what_it_reads(log: Path) -> None:
         assert first.value == numbered(1)[0]
 
 
-def test_shared_memory_that_a_killed_writer_left_goes_too(tmp_path: Path) -> None:
+def test_shared_memory_of_a_killed_writer_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "log"
     pid = os.fork()
     if pid == 0:
@@ -117,20 +117,20 @@ def test_shared_memory_that_a_killed_writer_left_goes_too(tmp_path: Path) -> Non
     assert not any(Path(f"/dev/shm{name}").exists() for name in names)
 
 
-def test_a_log_without_its_identity_is_known_by_its_segments(files: LogFiles) -> None:
+def test_log_without_identity_is_recognized_by_its_segments(files: LogFiles) -> None:
     files.create(0)
     (files.path / "log.json").unlink()
     assert run("remove", "--yes", files.path).returncode == 0
     assert not files.path.exists()
 
 
-# --- asking ---------------------------------------------------------------------------------------
+# --- confirmation ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("answer", "status"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1), (b"\x03", 130)]
 )
-def test_a_terminal_is_asked(log: Path, answer: bytes, status: int) -> None:
+def test_confirmation_is_asked_on_a_terminal(log: Path, answer: bytes, status: int) -> None:
     with on_terminal("remove", log) as (process, terminal):
         read_until(terminal, b"[y/N]:")
         os.write(terminal, answer)
@@ -141,19 +141,19 @@ def test_a_terminal_is_asked(log: Path, answer: bytes, status: int) -> None:
         assert len(_values(log)) == 5_000
 
 
-def test_without_a_terminal_it_wants_to_be_told(log: Path) -> None:
+def test_remove_without_a_terminal_needs_yes(log: Path) -> None:
     done = run("remove", log, feed=b"y\n")
     assert done.returncode == 2
     assert b"standard input is not a terminal to confirm on: add --yes" in done.stderr
     assert len(_values(log)) == 5_000
 
 
-# --- what is no log -------------------------------------------------------------------------------
+# --- paths without a log --------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone can give files away")
 @pytest.mark.parametrize("closed", [".", "tailers"])
-def test_a_directory_that_may_not_be_changed_loses_nothing(
+def test_unwritable_directory_keeps_every_file(
     closed: str, in_child: Callable[[Callable[[], Any]], Any]
 ) -> None:
     with tempfile.TemporaryDirectory() as place:
@@ -180,7 +180,7 @@ def test_a_directory_that_may_not_be_changed_loses_nothing(
         assert sorted(path.rglob("*")) == before
 
 
-def test_what_is_no_log_stays(tmp_path: Path, log: Path) -> None:
+def test_path_without_a_log_is_refused_and_unchanged(tmp_path: Path, log: Path) -> None:
     (tmp_path / "file").write_bytes(b"mine")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "notes.txt").write_bytes(b"mine")

@@ -1,4 +1,4 @@
-"""`commitlog spark`: sizes are read before Spark starts."""
+"""`commitlog spark`: sizes are parsed before Spark starts."""
 
 from __future__ import annotations
 

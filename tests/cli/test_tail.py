@@ -1,4 +1,4 @@
-"""`commitlog tail`: the last records as lines, and those that come."""
+"""`commitlog tail`: the last records as lines, and new ones as they are appended."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ STAMP_NS = 1_700_000_000_000_000_007
 
 
 def shown(output: bytes) -> list[bytes]:
-    """The values of what was printed."""
+    """Return the values in the printed lines."""
     return [line.split(b"\t")[4] for line in output.splitlines()]
 
 
-def test_a_record_is_a_line_of_five_fields(tmp_path: Path) -> None:
+def test_record_is_printed_as_five_fields(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         log.append(b"two lamps", timestamp_ns=STAMP_NS)
         log.append(b"a\tb\n\\\x1b[1m", key=b'le"na', type=7, timestamp_ns=STAMP_NS)
@@ -53,7 +53,7 @@ def test_a_record_is_a_line_of_five_fields(tmp_path: Path) -> None:
     ]
 
 
-def test_no_escaped_value_can_be_taken_for_another() -> None:
+def test_escaped_values_are_distinct_and_printable() -> None:
     values = [bytes([byte]) for byte in range(256)] + [
         b"\\n",
         b"\\x1b",
@@ -66,7 +66,7 @@ def test_no_escaped_value_can_be_taken_for_another() -> None:
     assert all(line.isprintable() for line in lines)
 
 
-def test_json_lines_tell_text_from_bytes(tmp_path: Path) -> None:
+def test_json_lines_distinguish_text_from_bytes(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         log.append("Ü\n".encode(), timestamp_ns=STAMP_NS)
         log.append(b"\xff\0", key=b"\xfe", type=3, timestamp_ns=STAMP_NS)
@@ -91,7 +91,7 @@ def test_json_lines_tell_text_from_bytes(tmp_path: Path) -> None:
     ]
 
 
-def test_the_last_n_are_found_across_segments(tmp_path: Path) -> None:
+def test_last_n_records_are_found_across_segments(tmp_path: Path) -> None:
     values = numbered(10_000)  # several segments
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         positions = log.append_many(values).tolist()
@@ -111,18 +111,19 @@ def test_the_last_n_are_found_across_segments(tmp_path: Path) -> None:
     assert shown(run("tail", "--from", "first", tmp_path / "log").stdout) == values
 
 
-def test_an_empty_log_has_no_last_records(tmp_path: Path) -> None:
+def test_empty_log_prints_no_record(tmp_path: Path) -> None:
     commitlog.open(tmp_path / "log").close()
     done = run("tail", tmp_path / "log")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_damage_is_told_where_it_is_met(files: LogFiles) -> None:
+def test_damage_is_reported_when_it_is_read(files: LogFiles) -> None:
     files.create(0)
     files.checkpoint(files.records(0, numbered(10)), clean=True)
     files.flip(0, HEADER + 3 * 32 + 20)
     values = numbered(10)
-    assert shown(run("tail", "-n", 5, files.path).stdout) == values[5:]  # it lies before them
+    # the damage lies before them
+    assert shown(run("tail", "-n", 5, files.path).stdout) == values[5:]
     done = run("tail", "--from", "first", files.path)
     assert (done.returncode, shown(done.stdout)) == (1, values[:3])
     done = run("tail", "--on-damage", "skip", files.path)
@@ -130,13 +131,13 @@ def test_damage_is_told_where_it_is_met(files: LogFiles) -> None:
     assert b"damage: skipped position" in done.stderr
 
 
-# --- where it begins, which records, when it ends -------------------------------------------------
+# --- start, filters and end -----------------------------------------------------------------------
 
 
 @pytest.fixture
 def hours(tmp_path: Path) -> Path:
-    """Twenty-four records in several segments, an hour apart from the first of May 2026 on, of
-    which every third is an error.
+    """Twenty-four records in several segments, an hour apart from 2026-05-01T00:00Z; every third is
+    an error.
     """
     began_ns = 1_777_593_600 * 10**9
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
@@ -151,13 +152,13 @@ def hours(tmp_path: Path) -> Path:
 
 
 def hours_of(*arguments: object) -> list[int]:
-    """Which of them are printed, in order."""
+    """Return the hours that are printed, in order."""
     done = run("tail", *arguments)
     assert (done.returncode, done.stderr) == (0, b"")
     return [int(value.split()[-1]) for value in shown(done.stdout)]
 
 
-def test_filters_come_before_the_count(hours: Path) -> None:
+def test_filters_apply_before_the_count(hours: Path) -> None:
     assert hours_of("--include", "ERROR", hours) == [0, 3, 6, 9, 12, 15, 18, 21]
     assert hours_of("--include", "ERROR", "-n", 2, hours) == [18, 21]
     assert hours_of("--exclude", "ERROR", "-n", 3, hours) == [20, 22, 23]
@@ -166,7 +167,7 @@ def test_filters_come_before_the_count(hours: Path) -> None:
     assert hours_of("--include", "none such", hours) == []
 
 
-def test_it_begins_at_a_position_a_sequence_or_a_time(hours: Path) -> None:
+def test_start_is_a_position_a_sequence_or_a_time(hours: Path) -> None:
     positions = [line.split(b"\t")[0] for line in run("tail", "-n", 24, hours).stdout.splitlines()]
     assert hours_of("--from", positions[21].decode(), hours) == [21, 22, 23]
     assert hours_of("--from-sequence", 22, hours) == [22, 23]
@@ -194,14 +195,14 @@ def test_reverse_prints_the_same_records_newest_first(hours: Path) -> None:
     ) == [23, 22]
 
 
-def test_it_ends_with_the_first_match_shown_or_not(hours: Path) -> None:
+def test_stop_at_ends_with_the_first_match(hours: Path) -> None:
     assert hours_of("--from", "first", "--stop-at", "hour 2", hours) == [0, 1, 2]
     assert hours_of("--from", "first", "--stop-at", "hour 2", "--include", "ERROR", hours) == [0]
     assert hours_of("-f", "--from", "first", "--stop-at", "hour 23", hours) == list(range(24))
     assert hours_of("-f", "--from", "first", "--limit", 3, hours) == [0, 1, 2]
 
 
-def test_filters_apply_to_what_is_followed(tmp_path: Path) -> None:
+def test_filters_apply_to_followed_records(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         log.append(b"old ERROR")
         with started(
@@ -230,13 +231,13 @@ def test_follower_without_matches_exits_when_pipe_closes(tmp_path: Path) -> None
 
 
 def place_of(path: Path, name: str) -> int:
-    """The sequence of the record at which a named tailer goes on."""
+    """Return the sequence of the record at which a named tailer resumes."""
     with commitlog.open(path, "r") as log, log.tailer(name) as tailer:
         record = log.tailer(start=tailer.position).read()
         return 24 if record is None else record.sequence
 
 
-def test_a_named_tailer_moves_past_what_was_printed(hours: Path) -> None:
+def test_named_tailer_moves_past_the_printed_records(hours: Path) -> None:
     assert hours_of("--name", "billing", "--limit", 3, hours) == [0, 1, 2]
     assert hours_of("--name", "billing", "--limit", 2, hours) == [3, 4]
     assert hours_of("--name", "billing", "--include", "ERROR", "--limit", 2, hours) == [6, 9]
@@ -249,7 +250,7 @@ def test_a_named_tailer_moves_past_what_was_printed(hours: Path) -> None:
     assert hours_of("--name", "billing", hours) == []
 
 
-def test_a_named_tailer_moves_while_records_are_replayed(hours: Path, until: Until) -> None:
+def test_named_tailer_moves_during_a_replay(hours: Path, until: Until) -> None:
     with (
         commitlog.open(hours, "r") as log,
         started("tail", "--name", "billing", "--speed", 1, hours) as process,
@@ -261,20 +262,20 @@ def test_a_named_tailer_moves_while_records_are_replayed(hours: Path, until: Unt
     assert place_of(hours, "billing") == 1
 
 
-def test_what_nobody_took_comes_again(hours: Path) -> None:
+def test_records_lost_at_the_output_are_printed_again(hours: Path) -> None:
     done = shell('c tail --name billing "$1" >&-; c tail --name billing "$1" > /dev/full', hours)
     assert done.returncode != 0
     assert place_of(hours, "billing") == 0
 
 
-def test_a_name_that_is_in_use_is_refused(hours: Path) -> None:
+def test_name_in_use_is_refused(hours: Path) -> None:
     with commitlog.open(hours, "r") as log, log.tailer("billing"):
         done = run("tail", "--name", "billing", hours)
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.startswith(b"commitlog: tailer 'billing' is read by")
 
 
-# --- how records are printed ----------------------------------------------------------------------
+# --- output formats -------------------------------------------------------------------------------
 
 
 def printed(path: Path, template: str, *arguments: object) -> bytes:
@@ -283,7 +284,7 @@ def printed(path: Path, template: str, *arguments: object) -> bytes:
     return done.stdout
 
 
-def test_a_template_chooses_and_orders_fields(tmp_path: Path) -> None:
+def test_template_selects_and_orders_fields(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log") as log:
         log.append(b"one\ttwo\x1b", key=b'k"', type=3, timestamp_ns=STAMP_NS)
         log.append(b"")
@@ -303,7 +304,7 @@ def test_a_template_chooses_and_orders_fields(tmp_path: Path) -> None:
     assert printed(tmp_path / "log", r"{{}}\t") == b"{}\t{}\t"
 
 
-def test_until_ends_before_the_first_record_that_is_as_late(hours: Path) -> None:
+def test_until_ends_before_the_first_record_of_that_time(hours: Path) -> None:
     assert hours_of("--from", "first", "--until", "2026-05-01T03:00", hours) == [0, 1, 2]
     assert hours_of("--since", "2026-05-01T21:00", "--until", "2026-05-01T22:30", hours) == [21, 22]
     assert hours_of("-n", 2, "--until", "2026-05-01T05:00", hours) == [3, 4]
@@ -311,7 +312,7 @@ def test_until_ends_before_the_first_record_that_is_as_late(hours: Path) -> None
     assert hours_of("-f", "--from-sequence", 20, "--until", "2026-05-01T22:00", hours) == [20, 21]
 
 
-def test_until_ends_a_follower_when_a_later_record_comes(tmp_path: Path) -> None:
+def test_until_ends_a_follower_at_a_later_record(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         log.append(b"before", timestamp_ns=STAMP_NS)
         with started("tail", "-f", "--until", "@1700000001", tmp_path / "log") as process:
@@ -355,10 +356,11 @@ def test_matches_are_highlighted_on_a_terminal_only(tmp_path: Path) -> None:
 
 def test_times_are_printed_in_a_zone_with_its_daylight_saving(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log") as log:
+        # The last Sunday of March 2026, one o'clock UTC.
         for second in (
             1_774_745_999,
             1_774_746_000,
-        ):  # the last Sunday of March 2026, one o'clock UTC
+        ):
             log.append(b"x", timestamp_ns=second * 10**9 + 5)
     assert run(
         "tail", "-z", "Europe/Berlin", "--format", r"{timestamp}\n", tmp_path / "log"
@@ -394,7 +396,7 @@ def test_replay_prints_each_record_before_the_pause_after_it(tmp_path: Path) -> 
     ]
 
 
-def test_a_replay_ends_with_its_reader_in_the_middle_of_a_pause(tmp_path: Path) -> None:
+def test_replay_ends_in_a_pause_when_its_pipe_closes(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log") as log:
         for second in (0, 1_000_000):
             log.append(b"%d" % second, timestamp_ns=second * 10**9)
@@ -422,7 +424,7 @@ def test_follower_prints_each_new_record_immediately(tmp_path: Path) -> None:
     assert (status, rest, errors.strip()) == (130, b"", b"")
 
 
-def test_two_processes_follow_what_a_third_appends(tmp_path: Path) -> None:
+def test_two_followers_read_the_appends_of_a_third_process(tmp_path: Path) -> None:
     path = tmp_path / "log"
     run("append", path)
     with (
@@ -438,8 +440,8 @@ def test_two_processes_follow_what_a_third_appends(tmp_path: Path) -> None:
         assert json.loads(read_until(two.stdout.fileno(), b"\n"))["value"] == "hello"
 
 
-def test_a_writer_that_comes_later_is_followed(tmp_path: Path) -> None:
-    """No process has the log open, and its live state is of no use: as after a reboot."""
+def test_follower_reads_the_records_of_a_later_writer(tmp_path: Path) -> None:
+    """No process has the log open and its live state is gone, as after a reboot."""
     path = tmp_path / "log"
     run("append", path, feed=b"before\n")
     (path / "cursors").unlink()
@@ -450,16 +452,17 @@ def test_a_writer_that_comes_later_is_followed(tmp_path: Path) -> None:
         assert shown(read_until(process.stdout.fileno(), b"\n")) == [b"after"]
 
 
-def test_a_log_that_is_yet_to_come_is_waited_for_if_so_told(tmp_path: Path, until: Until) -> None:
+def test_wait_option_awaits_the_creation_of_the_log(tmp_path: Path, until: Until) -> None:
     path = tmp_path / "log"
     with started("tail", "-f", "--wait", path) as follower:
         assert follower.stdout is not None
+        # The follower polls repeatedly.
         status = Path(f"/proc/{follower.pid}/status")
         until(
             lambda: (
                 int(status.read_text().partition("\nvoluntary_ctxt_switches:")[2].split()[0]) > 100
             )
-        )  # it looks again and again
+        )
         assert not path.exists()
         with commitlog.open(path, segment_size=SEGMENT) as log:
             log.append(b"the first")
@@ -467,9 +470,9 @@ def test_a_log_that_is_yet_to_come_is_waited_for_if_so_told(tmp_path: Path, unti
         assert interrupted(follower)[0] == 130
 
 
-def test_a_follower_ends_with_its_reader_although_nothing_comes(tmp_path: Path) -> None:
-    """`head` ends after the first line; without a second one nothing would be written to notice it
-    by.
+def test_idle_follower_ends_when_its_pipe_closes(tmp_path: Path) -> None:
+    """`head` ends after the first line; without a second record, no failing write would reveal
+    that.
     """
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         log.append_many([b"one", b"two"])
@@ -485,7 +488,7 @@ def test_ctrl_c_at_a_terminal_ends_a_follower(tmp_path: Path) -> None:
         assert process.wait(LIMIT_S) == 130
 
 
-def test_a_log_that_is_removed_is_not_waited_for(tmp_path: Path) -> None:
+def test_follower_of_a_removed_log_fails(tmp_path: Path) -> None:
     run("append", tmp_path / "log", feed=b"one\n")
     with started("tail", "-f", tmp_path / "log") as process:
         assert process.stdout is not None
@@ -496,7 +499,7 @@ def test_a_log_that_is_removed_is_not_waited_for(tmp_path: Path) -> None:
     assert errors.startswith(b"commitlog: the log was removed while it was followed")
 
 
-def test_a_killed_writer_is_followed_by_the_next_one(tmp_path: Path) -> None:
+def test_follower_continues_after_a_killed_writer(tmp_path: Path) -> None:
     path = tmp_path / "log"
     run("append", path)
     with started("tail", "-f", path) as process:
@@ -578,7 +581,7 @@ def test_a_killed_writer_is_followed_by_the_next_one(tmp_path: Path) -> None:
         (("-r", "--name", "billing"), "--reverse and --name exclude each other"),
     ],
 )
-def test_wrong_options_are_refused_with_what_was_expected(
+def test_invalid_tail_option_is_refused(
     tmp_path: Path, arguments: tuple[str, ...], what: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     status = cli.run(["tail", *arguments, str(tmp_path / "log")])
@@ -587,7 +590,7 @@ def test_wrong_options_are_refused_with_what_was_expected(
     assert what in printed.err
 
 
-def test_a_log_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_missing_log_is_reported(tmp_path: Path) -> None:
     done = run("tail", "-f", tmp_path / "absent")
     assert done.returncode == 1
     assert re.match(rb"commitlog: there is no log here.*absent\)\n$", done.stderr)

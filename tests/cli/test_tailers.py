@@ -1,4 +1,4 @@
-"""`commitlog tailers`: the list, and what it does to those in it."""
+"""`commitlog tailers`: the list of named tailers, and its actions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cli.program import SEGMENT, run
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """A closed log of ten records; `billing` has read three of them, and `audit`, which is
+    """A closed log of ten records: `billing` has read three of them, and `audit`, which is
     required, none.
     """
     path = tmp_path / "log"
@@ -38,7 +38,7 @@ def positions(log: Path) -> dict[str, int]:
     return {tailer["name"]: tailer["position"] for tailer in listed["tailers"]}
 
 
-def test_the_list(log: Path) -> None:
+def test_list_shows_position_lag_and_reader_of_each_tailer(log: Path) -> None:
     with commitlog.open(log, "r") as opened, opened.tailer("billing"):
         head, audit, billing = said(log)
         end = opened.tail_position
@@ -49,12 +49,12 @@ def test_the_list(log: Path) -> None:
     assert "read by process " in billing
 
 
-def test_a_log_without_any(tmp_path: Path) -> None:
+def test_list_of_a_log_without_tailers_is_empty(tmp_path: Path) -> None:
     commitlog.open(tmp_path / "log").close()
     assert said(tmp_path / "log") == [f"{tmp_path / 'log'}: 0 named tailers, ends at position 4096"]
 
 
-def test_reset_delete_and_evict(log: Path) -> None:
+def test_reset_delete_and_evict_change_the_list(log: Path) -> None:
     assert said(log, "reset", "billing", "first") == ["billing: reset to position 4096"]
     assert positions(log)["billing"] == 4096
     said(log, "reset", "billing", "end")
@@ -68,7 +68,7 @@ def test_reset_delete_and_evict(log: Path) -> None:
     assert list(positions(log)) == ["billing"]
 
 
-def test_a_damaged_file_is_named_and_made_anew(log: Path) -> None:
+def test_damaged_tailer_file_is_reported_and_reset(log: Path) -> None:
     (log / FOLDER / "billing").write_bytes(b"garbage")
     assert said(log)[2].startswith("  billing: damaged: it has 7 bytes and not 4096; ")
     verified = run("verify", log)
@@ -92,7 +92,9 @@ def test_a_damaged_file_is_named_and_made_anew(log: Path) -> None:
     ],
     ids=str,
 )
-def test_a_wrong_use_is_told(log: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_invalid_tailers_arguments_are_refused(
+    log: Path, arguments: tuple[str, ...], message: str
+) -> None:
     before = positions(log)
     done = run("tailers", log, *arguments)
     assert done.returncode == 2
@@ -100,7 +102,7 @@ def test_a_wrong_use_is_told(log: Path, arguments: tuple[str, ...], message: str
     assert positions(log) == before
 
 
-def test_what_cannot_be_done_is_told(log: Path) -> None:
+def test_action_that_cannot_be_done_is_reported(log: Path) -> None:
     with commitlog.open(log, "r") as opened, opened.tailer("billing"):
         for action in ("reset", "delete"):
             done = run("tailers", log, action, "billing", *["first"] * (action == "reset"))
@@ -114,7 +116,7 @@ def test_what_cannot_be_done_is_told(log: Path) -> None:
     assert b"no record starts here" in done.stderr
 
 
-def test_a_reset_without_a_position_is_refused(log: Path) -> None:
+def test_reset_without_a_position_is_refused(log: Path) -> None:
     before = positions(log)
     done = run("tailers", log, "reset", "billing")
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""`commitlog top`: what it shows of a log from outside, and how it ends."""
+"""`commitlog top`: the figures of a log seen from outside, and how it ends."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Until = Callable[..., None]
 
 @contextmanager
 def writing(path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Another process that has the log open and has appended one record."""
+    """Start another process that has the log open and has appended one record."""
     process = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(path)], cwd=ROOT, stdout=subprocess.PIPE
     )
@@ -62,7 +62,7 @@ def writing(path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def is_as_it_was(terminal: int) -> bool:
-    """Whether it hands over whole lines and echoes nothing, as `on_terminal` has set it."""
+    """Return whether the terminal is in line mode without echo, as `on_terminal` has set it."""
     modes: int = termios.tcgetattr(terminal)[3]
     return modes & (termios.ICANON | termios.ISIG | termios.ECHO) == termios.ICANON | termios.ISIG
 
@@ -75,10 +75,10 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-# --- for programs ---------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 
 
-def test_json_has_watermarks_records_writers_and_room(path: Path) -> None:
+def test_json_has_watermarks_records_writers_and_disk(path: Path) -> None:
     with writing(path) as process:
         done = run("top", "--json", *SHORT, path)
         found = json.loads(done.stdout)
@@ -97,7 +97,7 @@ def test_json_has_watermarks_records_writers_and_room(path: Path) -> None:
     assert found["disk_bytes"] > 0
 
 
-def test_a_killed_writer_is_dead(path: Path) -> None:
+def test_killed_writer_is_shown_as_dead(path: Path) -> None:
     with writing(path) as process:
         process.send_signal(signal.SIGKILL)
         process.wait(LIMIT_S)
@@ -105,7 +105,7 @@ def test_a_killed_writer_is_dead(path: Path) -> None:
     assert (writer["pid"], writer["state"]) == (process.pid, "dead")
 
 
-def test_rates_are_what_happened_between_two_looks(path: Path) -> None:
+def test_rates_are_differences_between_two_polls(path: Path) -> None:
     with commitlog.open(path) as log, LogWatch(path) as watch:
         before = watch.look()
         log.append_many([b"v" * 16] * 50)
@@ -118,7 +118,7 @@ def test_rates_are_what_happened_between_two_looks(path: Path) -> None:
     assert as_object(now, rates)["writers"][0]["claims_per_s"] == rates.claims[0]
 
 
-def test_a_recreated_log_has_no_rates(path: Path) -> None:
+def test_recreated_log_has_no_rates(path: Path) -> None:
     with LogWatch(path) as watch:
         before = watch.look()
         shutil.rmtree(path)
@@ -127,18 +127,18 @@ def test_a_recreated_log_has_no_rates(path: Path) -> None:
     assert (rates.tail_bytes, rates.records, rates.claims) == (None, None, {})
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("interval", ["0", "0.01", "soon", "-1s", "400d"])
-def test_a_wrong_interval_is_refused(
+def test_invalid_interval_is_refused(
     path: Path, interval: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run(["top", "--interval", interval, str(path)]) == 2
     assert "expected" in capfd.readouterr().err
 
 
-def test_without_a_terminal_one_sentence_says_so(path: Path) -> None:
+def test_top_without_a_terminal_is_refused(path: Path) -> None:
     done = run("top", path)
     assert (done.returncode, done.stdout) == (2, b"")
     assert (
@@ -148,7 +148,7 @@ def test_without_a_terminal_one_sentence_says_so(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["archive", "segment"])
-def test_what_does_not_move_is_refused(tmp_path: Path, kind: str) -> None:
+def test_top_of_an_archive_or_segment_is_refused(tmp_path: Path, kind: str) -> None:
     log = sealed_log(tmp_path / "log")
     target = min(log.glob("*.seg"))
     if kind == "archive":
@@ -166,7 +166,7 @@ def test_what_does_not_move_is_refused(tmp_path: Path, kind: str) -> None:
 
 
 def shown(pilot: Pilot[int]) -> str:
-    """All text of the dashboard, what is scrolled out of sight included."""
+    """Return all text of the dashboard, including what is scrolled out of sight."""
     app = pilot.app
     texts = [
         app.query_one(f"#{name}", Static)
@@ -188,7 +188,7 @@ async def _until_shown(pilot: Pilot[int], text: str) -> str:
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_the_dashboard_fits_its_terminal(path: Path, size: tuple[int, int]) -> None:
+def test_dashboard_fits_its_terminal(path: Path, size: tuple[int, int]) -> None:
     async def look() -> None:
         with (
             commitlog.open(path) as log,
@@ -211,14 +211,14 @@ def test_the_dashboard_fits_its_terminal(path: Path, size: tuple[int, int]) -> N
                     str(os.getpid()),
                 ):
                     assert word in seen, (word, seen)
-                assert "\u2026" not in seen.partition("\n")[2]  # nothing but the path is cut
+                assert "\u2026" not in seen.partition("\n")[2]  # only the path is cut
                 assert all(line.size.width > 5 for line in dashboard.query(Sparkline))
                 assert all(widget.region.right <= size[0] for widget in dashboard.query(Static))
 
     asyncio.run(look())
 
 
-def test_a_small_terminal_scrolls_to_the_tailers(path: Path) -> None:
+def test_small_terminal_scrolls_to_the_tailers(path: Path) -> None:
     async def look() -> None:
         with LogWatch(path) as watch:
             dashboard = Dashboard(watch, 60)
@@ -233,7 +233,7 @@ def test_a_small_terminal_scrolls_to_the_tailers(path: Path) -> None:
     asyncio.run(look())
 
 
-def test_the_help_key_opens_help_and_any_key_closes_it(path: Path) -> None:
+def test_help_key_opens_help_and_any_key_closes_it(path: Path) -> None:
     async def look() -> None:
         with LogWatch(path) as watch:
             dashboard = Dashboard(watch, 60)
@@ -247,7 +247,7 @@ def test_the_help_key_opens_help_and_any_key_closes_it(path: Path) -> None:
     asyncio.run(look())
 
 
-def test_the_latency_of_a_record_is_measured(path: Path, until: Until) -> None:
+def test_latency_of_appended_records_is_measured(path: Path, until: Until) -> None:
     sampler = LatencySampler(str(path))
     sampler.start()
     try:
@@ -263,7 +263,7 @@ def test_the_latency_of_a_record_is_measured(path: Path, until: Until) -> None:
         sampler.end()
 
 
-def test_q_ends_it_and_leaves_the_terminal_as_it_was(path: Path) -> None:
+def test_q_ends_top_and_restores_the_terminal(path: Path) -> None:
     with on_terminal("top", *SHORT, path) as (process, terminal):
         read_until(terminal, b"no writer has the log open")
         assert not is_as_it_was(terminal)
@@ -277,9 +277,7 @@ def test_q_ends_it_and_leaves_the_terminal_as_it_was(path: Path) -> None:
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name
 )
-def test_a_signal_ends_it_and_leaves_the_terminal_as_it_was(
-    path: Path, number: signal.Signals
-) -> None:
+def test_signal_ends_top_and_restores_the_terminal(path: Path, number: signal.Signals) -> None:
     with on_terminal("top", *SHORT, path) as (process, terminal):
         read_until(terminal, b"no writer has the log open")
         process.send_signal(number)
@@ -288,16 +286,16 @@ def test_a_signal_ends_it_and_leaves_the_terminal_as_it_was(
         assert is_as_it_was(terminal)
 
 
-def test_it_ends_with_the_log(path: Path) -> None:
+def test_top_ends_when_its_log_is_removed(path: Path) -> None:
     with on_terminal("top", *SHORT, path) as (process, terminal):
         read_until(terminal, b"no writer has the log open")
-        path.rename(path.with_name("gone"))  # no look meets a half of it
+        path.rename(path.with_name("gone"))  # no poll sees a half-removed log
         rest = read_rest(terminal)
         assert process.wait(LIMIT_S) == 1
     assert b"commitlog: the log was removed while it was shown" in rest
 
 
-def test_quantities_have_the_unit_that_fits() -> None:
+def test_quantities_are_shown_in_a_fitting_unit() -> None:
     assert [size_text(count) for count in (0, 1, 1023, 1024, 1536, 1 << 20)] == [
         "0 B",
         "1 B",

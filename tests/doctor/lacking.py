@@ -1,6 +1,4 @@
-"""Machines that lack something: the library of `faults.c` under a child, and what the doctor finds
-there.
-"""
+"""Runs the doctor in a child that preloads `faults.c` and so misses a feature."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ print(json.dumps([(outcome.verdict.value, outcome.found, outcome.advice) for out
 
 @dataclass(frozen=True)
 class Said:
-    """What one check said."""
+    """The outcome of one check."""
 
     verdict: str
     found: str
@@ -63,8 +61,8 @@ def examined(
     lacks: str = "",
     launcher: tuple[str, ...] = (),
 ) -> list[Said]:
-    """What the checks of those names say about a directory, in a process of their own that lacks
-    something.
+    """Return the outcomes of these checks for a directory, run in a process that misses a
+    feature.
     """
     environment = dict(os.environ)
     if library is not None:

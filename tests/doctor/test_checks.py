@@ -1,4 +1,4 @@
-"""Each check says ok on a machine that has what it asks for, and not on one that lacks it."""
+"""Each check passes on a machine that has its feature, and fails or warns on one that misses it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.doctor.lacking import examined
 FAILED = Verdict.FAILED.value
 WARNING = Verdict.WARNING.value
 
-# What is taken away, the check that sees it, its verdict, and a word of what it says.
+# The missing feature, the check that finds it, its verdict, and a word of its message.
 LACKS = [
     ("allocation", "allocation", FAILED, "fails"),
     ("blocks", "allocation", FAILED, "allocated only 0 KiB"),
@@ -41,7 +41,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("case", LACKS, ids=lambda case: f"{case[0]}-{case[1]}")
-def test_what_a_machine_lacks_is_found(
+def test_missing_feature_is_found(
     library: Path, tmp_path: Path, case: tuple[str, str, str, str]
 ) -> None:
     lacks, name, verdict, word = case
@@ -52,22 +52,20 @@ def test_what_a_machine_lacks_is_found(
     assert os.listdir(tmp_path) == []
 
 
-def test_with_nothing_lacking_the_same_checks_find_nothing(library: Path, tmp_path: Path) -> None:
+def test_checks_on_a_complete_machine_do_not_fail(library: Path, tmp_path: Path) -> None:
     names = sorted({name for _, name, _, _ in LACKS})
     said = examined(tmp_path, *names, library=library, lacks="nothing")
     assert [each.verdict for each in said if each.verdict == FAILED] == [], said
 
 
-def test_too_few_open_files_fail(tmp_path: Path) -> None:
+def test_low_limit_of_open_files_fails_or_warns(tmp_path: Path) -> None:
     (said,) = examined(tmp_path, "open files", launcher=("prlimit", "--nofile=40"))
     assert said.verdict == FAILED
     (said,) = examined(tmp_path, "open files", launcher=("prlimit", "--nofile=256"))
     assert said.verdict == WARNING
 
 
-def test_a_small_room_is_a_warning_and_a_tiny_one_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_little_free_space_warns_or_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     space = os.statvfs(tmp_path)
     for free, verdict in (
         (1 << 20, Verdict.FAILED),
@@ -112,7 +110,7 @@ def test_each_file_system_type_gets_its_verdict(
         ),
     ],
 )
-def test_slow_clocks_and_strict_memory_are_warned_about(
+def test_slow_clock_or_strict_overcommit_warns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, value: str, check: object
 ) -> None:
     monkeypatch.setattr(system, "_setting", lambda path: value if path == setting else None)
@@ -130,7 +128,7 @@ def test_slow_clocks_and_strict_memory_are_warned_about(
         ("6.1.0-13-cloud", "x86_64", "sse42-pclmul", Verdict.OK),
     ],
 )
-def test_old_kernels_other_processors_and_slow_crcs_are_told(
+def test_kernel_processor_and_crc_get_their_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: tuple[str, str, str, Verdict]
 ) -> None:
     release, machine, crc, verdict = case
@@ -141,9 +139,7 @@ def test_old_kernels_other_processors_and_slow_crcs_are_told(
         assert system.check_platform(workspace).verdict is verdict
 
 
-def test_a_boot_id_that_cannot_be_read_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_boot_id_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> bytes:
         raise FileNotFoundError(2, "No such file or directory")
 
@@ -152,7 +148,7 @@ def test_a_boot_id_that_cannot_be_read_fails(
         assert system.check_boot_id(workspace).verdict is Verdict.FAILED
 
 
-def test_the_round_sees_a_record_that_is_not_as_it_was_written(
+def test_round_detects_a_record_that_differs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = round.content
@@ -177,9 +173,7 @@ def _write_wrongly(path: str, writer: int, honest: object) -> None:
             log.append(value + b"!" if number == 20 else value)
 
 
-def test_after_a_failure_the_round_is_not_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_round_is_skipped_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> bytes:
         raise FileNotFoundError(2, "No such file or directory")
 

@@ -1,4 +1,4 @@
-"""Children do their part and are gone afterwards, also after an error."""
+"""Child processes of the doctor: answers, errors, and no process left."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from commitlog.doctor.children import ChildError, Children
 from commitlog.doctor.workspace import Workspace
 
 
-def test_an_answer_comes_back() -> None:
+def test_child_returns_its_answer() -> None:
     with Children() as children:
         assert children.answer(children.start(lambda: {"a": [1, 2]})) == {"a": [1, 2]}
 
 
-def test_what_a_child_raises_and_how_it_dies_is_said() -> None:
+def test_child_error_or_death_raises() -> None:
     def fail() -> None:
         raise ValueError("not so")
 
@@ -28,7 +28,7 @@ def test_what_a_child_raises_and_how_it_dies_is_said() -> None:
             children.answer(children.start(lambda: os._exit(3)))
 
 
-def test_a_child_that_hangs_is_ended() -> None:
+def test_hanging_child_is_killed() -> None:
     with Children() as children:
         child = children.start(lambda: time.sleep(600))
         with pytest.raises(ChildError, match="did not end within"):
@@ -42,7 +42,7 @@ def _is_there(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def test_ground_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_workspace_leaves_no_file_after_an_error(tmp_path: Path) -> None:
     def work() -> None:
         with Workspace(tmp_path) as workspace, workspace.file("file", 8):
             raise KeyboardInterrupt

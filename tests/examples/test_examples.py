@@ -1,5 +1,5 @@
-"""The examples as their users run them: real processes, started in any order, ended by a limit or
-by Ctrl-C.
+"""The examples as users run them: real processes, started in any order, ended by a limit or by
+Ctrl-C.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ Start = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts an example on a bus of the test's own, in shared memory, where the examples are at
-    home.
-    """
+    """Return a function that starts an example on the test's own bus in shared memory."""
     place = Path(tempfile.mkdtemp(prefix="commitlog-test-", dir="/dev/shm"))
     running: list[subprocess.Popen[str]] = []
 
@@ -59,13 +57,15 @@ def start() -> Iterator[Start]:
 
 
 def output(process: subprocess.Popen[str]) -> list[str]:
-    """What it printed, after it has ended well and without complaint."""
+    """Return the output of a process that ended successfully without a message on standard
+    error.
+    """
     out, errors = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, errors) == (0, "")
     return out.splitlines()
 
 
-def test_objects_of_two_writers_reach_a_reader_that_came_first(start: Start) -> None:
+def test_objects_of_two_writers_reach_an_earlier_reader(start: Start) -> None:
     reader = start("object_reader", "--limit", 6)
     writers = [
         start("object_writer", "--limit", 3, "--interval", 0.01, source) for source in (0, 1)
@@ -76,7 +76,7 @@ def test_objects_of_two_writers_reach_a_reader_that_came_first(start: Start) -> 
     assert sorted(output(reader)) == sorted(lines * 3)
 
 
-def test_bytes_reach_a_reader_that_comes_last(start: Start) -> None:
+def test_bytes_reach_a_later_reader(start: Start) -> None:
     sent = output(start("bytes_writer", "--limit", 4, "--interval", 0))
     assert sent == [f"Sent: {[index] * 10}" for index in range(4)]
     assert output(start("bytes_reader", "--limit", 4)) == [
@@ -84,7 +84,7 @@ def test_bytes_reach_a_reader_that_comes_last(start: Start) -> None:
     ]
 
 
-def test_the_token_goes_round(start: Start) -> None:
+def test_token_passes_every_node(start: Start) -> None:
     nodes = [start("node", "--limit", 3, "--interval", 0, number, 3) for number in (2, 0, 1)]
     for number, node in zip((2, 0, 1), nodes, strict=True):
         assert output(node) == [
@@ -92,7 +92,7 @@ def test_the_token_goes_round(start: Start) -> None:
         ]
 
 
-def test_a_node_that_is_started_again_finds_the_token(start: Start) -> None:
+def test_restarted_node_finds_the_token(start: Start) -> None:
     assert output(start("node", "--limit", 1, "--interval", 0, 0, 2)) == [
         "Node 0 has the token after 0 hops"
     ]
@@ -109,7 +109,7 @@ def test_a_node_that_is_started_again_finds_the_token(start: Start) -> None:
     ]
 
 
-def test_a_node_outside_the_ring_is_refused(start: Start) -> None:
+def test_node_outside_the_ring_is_refused(start: Start) -> None:
     node = start("node", 3, 3)
     _, errors = node.communicate(timeout=PATIENCE_S)
     assert node.returncode == 2

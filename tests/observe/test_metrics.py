@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: what a collector tells of a log, and the text file."""
+"""Metrics for Prometheus: what a collector exports for a log, and the text file."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def value(registry: CollectorRegistry, name: str, log: Any, **labels: str) -> fl
 
 
 def said(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
-    """The messages with these words: a slow disk is warned of, too."""
+    """Return the messages with these words; a slow disk may be warned of, too."""
     return [message for message in caplog.messages if words in message]
 
 
-def test_a_writer_tells_what_the_log_has_and_what_it_did(logs: Logs) -> None:
-    log = logs.open(**BY_HAND, allocate_ahead=0)  # no segment comes between two looks
+def test_collector_of_a_writer_exports_positions_and_counters(logs: Logs) -> None:
+    log = logs.open(**BY_HAND, allocate_ahead=0)  # no segment is allocated between two scrapes
     registry = registry_of(log)
     log.append_many(numbered(5000))
     log.append(b"durable", sync=True)
@@ -84,7 +84,7 @@ def test_a_writer_tells_what_the_log_has_and_what_it_did(logs: Logs) -> None:
     assert value(registry, "pool_buffers", log) is None
 
 
-def test_what_a_listener_missed_and_raised_is_told(
+def test_listener_failures_and_drops_are_exported(
     logs: Logs, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "_WAITING_MOST", 2)
@@ -104,7 +104,7 @@ def test_what_a_listener_missed_and_raised_is_told(
     for _ in range(8):
         log.append(b"x")
         log.roll()
-    log.prune(Retention(max_bytes="1TiB"))  # deletes nothing, and seals first what can be sealed
+    log.prune(Retention(max_bytes="1TiB"))  # deletes nothing, but seals
     until(lambda: (value(registry, "dropped_events_total", log) or 0) > 0)
     assert value(registry, "listener_failures_total", log) == 0
     go_on.set()
@@ -114,7 +114,7 @@ def test_what_a_listener_missed_and_raised_is_told(
     assert stats.listener_failures > 0
 
 
-def test_buckets_hold_what_took_no_longer_than_their_bound(logs: Logs) -> None:
+def test_latency_buckets_count_up_to_their_bound(logs: Logs) -> None:
     log = logs.open(**BY_HAND)
     for took_ns in (5_000, 9_000, 24_000, 2_000_000, 60_000_000_000):
         parts_of(log).engine.note_latency("roll", took_ns)
@@ -126,7 +126,7 @@ def test_buckets_hold_what_took_no_longer_than_their_bound(logs: Logs) -> None:
     assert counts == {"1e-05": 2, "2.5e-05": 3, "0.001": 3, "0.0025": 4, "10.0": 4, "+Inf": 5}
 
 
-def test_pools_and_named_tailers_are_told(logs: Logs) -> None:
+def test_pools_and_named_tailers_are_exported(logs: Logs) -> None:
     log = logs.open(pool=logs.pool(), **BY_HAND)
     log.append(b"one")
     log.commit()
@@ -158,7 +158,7 @@ def test_log_watch_exports_log_state_and_no_own_counters(logs: Logs) -> None:
         assert value(registry, "records_total", watch) is None
 
 
-def test_of_an_archive_its_size_is_told_and_no_room(logs: Logs, tmp_path: Path) -> None:
+def test_archive_exports_its_size_and_no_free_space(logs: Logs, tmp_path: Path) -> None:
     pytest.importorskip("zstandard")
     log = logs.open(**BY_HAND)
     log.append_many(numbered(10))
@@ -181,7 +181,7 @@ def test_of_an_archive_its_size_is_told_and_no_room(logs: Logs, tmp_path: Path) 
         ) == (None, None)
 
 
-def test_what_is_told_is_whole_and_well_named(logs: Logs) -> None:
+def test_every_metric_has_a_name_help_and_samples(logs: Logs) -> None:
     log = logs.open(pool=logs.pool())
     log.append(b"one", sync=True)
     TailerFile(parts_of(log).directory, "billing", log.first_position).close()
@@ -209,12 +209,13 @@ def test_closed_or_absent_log_is_down_and_others_are_exported(
         for _ in range(2):
             assert [value(registry, "up", each) for each in (gone, log, absent)] == [0, 1, 0]
         assert value(registry, "segments", gone) is None
-        assert len(said(caplog, "no metrics")) == 2  # once each, however often they are asked for
+        # Once for each, no matter how many scrapes.
+        assert len(said(caplog, "no metrics")) == 2
         commitlog.open(absent.path, segment_size=SEGMENT).close()
         assert value(registry, "up", absent) == 1
 
 
-def test_a_failed_log_is_told(logs: Logs) -> None:
+def test_failed_log_is_exported_as_failed(logs: Logs) -> None:
     log = logs.open()
     parts_of(log).engine.fail(5)
     assert value(registry_of(log), "failed", log) == 1
@@ -222,7 +223,7 @@ def test_a_failed_log_is_told(logs: Logs) -> None:
         log.close()
 
 
-def test_scrapes_at_the_same_time_do_not_disturb_each_other(logs: Logs) -> None:
+def test_concurrent_scrapes_are_complete(logs: Logs) -> None:
     log = logs.open()
     found: list[bytes] = []
     with LogWatch(log.path) as watch:
@@ -241,7 +242,7 @@ def test_scrapes_at_the_same_time_do_not_disturb_each_other(logs: Logs) -> None:
     assert all(b'commitlog_up{log="' in text for text in found)
 
 
-def test_what_is_no_log_and_what_is_given_twice_are_refused(logs: Logs) -> None:
+def test_collector_refuses_paths_and_duplicates(logs: Logs) -> None:
     log = logs.open()
     with pytest.raises(
         InvalidOptionError, match="a LogCollector takes CommitLog and LogWatch objects, not str"
@@ -271,7 +272,7 @@ def test_metrics_file_is_written_on_open_interval_and_close(logs: Logs, until: U
     assert [entry.name for entry in logs.path.iterdir() if "prom" in entry.name] == ["orders.prom"]
 
 
-def test_a_file_without_an_interval_is_written_when_asked_for(logs: Logs) -> None:
+def test_metrics_file_without_interval_is_written_on_call(logs: Logs) -> None:
     log = logs.open()
     file = logs.path / "orders.prom"
     with MetricsFile(file, log, interval=None) as metrics:
@@ -302,7 +303,7 @@ def test_unwritable_metrics_file_is_refused_or_logged_once(
     assert len(said(caplog, "cannot write the metrics")) == 1
 
 
-def test_without_prometheus_client_the_extra_is_named(
+def test_missing_prometheus_client_error_names_the_extra(
     run_python: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     done = run_python(
@@ -314,7 +315,7 @@ def test_without_prometheus_client_the_extra_is_named(
     )
 
 
-def test_a_path_that_is_not_text_is_told_with_escapes(tmp_path: Path) -> None:
+def test_path_that_is_not_text_is_exported_with_escapes(tmp_path: Path) -> None:
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
     with commitlog.open(path, segment_size=SEGMENT) as log:
         text = generate_latest(registry_of(log)).decode()

@@ -1,4 +1,4 @@
-"""Live figures of a log: the same from within and from another process, and what writers do."""
+"""Live figures of a log: equal from within and from another process, and the states of writers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Until = Callable[..., None]
 
 @contextlib.contextmanager
 def appending(path: Path, until: Until, *options: object) -> Iterator[subprocess.Popen[bytes]]:
-    """Another process that has the log open and has appended one line."""
+    """Start another process that has the log open and has appended one line."""
     with started("append", *options, "--segment-size", SEGMENT, path) as writer:
         say(writer, b"one")
         with LogWatch(path) as watch:
@@ -41,8 +41,8 @@ def say(writer: subprocess.Popen[bytes], line: bytes) -> None:
     writer.stdin.write(line + b"\n")
 
 
-def test_a_writer_and_an_onlooker_see_the_same(logs: Logs) -> None:
-    log = logs.open(**BY_HAND, allocate_ahead=0)  # no segment comes meanwhile, nor an index
+def test_figures_of_writer_and_watcher_are_equal(logs: Logs) -> None:
+    log = logs.open(**BY_HAND, allocate_ahead=0)  # no segment or index is created meanwhile
     log.append_many(numbered(5000))
     log.flush()
     log.append(b"not durable")
@@ -80,7 +80,7 @@ def test_a_writer_and_an_onlooker_see_the_same(logs: Logs) -> None:
     )
 
 
-def test_another_process_sees_of_a_pooled_log_what_is_committed(logs: Logs) -> None:
+def test_watcher_of_a_pooled_log_sees_committed_positions(logs: Logs) -> None:
     log = logs.open(pool=logs.pool(), **BY_HAND)
     log.append_many(numbered(100))
     log.commit()
@@ -95,7 +95,7 @@ def test_another_process_sees_of_a_pooled_log_what_is_committed(logs: Logs) -> N
         assert watch.look().writers[0].state == "appending"
 
 
-def test_what_writers_do_is_told_from_one_look_to_the_next(tmp_path: Path, until: Until) -> None:
+def test_writer_state_follows_its_activity(tmp_path: Path, until: Until) -> None:
     path = tmp_path / "log"
     with LogWatch(path) as watch, appending(path, until) as writer:
 
@@ -116,7 +116,7 @@ def test_what_writers_do_is_told_from_one_look_to_the_next(tmp_path: Path, until
         assert only().state == "dead"
 
 
-def test_a_writer_stopped_in_a_claim_is_held_up(logs: Logs) -> None:
+def test_writer_stopped_in_a_claim_is_held_up(logs: Logs) -> None:
     log = logs.open()
     log.append(b"one")
     assert parts_of(log).engine.slot is not None
@@ -129,7 +129,7 @@ def test_a_writer_stopped_in_a_claim_is_held_up(logs: Logs) -> None:
         os.pwrite(file.fileno(), count.to_bytes(8, "little"), counter_at)
 
 
-def test_rolled_back_claims_of_the_dead_are_counted(tmp_path: Path, until: Until) -> None:
+def test_rolled_back_claims_of_dead_writers_are_counted(tmp_path: Path, until: Until) -> None:
     path = tmp_path / "log"
     with commitlog.open(path, segment_size=SEGMENT) as log, LogWatch(path) as watch:
         child = os.fork()
@@ -146,7 +146,7 @@ def test_rolled_back_claims_of_the_dead_are_counted(tmp_path: Path, until: Until
         ]
 
 
-def test_a_failed_log_is_told(logs: Logs) -> None:
+def test_watcher_reports_the_failure_of_a_log(logs: Logs) -> None:
     log = logs.open()
     parts_of(log).engine.fail(5)
     with LogWatch(log.path) as watch:
@@ -155,7 +155,7 @@ def test_a_failed_log_is_told(logs: Logs) -> None:
         log.close()
 
 
-def test_a_closed_log_has_its_marks_and_no_writers(logs: Logs) -> None:
+def test_closed_log_has_positions_and_no_writers(logs: Logs) -> None:
     log = logs.open()
     log.append(b"one")
     end = log.tail_position
@@ -167,7 +167,7 @@ def test_a_closed_log_has_its_marks_and_no_writers(logs: Logs) -> None:
         look(log)
 
 
-def test_without_cursors_the_files_say(logs: Logs) -> None:
+def test_watcher_without_cursors_reads_the_files(logs: Logs) -> None:
     log = logs.open()
     log.append(b"one")
     end = log.tail_position
@@ -184,7 +184,7 @@ def test_without_cursors_the_files_say(logs: Logs) -> None:
             )
 
 
-def test_cursors_that_are_removed_under_it_leave_the_rest(logs: Logs) -> None:
+def test_watcher_continues_after_the_cursors_are_removed(logs: Logs) -> None:
     log = logs.open()
     with LogWatch(log.path) as watch:
         watch.look()
@@ -193,7 +193,7 @@ def test_cursors_that_are_removed_under_it_leave_the_rest(logs: Logs) -> None:
     assert (seen.tail_position, seen.writers) == (log.tail_position, ())
 
 
-def test_the_log_that_is_at_the_path_now_is_looked_at(tmp_path: Path) -> None:
+def test_watcher_reads_the_log_now_at_its_path(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with LogWatch(path) as watch:
         with pytest.raises(LogNotFoundError):

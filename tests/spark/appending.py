@@ -1,5 +1,5 @@
-"""A process that appends numbered records and rolls, until its standard input ends: python
-appending.py LOG COUNT.
+"""A process that appends numbered records and rolls, then waits until its standard input closes:
+python appending.py LOG COUNT.
 """
 
 from __future__ import annotations

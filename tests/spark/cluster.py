@@ -22,7 +22,7 @@ _WORKER = "org.apache.spark.deploy.worker.Worker"
 
 
 class Cluster:
-    """Runs while its `with` lasts.
+    """A cluster that runs within a `with` statement.
 
     Parameters
     ----------
@@ -70,7 +70,9 @@ class Cluster:
         return said
 
     def _await(self, said: Path, pattern: str, count: int = 1) -> re.Match[str]:
-        """Wait until something stands in what a daemon says, so often."""
+        """Wait until the output of a daemon matches a pattern `count` times; return the first
+        match.
+        """
         deadline = time.monotonic() + _LIMIT_S
         while True:
             found = list(re.finditer(pattern, said.read_text(errors="replace")))

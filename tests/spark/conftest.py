@@ -1,4 +1,4 @@
-"""One Spark session for all tests of `tests/spark`, tuned to start fast."""
+"""One Spark session for all tests of `tests/spark`, configured to start fast."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from tests.conftest import ROOT
 
 pytest.importorskip("pyspark")
 
-# A JVM that compiles little starts fast, and queries over few rows are over before generated code
-# would pay.
+# A JVM that compiles little starts fast, and a query over few rows ends before generated code pays.
 SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
     "-Dlog4j2.level=error",
@@ -31,8 +30,8 @@ SETTINGS = {
 }
 
 
-# Spark gives a Python worker of a stream ten seconds to start, which no option changes. A busy
-# machine takes longer now and then.
+# Spark gives the Python worker of a stream ten seconds to start, and no option changes that. A busy
+# machine sometimes takes longer.
 LATE_WORKER = "Python worker failed to connect back"
 TIMES = 3
 
@@ -55,7 +54,7 @@ def pytest_runtest_protocol(item: Any, nextitem: pytest.Item | None) -> bool:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The session; workers import this checkout and its tests."""
+    """Create the session; its workers import this checkout and its tests."""
     from commitlog.spark import session
 
     folder = tmp_path_factory.mktemp("spark")
@@ -74,8 +73,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             },
         )
         patch.chdir(ROOT)
-        # Spark's context takes Ctrl-C for itself, for as long as the process lives; tests of other
-        # files send it to this process.
+        # The SparkContext installs a SIGINT handler for the life of the process; tests of other
+        # files send SIGINT to this process.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         yield made
         made.stop()

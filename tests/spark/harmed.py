@@ -1,5 +1,5 @@
-"""The sink with a fault in its second batch, at a step that a file names; the fault takes the
-file's place, so that it happens once.
+"""The sink with a fault in its second batch, at a step that a file names. When the fault happens,
+the writer renames the file, so that the fault happens once.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ STEPS = {
 
 
 class HarmedSource(CommitLogSource):
-    """`format("harmed_commitlog")`, with the option `harm`: a file with the name of the step, and
-    of what happens there.
+    """`format("harmed_commitlog")` with the option `harm`: the path of a file that holds the name
+    of the step and the kind of fault.
     """
 
     @classmethod
@@ -37,7 +37,7 @@ class HarmedSource(CommitLogSource):
 
 
 class HarmedWriter(LogStreamWriter):
-    """Fails once, in batch 1: by an exception, or by the death of everything that is Spark's."""
+    """A writer that fails once, in batch 1: it raises an exception or kills all Spark processes."""
 
     def __init__(self, harm: str, options: Any, schema: Any, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite)
@@ -80,7 +80,7 @@ class HarmedWriter(LogStreamWriter):
 
 
 def kill_spark() -> None:
-    """SIGKILL to the JVM, to the process that started it, and at last to this one."""
+    """Send SIGKILL to the JVM, to the process that started it, and last to this process."""
     java = next(process for process in psutil.Process().parents() if process.name() == "java")
     for process in [java.parent(), java]:
         if process is not None:

@@ -1,4 +1,4 @@
-"""A streaming query from text files to a log, as a program that can be killed: python -m
+"""A streaming query from text files to a log, as a program that a test can kill: python -m
 tests.spark.killed_query FOLDER MASTER.
 """
 

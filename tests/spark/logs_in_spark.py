@@ -1,4 +1,4 @@
-"""Logs for the tests of the Spark source, and what is to be seen in them."""
+"""Logs for the tests of the Spark source, and functions that read them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fill(
     keys: Iterable[bytes | None] | None = None,
     first_ns: int = 10**9,
 ) -> list[int]:
-    """Append records, a second between the timestamps of two, to a log of small segments; their
+    """Append records to a log of small segments, with timestamps one second apart; return their
     positions.
     """
     with commitlog.open(path, segment_size=SIZE) as log:
@@ -41,14 +41,14 @@ def fill(
 
 
 def numbered(count: int, length: int = 100) -> list[bytes]:
-    """So many different values."""
+    """Return `count` different values."""
     return [b"%0*d" % (length, number) for number in range(count)]
 
 
 def archive(
     log: Path, target: Path, *, compressed: bool = True, without: Iterable[int] = ()
 ) -> Path:
-    """An archive of a closed log's full segments; or a plain copy of them."""
+    """Archive the full segments of a closed log, or copy them uncompressed."""
     if compressed:
         archive_segments(log, Archive(target), keep=True)
     else:
@@ -61,19 +61,19 @@ def archive(
 
 
 def sealed(log: Path) -> list[Path]:
-    """The segments of a closed log below the one that its tail is in."""
+    """The segments of a closed log below the segment of its tail."""
     with commitlog.open(log, mode="r") as reader:
         tail = reader.tail_position // SIZE
     return [path for path in sorted(log.glob("*.seg")) if int(path.stem) // SIZE < tail]
 
 
 def schema(*names: str) -> pa.Schema:
-    """Columns by name; all of them by default."""
+    """The Arrow schema with the named columns; all columns by default."""
     return pa.schema([(name, FIELDS[name]) for name in names or FIELDS])
 
 
 def slices(**options: Any) -> Iterator[Any]:
-    """What a batch read with these options would read."""
+    """The slices that a batch read with these options plans."""
     parsed = ReadOptions.parse({name: str(value) for name, value in options.items()}, stream=False)
     for name, place in locate(parsed).items():
         with open_topic(name, place, parsed) as topic:
@@ -84,7 +84,7 @@ def slices(**options: Any) -> Iterator[Any]:
 
 
 def rows(*names: str, **options: Any) -> list[dict[str, Any]]:
-    """The rows of such a read, without Spark."""
+    """The rows that a batch read returns, decoded without Spark."""
     parsed = ReadOptions.parse({name: str(value) for name, value in options.items()}, stream=False)
     batches = read_slices(
         slices(**options),
@@ -96,7 +96,7 @@ def rows(*names: str, **options: Any) -> list[dict[str, Any]]:
 
 
 def values(**options: Any) -> list[bytes]:
-    """The values of such a read."""
+    """The values that a batch read returns."""
     return [row["value"] for row in rows("value", **options)]
 
 

@@ -1,6 +1,4 @@
-"""A server on loopback that gives a directory's files as S3 does: enough to list and to read
-them.
-"""
+"""An HTTP server on loopback that serves a directory as S3 does: it lists and reads files."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ class _Handler(BaseHTTPRequestHandler):
     root: Path
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Say nothing."""
+        """Write no log lines."""
 
     def _answer(self, status: int, body: bytes, **headers: str) -> None:
         self.send_response(status)
@@ -87,8 +85,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def object_store(root: Path) -> Iterator[str]:
-    """Serve a directory whose folders are buckets; gives the query with which an address reaches
-    it.
+    """Serve a directory whose folders are buckets; yield the URI query that addresses the
+    server.
     """
     handler = type("Handler", (_Handler,), {"root": root})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)

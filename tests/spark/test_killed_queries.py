@@ -1,5 +1,5 @@
-"""Exactly once, with all of Spark killed in the middle of a batch, on this machine and on a cluster
-that writes and reads.
+"""Exactly-once writes when all Spark processes are killed in the middle of a batch: local mode, and
+a cluster that writes and reads.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HARM = (
 def run(
     folder: Path, master: str, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """The query, to its end or to its death."""
+    """Run the query until it ends or is killed."""
     command = [sys.executable, "-m", "tests.spark.killed_query", str(folder), master]
     with (folder / "errors.txt").open("w") as errors:
         return subprocess.run(
@@ -72,7 +72,7 @@ def check(folder: Path, last: subprocess.CompletedProcess[str]) -> None:
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_crash_of_all_of_spark_writes_each_record_once(tmp_path: Path, harm: str) -> None:
+def test_kill_of_all_spark_processes_writes_each_record_once(tmp_path: Path, harm: str) -> None:
     prepare(tmp_path, harm)
     assert run(tmp_path, "local[2]").returncode == -signal.SIGKILL
     check(tmp_path, run(tmp_path, "local[2]"))
@@ -85,7 +85,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("harm", ["before commit", "after the note", "after commit"])
-def test_crash_of_cluster_driver_writes_each_record_once(
+def test_kill_of_cluster_driver_writes_each_record_once(
     cluster: Cluster, tmp_path: Path, harm: str
 ) -> None:
     prepare(tmp_path, harm)

@@ -1,4 +1,4 @@
-"""The code of docs/spark.md runs, and its tables are those of the code."""
+"""docs/spark.md: its code runs, and its tables agree with the code."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from tests.conftest import ROOT
 PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
 
 
-def test_the_code_of_the_page_runs(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_of_the_page_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = "\n".join(re.findall(r"^```py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
     assert code.count("spark.read.") >= 4
-    # The driver's Java has a working directory of its own, which is not the test's.
+    # The driver's Java has its own working directory, not the test's.
     for path in (
         "shop/orders",
         "shop",
@@ -44,11 +42,11 @@ def _table(heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in row] for row in rows]
 
 
-def test_the_columns_are_those_of_the_table() -> None:
+def test_schema_matches_the_columns_table() -> None:
     assert ", ".join(f"{name.strip('`')} {kind}" for name, kind, _ in _table("Columns")) == DDL
 
 
-def test_the_options_are_those_of_the_table() -> None:
+def test_read_options_match_the_options_table() -> None:
     named = [name for row in _table("Options") for name in re.findall(r"`(\w+)`", row[0])]
     known = {*read_options._BOTH, *read_options._BATCH_ONLY, *read_options._STREAM_ONLY} - {
         "path",
@@ -58,6 +56,6 @@ def test_the_options_are_those_of_the_table() -> None:
     assert len(named) == len(known)
 
 
-def test_what_can_be_written_and_how_is_that_of_the_tables() -> None:
+def test_write_columns_and_options_match_the_tables() -> None:
     named = {name for row in _table("Writing") for name in re.findall(r"`(\w+)`", row[0])}
     assert named == {*write_options._TAKEN, *write_options._OPTIONS} - {"path"}

@@ -1,4 +1,4 @@
-"""The example, as its users run it."""
+"""The example pipeline, run as users run it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 
 
 @pytest.mark.long
-def test_the_example_counts_words_right(tmp_path: Path) -> None:
+def test_example_counts_words(tmp_path: Path) -> None:
     command = [sys.executable, "examples/spark_pipeline.py", str(tmp_path)]
     run = subprocess.run(
         command,

@@ -1,4 +1,4 @@
-"""Where logs are, and that no place carries a secret."""
+"""The addresses of logs; an address with a credential is refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.spark.object_store import object_store
         "abfs://box@account/logs?sas_token=sesame",
     ],
 )
-def test_a_uri_with_a_secret_is_refused_and_not_repeated(uri: str) -> None:
+def test_uri_with_credential_raises_without_repeating_it(uri: str) -> None:
     with pytest.raises(InvalidOptionError, match="has a credential in it") as caught:
         places.normalized(uri)
     assert "sesame" not in str(caught.value)
@@ -37,21 +37,21 @@ def test_a_uri_with_a_secret_is_refused_and_not_repeated(uri: str) -> None:
         "gs://anonymous@bucket/logs",
     ],
 )
-def test_a_uri_without_one_is_taken(uri: str) -> None:
+def test_uri_without_credential_is_accepted(uri: str) -> None:
     assert places.normalized(uri) == uri
 
 
-def test_names_are_joined_before_the_question_mark() -> None:
+def test_join_puts_name_before_uri_query() -> None:
     assert places.join("s3://bucket/logs?region=x", "a b") == "s3://bucket/logs/a%20b?region=x"
     assert places.name_of("s3://bucket/logs/a%20b?region=x") == "a b"
     assert places.parent("s3://bucket/logs/a?region=x") == "s3://bucket/logs?region=x"
 
 
-def test_file_uris_are_paths() -> None:
+def test_file_uri_normalizes_to_a_path() -> None:
     assert places.normalized("file:///logs/a%20b/") == "/logs/a b"
 
 
-def test_a_scheme_that_nobody_knows_is_refused() -> None:
+def test_unknown_uri_scheme_raises() -> None:
     with pytest.raises(InvalidOptionError, match="pyarrow does not reach gopher://hole/logs"):
         places.open_file("gopher://hole/logs")
 
@@ -61,7 +61,7 @@ def test_a_scheme_that_nobody_knows_is_refused() -> None:
 
 @pytest.fixture
 def farm(tmp_path: Path) -> Path:
-    """A directory with the logs orders, orders-old and bids, and things that are none."""
+    """A directory with the logs orders, orders-old and bids, and entries that are no logs."""
     for name in ("orders", "orders-old", "bids"):
         fill(tmp_path / "logs" / name, [b"x"])
     (tmp_path / "logs" / "notes").mkdir()
@@ -74,7 +74,7 @@ def _names(*paths: object, **options: str) -> list[str]:
     return list(locate(ReadOptions.parse({"paths": listed, **options}, stream=False)))
 
 
-def test_logs_are_found_by_path_pattern_list_and_file(farm: Path) -> None:
+def test_locate_finds_logs_by_path_pattern_list_and_segment(farm: Path) -> None:
     assert _names(farm / "orders") == ["orders"]
     assert _names(farm / "*") == ["bids", "orders", "orders-old"]
     assert _names(farm / "orders", farm / "bids") == ["orders", "bids"]
@@ -82,23 +82,23 @@ def test_logs_are_found_by_path_pattern_list_and_file(farm: Path) -> None:
     assert _names(farm / "ord?rs") == ["orders"]
 
 
-def test_logs_are_found_below_a_directory(farm: Path) -> None:
+def test_subscribe_finds_logs_below_a_directory(farm: Path) -> None:
     assert _names(farm, subscribe="bids, orders") == ["bids", "orders"]
     assert _names(farm, subscribePattern="orders.*") == ["orders", "orders-old"]
     assert _names(farm, subscribePattern="orders") == ["orders"]
 
 
-def test_two_logs_of_one_name_are_refused(farm: Path, tmp_path: Path) -> None:
+def test_two_logs_of_one_name_raise(farm: Path, tmp_path: Path) -> None:
     fill(tmp_path / "elsewhere" / "orders", [b"x"])
     with pytest.raises(InvalidOptionError, match="two logs are called 'orders'"):
         _names(farm / "orders", tmp_path / "elsewhere" / "orders")
 
 
-def test_a_log_that_is_named_twice_is_read_once(farm: Path) -> None:
+def test_log_named_twice_is_located_once(farm: Path) -> None:
     assert _names(farm / "orders", farm / "ord*s") == ["orders"]
 
 
-def test_what_is_not_there_is_refused(farm: Path) -> None:
+def test_missing_log_raises_log_not_found(farm: Path) -> None:
     with pytest.raises(LogNotFoundError, match="there is no log here: nor any directory"):
         _names(farm / "missing")
     with pytest.raises(LogNotFoundError, match="there is no log here"):
@@ -109,12 +109,12 @@ def test_what_is_not_there_is_refused(farm: Path) -> None:
         _names(farm, subscribePattern="asks.*")
 
 
-def test_a_directory_that_is_no_log_is_refused_with_the_way_on(farm: Path) -> None:
+def test_directory_of_logs_raises_suggesting_subscribe(farm: Path) -> None:
     with pytest.raises(NotALogError, match="Name the logs below it with subscribe"):
         _names(farm)
 
 
-def test_pattern_in_a_uri_is_refused() -> None:
+def test_pattern_in_a_uri_raises() -> None:
     with pytest.raises(InvalidOptionError, match="patterns are for local paths"):
         _names("s3://bucket/logs/*")
 
@@ -136,7 +136,7 @@ def test_uri_with_a_query_is_read(tmp_path: Path) -> None:
         assert values(path=f"s3://bucket/logs/orders{query}") == numbered(1500)[:1024]
 
 
-def test_unreachable_hadoop_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_hadoop_raises_io_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARROW_LIBHDFS_DIR", "/nowhere")
     for ask in (places.names, places.open_file):
         with pytest.raises(

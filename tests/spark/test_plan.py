@@ -1,4 +1,4 @@
-"""Which task reads which slices."""
+"""The division of slices among the partitions of a read."""
 
 from __future__ import annotations
 
@@ -35,32 +35,34 @@ def _found(plan: list[LogPartition]) -> list[Any]:
 
 
 @pytest.mark.parametrize("least", [1, 2, 3, 5, 20, 1000])
-def test_partitions_have_every_record_once_and_in_order(tmp_path: Path, least: int) -> None:
+def test_partitions_contain_each_record_once_in_order(tmp_path: Path, least: int) -> None:
     fill(tmp_path / "log", numbered(5000))
     plan = _plan(LogTopic("log", str(tmp_path / "log"), "flushed"), least)
-    # 5000 records, with an index entry at each 256th of a segment's 512, can be cut into 20 pieces.
+    # 5000 records in segments of 512, with an index entry every 256 records, can be cut into 20
+    # pieces.
     assert len(plan) == min(least, 20)
     assert _found(plan) == [
         {"sequence": at, "value": value} for at, value in enumerate(numbered(5000))
     ]
 
 
-def test_partitions_are_of_about_the_same_size(tmp_path: Path) -> None:
+def test_partitions_differ_by_two_index_entries_at_most(tmp_path: Path) -> None:
     fill(tmp_path / "log", numbered(20_000))
     for count in (2, 3, 4, 7, 16):
         plan = _plan(LogTopic("log", str(tmp_path / "log"), "flushed"), count)
         sizes = [sum(piece.read_bytes for piece in part.slices) for part in plan]
         assert len(sizes) == count
-        assert (
-            max(sizes) <= min(sizes) + 2 * 256 * 120
-        )  # an index has an entry for each 256 records
+        # An index has an entry for every 256 records.
+        assert max(sizes) <= min(sizes) + 2 * 256 * 120
 
 
 @pytest.mark.parametrize(
     ("size_mib", "parallelism", "count"),
     [(1, 8, 1), (30, 8, 8), (30, 100, 8), (300, 2, 3), (1000, 100, 100)],
 )
-def test_tasks_are_as_many_as_run_at_once(size_mib: int, parallelism: int, count: int) -> None:
+def test_task_count_is_bounded_by_size_and_parallelism(
+    size_mib: int, parallelism: int, count: int
+) -> None:
     assert tasks_for(size_mib << 20, 0, parallelism) == count
 
 
@@ -70,7 +72,7 @@ def test_small_segments_share_a_partition(tmp_path: Path) -> None:
     assert len(part.slices) == 10
 
 
-def test_compressed_segments_are_not_cut(tmp_path: Path) -> None:
+def test_each_compressed_segment_is_one_partition(tmp_path: Path) -> None:
     fill(tmp_path / "log", numbered(3000))
     place = archive(tmp_path / "log", tmp_path / "cold" / "log")
     plan = _plan(open_topic("log", str(place), ReadOptions(paths=(str(place),))), 20)

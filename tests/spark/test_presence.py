@@ -1,5 +1,5 @@
-"""A machine that does not see the log, or sees another one in its place, never counts as one where
-records were deleted.
+"""An executor that cannot see the log, or sees another log in its place, raises; it never takes the
+records for deleted by retention.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _replace_by_archive(path: Path) -> None:
 
 
 def _take_back(path: Path) -> None:
-    """Leave an older copy, which ends with the first segment."""
+    """Leave an older copy of the log, with its first segment only."""
     for segment in sorted(path.glob("*.seg*"))[1:]:
         segment.unlink()
 
@@ -65,7 +65,7 @@ NAMES = [harm.__name__.strip("_") for harm, _ in HARMS]
 
 @pytest.mark.parametrize(("harm", "says"), HARMS, ids=NAMES)
 @pytest.mark.parametrize("archived", [False, True])
-def test_log_unseen_by_a_task_fails_it(
+def test_log_missing_on_executor_fails_the_task(
     tmp_path: Path, harm: Callable[[Path], None], says: str, archived: bool
 ) -> None:
     log = tmp_path / "log"
@@ -77,7 +77,7 @@ def test_log_unseen_by_a_task_fails_it(
         list(read_slices(pieces, schema("value"), on_damage="skip", fail_on_data_loss=False))
 
 
-def test_segment_without_log_json_fails_when_it_is_gone(tmp_path: Path) -> None:
+def test_lone_segment_deleted_after_planning_fails_the_task(tmp_path: Path) -> None:
     fill(tmp_path / "log", numbered(700))
     (tmp_path / "alone").mkdir()
     segment = shutil.copy(sorted((tmp_path / "log").glob("*.seg"))[1], tmp_path / "alone")
@@ -87,7 +87,7 @@ def test_segment_without_log_json_fails_when_it_is_gone(tmp_path: Path) -> None:
         list(read_slices(pieces, schema("value"), fail_on_data_loss=False))
 
 
-def test_log_gone_from_the_driver_fails_a_plan(tmp_path: Path) -> None:
+def test_log_missing_on_driver_fails_the_plan(tmp_path: Path) -> None:
     fill(tmp_path / "log", numbered(1500))
     with LogTopic("log", str(tmp_path / "log"), "flushed") as topic:
         end = topic.end
@@ -99,7 +99,7 @@ def test_log_gone_from_the_driver_fails_a_plan(tmp_path: Path) -> None:
 # --- in Spark -------------------------------------------------------------------------------------
 
 
-def test_log_unseen_by_executors_fails_a_batch(spark: Any, tmp_path: Path) -> None:
+def test_log_missing_on_executors_fails_a_batch_read(spark: Any, tmp_path: Path) -> None:
     path = tmp_path / "log"
     fill(path, numbered(1500))
     frame = (
@@ -115,12 +115,13 @@ def test_log_unseen_by_executors_fails_a_batch(spark: Any, tmp_path: Path) -> No
         planned.count()
 
 
-def test_log_unseen_by_executors_fails_a_stream(spark: Any, tmp_path: Path) -> None:
+def test_log_replaced_on_executors_fails_a_stream(spark: Any, tmp_path: Path) -> None:
     path = tmp_path / "log"
     fill(path, numbered(1500))
 
     def take(batch: Any, number: int) -> None:
-        _replace(path)  # Spark has planned the batch, and runs its tasks when it is asked for rows
+        # Spark has planned the batch; its tasks run when `collect` asks for rows.
+        _replace(path)
         batch.collect()
 
     reading = (
@@ -135,7 +136,7 @@ def test_log_unseen_by_executors_fails_a_stream(spark: Any, tmp_path: Path) -> N
         writing.trigger(availableNow=True).start().awaitTermination()
 
 
-def test_log_unseen_by_executors_fails_verify(spark: Any, tmp_path: Path) -> None:
+def test_log_replaced_on_executors_fails_verify(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "log", numbered(1500))
     path = archive(tmp_path / "log", tmp_path / "cold" / "log")
 
@@ -149,7 +150,7 @@ def test_log_unseen_by_executors_fails_verify(spark: Any, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("harm", "says"), [HARMS[0], HARMS[2], HARMS[4]], ids=["move_away", "replace", "take_back"]
 )
-def test_log_unseen_by_a_task_fails_verify(
+def test_log_missing_on_executor_fails_verify(
     tmp_path: Path, harm: Callable[[Path], None], says: str
 ) -> None:
     path = tmp_path / "log"
@@ -163,7 +164,7 @@ def test_log_unseen_by_a_task_fails_verify(
         verifying.check_segment(last)
 
 
-def test_log_json_unseen_by_a_task_fails_verify(tmp_path: Path) -> None:
+def test_log_json_missing_on_executor_fails_verify(tmp_path: Path) -> None:
     path = tmp_path / "log"
     fill(path, numbered(1500))
     with surveying(str(path)) as survey:
@@ -184,6 +185,7 @@ def test_segment_deleted_by_retention_passes_verify(tmp_path: Path) -> None:
 
 def test_verify_over_connect_is_refused(tmp_path: Path) -> None:
     fill(tmp_path / "log", [b"x"])
-    connected: Any = object()  # a session of Spark Connect has no JVM either
+    # A session of Spark Connect has no JVM either.
+    connected: Any = object()
     with pytest.raises(CommitLogError, match="one of Spark Connect"):
         verify(connected, [tmp_path / "log"])

@@ -11,7 +11,9 @@ from pyspark import daemon
 from commitlog.spark import quiet_worker
 
 
-def test_planning_worker_that_is_let_go_ends_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planning_worker_with_closed_connection_ends_silently(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ours, theirs = socket.socketpair()
 
     def work(sock: socket.socket, authenticated: bool) -> int:
@@ -27,7 +29,7 @@ def test_planning_worker_that_is_let_go_ends_silently(monkeypatch: pytest.Monkey
         assert vars(daemon)["worker"](ours, True) == 1
 
 
-def test_other_programs_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quiet_planner_changes_no_other_program(monkeypatch: pytest.MonkeyPatch) -> None:
     before = dict(vars(sys.modules["__main__"]))
     quiet_worker.quiet_planner()
     assert vars(sys.modules["__main__"]) == before

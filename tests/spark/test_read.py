@@ -1,4 +1,4 @@
-"""Batch reads, in Spark."""
+"""Batch reads in Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _values(spark: Any, path: object, **options: object) -> list[bytes]:
     )
 
 
-def test_the_schema_begins_as_that_of_kafka(spark: Any, tmp_path: Path) -> None:
+def test_schema_begins_with_kafka_columns(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "log", [b"x"])
     types = dict(_read(spark, tmp_path / "log").dtypes)
     assert list(types) == [*KAFKA, "sequence", "type"]
@@ -57,12 +57,12 @@ def test_rows_are_the_records(spark: Any, tmp_path: Path) -> None:
     assert [row.timestamp.timestamp() for row in found] == [1, 2, 3]
 
 
-def test_an_empty_log_has_no_rows(spark: Any, tmp_path: Path) -> None:
+def test_empty_log_has_no_rows(spark: Any, tmp_path: Path) -> None:
     commitlog.open(tmp_path / "log").close()
     assert _read(spark, tmp_path / "log").count() == 0
 
 
-def test_a_log_is_split_inside_segments(spark: Any, tmp_path: Path) -> None:
+def test_min_partitions_splits_a_log_inside_segments(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "log", numbered(2000))
     frame = _read(spark, tmp_path / "log", minPartitions=5)
     assert frame.rdd.getNumPartitions() >= 5
@@ -71,7 +71,7 @@ def test_a_log_is_split_inside_segments(spark: Any, tmp_path: Path) -> None:
     )
 
 
-def test_a_narrower_schema_is_honoured_by_name(spark: Any, tmp_path: Path) -> None:
+def test_narrower_schema_selects_columns_by_name(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "log", [b"a"])
     frame = (
         spark.read.format("commitlog")
@@ -81,7 +81,7 @@ def test_a_narrower_schema_is_honoured_by_name(spark: Any, tmp_path: Path) -> No
     assert frame.collect() == [(0, b"a")]
 
 
-def test_several_logs_are_told_apart_by_topic(spark: Any, tmp_path: Path) -> None:
+def test_topic_column_distinguishes_several_logs(spark: Any, tmp_path: Path) -> None:
     for name in ("a", "b"):
         fill(tmp_path / name, [name.encode()] * 3)
     counted = (
@@ -96,13 +96,13 @@ def test_several_logs_are_told_apart_by_topic(spark: Any, tmp_path: Path) -> Non
     assert listed.count() == 6
 
 
-def test_sql_reads_a_log(spark: Any, tmp_path: Path) -> None:
+def test_sql_reads_a_log_through_a_view(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "log", numbered(10))
     _read(spark, tmp_path / "log").createOrReplaceTempView("records")
     assert spark.sql("SELECT count(*), max(sequence) FROM records").collect() == [(10, 9)]
 
 
-def test_table_of_the_catalog_names_the_ways_that_work(spark: Any, tmp_path: Path) -> None:
+def test_catalog_table_error_names_the_alternatives(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "log", numbered(10))
     options = f"OPTIONS (path '{tmp_path}/log')"
     spark.sql(f"CREATE TABLE log_table USING commitlog {options}")
@@ -120,7 +120,7 @@ def test_table_of_the_catalog_names_the_ways_that_work(spark: Any, tmp_path: Pat
     assert found == spark.sql("SELECT count(*), max(sequence) FROM log_view").collect() == [(10, 9)]
 
 
-def test_offsets_and_times_bound_a_read(spark: Any, tmp_path: Path) -> None:
+def test_offset_and_timestamp_options_bound_a_read(spark: Any, tmp_path: Path) -> None:
     positions = fill(tmp_path / "log", numbered(1500), first_ns=0)
     between = {
         "startingOffsets": f'{{"log": {{"0": {positions[700]}}}}}',
@@ -143,13 +143,13 @@ def test_log_with_open_writer_is_read_up_to_durable_end(spark: Any, tmp_path: Pa
         assert _values(spark, tmp_path / "log", visibility="committed") == [b"durable", b"not yet"]
 
 
-def test_an_archive_is_read(spark: Any, tmp_path: Path) -> None:
+def test_read_of_archive_returns_its_records(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "log", numbered(1500))
     target = archive(tmp_path / "log", tmp_path / "cold" / "log")
     assert _values(spark, target) == numbered(1500)[:1024]
 
 
-def test_a_damaged_segment_is_named_through_the_jvm(spark: Any, tmp_path: Path) -> None:
+def test_damage_error_names_segment_and_position(spark: Any, tmp_path: Path) -> None:
     positions = fill(tmp_path / "log", numbered(1500))
     file = tmp_path / "log" / f"{SIZE:020d}.seg"
     content = bytearray(file.read_bytes())
@@ -178,7 +178,7 @@ def test_a_damaged_segment_is_named_through_the_jvm(spark: Any, tmp_path: Path) 
         ({"kafka.bootstrap.servers": "x"}, "there is no broker"),
     ],
 )
-def test_a_read_that_cannot_be_says_why(
+def test_impossible_read_raises_with_the_reason(
     spark: Any, tmp_path: Path, options: dict[str, str], says: str
 ) -> None:
     fill(tmp_path / "log", [b"x"])
@@ -186,12 +186,12 @@ def test_a_read_that_cannot_be_says_why(
         _read(spark, tmp_path / "log", **options).collect()
 
 
-def test_a_missing_path_is_refused(spark: Any, tmp_path: Path) -> None:
+def test_missing_path_raises(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(AnalysisException, match="there is no log here"):
         _read(spark, tmp_path / "missing").collect()
 
 
-def test_a_wrong_schema_is_refused(spark: Any, tmp_path: Path) -> None:
+def test_schema_with_wrong_type_raises(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "log", [b"x"])
     with pytest.raises(
         AnalysisException, match="value as string, and a commit log has it as binary"
@@ -199,7 +199,7 @@ def test_a_wrong_schema_is_refused(spark: Any, tmp_path: Path) -> None:
         spark.read.format("commitlog").schema("value string").load(str(tmp_path / "log")).collect()
 
 
-def test_beyond_the_log_nothing_is_lost_where_loss_is_allowed(spark: Any, tmp_path: Path) -> None:
+def test_fail_on_data_loss_false_clamps_offsets_to_the_log(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "log", [b"x"])
     beyond = {
         "startingOffsets": '{"log": {"0": 0}}',
@@ -218,7 +218,7 @@ def test_beyond_the_log_nothing_is_lost_where_loss_is_allowed(spark: Any, tmp_pa
     )
 
 
-def test_what_retention_has_deleted_fails_or_is_passed_over(spark: Any, tmp_path: Path) -> None:
+def test_deleted_segments_raise_or_are_skipped(spark: Any, tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SIZE) as log:
         for value in numbered(2500):
             log.append(value)

@@ -1,4 +1,4 @@
-"""What can be asked of the source, and what is refused."""
+"""The options of the source: accepted and refused values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def _parse(*, stream: bool = False, **options: str) -> ReadOptions:
     )
 
 
-def test_the_defaults_are_those_of_kafka() -> None:
+def test_defaults_match_kafka() -> None:
     batch, stream = _parse(), _parse(stream=True)
     assert (batch.start, batch.end) == (Bound(edge="earliest"), Bound(edge="latest"))
     assert stream.start == Bound(edge="latest")
     assert (batch.fail_on_data_loss, batch.visibility, batch.on_damage) == (True, "flushed", "fail")
 
 
-def test_names_are_read_whatever_their_case() -> None:
+def test_option_names_and_values_ignore_case() -> None:
     assert _parse(STARTINGoffsets="Latest", failondataloss="FALSE").start == Bound(edge="latest")
 
 
@@ -43,16 +43,16 @@ def test_time_for_all_overrides_times_per_log_and_offsets() -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"), [("15m", 900), ("30s", 30), ("500ms", 0.5), ("2 min", 120)]
 )
-def test_delays_are_read_as_kafka_writes_them(text: str, seconds: float) -> None:
+def test_max_trigger_delay_accepts_kafka_durations(text: str, seconds: float) -> None:
     assert _parse(stream=True, maxTriggerDelay=text).max_trigger_delay_s == seconds
 
 
 @pytest.mark.parametrize(("text", "size"), [("1000", 1000), ("64MiB", 64 << 20)])
-def test_sizes_are_bytes_or_have_a_unit(text: str, size: int) -> None:
+def test_max_bytes_per_trigger_accepts_bytes_and_units(text: str, size: int) -> None:
     assert _parse(stream=True, maxBytesPerTrigger=text).max_bytes == size
 
 
-def test_several_paths_come_as_json() -> None:
+def test_paths_option_is_parsed_as_json() -> None:
     assert ReadOptions.parse({"paths": '["/a", "/b/"]'}, stream=False).paths == ("/a", "/b")
 
 
@@ -68,7 +68,7 @@ def test_several_paths_come_as_json() -> None:
         ("maxOffsetsPerTrigger", "maxOffsetsPerTrigger is an option of streams only"),
     ],
 )
-def test_what_cannot_be_had_is_refused_by_name_with_the_reason(name: str, says: str) -> None:
+def test_unsupported_kafka_option_raises_with_the_reason(name: str, says: str) -> None:
     with pytest.raises(InvalidOptionError, match=says):
         ReadOptions.parse({"path": "/logs", name: "1"}, stream=False)
 
@@ -78,7 +78,7 @@ def test_include_headers_false_is_accepted(stream: bool) -> None:
     _parse(stream=stream, includeHeaders="False")
 
 
-def test_an_end_is_for_batches_only() -> None:
+def test_ending_offsets_of_a_stream_raise() -> None:
     with pytest.raises(InvalidOptionError, match="endingOffsets is an option of batch reads only"):
         _parse(stream=True, endingOffsets="latest")
 
@@ -110,7 +110,7 @@ def test_an_end_is_for_batches_only() -> None:
         ("filterPushdown", "1"),
     ],
 )
-def test_what_an_option_may_be_is_said(name: str, value: str) -> None:
+def test_wrong_batch_option_value_names_accepted_values(name: str, value: str) -> None:
     with pytest.raises(InvalidOptionError, match=f"^{name} must be "):
         _parse(**{name: value})
 
@@ -119,16 +119,16 @@ def test_what_an_option_may_be_is_said(name: str, value: str) -> None:
     ("name", "value"),
     [("maxTriggerDelay", "soon"), ("maxBytesPerTrigger", "0"), ("maxOffsetsPerTrigger", "-5")],
 )
-def test_what_an_option_of_streams_may_be_is_said(name: str, value: str) -> None:
+def test_wrong_stream_option_value_names_accepted_values(name: str, value: str) -> None:
     with pytest.raises(InvalidOptionError, match=f"^{name} must be "):
         _parse(stream=True, **{name: value})
 
 
-def test_without_a_path_it_says_so() -> None:
+def test_missing_path_option_raises() -> None:
     with pytest.raises(InvalidOptionError, match="there is no path"):
         ReadOptions.parse({}, stream=False)
 
 
-def test_two_ways_to_name_logs_are_refused() -> None:
+def test_subscribe_with_subscribe_pattern_raises() -> None:
     with pytest.raises(InvalidOptionError, match="subscribe and subscribePattern are both given"):
         _parse(subscribe="a", subscribePattern="a.*")

@@ -1,4 +1,4 @@
-"""The session that commitlog makes."""
+"""The session that `commitlog.spark.session` creates."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def test_workers_run_with_this_interpreter(spark: Any) -> None:
     ]
 
 
-def test_the_function_stays_where_it_was(spark: Any) -> None:
+def test_session_function_keeps_its_import_path(spark: Any) -> None:
     from commitlog.spark import session as again
 
     assert again is session
 
 
-def test_registration_takes_the_parallelism_silently(
+def test_register_again_logs_no_warning_and_keeps_parallelism(
     spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with commitlog.open(tmp_path / "log", segment_size="1MiB") as log:
@@ -50,9 +50,10 @@ def test_registration_takes_the_parallelism_silently(
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment without variables that name an interpreter."""
+    """Remove the environment variables that name an interpreter."""
     for name in ("PYSPARK_PYTHON", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"):
-        monkeypatch.setenv(name, "")  # so that it is put back
+        # So that monkeypatch restores the variable.
+        monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
 
 
@@ -65,7 +66,7 @@ def test_setting_names_the_interpreter_of_workers() -> None:
 
 
 @pytest.mark.usefixtures("bare")
-def test_archives_without_an_interpreter_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archives_without_pyspark_python_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidOptionError, match="ships env.tar.gz#env .*PYSPARK_PYTHON"):
         prepare_environment({"spark.archives": "env.tar.gz#env"})
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--archives other.zip#env pyspark-shell")
@@ -76,11 +77,11 @@ def test_archives_without_an_interpreter_are_refused(monkeypatch: pytest.MonkeyP
     assert os.environ["PYSPARK_PYTHON"] == "python3"
 
 
-def test_where_a_session_is_active_it_is_taken(spark: Any) -> None:
+def test_session_returns_the_active_session(spark: Any) -> None:
     assert session() is spark
 
 
-def test_workers_come_from_our_daemon_over_a_unix_socket(spark: Any) -> None:
+def test_workers_run_in_commitlog_daemon_over_unix_socket(spark: Any) -> None:
     def how(rows: Any) -> Any:
         import os
         from pathlib import Path

@@ -1,5 +1,5 @@
-"""Writing from Spark: data frames and streams become logs, each batch once, and what cannot be
-written is refused with the reason.
+"""Writing from Spark: data frames and streams are written to logs, each batch once; a write that is
+not possible raises with the reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def records_of(path: Path) -> list[Any]:
 # --- real queries ---------------------------------------------------------------------------------
 
 
-def test_a_data_frame_becomes_a_log(spark: Any, tmp_path: Path) -> None:
+def test_written_data_frame_is_a_sound_log(spark: Any, tmp_path: Path) -> None:
     frame = spark.range(5000).selectExpr(
         "cast(id as string) as value",
         "cast(id % 7 as string) as key",
@@ -51,7 +51,7 @@ def test_a_data_frame_becomes_a_log(spark: Any, tmp_path: Path) -> None:
         log.append(b"on")
 
 
-def test_a_column_chooses_among_logs_and_an_option_wins_over_it(spark: Any, tmp_path: Path) -> None:
+def test_topic_option_overrides_topic_column(spark: Any, tmp_path: Path) -> None:
     frame = spark.range(100).selectExpr(
         "cast(id as string) as value", "if(id < 30, 'few', 'many') as topic"
     )
@@ -66,7 +66,7 @@ def test_a_column_chooses_among_logs_and_an_option_wins_over_it(spark: Any, tmp_
 
 
 @pytest.mark.parametrize("case", ["overwrite", "schema", "type", "option", "held"])
-def test_what_cannot_be_written_says_so_through_the_jvm(
+def test_impossible_write_raises_with_the_reason(
     spark: Any, tmp_path: Path, logs: Logs, case: str
 ) -> None:
     frame, mode, options = spark.range(3).selectExpr("cast(id as string) as value"), "append", {}
@@ -96,7 +96,7 @@ def test_what_cannot_be_written_says_so_through_the_jvm(
     assert words in str(caught.value)
 
 
-def test_a_failing_task_leaves_nothing(spark: Any, tmp_path: Path) -> None:
+def test_failed_task_leaves_no_records_and_no_staged_files(spark: Any, tmp_path: Path) -> None:
     frame = spark.range(1000).selectExpr(
         "if(id = 900, raise_error('no 900'), cast(id as string)) as value"
     )
@@ -125,8 +125,8 @@ HARM = (
 def test_failed_and_restarted_stream_writes_each_record_once(
     spark: Any, tmp_path: Path, harm: str
 ) -> None:
-    """The query fails in its second batch; started again from its checkpoint, it goes on. Spark
-    aborts what failed each time.
+    """The query fails in its second batch and is restarted from its checkpoint. Spark aborts the
+    failed batch each time.
     """
     source, path = tmp_path / "source", tmp_path / "log"
     (tmp_path / "harm").write_text(harm)

@@ -38,7 +38,7 @@ from tests.spark.logs_in_spark import (
 )
 
 
-def test_all_columns_say_what_a_tailer_says(tmp_path: Path) -> None:
+def test_columns_match_records_of_a_tailer(tmp_path: Path) -> None:
     keys = [None, b"", b"k" * 300, None] * 300
     path = tmp_path / "orders"
     with commitlog.open(path, segment_size=SIZE) as log:
@@ -77,7 +77,7 @@ def test_columns_have_requested_names_and_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_only_the_columns_that_were_asked_for_are_built(
+def test_unrequested_columns_allocate_no_buffers(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(tmp_path / "log", [b"a" * 5000] * 5)
@@ -93,7 +93,7 @@ def test_only_the_columns_that_were_asked_for_are_built(
         assert max(allocated, default=0) < 1 << 20
 
 
-def test_rows_that_have_no_room_go_to_the_next_batch(tmp_path: Path) -> None:
+def test_rows_beyond_batch_size_go_to_the_next_batch(tmp_path: Path) -> None:
     expected = numbered(1000) + [b"x" * 7000] * 3
     fill(tmp_path / "log", expected)
     builder = RowBuilder(schema("value"), most=100)
@@ -106,7 +106,7 @@ def test_rows_that_have_no_room_go_to_the_next_batch(tmp_path: Path) -> None:
     assert [value.as_py() for batch in found for value in batch.column(0)] == expected
 
 
-def test_a_record_larger_than_a_batch_makes_room(
+def test_record_larger_than_a_batch_enlarges_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("commitlog.spark.columns._ROOM_BYTES", 256)
@@ -117,7 +117,7 @@ def test_a_record_larger_than_a_batch_makes_room(
 
 
 @pytest.mark.parametrize("piece_bytes", [8, 24, 136, 4096])
-def test_frames_across_the_ends_of_pieces_are_read_whole(
+def test_frames_that_cross_chunk_ends_are_read_whole(
     tmp_path: Path, piece_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slices_module, "PIECE_BYTES", piece_bytes)
@@ -126,7 +126,7 @@ def test_frames_across_the_ends_of_pieces_are_read_whole(
     assert values(path=tmp_path / "log") == expected
 
 
-def test_a_range_in_the_middle_reads_its_own_bytes_only(
+def test_range_read_reads_few_bytes_outside_the_range(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     positions = fill(tmp_path / "log", numbered(20_000))
@@ -144,8 +144,8 @@ def test_a_range_in_the_middle_reads_its_own_bytes_only(
     assert [row["sequence"] for row in rows("sequence", path=tmp_path / "log", **bounds)] == list(
         range(10_000, 10_200)
     )
-    # One per cent of the records, what stands between the nearest entry of an index and the first
-    # of them, and the headers.
+    # One per cent of the records, the bytes between the nearest index entry and the first record,
+    # and the headers.
     assert sum(read) < 0.01 * 20_000 * 120 + 256 * 120 + 2 * HEADER
 
 
@@ -161,7 +161,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
-def test_memory_does_not_grow_with_the_segment(tmp_path: Path, run_python: Any) -> None:
+def test_memory_use_does_not_grow_with_segment_size(tmp_path: Path, run_python: Any) -> None:
     with commitlog.open(tmp_path / "log", segment_size="128MiB") as log:
         log.append_array(np.zeros((1000, 100 << 10), dtype=np.uint8))
     (tmp_path / "pieces").write_bytes(pickle.dumps(list(slices(path=tmp_path / "log"))))
@@ -176,7 +176,9 @@ def test_memory_does_not_grow_with_the_segment(tmp_path: Path, run_python: Any) 
 
 
 def _damaged(tmp_path: Path, piece_bytes: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, int]:
-    """A log with a bit turned over in the record with sequence 100, and that record's position."""
+    """A log with one bit flipped in the record with sequence 100, and the position of that
+    record.
+    """
     monkeypatch.setattr(slices_module, "PIECE_BYTES", piece_bytes)
     positions = fill(tmp_path / "log", numbered(1000))
     segment = tmp_path / "log" / f"{0:020d}.seg"
@@ -187,7 +189,7 @@ def _damaged(tmp_path: Path, piece_bytes: int, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("piece_bytes", [64, 4 << 20])
-def test_damage_fails_with_file_and_position(
+def test_damage_raises_with_file_and_position(
     tmp_path: Path, piece_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, position = _damaged(tmp_path, piece_bytes, monkeypatch)
@@ -199,7 +201,7 @@ def test_damage_fails_with_file_and_position(
 
 
 @pytest.mark.parametrize("piece_bytes", [64, 4 << 20])
-def test_damage_can_be_skipped(
+def test_on_damage_skip_skips_the_damaged_record(
     tmp_path: Path, piece_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, _ = _damaged(tmp_path, piece_bytes, monkeypatch)
@@ -235,7 +237,7 @@ def test_wrong_segment_file_fails_or_is_skipped(tmp_path: Path, what: str) -> No
     ]
 
 
-def test_a_segment_that_is_gone_fails_or_is_passed_over(tmp_path: Path) -> None:
+def test_deleted_segment_raises_or_is_skipped(tmp_path: Path) -> None:
     fill(tmp_path / "log", numbered(1500))
     pieces = list(slices(path=tmp_path / "log"))
     os.unlink(pieces[0].location)
@@ -249,7 +251,7 @@ def test_a_segment_that_is_gone_fails_or_is_passed_over(tmp_path: Path) -> None:
     assert found == numbered(1500)[(SIZE - HEADER) // 120 :]
 
 
-def test_rolled_back_claims_are_not_rows(files: LogFiles) -> None:
+def test_rolled_back_claims_give_no_rows(files: LogFiles) -> None:
     files.create(0)
     offset = files.record(0, HEADER, b"before")
     offset = files.skip(0, offset, 64)
@@ -275,10 +277,14 @@ def test_rolled_back_claims_are_not_rows(files: LogFiles) -> None:
 
 @pytest.mark.parametrize("compressed", [True, False])
 @pytest.mark.parametrize("as_uri", [True, False])
-def test_an_archive_has_the_rows_of_the_log(
-    tmp_path: Path, compressed: bool, as_uri: bool, monkeypatch: pytest.MonkeyPatch
+def test_archive_gives_the_rows_of_the_log(
+    # pyarrow reads a local file system behind a URI like any other.
+    tmp_path: Path,
+    compressed: bool,
+    as_uri: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if as_uri:  # a local file system behind a URI is read like any other
+    if as_uri:
         monkeypatch.setattr("commitlog.spark.places.normalized", lambda place: place)
     fill(tmp_path / "log", numbered(1500))
     target = archive(tmp_path / "log", tmp_path / "cold" / "log", compressed=compressed)
@@ -287,7 +293,7 @@ def test_an_archive_has_the_rows_of_the_log(
     assert len(found) == len(sealed(tmp_path / "log")) * ((SIZE - HEADER) // 120)
 
 
-def test_one_compressed_segment_is_read(tmp_path: Path) -> None:
+def test_single_compressed_segment_is_read(tmp_path: Path) -> None:
     fill(tmp_path / "log", numbered(1500))
     target = archive(tmp_path / "log", tmp_path / "cold" / "log")
     found = rows("topic", "sequence", path=target / f"{SIZE:020d}.seg.zst")
@@ -295,7 +301,7 @@ def test_one_compressed_segment_is_read(tmp_path: Path) -> None:
     assert found == [{"topic": "log", "sequence": at} for at in range(per_segment, 2 * per_segment)]
 
 
-def test_one_segment_of_a_log_is_read_up_to_what_is_durable(tmp_path: Path) -> None:
+def test_single_segment_of_a_log_is_read_to_durable_end(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SIZE, flush="sync") as log:
         for value in numbered(600):
             log.append(value)
@@ -303,19 +309,20 @@ def test_one_segment_of_a_log_is_read_up_to_what_is_durable(tmp_path: Path) -> N
         assert values(path=tmp_path / "log" / f"{SIZE:020d}.seg") == numbered(600)[per_segment:]
 
 
-def test_a_segment_without_its_log_ends_where_whole_frames_end(tmp_path: Path) -> None:
+def test_lone_segment_is_read_to_its_last_whole_frame(tmp_path: Path) -> None:
     fill(tmp_path / "log", numbered(700))
     alone = tmp_path / "alone"
     alone.mkdir()
     segment = sorted((tmp_path / "log").glob("*.seg"))[1]
     os.rename(segment, alone / segment.name)
+    # Without log.json and index, the count of earlier records is unknown.
     found = rows("value", "sequence", path=alone / segment.name)
     assert [row["value"] for row in found] == numbered(700)[(SIZE - HEADER) // 120 :]
-    assert {row["sequence"] for row in found} == {None}  # nothing says how many records came before
+    assert {row["sequence"] for row in found} == {None}
 
 
 @pytest.mark.parametrize("at", [100, -10])
-def test_a_damaged_compressed_segment_is_named(tmp_path: Path, at: int) -> None:
+def test_damaged_compressed_segment_raises_naming_the_file(tmp_path: Path, at: int) -> None:
     fill(tmp_path / "log", [os.urandom(100) for _ in range(1500)])
     target = archive(tmp_path / "log", tmp_path / "cold" / "log")
     pieces = list(slices(path=target))
@@ -326,7 +333,7 @@ def test_a_damaged_compressed_segment_is_named(tmp_path: Path, at: int) -> None:
         list(read_slices(pieces, schema("value")))
 
 
-def test_a_hole_in_an_archive_fails_or_is_passed_over(tmp_path: Path) -> None:
+def test_hole_in_archive_raises_or_is_skipped(tmp_path: Path) -> None:
     fill(tmp_path / "log", numbered(2500))
     target = archive(tmp_path / "log", tmp_path / "cold" / "log", without=[1])
     with pytest.raises(PositionError, match=f"from {SIZE} to {2 * SIZE} are missing"):
@@ -339,7 +346,7 @@ def test_a_hole_in_an_archive_fails_or_is_passed_over(tmp_path: Path) -> None:
 # --- schemas --------------------------------------------------------------------------------------
 
 
-def test_columns_are_found_whatever_their_case() -> None:
+def test_column_names_ignore_case() -> None:
     assert arrow_schema([("VALUE", "binary", False)]) == pa.schema(
         [pa.field("VALUE", pa.binary(), False)]
     )
@@ -356,13 +363,13 @@ def test_columns_are_found_whatever_their_case() -> None:
         ([("value", "binary", True), ("Value", "binary", True)], "names a column twice"),
     ],
 )
-def test_a_schema_that_no_log_has_is_refused(fields: Any, says: str) -> None:
+def test_impossible_schema_raises(fields: Any, says: str) -> None:
     with pytest.raises(InvalidOptionError, match=says):
         arrow_schema(fields)
 
 
 @pytest.mark.parametrize("name", ["a.seg", "a.seg.zst"])
-def test_irregular_segment_is_refused_and_not_waited_for(tmp_path: Path, name: str) -> None:
+def test_fifo_as_segment_raises_without_blocking(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
     with pytest.raises(IOFailureError, match="this is a FIFO, and not a regular file"):
         segment_bytes.open_bytes(str(tmp_path / name))

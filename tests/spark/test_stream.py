@@ -1,4 +1,4 @@
-"""Streams, in Spark."""
+"""Streams in Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.spark.logs_in_spark import SIZE, fill, numbered
 
 
 class Query:
-    """A stream of a log's values into a list, which can be run again from its checkpoint."""
+    """A stream of a log's values into a list; several can run from the same checkpoint."""
 
     def __init__(self, spark: Any, log: Path, checkpoint: Path, **options: object) -> None:
         given = {
@@ -37,7 +37,7 @@ class Query:
         return sorted(value for batch in self.batches for value in batch)
 
     def run(self) -> Any:
-        """Read what is there now."""
+        """Read all available records and stop."""
         query = self._writer.trigger(availableNow=True).start()
         try:
             query.awaitTermination()
@@ -50,7 +50,7 @@ class Query:
         return self._writer.trigger(processingTime="0 seconds").start()
 
 
-def test_a_query_goes_on_from_its_checkpoint(spark: Any, tmp_path: Path) -> None:
+def test_restarted_query_resumes_at_its_checkpoint(spark: Any, tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SIZE) as log:
         for value in numbered(1000)[:600]:
             log.append(value)
@@ -64,12 +64,12 @@ def test_a_query_goes_on_from_its_checkpoint(spark: Any, tmp_path: Path) -> None
         again = Query(spark, tmp_path / "log", tmp_path / "checkpoint", startingOffsets="latest")
         progress = again.run().lastProgress
     assert first.values + again.values == numbered(1000)
-    # The position at which the log ends, also as the query's own figures have it.
+    # The end offset equals the flushed position, also in the progress report of the query.
     told = str(progress["sources"][0]["latestOffset"]).replace("'", '"')
     assert told == f'{{"log": {{"0": {log.flushed_position}}}}}'
 
 
-def test_a_stream_reads_while_another_process_appends_and_rolls(
+def test_stream_follows_another_process_that_appends_and_rolls(
     spark: Any, tmp_path: Path, until: Any
 ) -> None:
     command = [sys.executable, "-m", "tests.spark.appending", str(tmp_path / "log"), "20000"]
@@ -91,7 +91,7 @@ def test_a_stream_reads_while_another_process_appends_and_rolls(
     assert reading.values == numbered(20_000)
 
 
-def test_pattern_without_a_log_follows_those_that_come(
+def test_stream_over_pattern_follows_logs_created_later(
     spark: Any, tmp_path: Path, until: Any
 ) -> None:
     (tmp_path / "logs").mkdir()
@@ -111,7 +111,7 @@ def test_pattern_without_a_log_follows_those_that_come(
         query.stop()
 
 
-def test_a_query_that_retention_overtook_fails_or_goes_on(spark: Any, tmp_path: Path) -> None:
+def test_query_overtaken_by_retention_fails_or_skips(spark: Any, tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SIZE) as log:
         log.append(b"0")
         log.flush()
@@ -143,7 +143,7 @@ def test_damage_stops_query_with_segment_name_and_position(spark: Any, tmp_path:
     assert len(passing.values) == 99
 
 
-def test_an_option_that_cannot_be_is_refused(spark: Any, tmp_path: Path) -> None:
+def test_batch_option_on_a_stream_raises(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "log", [b"x"])
     with pytest.raises(
         StreamingQueryException, match="endingOffsets is an option of batch reads only"

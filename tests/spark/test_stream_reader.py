@@ -28,7 +28,7 @@ ALL = ReadAllAvailable()
 
 
 class Streams:
-    """Readers that are stopped at the end."""
+    """Creates readers and stops them at the end of the test."""
 
     def __init__(self) -> None:
         self._made: list[LogStreamReader] = []
@@ -64,7 +64,9 @@ def _read(reader: LogStreamReader, start: Any, end: Any) -> list[bytes]:
 
 
 def _batches(reader: LogStreamReader, place: Any = None) -> list[list[bytes]]:
-    """What is read batch by batch with the reader's own limit, until there is nothing more."""
+    """Read batch by batch with the reader's default limit until no batch is left; return the
+    batches.
+    """
     found = []
     place = reader.initialOffset() if place is None else place
     while (end := reader.latestOffset(place, reader.getDefaultReadLimit())) != place:
@@ -73,7 +75,7 @@ def _batches(reader: LogStreamReader, place: Any = None) -> list[list[bytes]]:
     return found
 
 
-def test_all_that_is_new_is_a_batch(tmp_path: Path, stream: Streams) -> None:
+def test_batch_contains_all_new_records(tmp_path: Path, stream: Streams) -> None:
     reader = stream(tmp_path / "log")
     fill(tmp_path / "log", numbered(100))
     start = reader.initialOffset()
@@ -85,9 +87,7 @@ def test_all_that_is_new_is_a_batch(tmp_path: Path, stream: Streams) -> None:
     assert reader.partitions(end, end) == []
 
 
-def test_a_stream_starts_at_the_end_unless_it_is_told_otherwise(
-    tmp_path: Path, stream: Streams
-) -> None:
+def test_starting_offsets_latest_begins_at_the_end(tmp_path: Path, stream: Streams) -> None:
     with commitlog.open(tmp_path / "log", flush="sync") as log:
         log.append(b"before")
         reader = stream(tmp_path / "log", startingOffsets="latest")
@@ -97,7 +97,7 @@ def test_a_stream_starts_at_the_end_unless_it_is_told_otherwise(
         assert _read(reader, start, reader.latestOffset(start, ALL)) == [b"after"]
 
 
-def test_only_what_is_durable_is_offered(tmp_path: Path, stream: Streams) -> None:
+def test_stream_offers_only_durable_records_by_default(tmp_path: Path, stream: Streams) -> None:
     with commitlog.open(tmp_path / "log", flush_interval="1h") as log:
         log.append(b"durable")
         log.flush()
@@ -123,7 +123,7 @@ def test_waiting_stream_makes_an_async_writer_flush(
         assert _read(reader, place, reader.latestOffset(place, ALL)) == [b"little"]
 
 
-def test_offsets_stay_what_they_are_over_rolls(tmp_path: Path, stream: Streams) -> None:
+def test_offsets_remain_valid_across_rolls(tmp_path: Path, stream: Streams) -> None:
     reader = stream(tmp_path / "log")
     place, found = None, []
     with commitlog.open(tmp_path / "log", segment_size=SIZE, flush="sync") as log:
@@ -153,13 +153,13 @@ def test_closed_log_is_followed_once_a_writer_opens_it(
         assert _read(reader, place, reader.latestOffset(place, ALL)) == [b"after"]
 
 
-def test_a_start_between_records_is_moved_to_the_next_one(tmp_path: Path, stream: Streams) -> None:
+def test_starting_offset_between_records_moves_to_the_next(tmp_path: Path, stream: Streams) -> None:
     positions = fill(tmp_path / "log", numbered(10))
     reader = stream(tmp_path / "log", startingOffsets=f'{{"log": {{"0": {positions[4] + 1}}}}}')
     assert reader.initialOffset() == {"log": {"0": positions[5]}}
 
 
-def test_starting_timestamp_begins_at_its_first_record(tmp_path: Path, stream: Streams) -> None:
+def test_starting_timestamp_begins_at_first_later_record(tmp_path: Path, stream: Streams) -> None:
     positions = fill(tmp_path / "log", numbered(10), first_ns=0)
     assert stream(tmp_path / "log", startingTimestamp=3000).initialOffset() == {
         "log": {"0": positions[3]}
@@ -169,7 +169,7 @@ def test_starting_timestamp_begins_at_its_first_record(tmp_path: Path, stream: S
 # --- admission ------------------------------------------------------------------------------------
 
 
-def test_batches_have_so_many_records_at_most(tmp_path: Path, stream: Streams) -> None:
+def test_max_offsets_per_trigger_bounds_each_batch(tmp_path: Path, stream: Streams) -> None:
     fill(tmp_path / "log", numbered(1000))
     reader = stream(tmp_path / "log", maxOffsetsPerTrigger=300)
     assert reader.getDefaultReadLimit() == ReadMaxRows(300)
@@ -178,14 +178,14 @@ def test_batches_have_so_many_records_at_most(tmp_path: Path, stream: Streams) -
     assert list(chain.from_iterable(found)) == numbered(1000)
 
 
-def test_the_engine_can_ask_for_all_in_spite_of_a_limit(tmp_path: Path, stream: Streams) -> None:
+def test_read_all_available_overrides_the_limit(tmp_path: Path, stream: Streams) -> None:
     fill(tmp_path / "log", numbered(1000))
     reader = stream(tmp_path / "log", maxOffsetsPerTrigger=300)
     start = reader.initialOffset()
     assert _read(reader, start, reader.latestOffset(start, ALL)) == numbered(1000)
 
 
-def test_records_are_shared_out_in_proportion(tmp_path: Path, stream: Streams) -> None:
+def test_limit_is_divided_in_proportion_to_backlogs(tmp_path: Path, stream: Streams) -> None:
     fill(tmp_path / "a", [b"a"] * 900)
     fill(tmp_path / "b", [b"b"] * 90)
     fill(tmp_path / "c", [b"c"])
@@ -206,14 +206,14 @@ def test_max_bytes_bounds_each_batch_but_allows_one_record(tmp_path: Path, strea
     assert [len(batch) for batch in _batches(reader)] == [1] * 20
 
 
-def test_few_bytes_get_a_query_over_a_roll(tmp_path: Path, stream: Streams) -> None:
+def test_small_max_bytes_per_trigger_crosses_a_roll(tmp_path: Path, stream: Streams) -> None:
     fill(tmp_path / "log", numbered(1100))
     assert list(
         chain.from_iterable(_batches(stream(tmp_path / "log", maxBytesPerTrigger=2000)))
     ) == numbered(1100)
 
 
-def test_a_batch_waits_for_so_many_records_but_not_for_ever(
+def test_min_offsets_per_trigger_waits_up_to_max_delay(
     tmp_path: Path, stream: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
@@ -223,7 +223,7 @@ def test_a_batch_waits_for_so_many_records_but_not_for_ever(
         reader = stream(tmp_path / "log", minOffsetsPerTrigger=3, maxTriggerDelay="10s")
         limit = reader.getDefaultReadLimit()
         assert limit == ReadMinRows(3)
-        # A new query does not wait.
+        # The first batch of a new query does not wait.
         start = reader.initialOffset()
         place = reader.latestOffset(start, limit)
         assert _read(reader, start, place) == [b"first"]
@@ -239,9 +239,7 @@ def test_a_batch_waits_for_so_many_records_but_not_for_ever(
         assert _read(reader, end, reader.latestOffset(end, limit)) == [b"fifth"]
 
 
-def test_what_comes_after_the_start_of_available_now_is_left(
-    tmp_path: Path, stream: Streams
-) -> None:
+def test_available_now_ignores_later_records(tmp_path: Path, stream: Streams) -> None:
     with commitlog.open(tmp_path / "log", flush="sync") as log:
         for value in numbered(5):
             log.append(value)
@@ -280,7 +278,7 @@ def _overtaken(path: Path) -> None:
         log.delete_before(2 * SIZE)
 
 
-def test_a_stream_that_retention_overtook_fails(tmp_path: Path, stream: Streams) -> None:
+def test_stream_overtaken_by_retention_raises(tmp_path: Path, stream: Streams) -> None:
     _overtaken(tmp_path / "log")
     reader = stream(tmp_path / "log")
     start = {"log": {"0": 4096}}
@@ -292,7 +290,7 @@ def test_a_stream_that_retention_overtook_fails(tmp_path: Path, stream: Streams)
 
 
 @pytest.mark.parametrize("limits", [{}, {"maxOffsetsPerTrigger": 500}])
-def test_or_goes_on_with_what_is_left(
+def test_fail_on_data_loss_false_skips_deleted_records(
     tmp_path: Path, stream: Streams, limits: dict[str, int]
 ) -> None:
     _overtaken(tmp_path / "log")
@@ -302,7 +300,7 @@ def test_or_goes_on_with_what_is_left(
     )
 
 
-def test_a_checkpoint_of_another_log_is_noticed(tmp_path: Path, stream: Streams) -> None:
+def test_checkpoint_beyond_the_end_of_the_log_raises(tmp_path: Path, stream: Streams) -> None:
     fill(tmp_path / "log", numbered(10))
     reader = stream(tmp_path / "log")
     start = {"log": {"0": 10_000_000}}
@@ -311,7 +309,7 @@ def test_a_checkpoint_of_another_log_is_noticed(tmp_path: Path, stream: Streams)
         reader.partitions(start, end)
 
 
-def test_a_log_that_is_gone_is_noticed(tmp_path: Path, stream: Streams) -> None:
+def test_checkpoint_of_a_deleted_log_raises(tmp_path: Path, stream: Streams) -> None:
     fill(tmp_path / "a", [b"a"])
     reader = stream(tmp_path, subscribePattern=".*")
     start = {"a": {"0": 0}, "b": {"0": 4096}}
@@ -322,7 +320,7 @@ def test_a_log_that_is_gone_is_noticed(tmp_path: Path, stream: Streams) -> None:
 # --- several logs ---------------------------------------------------------------------------------
 
 
-def test_a_new_log_that_matches_joins_the_query(tmp_path: Path, stream: Streams) -> None:
+def test_new_log_that_matches_the_pattern_joins_the_query(tmp_path: Path, stream: Streams) -> None:
     fill(tmp_path / "a1", [b"a1"])
     reader = stream(tmp_path, subscribePattern="a.*", startingOffsets="latest")
     start = reader.initialOffset()
@@ -333,7 +331,7 @@ def test_a_new_log_that_matches_joins_the_query(tmp_path: Path, stream: Streams)
     assert _read(reader, start, end) == [b"a2"]
 
 
-def test_pattern_without_a_log_waits_for_one(tmp_path: Path, stream: Streams) -> None:
+def test_pattern_without_a_log_waits_for_the_first_log(tmp_path: Path, stream: Streams) -> None:
     reader = stream(tmp_path, subscribePattern="a.*", startingOffsets="latest")
     start = reader.initialOffset()
     assert start == reader.latestOffset(start, ALL) == {}
@@ -346,9 +344,7 @@ def test_pattern_without_a_log_waits_for_one(tmp_path: Path, stream: Streams) ->
         stream(tmp_path / "missing", subscribePattern="a.*").initialOffset()
 
 
-def test_a_directory_that_becomes_a_log_later_joins_the_query(
-    tmp_path: Path, stream: Streams
-) -> None:
+def test_directory_that_becomes_a_log_joins_the_query(tmp_path: Path, stream: Streams) -> None:
     fill(tmp_path / "a1", [b"a1"])
     (tmp_path / "a2").mkdir()
     reader = stream(tmp_path, subscribePattern="a.*")
@@ -358,7 +354,7 @@ def test_a_directory_that_becomes_a_log_later_joins_the_query(
     assert _read(reader, start, reader.latestOffset(start, ALL)) == [b"a1", b"a2"]
 
 
-def test_an_archive_is_not_followed(tmp_path: Path, stream: Streams) -> None:
+def test_stream_over_an_archive_raises(tmp_path: Path, stream: Streams) -> None:
     fill(tmp_path / "log", numbered(1500))
     place = archive(tmp_path / "log", tmp_path / "cold" / "log")
     with pytest.raises(

@@ -1,5 +1,5 @@
-"""The two writers as Spark drives them, without Spark: what is staged, joined, given up and
-swept.
+"""The batch writer and the stream writer as Spark calls them, without Spark: staging, commit, abort
+and sweep.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def batch_writer(path: Path, columns: StructType = VALUE, **options: str) -> Log
 
 
 def stream_writer(path: Path, columns: StructType = VALUE) -> LogStreamWriter:
-    """A new one for each call, as Spark has it."""
+    """Create a new writer for each call, as Spark does."""
     return LogStreamWriter(
         {"path": str(path), "segmentSize": str(SIZE), "checkpointlocation": "x"}, columns, False
     )
@@ -87,13 +87,13 @@ def test_commit_joins_tasks_in_order_and_skips_failed_task(tmp_path: Path) -> No
     assert values_of(tmp_path / "log") == [b"0", b"2", b"1"]
 
 
-def test_no_records_make_an_empty_log(tmp_path: Path) -> None:
+def test_commit_without_records_creates_an_empty_log(tmp_path: Path) -> None:
     writer = batch_writer(tmp_path / "log")
     writer.commit([writer.write(iter(batches([])))])
     assert values_of(tmp_path / "log") == []
 
 
-def test_an_abort_before_the_commit_leaves_nothing(tmp_path: Path) -> None:
+def test_abort_before_commit_leaves_no_files(tmp_path: Path) -> None:
     writer = batch_writer(tmp_path / "log")
     message = writer.write(iter(batches([b"x"])))
     assert (tmp_path / "log" / ".staged").exists()
@@ -101,7 +101,7 @@ def test_an_abort_before_the_commit_leaves_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "log") == []
 
 
-def test_an_abort_after_the_commit_undoes_nothing(tmp_path: Path) -> None:
+def test_abort_after_commit_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "log"
     writer = batch_writer(path)
     messages = [writer.write(iter(batches([b"x"])))]
@@ -113,7 +113,7 @@ def test_an_abort_after_the_commit_undoes_nothing(tmp_path: Path) -> None:
     assert values_of(path) == [b"x", b"y"]
 
 
-def test_a_batch_that_is_committed_again_is_there_once(tmp_path: Path) -> None:
+def test_batch_committed_twice_is_written_once(tmp_path: Path) -> None:
     path = tmp_path / "log"
     first = staged(path, 0, [b"0"])
     stream_writer(path).commit([first], 0)
@@ -126,7 +126,7 @@ def test_a_batch_that_is_committed_again_is_there_once(tmp_path: Path) -> None:
     assert not (path / ".staged").exists()
 
 
-def test_failed_commit_is_finished_later_despite_abort(
+def test_commit_after_failed_commit_and_abort_completes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "log"
@@ -164,7 +164,7 @@ def test_commit_sweeps_dead_jobs_and_keeps_files_of_others(tmp_path: Path) -> No
     assert values_of(path) == [b"1"]
 
 
-def test_the_records_of_each_topic_keep_their_order(tmp_path: Path) -> None:
+def test_records_of_each_topic_keep_their_order(tmp_path: Path) -> None:
     writer = batch_writer(tmp_path, BY_TOPIC)
     topics = ["a", "b", "c"] * 2000
     parts = batches([b"%d" % number for number in range(6000)], topic=topics)
@@ -183,7 +183,7 @@ def test_the_records_of_each_topic_keep_their_order(tmp_path: Path) -> None:
     ],
     ids=["null", "path", "parent", "many"],
 )
-def test_topics_that_cannot_be_are_refused(tmp_path: Path, topics: list[str], words: str) -> None:
+def test_wrong_topic_raises(tmp_path: Path, topics: list[str], words: str) -> None:
     writer = batch_writer(tmp_path, BY_TOPIC)
     with pytest.raises((RecordTypeError, InvalidOptionError), match=words):
         writer.write(iter(batches([b"x"] * len(topics), topic=topics)))
@@ -206,13 +206,13 @@ def test_topics_that_cannot_be_are_refused(tmp_path: Path, topics: list[str], wo
         (schema(value=BinaryType(), Value=BinaryType()), "two columns 'value'"),
     ],
 )
-def test_a_wrong_schema_is_refused_with_what_was_expected(columns: StructType, words: str) -> None:
+def test_wrong_schema_raises_naming_the_expected_type(columns: StructType, words: str) -> None:
     with pytest.raises(RecordTypeError, match=words):
         check_schema(columns)
 
 
 @pytest.mark.parametrize("kind", [TimestampType(), TimestampNTZType()], ids=["zoned", "zoneless"])
-def test_what_was_read_from_a_log_can_be_written(kind: DataType) -> None:
+def test_rows_read_from_a_log_can_be_written(kind: DataType) -> None:
     check_schema(
         schema(
             key=NullType(),
@@ -237,7 +237,7 @@ def test_what_was_read_from_a_log_can_be_written(kind: DataType) -> None:
         ({"path": "/x", "tropic": "t"}, "did you mean 'topic'"),
     ],
 )
-def test_wrong_options_are_refused_by_name(options: dict[str, str], words: str) -> None:
+def test_wrong_write_option_raises_naming_it(options: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidOptionError, match=words):
         LogWriter(options, VALUE, False)
 
@@ -246,12 +246,12 @@ def test_include_headers_false_is_accepted(tmp_path: Path) -> None:
     LogWriter({"path": str(tmp_path / "log"), "includeHeaders": "false"}, VALUE, False)
 
 
-def test_overwriting_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_overwrite_mode_raises_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match="mode 'overwrite' cannot be had"):
         LogWriter({"path": str(tmp_path)}, VALUE, True)
 
 
-def test_a_write_with_a_transaction_happens_once(tmp_path: Path) -> None:
+def test_write_with_same_transaction_happens_once(tmp_path: Path) -> None:
     for version in (0, 1, 1, 0, 2):
         writer = batch_writer(tmp_path / "log", txnAppId="app", txnVersion=str(version))
         writer.commit([writer.write(iter(batches([b"%d" % version])))])
@@ -288,7 +288,7 @@ def test_wrong_target_is_refused_before_any_work(tmp_path: Path, logs: Logs) -> 
         batch_writer(tmp_path / "held", segmentSize="131072")
 
 
-def test_staged_segments_that_the_driver_does_not_see_are_named(tmp_path: Path) -> None:
+def test_staged_segment_missing_on_driver_raises_naming_it(tmp_path: Path) -> None:
     writer = batch_writer(tmp_path / "log")
     message = writer.write(iter(batches([b"x"])))
     for segments in message.staged.values():

@@ -1,7 +1,6 @@
-"""A user's program that uses every public name and every public method. `make lint` checks its
-types.
+"""A user's program with every public name and method, whose types `make lint` checks.
 
-tests/typing/test_program.py runs it, and finds public names that it does not use.
+tests/typing/test_program.py runs it and finds public names that it does not use.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class Order(bus.Message, type=9):
 
 
 class Listener(keep.SegmentListener):
-    """Counts what becomes of segments."""
+    """Counts segment events."""
 
     def __init__(self) -> None:
         self.seen: list[keep.SegmentInfo] = []

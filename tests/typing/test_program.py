@@ -1,4 +1,4 @@
-"""The program of a user, whose types `make lint` checks: it uses every public name, and it runs."""
+"""The program whose types `make lint` checks uses every public name, and runs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from commitlog import bus, errors, keep, metrics, spark, watching
 from commitlog.spark import jobs
 
 PROGRAM = Path(__file__).with_name("program.py")
-# Those whose methods come from elsewhere or whose attributes are plain data are used by their name
-# alone.
+# Only their names must be used: their methods are inherited, or their attributes are plain data.
 DATA = (
     *(errors.CommitLogError, commitlog.Options, commitlog.Tuning, ModuleType),
     *(jobs.Compaction, jobs.Export, jobs.LogCheck, jobs.Verification),
@@ -50,11 +49,11 @@ def used_names() -> set[str]:
     return {node.attr for node in nodes if isinstance(node, ast.Attribute)} | methods | keywords
 
 
-def test_the_typed_program_uses_every_public_name() -> None:
+def test_typed_program_uses_every_public_name() -> None:
     assert set(public_names()) - used_names() == set()
 
 
-def test_the_typed_program_runs(tmp_path: Path) -> None:
+def test_typed_program_runs(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, PROGRAM, tmp_path], check=False, capture_output=True, text=True
     )
