@@ -69,10 +69,16 @@ def run(arguments: list[str]) -> int:
             click.echo(f"commitlog: {_told(error)}", err=True)
             _drop_output()
         else:
-            click.echo(
-                f"commitlog: {error}", err=True
-            )  # a module that is missing is of an extra, and the error says of which
+            click.echo(f"commitlog: {_message(error)}", err=True)
         return FAILURE
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        from commitlog.base.extras import explain
+
+        return explain(error)
+    return str(error)
 
 
 def _print_any_name() -> None:
