@@ -5,15 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-# Packages that commands import where they use them, each with the extra that installs it.
-EXTRA_OF = {
-    "humanize": "cli",
-    "rich": "cli",
-    "textual": "cli",
-    "hdrh": "bench",
-    "jinja2": "bench",
-    "vl_convert": "bench",
-}
+# Packages that every command may import where it uses them.
+OF_CLI = ("humanize", "rich", "textual")
 
 
 def imported(module: str, what: str, extra: str) -> Any:
@@ -44,8 +37,8 @@ def explain(error: ModuleNotFoundError) -> str:
     """Return the message of an error that ends a command, with the extra to install."""
     package = (error.name or "").partition(".")[0]
     raised_by_python = str(error).startswith("No module named")
-    if raised_by_python and package in EXTRA_OF:
-        return _wanting("this command", package, EXTRA_OF[package])
+    if raised_by_python and package in OF_CLI:
+        return _wanting("this command", package, "cli")
     return str(error)
 
 

@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 
 import commitlog
-from commitlog.base.extras import EXTRA_OF
+from commitlog.base.extras import OF_CLI
 
 ROOT = Path(__file__).parents[2]
 EXTRAS: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
     "optional-dependencies"
 ]
-# Distributions whose modules have another name.
-MODULES = {"hdrhistogram": "hdrh", "vl-convert-python": "vl_convert"}
 LACKING = """
 import sys
 class Lacking:
@@ -48,10 +46,8 @@ def test_tables_of_extras_name_what_each_installs(page: str, extra: str) -> None
         assert re.search(rf"\b{re.escape(package)}\b", row), package
 
 
-@pytest.mark.parametrize("package", sorted(EXTRA_OF))
-def test_a_package_belongs_to_the_extra_that_errors_name(package: str) -> None:
-    installed = packages_of(EXTRA_OF[package])
-    assert package in {MODULES.get(each, each.lower()) for each in installed}
+def test_errors_of_commands_know_every_package_of_the_cli() -> None:
+    assert {"click", *OF_CLI} == set(packages_of("cli"))
 
 
 def test_all_extras_together_are_every_extra() -> None:
