@@ -464,8 +464,8 @@ cdef class MessageReader:
     cdef object mismatch(self, Shape shape):
         return MessageError(
             f"the current message has type {self.record.type} and {self.record.value_length} "
-            f"bytes, but {shape.name} has type {shape.type} and {shape.size} bytes: check reader.type, "
-            "and read it into its own class or as bytes",
+            f"bytes, but {shape.name} has type {shape.type} and {shape.size} bytes: check "
+            "reader.type, and read it into its own class or as bytes",
             path=self.cursor.core.path, position=self.record.position)
 
     def let_go(self):
