@@ -8,14 +8,19 @@ from collections.abc import Iterator
 from dataclasses import astuple, dataclass, replace
 from typing import Literal
 
-import polars as pl
-from polars.io.plugins import register_io_source
-
 import commitlog
 from commitlog.base.path import path_of
 from commitlog.errors import PositionError
 from commitlog.log.parts import parts_of
 from commitlog.log.scan import Scan
+
+try:
+    import polars as pl
+    from polars.io.plugins import register_io_source
+except ImportError as error:
+    raise ModuleNotFoundError(
+        "commitlog.polars needs polars: pip install 'commitlog-engine[polars]'", name="polars"
+    ) from error
 
 __all__ = ["scan"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from options import parser_of, until_ctrl_c
 from price_update import PriceUpdate
 
@@ -10,14 +12,9 @@ from commitlog import bus
 
 def main() -> None:
     chosen = parser_of(__doc__, "objects").parse_args()
-    update = PriceUpdate.blank()
-    with until_ctrl_c(), bus.reader(chosen.path, wait=None) as reader:
-        seen = 0
-        while (chosen.limit is None or seen < chosen.limit) and reader.next(timeout=None):
-            if reader.type == PriceUpdate.type:
-                reader.read(into=update)  # the same object each time
-                print(f"Read: {update}", flush=True)
-                seen += 1
+    with until_ctrl_c(), bus.reader(chosen.path, [PriceUpdate], wait=None) as reader:
+        for update in itertools.islice(reader.follow(), chosen.limit):
+            print(f"Read: {update}", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+# Packages that every command may import where it uses them.
+OF_CLI = ("humanize", "rich", "textual")
+
 
 def imported(module: str, what: str, extra: str) -> Any:
     """Import a module of an extra.
@@ -27,8 +30,20 @@ def imported(module: str, what: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         package = module.partition(".")[0]
-        why = f"{what} needs {package}: pip install 'commitlog-engine[{extra}]'"
-        raise ModuleNotFoundError(why, name=package) from error
+        raise ModuleNotFoundError(_wanting(what, package, extra), name=package) from error
+
+
+def explain(error: ModuleNotFoundError) -> str:
+    """Return the message of an error that ends a command, with the extra to install."""
+    package = (error.name or "").partition(".")[0]
+    raised_by_python = str(error).startswith("No module named")
+    if raised_by_python and package in OF_CLI:
+        return _wanting("this command", package, "cli")
+    return str(error)
+
+
+def _wanting(what: str, package: str, extra: str) -> str:
+    return f"{what} needs {package}: pip install 'commitlog-engine[{extra}]'"
 
 
 def pyarrow_for(what: str) -> Any:

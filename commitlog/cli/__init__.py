@@ -68,9 +68,16 @@ def run(arguments: list[str]) -> int:
             click.echo(f"commitlog: {_message_of(error)}", err=True)
             _drop_output()
         else:
-            # If a module is missing, the error names the extra to install.
-            click.echo(f"commitlog: {error}", err=True)
+            click.echo(f"commitlog: {_text_of(error)}", err=True)
         return FAILURE
+
+
+def _text_of(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        from commitlog.base.extras import explain
+
+        return explain(error)
+    return str(error)
 
 
 def _print_any_name() -> None:

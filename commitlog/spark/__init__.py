@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from commitlog.base.extras import imported
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -66,6 +68,7 @@ def session(
         JAVA_HOME names no Java, or one that is too old. Or archives are shipped to the executors,
         and no interpreter is named for them.
     """
+    imported("pyspark", "commitlog.spark", "spark")
     from commitlog.spark.local_session import open_session
 
     return open_session(app_name, master, config or {})
