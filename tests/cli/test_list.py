@@ -48,6 +48,15 @@ def test_a_damaged_log_is_listed_with_its_problem(tmp_path: Path) -> None:
     assert (done.returncode, good["problems"], bool(bad["problems"])) == (1, [], True)
 
 
+def test_a_folder_without_logs_says_so(tmp_path: Path) -> None:
+    done = run("list", tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        b"",
+        f"there is no log below {tmp_path}\n".encode(),
+    )
+
+
 def test_unreadable_directory_is_reported_with_status_1(
     tmp_path: Path, in_child: Callable[[Callable[[], Any]], Any]
 ) -> None:
@@ -70,13 +79,4 @@ def test_unreadable_directory_is_reported_with_status_1(
     assert (status, printed.splitlines()[-1]) == (
         1,
         f"commitlog: cannot read {folder}/closed: Permission denied",
-    )
-
-
-def test_a_folder_without_logs_says_so(tmp_path: Path) -> None:
-    done = run("list", tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (
-        0,
-        b"",
-        f"there is no log below {tmp_path}\n".encode(),
     )

@@ -209,9 +209,7 @@ def test_closed_or_absent_log_is_down_and_others_are_exported(
         for _ in range(2):
             assert [value(registry, "up", each) for each in (gone, log, absent)] == [0, 1, 0]
         assert value(registry, "segments", gone) is None
-        assert (
-            len(said(caplog, "no metrics")) == 2
-        )  # once each, however often they are asked for
+        assert len(said(caplog, "no metrics")) == 2  # once each, however often they are asked for
         commitlog.open(absent.path, segment_size=SEGMENT).close()
         assert value(registry, "up", absent) == 1
 
@@ -288,9 +286,7 @@ def test_unwritable_metrics_file_is_refused_or_logged_once(
     logs: Logs, until: Until, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = logs.open()
-    with pytest.raises(
-        IOFailureError, match="cannot write the metrics: No such file or directory"
-    ):
+    with pytest.raises(IOFailureError, match="cannot write the metrics: No such file or directory"):
         MetricsFile(logs.path / "absent" / "orders.prom", log)
     with pytest.raises(InvalidOptionError, match="interval must be at least 0.1 s, not 0"):
         MetricsFile(logs.path / "orders.prom", log, interval=0)
