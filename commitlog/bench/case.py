@@ -1,4 +1,4 @@
-"""A case: one cell of the table of measurements."""
+"""A case: one combination of workload, setup, flush option, size, form and threads."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from commitlog.options import Flush
 
 @dataclass(frozen=True)
 class Setup:
-    """Where the bytes of a log are before they are committed.
+    """The memory that appends write to.
 
     Attributes
     ----------
     name, title : str
-        As part of a case's name, and as people read it.
+        The name in that of a case, and the heading.
     backing : str or None
-        Memory of the pool; None for a mapped log.
+        The memory of the pool; None for a mapped log.
     prefault : bool
         Whether a mapped log pre-faults pages ahead of its tail.
     """
@@ -41,12 +41,12 @@ SETUPS = {
 
 @dataclass(frozen=True)
 class Case:
-    """What is measured once a turn.
+    """A case, measured once in each turn.
 
     Attributes
     ----------
     workload : str
-        Name of its workload.
+        The name of the workload.
     setup : str
         A name from `SETUPS`, or the baseline's name.
     flush : str or None
@@ -54,9 +54,9 @@ class Case:
     value_size : int
         Bytes of each value.
     form : str
-        How records are appended or read; empty if there is one way.
+        How records are appended; empty if there is one way.
     threads : int
-        How many threads append.
+        The number of appending threads.
     """
 
     workload: str
@@ -68,12 +68,12 @@ class Case:
 
     @property
     def baseline(self) -> bool:
-        """Whether it measures the machine without commitlog."""
+        """Return whether the case measures the machine without commitlog."""
         return self.setup not in SETUPS
 
     @property
     def name(self) -> str:
-        """Everything that tells it from other cases, separated by slashes."""
+        """Return the unique name of the case, its parts separated by slashes."""
         size = f"{self.value_size}B" if self.value_size else ""
         threads = f"{self.threads}-threads" if self.threads > 1 else ""
         parts = (self.workload, self.form, size, self.flush, threads, self.setup)

@@ -17,9 +17,9 @@ from commitlog.bench.sample import Meter, Sample
 from commitlog.bench.workspace import Workspace, frame_size, value_of
 
 PIECE = MIB
-SYNC_EVERY = 64 * MIB  # a segment; a flush after each piece would leave the disk idle in between
+SYNC_EVERY = 64 * MIB  # a segment; a flush after each piece would leave the disk idle between them
 _MAPPED = 4 * MIB
-_IDLE_BYTES = 8 * MIB  # so much is always on its way to some disk
+_IDLE_BYTES = 8 * MIB  # an idle system has about this much to write
 _POLL_S = 0.02
 
 

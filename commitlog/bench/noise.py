@@ -1,4 +1,4 @@
-"""Noise: how much other work on the machine took from a run."""
+"""Noise: how much other work on the machine disturbed a run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from commitlog.bench.results import Results
 
 @dataclass(frozen=True)
 class Verdict:
-    """How far the figures of a run can be trusted.
+    """How reliable the figures of a run are.
 
     Attributes
     ----------
     level : {"quiet", "restless", "noisy", "unknown"}
-        The worst of the signs.
+        The level of the worst sign.
     sentence : str
-        What that means for the figures.
+        The meaning for the figures.
     signs : tuple of str
         One sentence each.
     """
@@ -34,7 +34,7 @@ LEVELS = {
     "restless": "The machine was restless: trust ratios, and read the slowest appends with care.",
     "noisy": "The machine was noisy: other work shows here. Measure again when it is idle.",
 }
-_UNKNOWN = Verdict("unknown", "This run does not tell how quiet the machine was.")
+_UNKNOWN = Verdict("unknown", "This run does not show how quiet the machine was.")
 
 
 def judge(results: Results) -> Verdict:
@@ -54,7 +54,7 @@ def _rank(figure: float, restless: float, noisy: float) -> int:
 
 
 def _delay(results: Results) -> Sign:
-    """The turn at a constant rate that waited longest for a processor."""
+    """Judge the turn at a constant rate that waited longest for a processor."""
     samples = [sample for result in results.of("paced") for sample in result.samples]
     waits = [
         (sample.run_delay_s, sample.wall_s)
@@ -70,7 +70,7 @@ def _delay(results: Results) -> Sign:
 
 
 def _alone(results: Results) -> Sign:
-    """The slowest calls of a loop that only keeps the pace."""
+    """Judge the slowest calls of a loop that appends nothing."""
     for result in results.of("paced"):
         if result.case.setup == "pacing-alone" and result.histogram.count:
             tail_s = result.histogram.at(99.9) / 1e9
@@ -80,7 +80,7 @@ def _alone(results: Results) -> Sign:
 
 
 def _spread(results: Results) -> Sign:
-    """How far the turns of one case are apart, as a rule."""
+    """Judge the median spread of the turns of a case."""
     spreads = [result.spread / 2 for result in results.cases.values() if len(result.samples) > 1]
     if not spreads:
         return None

@@ -22,9 +22,9 @@ _WARM_UP_S = 0.2
 _STEP_S = 0.1
 # From the choice of the first moment to the first append: the other moments are computed here.
 _LEAD_NS = 50_000_000
-# A disk that is busier than this is what would be measured, not the log.
+# At a larger share, the run would measure the disk and not the log.
 _DISK_SHARE = 0.6
-# Less would only measure the page cache and the drive's own.
+# Less would measure only the page cache and the cache of the drive.
 _PROBE_BYTES = 2 * GIB
 _ALONE_S = 3.0
 
@@ -68,7 +68,7 @@ def at_rate(
     records_s: float,
     latencies: npt.NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Append each time that it is due, and fill in the latencies.
+    """Append at the due times, and fill in the latencies.
 
     It spins, since no sleep is as short as the pause between two appends; that costs some 0.3
     microseconds a record.

@@ -44,7 +44,7 @@ class CaseResult:
     skipped : str
         Why samples are missing; empty otherwise.
     failed : bool
-        Whether that was a fault, and not want of room.
+        Whether a fault was the reason, and not a lack of space.
     """
 
     case: Case
@@ -66,7 +66,7 @@ class CaseResult:
 
     @property
     def figures(self) -> list[float]:
-        """The figure of each turn, in `unit`."""
+        """Return the figure of each turn, in `unit`."""
         samples = self.samples
         if self.unit == "s":
             return [sample.seconds / sample.records for sample in samples if sample.records]
@@ -83,13 +83,13 @@ class CaseResult:
 
     @property
     def spread(self) -> float:
-        """The distance of the extremes, as a share of the median."""
+        """Return the distance of the extremes as a share of the median."""
         figures = self.figures
         return (max(figures) - min(figures)) / statistics.median(figures) if figures else 0.0
 
     @property
     def cpu_share(self) -> float | None:
-        """Processor time a second, all threads; above 1 if several cores are busy."""
+        """Return the processor time a second of all threads; above 1 if several cores are busy."""
         wall_s = sum(sample.wall_s for sample in self.samples)
         used_s = sum(sample.cpu_s for sample in self.samples)
         return used_s / wall_s if wall_s else None
@@ -132,13 +132,13 @@ class Results:
     started : str
         Date and time with the zone.
     machine, options : dict
-        What it ran on, and its settings.
+        The machine and the settings of the run.
     cases : dict of str to CaseResult
         By the case's name.
     seconds : float
         How long the run took.
     interrupted : bool
-        Whether it ended early; its turns are whole.
+        Whether it ended early. Every turn in it is complete.
     """
 
     started: str

@@ -23,7 +23,7 @@ class Sample:
     Attributes
     ----------
     records, value_bytes : int
-        What was appended or read.
+        The records appended, and the bytes of their values.
     seconds : float
         How long that took.
     wall_s, cpu_s : float
@@ -38,7 +38,7 @@ class Sample:
     series : list of (float, float, float)
         Seconds since the start, bytes of values a second, and the largest latency in nanoseconds.
     facts : dict
-        What the workload adds, for instance the rate that was asked for.
+        Further figures of the workload, such as the requested rate.
     """
 
     records: int = 0

@@ -1,4 +1,4 @@
-"""How large and how long a run is."""
+"""The sizes and durations of a run."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Settings:
     turns, paced_turns, sustained_turns : int
         How often each case is measured; the two long workloads have numbers of their own.
     burst_bytes, append_bytes : int
-        What is appended without a rest, and in all.
+        The bytes appended without a rest, and in all.
     rest_s : float
-        The rest after a burst, so that the next one finds the log pre-faulted, as in a program.
+        The rest after a burst, in which the log pre-faults for the next one.
     settle_s : float
         How long to wait at most for the disk to finish earlier writes, before it is measured.
     sync_s, paced_s : float
@@ -26,7 +26,7 @@ class Settings:
     rate : int
         The constant rate, in bytes of values a second.
     sustained_bytes : int
-        What is appended in one piece.
+        The bytes appended in one piece.
     segment_size, buffers : int
         Of each log and of the pool.
     quick : bool

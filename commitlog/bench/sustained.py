@@ -1,4 +1,4 @@
-"""Several GiB in one piece: what the pool and the page cache put off is paid here."""
+"""Several GiB in one piece, including the work that the pool and the page cache delay."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def threads(number: int) -> str:
 
 
 def variant(result: CaseResult) -> str:
-    """Return what tells a case from others of its workload and setup."""
+    """Return what distinguishes a case from others of its workload and setup."""
     case = result.case
     size = f"{case.value_size} B" if case.value_size else ""
     appenders = threads(case.threads) if case.workload.startswith("sync") and case.flush else ""

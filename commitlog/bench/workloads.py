@@ -1,4 +1,4 @@
-"""The workloads: everything that is measured, in one table."""
+"""The workloads: all measurements, in one table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ONCE: tuple[Flush | None, ...] = (None,)
 
 @dataclass(frozen=True)
 class Baseline:
-    """The machine without commitlog; it takes its turns among the workload's cases."""
+    """A measurement of the machine without commitlog, in turns with the cases of the workload."""
 
     name: str
     title: str
@@ -39,23 +39,23 @@ class Workload:
     Attributes
     ----------
     name, title, about : str
-        For the command line, and for people; `about` says what is done.
+        The name on the command line, the heading, and a description.
     measure : callable
         One turn of one case.
     turn_s : callable
-        About how many seconds a turn takes on a fast disk.
+        The approximate seconds of a turn on a fast disk.
     unit : {"/s", "B/s", "s"}
         Records a second, bytes of values a second, or seconds an operation.
     setups, flushes, sizes, forms, threads : tuple
-        What is combined.
+        The values to combine.
     baselines : tuple of Baseline
-        What it is compared with, for each size.
+        The baselines, measured for each size.
     turns : callable or None
         Number of turns; None for `Settings.turns`.
     settles : bool
         Whether each turn waits until the disk is idle.
     latencies : str
-        What one latency is the time of; empty if none is taken.
+        The meaning of a latency; empty if none is measured.
     """
 
     name: str
@@ -129,7 +129,7 @@ WORKLOADS = (
     Workload(
         name="sustained",
         title="Several GiB in one piece",
-        about="What pool and page cache put off is paid here; the last flush counts.",
+        about="It includes the work that the pool and the page cache delay; the last flush counts.",
         measure=sustained.measure,
         settles=True,
         turn_s=lambda settings: settings.sustained_bytes / 600e6,
@@ -142,7 +142,7 @@ WORKLOADS = (
     Workload(
         name="append",
         title="Bursts of appends",
-        about="As fast as one thread can, in bursts, with a rest in between.",
+        about="One thread appends as fast as it can, in bursts with a rest between them.",
         measure=appends.measure,
         turn_s=lambda settings: 0.5 + settings.append_bytes / 130e6,
         flushes=ALL_FLUSHES,

@@ -8,6 +8,7 @@ failure, 2 wrong usage, 130 Ctrl-C, 141 the reader of the output went away.
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import os
 import sys
@@ -17,6 +18,7 @@ USAGE = 2
 INTERRUPTED = 130
 _COMPLETES = "_COMMITLOG_COMPLETE"  # a shell sets it to ask for completions
 PIPE_CLOSED = 141  # 128 + SIGPIPE, as in a shell
+_WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def main() -> None:
@@ -95,9 +97,11 @@ def _print_any_name() -> None:
 
 
 def _message_of(error: OSError) -> str:
-    """Return the message of a failed system call, such as a write to a full disk."""
+    """Return the message of a failed system call. A failed write to the output names no file."""
     what = error.strerror or str(error)
-    return what if error.filename is None else f"{what}: {os.fsdecode(error.filename)}"
+    if error.filename is None:
+        return f"cannot write the output: {what}" if error.errno in _WRITE_ERRORS else what
+    return f"{what}: {os.fsdecode(error.filename)}"
 
 
 def _drop_output() -> None:

@@ -20,10 +20,15 @@ from commitlog.cli.quantities import size_text
 from commitlog.cli.record_format import ENDINGS
 from commitlog.cli.roll_options import roll_cycle_of, roll_options
 from commitlog.cli.stop import Stop
-from commitlog.errors import CommitLogError, LogNotFoundError, RecordTooLargeError
+from commitlog.errors import (
+    CommitLogError,
+    InvalidOptionError,
+    LogNotFoundError,
+    RecordTooLargeError,
+)
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
-from commitlog.options import SEGMENT_SIZE_DEFAULT
+from commitlog.options import SEGMENT_SIZE_DEFAULT, Options
 from commitlog.pool.pool_options import MOST_BUFFERS
 from commitlog.pool.transient_store_pool import TransientStorePool
 from commitlog.repair.verification import open_directory
@@ -85,7 +90,7 @@ class _Appended:
 )
 @click.option(
     "--segment-size",
-    type=parameters.size,
+    type=parameters.segment_size,
     default=None,
     metavar="SIZE",
     help="Create the log with segments of this size, such as 64M.",
@@ -183,6 +188,13 @@ class _Appending:
         if found is None and not create:
             raise LogNotFoundError(
                 "there is no log here: leave out --no-create to create it", path=path
+            )
+        cycle = Options.of(None, **options).new_roll_cycle
+        if found is not None and cycle not in (None, found.roll_cycle):
+            raise InvalidOptionError(
+                f"roll_cycle is {cycle}, but the log was created with "
+                f"{found.roll_cycle or 'none'}: leave it out",
+                path=path,
             )
         interrupted = False
         failure: Exception | None = None

@@ -33,6 +33,7 @@ from commitlog.retention.archive import LEVEL_DEFAULT
 @click.option(
     "--level",
     type=parameters.whole(1, 22),
+    metavar="N",
     default=LEVEL_DEFAULT,
     show_default=True,
     help="Compress with zstd at this level.",

@@ -32,7 +32,7 @@ _ERASE = "\r\x1b[K"
 @click.command(short_help="Measure commitlog on a disk, with the pool and without it.")
 @click.argument(
     "directory",
-    metavar="DIR",
+    metavar="[DIR]",
     required=False,
     type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import click
 
@@ -27,7 +27,9 @@ _KEYS = (
 
 
 @click.command()
-@click.argument("folder", metavar="DIR", default=".", type=click.Path(exists=True, file_okay=False))
+@click.argument(
+    "folder", metavar="[DIR]", default=".", type=click.Path(exists=True, file_okay=False)
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @click.pass_context
 def command(context: click.Context, *, folder: str, as_json: bool) -> None:
@@ -41,22 +43,27 @@ def command(context: click.Context, *, folder: str, as_json: bool) -> None:
       commitlog list
       commitlog list --json /var/lib/orders
 
-    The exit status is 1 if a log cannot be read; `commitlog verify` checks one log completely.
+    The exit status is 1 if a log or a directory cannot be read; `commitlog verify` checks one log
+    completely.
     """
     if not os.path.isdir(folder):
         raise click.BadParameter(f"{folder!r} is not a directory", param_hint="DIR")
-    found = list(_reports(folder))
+    unreadable: list[OSError] = []
+    found = list(_reports(folder, unreadable.append))
     if as_json:
         print_json({"path": folder, "logs": found})
     elif not found:
         click.echo(f"there is no log below {folder}", err=True)
     else:
         _print(found)
-    context.exit(FAILURE if any(report["problems"] for report in found) else 0)
+    for error in unreadable:
+        path = os.fsdecode(error.filename)
+        click.echo(f"commitlog: cannot read {path}: {error.strerror}", err=True)
+    context.exit(FAILURE if unreadable or any(report["problems"] for report in found) else 0)
 
 
-def _reports(folder: str) -> Iterator[Report]:
-    for place, folders, files in os.walk(folder):
+def _reports(folder: str, on_error: Callable[[OSError], None]) -> Iterator[Report]:
+    for place, folders, files in os.walk(folder, onerror=on_error):
         folders.sort()
         if "log.json" not in files:
             continue

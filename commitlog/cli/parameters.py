@@ -143,6 +143,16 @@ def zone_name(text: str) -> str:
     return _read(text, "a time zone such as Europe/Berlin or UTC", zone_of).key
 
 
+def segment_size(text: str) -> int:
+    """Read the size of a segment."""
+    try:
+        return Options(segment_size=size(text)).new_segment_size
+    except InvalidOptionError as error:
+        raise click.BadParameter(
+            f"expected a size {str(error).partition(' must be ')[2]}"
+        ) from None
+
+
 def roll_cycle(text: str) -> str:
     """Read a roll cycle's name, or a period."""
     try:
@@ -195,7 +205,7 @@ def speed(text: str) -> float:
     """Read a speed, as a multiple of the recorded one."""
     if _DECIMAL.fullmatch(text) is None or not SPEED_LEAST <= float(text) <= SPEED_MOST:
         raise click.BadParameter(
-            f"expected a number from {SPEED_LEAST:g} to {SPEED_MOST:g}, such as 1 or 10, not "
+            f"expected a number from {SPEED_LEAST:f} to {SPEED_MOST:.0f}, such as 1 or 10, not "
             f"{text!r}"
         )
     return float(text)

@@ -82,7 +82,7 @@ def export(
 @click.argument("new_log", type=click.Path())
 @click.option(
     "--segment-size",
-    type=parameters.size,
+    type=parameters.segment_size,
     metavar="SIZE",
     help="Give NEW_LOG segments of this size.  [default: 64MiB]",
 )

@@ -90,7 +90,10 @@ def command(
             "end or the position of a record"
         )
     if position is not None:
-        _start(position)
+        try:
+            _start(position)
+        except click.BadParameter as error:
+            raise click.BadParameter(error.message, param_hint="POSITION") from None
     with commitlog.open(log, "r") as opened:
         if action is not None and name is not None:
             done = ACTIONS[action](opened, name, position)

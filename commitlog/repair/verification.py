@@ -75,7 +75,7 @@ def open_directory(path: str) -> int:
     try:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise LogNotFoundError("there is no log here", path=path) from None
+        raise LogNotFoundError("there is no log here: check the path", path=path) from None
     except NotADirectoryError:
         raise NotALogError("this is a file: a log is a directory", path=path) from None
 

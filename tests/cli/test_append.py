@@ -354,6 +354,10 @@ def test_input_without_delimiter_is_refused_at_record_limit(tmp_path: Path) -> N
         (("--type", "4294967296"), "expected a whole number from 0 to 4294967295"),
         (("--pool", "0"), "expected a whole number from 1"),
         (("--segment-size", "big"), "expected a size such as 65536, 64K or 64MiB, not 'big'"),
+        (
+            ("--segment-size", "100"),
+            "expected a size from 65536 to 1073741824 bytes, a multiple of",
+        ),
         (("--format", "raw"), "'raw' is not one of"),
     ],
 )
@@ -365,6 +369,16 @@ def test_invalid_append_option_is_refused(
     assert (status, printed.out) == (2, "")
     assert what in printed.err
     assert not (tmp_path / "log").exists()
+
+
+def test_other_roll_cycle_than_that_of_the_log_is_refused(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    run("append", "--segment-size", SEGMENT, "--roll-cycle", "DAILY", log, feed=b"one\n")
+    assert run("append", "--roll-cycle", "DAILY", log, feed=b"two\n").returncode == 0
+    done = run("append", "--roll-cycle", "HOURLY", log, feed=b"three\n")
+    assert done.returncode == 1
+    assert b"roll_cycle is HOURLY (UTC), but the log was created with DAILY (UTC)" in done.stderr
+    assert run("cat", log).stdout == b"one\ntwo\n"
 
 
 def test_missing_input_file_is_refused_before_any_append(tmp_path: Path) -> None:

@@ -133,7 +133,10 @@ def test_full_disk_behind_the_output_is_reported_in_one_line(
             timeout=60,
             check=False,
         )
-    assert (done.returncode, done.stderr) == (1, b"commitlog: No space left on device\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        b"commitlog: cannot write the output: No space left on device\n",
+    )
 
 
 def test_closed_output_is_refused(log: tuple[Path, list[int]]) -> None:

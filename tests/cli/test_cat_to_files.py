@@ -241,7 +241,10 @@ def test_damage_leaves_no_file_unless_skipped(files: LogFiles, tmp_path: Path) -
 
 def test_full_disk_is_reported_in_one_line(tmp_path: Path, records: list[Record]) -> None:
     done = shell('c cat --format jsonl "$1" > /dev/full', tmp_path / "log")
-    assert (done.returncode, done.stderr) == (1, b"commitlog: No space left on device\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        b"commitlog: cannot write the output: No space left on device\n",
+    )
 
 
 @pytest.mark.parametrize(

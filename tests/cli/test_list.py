@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import commitlog
 from tests.cli.program import SEGMENT, run
+
+NOBODY = 65534
 
 
 def test_logs_below_a_folder_are_listed(tmp_path: Path) -> None:
@@ -45,4 +54,29 @@ def test_folder_without_logs_is_reported(tmp_path: Path) -> None:
         0,
         b"",
         f"there is no log below {tmp_path}\n".encode(),
+    )
+
+
+def test_unreadable_directory_is_reported_with_status_1(
+    tmp_path: Path, in_child: Callable[[Callable[[], Any]], Any]
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))  # pytest's own directories are closed to others
+    try:
+        folder.chmod(0o755)
+        commitlog.open(folder / "closed", segment_size=SEGMENT).close()
+        (folder / "closed").chmod(0o700)
+
+        def listed() -> tuple[int, str]:
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            done = run("list", folder)
+            return done.returncode, done.stderr.decode()
+
+        status, printed = in_child(listed)
+    finally:
+        shutil.rmtree(folder)
+    assert (status, printed.splitlines()[-1]) == (
+        1,
+        f"commitlog: cannot read {folder}/closed: Permission denied",
     )

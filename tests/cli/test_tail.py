@@ -548,7 +548,7 @@ def test_follower_continues_after_a_killed_writer(tmp_path: Path) -> None:
         (("--until", "*"), "expected a time such as"),
         (("--to", "1", "--until", "now"), "--to and --until both set the end"),
         (("--limit", "-1"), "expected a whole number of at least 0, not '-1'"),
-        (("--speed", "0"), "expected a number from 1e-06 to 1e+06, such as 1 or 10, not '0'"),
+        (("--speed", "0"), "expected a number from 0.000001 to 1000000, such as 1 or 10, not '0'"),
         (("--speed", "fast"), "expected a number from"),
         (("--max-pause", "1s"), "--max-pause needs --speed"),
         (
