@@ -31,7 +31,7 @@ from commitlog.repair.repair import repair
 from commitlog.segment import directory
 from tests.setups import Logs
 
-NOBODY = 65534
+OTHER_USER = 65534
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def powerless(in_child: Callable[..., Any]) -> Callable[[Callable[[], Any]], Any
     def run(function: Callable[[], Any]) -> Any:
         def act() -> Any:
             if os.geteuid() == 0:
-                os.setresgid(NOBODY, NOBODY, NOBODY)
-                os.setresuid(NOBODY, NOBODY, NOBODY)
+                os.setresgid(OTHER_USER, OTHER_USER, OTHER_USER)
+                os.setresuid(OTHER_USER, OTHER_USER, OTHER_USER)
             return function()
 
         return in_child(act)

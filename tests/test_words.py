@@ -28,7 +28,7 @@ EXEMPT = ("CHANGELOG.md", "docs/decisions.md", "LICENSE", "tests/test_words.py")
 NOT_YET: tuple[str, ...] = (
     "commitlog/spark/",
     "docs/spark.md",
-    "tests/",
+    "tests/cli/test_tailers.py",
 )
 
 

@@ -269,7 +269,7 @@ def test_unreachable_archive_is_reported_in_one_line(command: str, closed_port: 
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("memory://nobody/orders", "there is no archive here"),
+        ("memory://absent/orders", "there is no archive here"),
         ("file:///nowhere/orders", "there is no archive here"),
         ("file:///dev/null", "Not a directory"),
         ("nonsense://orders", "an address that pyarrow or fsspec can open"),

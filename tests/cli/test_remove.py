@@ -17,7 +17,7 @@ from tests.cli.program import LIMIT_S, SEGMENT, on_terminal, read_rest, read_unt
 from tests.log_files import LogFiles, numbered
 
 Until = Callable[..., None]
-NOBODY = 65534
+OTHER_USER = 65534
 
 
 @pytest.fixture
@@ -163,12 +163,12 @@ def test_unwritable_directory_keeps_every_file(
             opened.tailer("billing").close()
         os.chmod(place, 0o755)
         for part in (path, *path.rglob("*")):
-            os.chown(part, NOBODY, NOBODY)
+            os.chown(part, OTHER_USER, OTHER_USER)
         before = sorted(path.rglob("*"))
         (path / closed).chmod(0o555)
 
         def remove() -> tuple[int, bytes]:
-            os.setresuid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(OTHER_USER, OTHER_USER, OTHER_USER)
             done = run("remove", "--yes", path)
             return done.returncode, done.stderr
 

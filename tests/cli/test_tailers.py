@@ -108,9 +108,9 @@ def test_action_that_cannot_be_done_is_reported(log: Path) -> None:
             done = run("tailers", log, action, "billing", *["first"] * (action == "reset"))
             assert done.returncode == 1
             assert b"'billing' is read by process " in done.stderr
-    done = run("tailers", log, "reset", "nobody", "first")
+    done = run("tailers", log, "reset", "absent", "first")
     assert done.returncode == 1
-    assert b"there is no tailer 'nobody'" in done.stderr
+    assert b"there is no tailer 'absent'" in done.stderr
     done = run("tailers", log, "reset", "billing", "5000")
     assert done.returncode == 1
     assert b"no record starts here" in done.stderr

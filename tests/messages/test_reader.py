@@ -101,7 +101,7 @@ def test_type_and_message_can_be_read_twice(place: Path) -> None:
 
 def test_unread_message_is_skipped_completely(place: Path) -> None:
     with bus.writer(place) as writer, bus.reader(place) as reader:
-        writer.write(b"a long one that nobody wants", type=3)
+        writer.write(b"a long one that no reader wants", type=3)
         writer.write(PriceUpdate(1, 2, 3))
         writer.write(b"last", type=4)
         assert reader.next()

@@ -105,11 +105,11 @@ class Ledger:
         """
         lost = self.promised.items() - found.items()
         assert not lost, (
-            f"{len(lost)} acknowledged records are not where they were said to be, such as "
+            f"{len(lost)} acknowledged records are not at their acknowledged positions, such as "
             f"{min(lost)}"
         )
         assert not self.rolled_back & found.keys(), (
-            "a claim that was told to be rolled back has become a record"
+            "a claim reported as rolled back has become a record"
         )
         before: dict[int, int] = {}
         for mark in found.values():

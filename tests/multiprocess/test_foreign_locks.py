@@ -29,7 +29,7 @@ from tests.faults.writers import OPENED
 from tests.multiprocess.test_dead_owners import AN_HOUR, claim_and_wait
 
 Start = Callable[..., Child]
-NOBODY = 65534
+OTHER_USER = 65534
 EVERYTHING = struct.pack("@hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
 
 
@@ -55,15 +55,15 @@ def hold_all_locks(link: Link, path: str) -> None:
     """Lock every file that another user can open, shared if necessary, until the parent lets the
     child end.
 
-    Root becomes the user `nobody`. Any other user opens only what the modes let others read.
+    Root becomes user 65534. Any other user opens only what the modes let others read.
     """
     if os.geteuid() == 0:
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
+        os.setresgid(OTHER_USER, OTHER_USER, OTHER_USER)
+        os.setresuid(OTHER_USER, OTHER_USER, OTHER_USER)
     held = []
     for place in (Path(path), *Path(path).rglob("*")):
         if not place.stat().st_mode & stat.S_IROTH:
-            if os.geteuid() == NOBODY:
+            if os.geteuid() == OTHER_USER:
                 with pytest.raises(PermissionError):
                     os.open(place, os.O_RDONLY)
             continue

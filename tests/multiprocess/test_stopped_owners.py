@@ -227,7 +227,7 @@ def run_race(path: Path, rounds: int, start: Start) -> None:
         # A busy machine may stop the writer so long between the add and the first swap that it
         # claims again.
         assert rolled_back == ended.session >= rounds - len(published), (
-            "each roll-back was one reader's, and its writer was told"
+            "each roll-back was one reader's, and its writer noticed"
         )
         print(f"{len(published)} published, {rolled_back} rolled back")
         assert [record.position for record in log.tailer()][:-1] == published

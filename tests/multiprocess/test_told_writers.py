@@ -42,7 +42,7 @@ def is_held(writer: CommitLog) -> bool:
 # --- killed ---------------------------------------------------------------------------------------
 
 
-def nobody(writer: CommitLog) -> None:
+def no_change(writer: CommitLog) -> None:
     """There is no named tailer."""
 
 
@@ -59,7 +59,7 @@ def reached_and_damaged(writer: CommitLog) -> None:
 
 
 ACTS: dict[str, tuple[Callable[[CommitLog], None], Callable[[CommitLog], object]]] = {
-    "declare": (nobody, lambda log: required(log, start="end")),
+    "declare": (no_change, lambda log: required(log, start="end")),
     "evict": (reached, lambda log: log.evict_tailer("a")),
     "declare otherwise": (reached, lambda log: log.tailer("a", required=False)),
     "reset": (reached, lambda log: log.reset_tailer("a", "end")),

@@ -20,7 +20,7 @@ from tests.faults.child import Child, Link
 from tests.faults.writers import OPENED, How, mark_of, value_of, write_some
 
 Start = Callable[..., Child]
-NOBODY = 65534
+OTHER_USER = 65534
 READ, REFUSED = "R", "X"
 
 
@@ -39,8 +39,8 @@ def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
 def become_nobody() -> None:
     """Drop root's privileges; another user has none, and the files are closed to it."""
     if os.geteuid() == 0:
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
+        os.setresgid(OTHER_USER, OTHER_USER, OTHER_USER)
+        os.setresuid(OTHER_USER, OTHER_USER, OTHER_USER)
 
 
 def forbid(path: Path) -> None:

@@ -69,7 +69,7 @@ def test_positions_without_a_segment_are_refused(logs: Logs) -> None:
     for position in (10 * SEGMENT, 1 << 62):
         with pytest.raises(PositionError):
             parts_of(log).queue.find(position)
-        assert parts_of(log).queue.hold(position // SEGMENT, "nobody") is None
+        assert parts_of(log).queue.hold(position // SEGMENT, "holder") is None
 
 
 def test_idle_segment_is_unmapped_outside_of_the_lock(logs: Logs) -> None:

@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 import pytest
 
 CREDENTIALS = {
-    "AWS_ACCESS_KEY_ID": "nobody",
+    "AWS_ACCESS_KEY_ID": "tests",
     "AWS_SECRET_ACCESS_KEY": "nothing",
     "AWS_EC2_METADATA_DISABLED": "true",
 }

@@ -195,11 +195,11 @@ def test_compaction_ignores_steps_of_another_compaction(
     assert compact(spark, str(tmp_path / "log"), str(tmp_path / "new")).read == 10
     (tmp_path / "empty.compaction").mkdir()
     (tmp_path / "empty.compaction" / "note.json").write_text("{}")
-    (tmp_path / "empty.compaction" / "mine").write_text("dear to somebody")
+    (tmp_path / "empty.compaction" / "mine").write_text("a file of the user")
     commitlog.open(tmp_path / "nothing").close()
     with pytest.raises(InvalidOptionError, match="what no compaction makes .mine."):
         compact(spark, str(tmp_path / "nothing"), str(tmp_path / "empty"))
-    assert (tmp_path / "empty.compaction" / "mine").read_text() == "dear to somebody"
+    assert (tmp_path / "empty.compaction" / "mine").read_text() == "a file of the user"
     (tmp_path / "empty.compaction" / "mine").unlink()
     assert compact(spark, str(tmp_path / "nothing"), str(tmp_path / "empty")).kept == 0
 

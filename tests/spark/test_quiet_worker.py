@@ -17,7 +17,7 @@ def test_planning_worker_with_closed_connection_ends_silently(
     ours, theirs = socket.socketpair()
 
     def work(sock: socket.socket, authenticated: bool) -> int:
-        sock.sendall(b"an answer that nobody wants")
+        sock.sendall(b"an answer that Spark does not read")
         return 0
 
     monkeypatch.setattr(daemon, "worker", work)

@@ -26,7 +26,7 @@ from commitlog.log.parts import parts_of
 from tests.setups import Logs
 from tests.test_interrupts import interrupted_when
 
-NOBODY = 65534
+OTHER_USER = 65534
 IDLES = ["spin", "yield", "backoff", "block"]
 
 # A reader process that follows the log. It prints the delay of each record since its append, and at
@@ -262,8 +262,8 @@ def test_reader_without_write_permission_can_wait(
 
     def use() -> tuple[bool, bool, bytes]:
         if os.geteuid() == 0:
-            os.setresgid(NOBODY, NOBODY, NOBODY)
-            os.setresuid(NOBODY, NOBODY, NOBODY)
+            os.setresgid(OTHER_USER, OTHER_USER, OTHER_USER)
+            os.setresuid(OTHER_USER, OTHER_USER, OTHER_USER)
         with commitlog.open(directory / "log", "r", Options()) as reader:
             tailer = reader.tailer()
             assert tailer.read(timeout=0.02, idle=idle) is None  # one wait has timed out

@@ -104,7 +104,7 @@ def test_seek_by_key_searches_in_the_tailers_direction(logs: Logs, setup: Setup)
     assert tailer.seek(key=b"k7")
     assert [tailer.read().value for _ in range(2)] == [b"207", b"206"]  # type: ignore[union-attr]
     place = tailer.position
-    assert not tailer.seek(key=b"nobody's")
+    assert not tailer.seek(key=b"absent")
     assert not tailer.seek(key=b"")
     assert tailer.position == place
     with pytest.raises(RecordTypeError, match="encode"):

@@ -37,7 +37,7 @@ def directory(tmp_path: Path) -> Iterator[LogDirectory]:
     made.close()
 
 
-def nobody() -> None:
+def no_writers() -> None:
     """Stand in for notifying writers, of which there are none."""
 
 
@@ -254,7 +254,7 @@ def test_reset_replaces_a_damaged_file(
     with pytest.raises(CorruptTailerError, match=r"log.reset_tailer\('billing', ...\)") as caught:
         TailerFile(directory, "billing", 0)
     assert caught.value.path == tailer_folder.tailer_path(directory, "billing")
-    tailer_file.reset(directory, "billing", 128, nobody)
+    tailer_file.reset(directory, "billing", 128, no_writers)
     assert tailer_state.read_state(directory, "billing").position == 128
 
 
@@ -277,8 +277,8 @@ def test_second_reader_is_refused_and_the_first_is_named(directory: LogDirectory
     assert tailer_state.read_state(directory, "billing").pid == os.getpid()
     for refused in (
         lambda: TailerFile(directory, "billing", 0),
-        lambda: tailer_file.reset(directory, "billing", 8, nobody),
-        lambda: tailer_file.delete(directory, "billing", nobody),
+        lambda: tailer_file.reset(directory, "billing", 8, no_writers),
+        lambda: tailer_file.delete(directory, "billing", no_writers),
     ):
         with pytest.raises(TailerInUseError, match="this very process") as caught:
             refused()
@@ -290,10 +290,10 @@ def test_second_reader_is_refused_and_the_first_is_named(directory: LogDirectory
 
 def test_deleted_name_can_be_used_again(directory: LogDirectory) -> None:
     kept(directory, "billing", 64)
-    tailer_file.delete(directory, "billing", nobody)
+    tailer_file.delete(directory, "billing", no_writers)
     assert tailer_folder.names(directory) == []
     with pytest.raises(TailerNotFoundError, match="billing"):
-        tailer_file.delete(directory, "billing", nobody)
+        tailer_file.delete(directory, "billing", no_writers)
     file = TailerFile(directory, "billing", 8)
     assert (file.created, file.page.position) == (True, 8)
     file.close()
@@ -304,9 +304,9 @@ def test_unknown_tailer_name_raises_not_found(directory: LogDirectory, folder: b
     if folder:
         kept(directory, "other", 0)
     for call in (
-        lambda: tailer_file.evict(directory, "billing", nobody),
-        lambda: tailer_file.delete(directory, "billing", nobody),
-        lambda: tailer_file.reset(directory, "billing", 8, nobody),
+        lambda: tailer_file.evict(directory, "billing", no_writers),
+        lambda: tailer_file.delete(directory, "billing", no_writers),
+        lambda: tailer_file.reset(directory, "billing", 8, no_writers),
         lambda: tailer_state.read_state(directory, "billing"),
     ):
         with pytest.raises(TailerNotFoundError, match="there is no tailer 'billing'"):
@@ -318,7 +318,7 @@ def test_unknown_tailer_name_raises_not_found(directory: LogDirectory, folder: b
 
 def require(directory: LogDirectory, name: str, position: int, required: bool = True) -> None:
     file = TailerFile(directory, name, position)
-    file.declare(required, 0, nobody)
+    file.declare(required, 0, no_writers)
     file.close()
 
 
@@ -329,8 +329,8 @@ def test_lowest_required_is_that_of_the_slowest_tailer(directory: LogDirectory) 
     require(directory, "fast", 160)
     require(directory, "slow", 80)
     assert tailer_state.lowest_required(directory) == 80
-    assert tailer_file.evict(directory, "slow", nobody) is True
-    assert tailer_file.evict(directory, "slow", nobody) is False
+    assert tailer_file.evict(directory, "slow", no_writers) is True
+    assert tailer_file.evict(directory, "slow", no_writers) is False
     assert tailer_state.lowest_required(directory) == 160
     evicted = tailer_state.read_state(directory, "slow")
     assert (evicted.required, evicted.position) == (False, 80)

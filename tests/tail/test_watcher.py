@@ -28,7 +28,7 @@ from commitlog.tail.watcher import Watcher, watcher_of
 from tests.multiprocess.readers import LIMIT_S
 from tests.setups import BY_HAND, Logs, Setup
 
-NOBODY = 65534
+OTHER_USER = 65534
 WRITER = """
 import sys
 import commitlog
@@ -510,8 +510,8 @@ def test_reader_without_write_permission_polls_by_itself(
 
     def use() -> tuple[bool, list[bytes]]:
         if os.geteuid() == 0:
-            os.setresgid(NOBODY, NOBODY, NOBODY)
-            os.setresuid(NOBODY, NOBODY, NOBODY)
+            os.setresgid(OTHER_USER, OTHER_USER, OTHER_USER)
+            os.setresuid(OTHER_USER, OTHER_USER, OTHER_USER)
 
         async def read(reader: CommitLog) -> list[bytes]:
             task = asyncio.create_task(values(reader.tailer(), 1))
