@@ -308,7 +308,9 @@ def test_opening_a_log_twice_in_one_process_works_and_says_so(
     logs: Logs, caplog: pytest.LogCaptureFixture
 ) -> None:
     def said() -> bool:
-        return any("already open for writing in this process" in message for message in caplog.messages)
+        return any(
+            "already open for writing in this process" in message for message in caplog.messages
+        )
 
     first = logs.open()
     assert not said()

@@ -166,7 +166,7 @@ def test_a_live_pool_is_not_robbed(files: LogFiles) -> None:
     buffer = ShmBuffer.allocate(SIZE)
     try:
         fill(buffer, 0, files.segment_id(0), HEADER, frames(files, 0, numbered(3)))
-        with pytest.raises(LogLockedError, match="pool that lives"):
+        with pytest.raises(LogLockedError, match="a live pool"):
             files.recover(shm_names=[str(buffer.name)])
         assert files.values() == []
     finally:

@@ -209,7 +209,7 @@ def test_a_staged_file_with_a_damaged_header_joins_nothing(tmp_path: Path, offse
 def test_a_staged_file_that_is_gone_is_named(tmp_path: Path) -> None:
     (staged,) = stage(tmp_path / "staged", batch_of([b"y"]))
     os.unlink(staged.path)
-    with pytest.raises(CorruptSegmentError, match="is not there"):
+    with pytest.raises(CorruptSegmentError, match="is missing"):
         join(tmp_path / "log", [staged], options=NEW)
     append(tmp_path / "log", [b"x"])
     assert read_all(tmp_path / "log") == [b"x"]
