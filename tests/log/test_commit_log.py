@@ -221,7 +221,7 @@ def test_a_tailer_used_by_two_threads_at_once_refuses_the_second(
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(tailer.read, timeout=None, idle="block")
         until(waits)
-        with pytest.raises(TailerInUseError, match="tailer of its own"):
+        with pytest.raises(TailerInUseError, match="one tailer for each thread"):
             tailer.read_batch()
         log.append(b"for the first")
         record = reading.result(timeout=60)

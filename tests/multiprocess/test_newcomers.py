@@ -171,7 +171,7 @@ def test_newcomers_are_told_of_a_recovery_that_stands_still(
     recoverer.hear(1)
     recoverer.pause()
     for _ in range(3):
-        with pytest.raises(OpenTimeoutError, match="look for a stopped process"):
+        with pytest.raises(OpenTimeoutError, match="check for a stopped process"):
             commitlog.open(path, open_timeout=0.02)
     recoverer.resume()
     recoverer.go_on()

@@ -294,7 +294,7 @@ def test_staged_segments_that_the_driver_does_not_see_are_named(tmp_path: Path) 
     for segments in message.staged.values():
         os.unlink(segments[0].path)
     with pytest.raises(
-        CorruptSegmentError, match="executors and driver have to see the same file system"
+        CorruptSegmentError, match="executors and driver must see the same file system"
     ):
         writer.commit([message])
     assert values_of(tmp_path / "log") == []
