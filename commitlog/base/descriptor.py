@@ -1,4 +1,4 @@
-"""Descriptor: a file descriptor that is closed when no call uses it any more."""
+"""Descriptor: a file descriptor that is closed once no call uses it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ class Descriptor(int):
 
     # The function is bound here: at the interpreter's end the module may be gone before the object.
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        with contextlib.suppress(
-            OSError
-        ):  # a program that closes every descriptor that it inherited has been faster
+        # The program may have closed every descriptor that it inherited.
+        with contextlib.suppress(OSError):
             close(self)

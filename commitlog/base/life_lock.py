@@ -1,11 +1,11 @@
-"""Locks that say whether their process lives: open-file-description locks, which the kernel drops
-with the last descriptor.
+"""LifeLock: a lock that shows whether its process lives.
 
-The file must not be mapped through the same open description: a mapping keeps the description, and
-with it the lock, alive in every forked child. That is why a life lock opens the file for itself.
+These are open-file-description locks, which the kernel drops with the last descriptor. A mapping
+through the same open description would keep the lock in every forked child, so a life lock opens
+the file itself.
 
 A process that can only read a file can place shared locks on it. A lock that keeps writers out is
-therefore on a file that `open_gate` opens, or does not take a shared lock of others for a writer's.
+therefore on a file that `open_gate` opens, or ignores shared locks of others.
 """
 
 from __future__ import annotations
@@ -29,35 +29,34 @@ _FLOCK = struct.Struct("@hhqqi4x")
 _TYPES = {"exclusive": fcntl.F_WRLCK, "shared": fcntl.F_RDLCK}
 _ACL = "system.posix_acl_default"
 
-# Start and length of what a lock covers. Single bytes behind `WHOLE` are for other purposes: see
+# Start and length of the locked range. Single bytes behind `WHOLE` have other purposes: see
 # `_kernel/c/cursors.h` and `byte`.
 Span = tuple[int, int]
 WHOLE: Span = (0, 1 << 30)
 
 
 def byte(offset: int) -> Span:
-    """The span of one byte."""
+    """Return the span of one byte."""
     return offset, 1
 
 
-# A lock is opened and entered here under the gate, and no fork happens in between, so that a child
-# closes them all: one that stayed open there would make a dead process look alive.
+# A lock is opened and added here under the gate, which forks wait for. A child closes them all: a
+# lock that stayed open there would make a dead process look alive.
 _gate = threading.RLock()
 _held: set[LifeLock] = set()
 
 
 class LifeLock:
-    """A descriptor for locks, held until `close` or the process's death, whichever comes first;
-    closed in forked children.
+    """A lock that is held until `close` or the process's death, and closed in forked children.
 
     Parameters
     ----------
     opener : callable
-        Opens the file for writing and returns the descriptor, which is the lock's own from then on.
+        Opens the file for writing and returns the descriptor, which the lock then owns.
     kind : {"exclusive", "shared"}, optional
-        Lock the file at once; without it nothing is locked yet.
+        Lock the file at once; by default nothing is locked yet.
     span : tuple of int, optional
-        What of the file to lock.
+        The range to lock.
 
     Raises
     ------
@@ -83,8 +82,8 @@ class LifeLock:
             raise
 
     def acquire(self, kind: Kind) -> bool:
-        """Take the lock, or turn one that is held into the other kind, in one step; False when
-        another process's forbids it.
+        """Take the lock, or change its kind, in one step; return False if another process's lock
+        forbids it.
         """
         try:
             fcntl.fcntl(self.descriptor, fcntl.F_OFD_SETLK, _packed(_TYPES[kind], self._span))
@@ -95,18 +94,18 @@ class LifeLock:
         return True
 
     def release(self) -> None:
-        """Unlock, and keep the descriptor. Not for a child of a fork, which would unlock its
-        parent.
+        """Unlock and keep the descriptor. In the child of a fork this would release the parent's
+        lock.
         """
         fcntl.fcntl(self.descriptor, fcntl.F_OFD_SETLK, _packed(fcntl.F_UNLCK, self._span))
 
     def close(self) -> None:
-        """Give the lock up. In a forked child, where it is closed already, nothing happens."""
+        """Release the lock. In the child of a fork, where it is closed already, do nothing."""
         with _gate:
             _held.discard(self)
             if self.descriptor >= 0:
-                # Unlocked first: a program that is just being started by another thread shares the
-                # description until it runs.
+                # Unlock first: a program that another thread is starting shares the description
+                # until it runs.
                 with contextlib.suppress(OSError):
                     self.release()
                 os.close(self.descriptor)
@@ -114,21 +113,18 @@ class LifeLock:
 
 
 def is_held(descriptor: int, against: Kind = "exclusive", span: Span = WHOLE) -> bool:
-    """Whether another description's lock on the file open at this descriptor forbids one of that
-    kind.
-    """
+    """Return whether another description's lock on this open file forbids a lock of that kind."""
     answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _packed(_TYPES[against], span))
     return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
 
 
 def open_gate(name: str, dir_fd: int, *, create: bool = True) -> int:
-    """Open a file for locks that keep writers out. Only those who may write to it may open it at
-    all.
+    """Open a file for locks that keep writers out; only users who may write it may open it.
 
     Raises
     ------
     OSError
-        It cannot be opened for writing, or it is missing and is not to be created.
+        It cannot be opened for writing, or it is missing and `create` is false.
     """
     try:
         fd = open_regular(name, os.O_RDWR, dir_fd=dir_fd)
@@ -139,15 +135,13 @@ def open_gate(name: str, dir_fd: int, *, create: bool = True) -> int:
     mode = stat.S_IMODE(os.fstat(fd).st_mode)
     writers_only = mode & ~(0o044 & ~((mode & 0o022) << 1))
     if mode != writers_only:
-        with contextlib.suppress(
-            PermissionError
-        ):  # the file is another user's, who does it at the next chance
+        with contextlib.suppress(PermissionError):  # the owner's next open changes it
             os.fchmod(fd, writers_only)
     return fd
 
 
 def _gate_mode(dir_fd: int) -> int:
-    """The mode of a new file that those may read who may also write it."""
+    """Return the mode of a new file that only users who may write it may read."""
     try:
         if _ACL in os.listxattr(dir_fd):
             # the kernel reduces it to what the list grants, and does not look at the umask
@@ -159,7 +153,7 @@ def _gate_mode(dir_fd: int) -> int:
 
 
 def _umask() -> int:
-    """This process's umask, which can otherwise be read only by changing it for all threads."""
+    """Read this process's umask without changing it for other threads."""
     with open("/proc/self/status", encoding="ascii", errors="replace") as file:
         return next((int(line.split()[1], 8) for line in file if line.startswith("Umask:")), 0o077)
 
@@ -171,9 +165,9 @@ def _packed(kind: int, span: Span) -> bytes:
 def _close_in_child() -> None:
     try:
         for lock in _held:
-            # A program that closes every descriptor it inherited has been faster.
+            # The program may have closed every descriptor that it inherited.
             with contextlib.suppress(OSError):
-                os.close(lock.descriptor)  # and not unlocked, which would be the parent's
+                os.close(lock.descriptor)  # without unlocking, which would release the parent's
             lock.descriptor = -1
         _held.clear()
     finally:

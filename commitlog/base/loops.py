@@ -10,13 +10,12 @@ Outcome = tuple["asyncio.Future[None]", Exception | None]
 
 
 def resolve(outcomes: Iterable[Outcome]) -> None:
-    """Have each future done, without a result or with an error. Those whose coroutines were
-    cancelled stay as they are.
+    """Complete each future, without a result or with an error; skip cancelled ones.
 
     Parameters
     ----------
     outcomes : iterable of (asyncio.Future, Exception or None)
-        Of any number of loops.
+        Futures of any number of loops.
     """
     by_loop: dict[asyncio.AbstractEventLoop, list[Outcome]] = {}
     for future, error in outcomes:
@@ -28,7 +27,7 @@ def resolve(outcomes: Iterable[Outcome]) -> None:
 
 
 def resolve_here(outcomes: Iterable[Outcome]) -> None:
-    """The same within their loop."""
+    """Complete the futures of one loop, in its thread."""
     for future, error in outcomes:
         if future.done():
             continue

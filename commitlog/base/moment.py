@@ -1,4 +1,4 @@
-"""Moments: times as texts. Seeks and the command line read them alike."""
+"""Read times from text, for seeks and the command line."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read_moment(text: str, zone: dt.tzinfo | None = dt.UTC) -> int:
 
 
 def utc_datetime(timestamp_ns: int) -> dt.datetime:
-    """Make a datetime in UTC of nanoseconds since 1970; what is below a microsecond is cut off."""
+    """Convert nanoseconds since 1970 to a datetime in UTC, truncated to microseconds."""
     return _EPOCH + dt.timedelta(microseconds=timestamp_ns // 1000)
 
 

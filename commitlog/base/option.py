@@ -1,6 +1,4 @@
-"""Option: a field that takes what a caller may give; and the ways to read it that several options
-share.
-"""
+"""Option: a field that checks and converts the caller's value, and the readers of such values."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ Given = TypeVar("Given")
 
 
 class Option(Generic[Stored, Given]):
-    """A field that takes what a caller may give, checks it, and keeps it in one form."""
+    """A field that checks the caller's value and stores it in one form."""
 
     def __init__(self, default: Given, read: Callable[[Given, str], Stored]) -> None:
         self.default = default
@@ -128,6 +126,6 @@ def zone_name(value: str, name: str) -> str:
 
 
 def did_you_mean(value: object, known: Iterable[str]) -> str:
-    """The end of a message about a word that is none of those known."""
+    """Return the end of a message about an unknown word: a similar known one, if there is any."""
     close = difflib.get_close_matches(str(value), list(known), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

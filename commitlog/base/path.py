@@ -1,4 +1,4 @@
-"""Paths as callers give them, and what the system refuses there."""
+"""Check paths, and translate errors of system calls on them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ from commitlog.errors import (
 
 
 def path_of(path: object) -> str:
-    """A path as text, or a refusal of what cannot be one."""
+    """Return a path as a plain str, and refuse other values."""
     try:
-        text = str(
-            os.fsdecode(cast(str, path))
-        )  # of a str, and of nothing derived from it, which the kernel would not take
+        text = str(os.fsdecode(cast(str, path)))  # the kernel takes no subclass
         named = b"\0" not in os.fsencode(text) and bool(text)
     except TypeError:
         raise InvalidOptionError(
@@ -37,13 +35,12 @@ def path_of(path: object) -> str:
 
 
 def make_directory(path: str) -> None:
-    """Create a directory and its missing parents, and make the names of all that were missing
-    durable.
+    """Create a directory and its missing parents durably.
 
     Raises
     ------
     FileExistsError
-        There is a file of that name, or of a parent's.
+        There is a file of that name, or of a parent's name.
     """
     where = os.path.abspath(path)
     parent = os.path.dirname(where)
@@ -58,7 +55,7 @@ def make_directory(path: str) -> None:
     try:
         sync_directory(parent)
     except OSError:
-        # The next try makes it anew: another fsync could succeed without having written this name.
+        # Removed, because another fsync could succeed without having written this name.
         with contextlib.suppress(OSError):
             os.rmdir(where)
         raise
@@ -80,9 +77,9 @@ def opened_directory(path: str) -> Iterator[int]:
     Raises
     ------
     FileNotFoundError
-        There is nothing.
+        The path does not exist.
     NotALogError
-        There is a file.
+        The path is a file.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -98,16 +95,16 @@ def opened_directory(path: str) -> Iterator[int]:
 def telling(
     path: str, doing: str, *, permission: str = "fix the permissions, then try again"
 ) -> Iterator[None]:
-    """Raise an OSError of the block as one of commitlog's own errors.
+    """Translate an OSError of the block into one of commitlog's errors.
 
     Parameters
     ----------
     path : str
-        What the block is about.
+        The path for the error.
     doing : str
         What the block does, to follow "no permission to", "no room to" and "cannot".
     permission : str
-        What to do about a lack of permission.
+        What to do if the permission is missing.
     """
     try:
         yield
@@ -126,7 +123,7 @@ def telling(
 
 
 def telling_of_refusals(path: str) -> contextlib.AbstractContextManager[None]:
-    """Do the same while a log is opened."""
+    """Translate an OSError while a log is opened."""
     return telling(
         path, "open the log", permission="only read, be another user, or fix the permissions"
     )

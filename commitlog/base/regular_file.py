@@ -1,6 +1,4 @@
-"""Opening, reading and writing a log's files: only regular ones, without waiting, and no more bytes
-than their format allows.
-"""
+"""Open, read and write regular files, without blocking and with bounded sizes."""
 
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ def open_regular(
     try:
         fd = os.open(path, flags | safe, mode, dir_fd=dir_fd)
     except OSError as error:
-        # What is there says more than ELOOP, EISDIR or ENXIO.
+        # The kind of file explains more than ELOOP, EISDIR or ENXIO.
         status = _look(path, dir_fd, follow)
         if status is not None:
             _check(status, path, dir_fd)
@@ -82,7 +80,7 @@ def opened_regular(
 
 
 def read_at_most(fd: int, limit: int) -> bytes:
-    """Read the first `limit` bytes of an open regular file, or all of it where it is shorter."""
+    """Read the first `limit` bytes of an open regular file, or all of a shorter one."""
     size = min(limit, os.fstat(fd).st_size)
     content = b""
     while len(content) < size:

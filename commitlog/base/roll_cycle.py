@@ -1,6 +1,4 @@
-"""RollCycle: which cycle an instant lies in, and when a cycle begins and ends. Arithmetic alone: no
-clock, no file.
-"""
+"""RollCycle: the cycle of an instant, and when a cycle begins and ends. It reads no clock."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ NAMES = tuple(LENGTHS_NS)
 PERIOD_SMALLEST_NS = 10 * 10**6
 PERIOD_LARGEST_NS = 366 * DAY_NS
 TIME_ZONE_DEFAULT = "UTC"
-_PERIOD_UNITS = ("h", "min", "s", "ms")  # those of the names that logs keep
+_PERIOD_UNITS = ("h", "min", "s", "ms")  # of the names in `log.json`
 _PERIOD = re.compile(r"([1-9][0-9]{0,18})(h|min|s|ms)")
 # 1 January 1970 was a Thursday: weeks begin with the Monday before.
 _MONDAY_NS = -3 * DAY_NS
@@ -41,12 +39,12 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def period_name(period_ns: int) -> str:
-    """The name of a custom period: its length in the largest unit that says it in whole numbers.
+    """Return the name of a custom period: its length in the largest unit that divides it.
 
     Raises
     ------
     ValueError
-        It is no whole number of milliseconds from 10 ms to 366 days.
+        The period is not a whole number of milliseconds from 10 ms to 366 days.
     """
     if PERIOD_SMALLEST_NS <= period_ns <= PERIOD_LARGEST_NS:
         for unit in _PERIOD_UNITS:
@@ -56,9 +54,7 @@ def period_name(period_ns: int) -> str:
 
 
 def nanoseconds_of(moment: dt.datetime) -> int:
-    """Nanoseconds since 1970 of a datetime; of one without a zone, what its clock shows since 1
-    January 1970.
-    """
+    """Convert a datetime to nanoseconds since 1970; without a zone, by its clock."""
     return (moment - (_EPOCH if moment.tzinfo is None else _EPOCH_UTC)) // _MICROSECOND * 1000
 
 
@@ -96,7 +92,7 @@ class RollCycle:
 
     @cached_property
     def length_ns(self) -> int:
-        """A cycle's length, but where daylight saving changes it."""
+        """Return a cycle's length, without a change by daylight saving time."""
         match = _PERIOD.fullmatch(self.name)
         if match is None:
             return LENGTHS_NS.get(self.name, 0)
@@ -119,16 +115,15 @@ class RollCycle:
         epoch = f", epoch {self.epoch_ns / SECOND_NS:g} s" if self.epoch_ns else ""
         return f"{self.name} ({self.time_zone}{epoch})"
 
-    # --- what it is for ---------------------------------------------------------------------------
+    # --- cycles -----------------------------------------------------------------------------------
 
     def number_at(self, time_ns: int) -> int:
-        """The number of the cycle that an instant lies in; negative before the epoch."""
+        """Return the number of the cycle that contains an instant; negative before the epoch."""
         if not self._on_wall_clock:
             return (time_ns - self._base_ns) // self.length_ns
         shown_ns = time_ns + self._offset_s(time_ns // SECOND_NS) * SECOND_NS
         number = (shown_ns - self._base_ns) // self.length_ns
-        # A clock that was set back, or forward, shows a time of another cycle than the one it is
-        # in.
+        # A wall clock that was set back or forward may show a time of another cycle.
         while time_ns < self.start_ns(number):
             number -= 1
         while time_ns >= self.start_ns(number + 1):
@@ -136,37 +131,37 @@ class RollCycle:
         return number
 
     def start_ns(self, number: int) -> int:
-        """When a cycle begins, in nanoseconds since 1970."""
+        """Return when a cycle begins, in nanoseconds since 1970."""
         shown_ns = self._base_ns + number * self.length_ns
         return self._first_instant(shown_ns) if self._on_wall_clock else shown_ns
 
     def end_ns(self, number: int) -> int:
-        """When it ends, which is when the next one begins."""
+        """Return when a cycle ends, which is when the next one begins."""
         return self.start_ns(number + 1)
 
     def epoch_of(self, moment: dt.datetime) -> int:
-        """The `epoch_ns` with which the cycle that has number 0 begins at an instant."""
+        """Return the `epoch_ns` with which cycle 0 begins at an instant."""
         shown = moment.astimezone(self.zone).replace(tzinfo=None) if self._on_wall_clock else moment
         return nanoseconds_of(shown) - (_MONDAY_NS if self.name == "WEEKLY" else 0)
 
     def midnight_ns(self, day: dt.date) -> int:
-        """When a day begins on the zone's clock."""
+        """Return when a day begins on the zone's clock."""
         return self._first_instant((day - _EPOCH.date()).days * DAY_NS)
 
     def show(self, time_ns: int) -> dt.datetime:
-        """An instant on the zone's clock, to the microsecond."""
+        """Return an instant as a datetime in the zone, truncated to microseconds."""
         return (_EPOCH_UTC + dt.timedelta(microseconds=time_ns // 1000)).astimezone(self.zone)
 
     # --- the zone's clock -------------------------------------------------------------------------
 
     def _offset_s(self, time_s: int) -> int:
-        """Seconds that the zone's clock is ahead of UTC."""
+        """Return how many seconds the zone's clock is ahead of UTC."""
         offset = (_EPOCH_UTC + dt.timedelta(seconds=time_s)).astimezone(self.zone).utcoffset()
         return 0 if offset is None else offset // dt.timedelta(seconds=1)
 
     def _first_instant(self, shown_ns: int) -> int:
-        """The first instant at which the zone's clock shows a time, or a later one where it leaps
-        over that.
+        """Return the first instant at which the zone's clock shows a time, or a later time if it
+        skips that.
         """
         shown_s, rest_ns = divmod(shown_ns, SECOND_NS)
         shown = (_EPOCH + dt.timedelta(seconds=shown_s)).replace(tzinfo=self.zone)
@@ -175,7 +170,7 @@ class RollCycle:
         )
         if second_s >= first_s:
             return first_s * SECOND_NS + rest_ns
-        # The clock never shows it. Between the two lies the leap.
+        # The clock skips this time. The skip is between the two.
         before_s, after_s = second_s, first_s
         offset_s = self._offset_s(before_s)
         while after_s - before_s > 1:
@@ -188,12 +183,12 @@ class RollCycle:
 
 
 def zone_of(name: str) -> zoneinfo.ZoneInfo:
-    """The zone with an IANA name.
+    """Return the zone with an IANA name.
 
     Raises
     ------
     ValueError
-        There is none.
+        There is no such zone.
     """
     try:
         if isinstance(name, str):

@@ -1,6 +1,4 @@
-"""A background thread of an open log: started, asked to end, waited for, and never silent about a
-failure.
-"""
+"""Service: a background thread of an open log, which logs its failure."""
 
 from __future__ import annotations
 
@@ -11,8 +9,7 @@ import threading
 from commitlog.errors import CommitLogError, LogFailedError
 
 _logger = logging.getLogger("commitlog")
-# Held while a service is started by the first who needs it, and by a fork, so that a child finds it
-# free.
+# Held while the first caller starts a service, and during a fork, so that it is free in the child.
 start_lock = threading.Lock()
 os.register_at_fork(
     before=start_lock.acquire, after_in_parent=start_lock.release, after_in_child=start_lock.release
@@ -25,7 +22,7 @@ class Service:
     Parameters
     ----------
     name : str
-        What the thread is called in a debugger, log path included.
+        The thread's name, with the log's path.
     """
 
     def __init__(self, name: str) -> None:
@@ -49,9 +46,7 @@ class Service:
             self.run()
         except LogFailedError as error:
             self.error = error
-            _logger.debug(
-                "%s ended: %s", self.name, error
-            )  # the log reports the failure itself, once
+            _logger.debug("%s ended: %s", self.name, error)  # the log reports the failure once
         except CommitLogError as error:
             self.error = error
             _logger.error("%s ended: %s", self.name, error)
@@ -59,7 +54,7 @@ class Service:
             _logger.exception("%s ended by an unexpected error", self.name)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the thread's end; False when it is still running after `timeout_s` seconds."""
+        """Wait for the thread's end; return False if it still runs after `timeout_s` seconds."""
         if self._thread is None or self._thread is threading.current_thread():
             return True
         self._thread.join(timeout_s)

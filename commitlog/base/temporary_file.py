@@ -1,4 +1,4 @@
-"""Files that are written under a temporary name, and renamed once they are whole."""
+"""Write files under a temporary name, to be renamed once they are whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def temporary_file(dir_fd: int, name: str, mode: int = 0o666) -> Iterator[tuple[
     dir_fd : int
         The directory.
     name : str
-        The name that the file is to get. A temporary name begins with a dot and ends in ``.tmp``.
+        The final name. The temporary name begins with a dot and ends in ``.tmp``.
     mode : int
         Permissions, as for `os.open`.
 

@@ -1,5 +1,4 @@
-"""Sizes, durations and ages: numbers, or texts with a unit. Options and the command line read them
-alike.
+"""Read sizes, durations and ages, as numbers or text with a unit, for options and the command line.
 
 These are the only tables of units in the package. Both ignore case: `m` is a minute in a duration
 and a MiB in a size.
@@ -140,7 +139,7 @@ def parse_age(value: object, name: str) -> dt.timedelta:
 
 
 def seconds_of(value: object) -> float:
-    """The seconds, or NaN, which no bound admits."""
+    """Return the seconds, or NaN, which is within no bounds."""
     if isinstance(value, str):
         return _seconds(_product(value, DURATION_UNITS_NS, SECOND_NS))
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -152,13 +151,13 @@ def seconds_of(value: object) -> float:
 
 
 def nanoseconds_in(text: str) -> int | None:
-    """The nanoseconds of a text with a unit; None for any other text."""
+    """Return the nanoseconds of a text with a unit; None for any other text."""
     product = _product(text, DURATION_UNITS_NS)
     return None if product is None else int(product)
 
 
 def whole_of(value: object) -> int | None:
-    """An int as callers give it, a NumPy one or not, but no bool; None for anything else."""
+    """Return a caller's int, also of NumPy, but no bool; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         return None
     try:
@@ -168,7 +167,7 @@ def whole_of(value: object) -> int | None:
 
 
 def _product(text: str, units: Mapping[str, int], bare: int | None = None) -> Fraction | None:
-    """A text's number times its unit, or times `bare` if it has none; None for any other text."""
+    """Multiply a text's number by its unit, or by `bare` without one; None for any other text."""
     match = _FORM.fullmatch(text)
     unit = None if match is None else units.get(match[2].casefold()) if match[2] else bare
     return None if match is None or unit is None else Fraction(match[1]) * unit

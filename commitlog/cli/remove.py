@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 
 import click
 
+from commitlog.base.boot import boot_id
 from commitlog.cli import FAILURE
 from commitlog.cli.output import print_json
 from commitlog.cli.quantities import size_text
@@ -19,7 +20,6 @@ from commitlog.errors import CommitLogError, LogLockedError, NotALogError, ReadO
 from commitlog.pool import shm
 from commitlog.repair.verification import open_directory, read_identity
 from commitlog.segment import cursors_file
-from commitlog.segment.cursors_file import boot_id
 from commitlog.segment.directory import STAGED, LogDirectory
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import NAME as LOCK_NAME

@@ -14,11 +14,11 @@ import posix_ipc
 import psutil
 
 from commitlog._kernel.memory import Memory, crc32c_implementation
+from commitlog.base.boot import boot_id
 from commitlog.doctor.finding import Outcome, failed, ok, warning
 from commitlog.doctor.workspace import Workspace
 from commitlog.options import PAGE_SIZE
 from commitlog.pool.free_memory import SHM_DIRECTORY, shm_space
-from commitlog.segment.cursors_file import boot_id
 
 _ARCHITECTURES = ("x86_64", "aarch64")
 _KERNEL_LEAST = (3, 15)  # open-file-description locks, renameat2

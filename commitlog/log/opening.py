@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from commitlog._kernel import memory as kernel
 from commitlog._kernel.memory import Cursors
+from commitlog.base.boot import boot_id
 from commitlog.base.path import make_directory, opened_directory, sync_directory
 from commitlog.base.polling import attempts
 from commitlog.errors import (
@@ -31,7 +32,7 @@ from commitlog.retention.archived import is_archive
 from commitlog.retention.detached import Detached, open_detached
 from commitlog.segment import cursors_file
 from commitlog.segment import identity as identities
-from commitlog.segment.cursors_file import CursorsFile, boot_id
+from commitlog.segment.cursors_file import CursorsFile
 from commitlog.segment.directory import STAGED, LogDirectory, check_file_system, names_in
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import NAME as LOCK_NAME

@@ -1,6 +1,4 @@
-"""Making the buffers of a pool: checked against the free memory, allocated, pre-faulted and
-locked.
-"""
+"""Allocate a pool's buffers: check the free memory, allocate, pre-fault and lock them."""
 
 from __future__ import annotations
 
@@ -24,12 +22,12 @@ _logger = logging.getLogger("commitlog.pool")
 
 
 def allocate_buffers(options: PoolOptions, count: int) -> list[PoolBuffer]:
-    """Make `count` zeroed buffers, ready for stores that cause no page fault; all of them or none.
+    """Allocate `count` zeroed, pre-faulted buffers, or none.
 
     Raises
     ------
     PoolMemoryError
-        They do not fit the free memory.
+        They are larger than the free memory.
     MemoryLockError
         Under ``lock_memory="require"``, they cannot be locked into RAM.
     """
@@ -66,14 +64,12 @@ def destroy_buffers(buffers: list[PoolBuffer]) -> None:
 
 
 def release_unclosed(buffers: list[PoolBuffer], closed: threading.Event, process: int) -> None:
-    """Close a pool that was dropped, or that the interpreter's end finds open; lent buffers are
-    released when they are returned.
-    """
+    """Close a pool that was dropped or is open at exit; lent buffers are released on return."""
     if process != os.getpid():
         return
     closed.set()
     warnings.warn(
-        "a TransientStorePool was not closed; use it in a with statement, or call close()",
+        "a TransientStorePool was not closed: use it in a with statement, or call close()",
         ResourceWarning,
         stacklevel=2,
     )
@@ -87,8 +83,8 @@ def _populate(buffer: PoolBuffer) -> None:
         if error.errno not in (errno.ENOMEM, errno.EFAULT):
             raise
         raise PoolMemoryError(
-            f"memory ran out while a pool buffer of {buffer.size} bytes was pre-faulted "
-            f"({error}); ask for fewer or smaller buffers",
+            f"memory ran out while a pool buffer of {buffer.size} bytes was pre-faulted ({error}): "
+            "use fewer or smaller buffers",
             wanted=buffer.size,
         ) from error
 

@@ -1,4 +1,4 @@
-"""One buffer of a pool: off-heap memory as large as a segment, and its borrower."""
+"""PoolBuffer: off-heap memory as large as a segment, and its borrower."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from commitlog.errors import PoolMemoryError
 
 
 class BufferState(enum.Enum):
-    """Where a buffer is in its round."""
+    """The state of a buffer."""
 
     FREE = "free"  # zeroed, in the pool
     BORROWED = "borrowed"
@@ -22,14 +22,14 @@ class BufferState(enum.Enum):
 
 
 class PoolBuffer:
-    """A buffer of a `TransientStorePool`; got from `borrow`, given back with `return_buffer`.
+    """A buffer of a `TransientStorePool`, from `borrow`; give it back with `return_buffer`.
 
     Attributes
     ----------
     index : int
-        Its place in the pool, from 0.
+        The index in the pool, from 0.
     memory : Memory
-        Its bytes; all zero when it is borrowed.
+        The bytes; all zero when it is borrowed.
     size : int
         Bytes.
     backing : str
@@ -38,13 +38,13 @@ class PoolBuffer:
         The shared-memory name by which the next open finds it after a kill; None for anonymous
         memory.
     state : BufferState
-        Changed by the pool alone.
+        Only the pool changes it.
     owner : str or None
-        The name that the borrower gave.
+        The borrower's name.
     locked : bool
-        Whether its pages are locked into RAM.
+        Whether the pages are locked into RAM.
     ahead : bool
-        Whether it is lent ahead of need and still unused: its borrower gives it back on demand.
+        Whether it is lent ahead of need and still unused: its borrower returns it on demand.
     """
 
     backing: ClassVar[str]
@@ -74,19 +74,18 @@ class PoolBuffer:
 
     @property
     def bound(self) -> bool:
-        """Whether its header says that it holds records of a log."""
+        """Return whether its header names a segment whose records it holds."""
         return False
 
     def bind(self, log_uuid: bytes, base: int, segment_id: int) -> None:
-        """Record in the buffer's header which segment of which log it holds from now on; call
-        before the first claim.
+        """Record the buffer's segment in its header, before the first claim.
 
-        For anonymous memory, which dies with the process, this does nothing.
+        For anonymous memory this does nothing.
 
         Parameters
         ----------
         log_uuid : bytes
-            The log's 16 bytes.
+            Sixteen bytes.
         base : int
             The segment's base position.
         segment_id : int
@@ -99,22 +98,21 @@ class PoolBuffer:
         """
 
     def unbind(self) -> None:
-        """Declare that the buffer holds nothing worth recovering any more: all of it is committed.
+        """Record that all records of the buffer are committed, and none is left to recover.
 
-        The pool does so too when the buffer is returned, before it zeroes.
+        The pool does so, too, when the buffer is returned.
         """
 
     def lend(self, owner: str, *, ahead: bool = False) -> None:
-        """Mark it as borrowed. The pool's own, under its lock."""
+        """Mark the buffer as borrowed. Only the pool calls this, under its lock."""
         self.state = BufferState.BORROWED
         self.ahead = ahead
         self.owner = owner
         self.borrowed_at = time.monotonic()
 
     def destroy(self) -> None:
-        """Release the memory. The pool's own.
-
-        If a view of it is still open, the last view releases the pages.
+        """Release the memory; if a view is still open, the last view does. Only the pool calls
+        this.
         """
         self.state = BufferState.GONE
         try:
@@ -127,7 +125,7 @@ class PoolBuffer:
 
 
 class AnonymousBuffer(PoolBuffer):
-    """A buffer without a name; what it holds uncommitted does not survive a kill of the process."""
+    """A buffer without a name; its uncommitted records do not survive a kill of the process."""
 
     backing: ClassVar[str] = "anonymous"
 
@@ -140,7 +138,7 @@ class AnonymousBuffer(PoolBuffer):
         Raises
         ------
         PoolMemoryError
-            The kernel would not promise the memory.
+            The kernel refuses the memory.
         """
         try:
             return cls(Memory(size))
@@ -148,14 +146,14 @@ class AnonymousBuffer(PoolBuffer):
             if error.errno not in (errno.ENOMEM, errno.EAGAIN):
                 raise
             raise PoolMemoryError(
-                f"the kernel refuses {size} bytes for a pool buffer ({error}); ask for fewer or "
+                f"the kernel refuses {size} bytes for a pool buffer ({error}): use fewer or "
                 "smaller buffers",
                 wanted=size,
             ) from error
 
 
 def describe_lent(buffers: Iterable[PoolBuffer]) -> str:
-    """Say who has which buffer and since when, for a message."""
+    """List lent buffers with their borrowers, for a message."""
     now = time.monotonic()
     return (
         ", ".join(

@@ -1,6 +1,4 @@
-"""How much memory the process may still take: the machine's, its control group's, the shared-memory
-file system's.
-"""
+"""The free memory of the machine, of the control group and of the shared-memory file system."""
 
 from __future__ import annotations
 
@@ -26,28 +24,28 @@ _CGROUP_FILES = {
 
 @dataclass(frozen=True, slots=True)
 class FreeMemory:
-    """Bytes that may still be taken, and what says so."""
+    """Free bytes, and the limit that they come from."""
 
     size: int
     source: str
 
 
 def require_free_memory(size: int, what: str, *, shared: bool) -> None:
-    """Refuse what does not fit before anything is allocated.
+    """Check that so many bytes are free.
 
     Parameters
     ----------
     size : int
-        Bytes wanted.
+        The wanted bytes.
     what : str
-        What they are for; begins the error's message.
+        Their purpose, which begins the error's message.
     shared : bool
-        Whether they are to come from the shared-memory file system.
+        Whether the shared-memory file system is to provide them.
 
     Raises
     ------
     PoolMemoryError
-        Less is free; the message has both numbers.
+        Fewer bytes are free.
     """
     limits = [machine_memory(), *cgroup_memory()]
     if shared:
@@ -56,41 +54,38 @@ def require_free_memory(size: int, what: str, *, shared: bool) -> None:
     if size > free.size:
         raise PoolMemoryError(
             f"{what} needs {describe_size(size)}, but only {describe_size(free.size)} are free "
-            f"({free.source}); "
-            f"ask for fewer or smaller buffers, or give the process more memory",
+            f"({free.source}): use fewer or smaller buffers, or give the process more memory",
             wanted=size,
             available=free.size,
         )
 
 
 def describe_size(size: int) -> str:
-    """Bytes for a message: exact, and readable."""
+    """Format bytes for a message, exactly and in MiB."""
     return f"{size} bytes ({size / 2**20:.1f} MiB)"
 
 
 def machine_memory() -> FreeMemory:
-    """What the whole machine could still hand out without swapping."""
+    """Return the memory that the machine can provide without swapping."""
     return FreeMemory(psutil.virtual_memory().available, "the machine's available memory")
 
 
 def shm_space(directory: Path = SHM_DIRECTORY) -> list[FreeMemory]:
-    """Free space of the shared-memory file system; nothing when it has no limit of its own.
+    """Return the free space of the shared-memory file system; an empty list if it has no limit.
 
-    Storing into a page that a full tmpfs cannot provide is a SIGBUS, so this is asked before and
-    not found out after.
+    It is checked first, because a store into a page that a full tmpfs cannot provide is a SIGBUS.
     """
     space = os.statvfs(directory)
-    if space.f_blocks == 0:  # Mounted with size=0, which is without a limit.
+    if space.f_blocks == 0:  # mounted with size=0: no limit
         return []
     return [FreeMemory(space.f_bavail * space.f_frsize, f"free space in {directory}")]
 
 
 def cgroup_memory(process: Path = Path("/proc/self")) -> list[FreeMemory]:
-    """Room below the memory limit of the process's control group and of each group above it,
-    version 1 and 2.
+    """Return the room in the process's control group and each group above it, version 1 and 2.
 
-    Page cache that the kernel would drop first (inactive file pages) counts as free: a process that
-    has written files would otherwise seem to have used up its limit.
+    Inactive file pages count as free, because the kernel drops them first: otherwise a process that
+    has written files would seem to be at its limit.
     """
     try:
         groups = (process / "cgroup").read_text()
@@ -107,9 +102,7 @@ def cgroup_memory(process: Path = Path("/proc/self")) -> list[FreeMemory]:
 
 
 def _memory_mounts(mounts: str) -> Iterator[tuple[str, Path, str]]:
-    """Type, mount point and root of each mounted hierarchy that may limit memory (see proc(5),
-    mountinfo).
-    """
+    """Yield type, mount point and root of each hierarchy that may limit memory: see proc(5)."""
     for line in mounts.splitlines():
         fields, _, rest = line.partition(" - ")
         kind, _, options = rest.partition(" ")
@@ -126,9 +119,7 @@ def _unescaped(field: str) -> str:
 
 
 def _group_path(groups: str, kind: str) -> str | None:
-    """The process's group in the hierarchy: the line of id 0 in version 2, that of the memory
-    controller in version 1.
-    """
+    """Return the process's group: in version 2 the line of id 0, in version 1 that of memory."""
     for line in groups.splitlines():
         number, controllers, path = line.split(":", 2)
         if (kind == "cgroup2" and number == "0" and not controllers) or (
@@ -139,9 +130,7 @@ def _group_path(groups: str, kind: str) -> str | None:
 
 
 def _group_directories(mount_point: Path, root: str, path: str) -> Iterator[Path]:
-    """The group's directory and those above it up to the mount point; a container may see only the
-    latter.
-    """
+    """Yield the group's directory and those above it; a container may see only the mount point."""
     inside = path.removeprefix(root.rstrip("/")) if path.startswith(root) else "/"
     directory = mount_point / inside.lstrip("/")
     if ".." in directory.parts or not directory.is_dir():
@@ -159,10 +148,7 @@ def _room(directory: Path, kind: str) -> list[FreeMemory]:
         limit_text = (directory / limit_file).read_text().strip()
         usage = int((directory / usage_file).read_text())
         statistics = (directory / "memory.stat").read_text()
-    except (
-        OSError,
-        ValueError,
-    ):  # The root group and groups without the controller have no such files: no limit.
+    except (OSError, ValueError):  # the root group, or one without the controller: no limit
         return []
     if limit_text == "max":
         return []

@@ -1,12 +1,10 @@
-"""When a pool that runs low is worth a warning."""
+"""LowWaterMark: decide when a pool warns that it runs low."""
 
 from __future__ import annotations
 
 
 class LowWaterMark:
-    """Says so once each time the share of free buffers falls below the mark. Used with the pool's
-    lock held.
-    """
+    """Warn once each time the share of free buffers falls below the mark; under the pool's lock."""
 
     __slots__ = ("_armed", "_share")
 
@@ -15,10 +13,10 @@ class LowWaterMark:
         self._armed = True
 
     def lent(self, available: int, total: int) -> bool:
-        """Note that a buffer was lent; True when that calls for a warning.
+        """Record that a buffer was lent; return whether to warn.
 
-        Where the first buffer lent leaves less than the mark already, as in a pool of one, the
-        warning would say nothing.
+        If lending the first buffer always falls below the mark, as in a pool of one, a warning is
+        meaningless.
         """
         meaningful = (total - 1) / total >= self._share
         falls = self._armed and meaningful and available / total < self._share
@@ -27,6 +25,6 @@ class LowWaterMark:
         return falls
 
     def came_back(self, available: int, total: int) -> None:
-        """Note that a buffer is free again."""
+        """Record that a buffer is free again."""
         if available / total >= self._share:
             self._armed = True

@@ -1,4 +1,4 @@
-"""Orphaned shared-memory buffers: their process was killed before a log recorded their names."""
+"""Remove shared-memory buffers whose process was killed before a log recorded their names."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from commitlog.pool.shm import discard, find_buffers
 
 _logger = logging.getLogger("commitlog.pool")
 _FOLDER = "/dev/shm"
-# A buffer has no life lock for a moment after it was created; nothing younger is touched.
+# A new buffer has no life lock yet, so younger ones stay.
 _GRACE_S = 60.0
-_NOBODY = bytes(UUID_SIZE)
+_NO_LOG = bytes(UUID_SIZE)
 
 
 def _candidates() -> list[str]:
-    """Names of this user's buffers that are older than the grace."""
+    """List this user's buffers that are older than the grace period."""
     names = []
     with contextlib.suppress(FileNotFoundError), os.scandir(_FOLDER) as entries:
         for entry in entries:
@@ -33,20 +33,14 @@ def _candidates() -> list[str]:
 
 
 def sweep_orphans() -> int:
-    """Remove the free buffers of dead pools. One that holds records stays for its log to recover.
-
-    Returns
-    -------
-    int
-        How many were removed.
-    """
+    """Remove the free buffers of dead pools; return their number. Buffers with records stay."""
     removed = 0
     for name in _candidates():
-        # What another process removes or takes meanwhile is that process's business.
+        # Another process may remove or take it meanwhile.
         with contextlib.suppress(PoolBufferError, OSError):
-            if find_buffers([name], _NOBODY).free:
+            if find_buffers([name], _NO_LOG).free:
                 discard(name)
                 removed += 1
     if removed:
-        _logger.info("removed %d shared-memory buffers that dead pools had left", removed)
+        _logger.info("removed %d shared-memory buffers of dead pools", removed)
     return removed

@@ -21,7 +21,7 @@ _buffer_size = sized(SEGMENT_SIZE_SMALLEST, SEGMENT_SIZE_LARGEST, multiple=PAGE_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOptions:
-    """Options of a `TransientStorePool` in the pool's own units: bytes and seconds."""
+    """Options of a `TransientStorePool` in bytes and seconds."""
 
     buffers: int
     buffer_size: int
@@ -44,12 +44,12 @@ def check_pool_options(
     wait_timeout: float | str,
     low_water: float,
 ) -> PoolOptions:
-    """Check every option and bring it into the pool's units.
+    """Check every option and convert it to bytes or seconds.
 
     Raises
     ------
     InvalidOptionError
-        One is of the wrong type, out of its range, or contradicts another; the message names it.
+        An option has a wrong type, is out of its range, or contradicts another.
     """
     count = _count(buffers, "buffers")
     return PoolOptions(
@@ -68,8 +68,7 @@ def _check_max_buffers(value: int | None, buffers: int, on_exhausted: OnExhauste
     if on_exhausted != "grow":
         if value is not None:
             raise InvalidOptionError(
-                "max_buffers means something with on_exhausted='grow' only, not with "
-                f"{on_exhausted!r}; leave it out"
+                f"max_buffers needs on_exhausted='grow', not {on_exhausted!r}: leave it out"
             )
         return buffers
     if value is None:

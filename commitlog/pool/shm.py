@@ -1,9 +1,7 @@
-"""Buffers in POSIX shared memory: what was appended survives a kill of the process and is recovered
-by the next open.
+"""Buffers in POSIX shared memory: appended records survive a kill, and the next open recovers them.
 
-Each buffer is one shared-memory object of a random name and mode 0600: a header page, then the
-buffer's bytes. While its pool lives, the pool holds a life lock on it. `find_buffers` and `discard`
-are for the process that comes after a dead one.
+Each buffer is one shared-memory object with a random name and mode 0600: a header page, then the
+buffer's bytes. A live pool holds a life lock on it. Recovery uses `find_buffers` and `discard`.
 """
 
 from __future__ import annotations
@@ -60,14 +58,14 @@ class ShmBuffer(PoolBuffer):
             header = ShmHeader(Memory(HEADER_SIZE, descriptor))
             header.write_identity(size)
             memory = Memory(size, descriptor, HEADER_SIZE)
-            # The lock has an open description of its own: see life_lock.
+            # The lock needs an open description of its own: see life_lock.
             return cls(name, header, memory, LifeLock(lambda: _open(name)))
         except BaseException as error:
             _unlink(name)
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.ENOMEM):
                 raise PoolMemoryError(
-                    f"shared memory has no room for a pool buffer of {size} bytes ({error}); ask "
-                    "for fewer or smaller buffers",
+                    f"shared memory has no room for a pool buffer of {size} bytes ({error}): use "
+                    "fewer or smaller buffers",
                     wanted=size,
                 ) from error
             raise
@@ -76,19 +74,19 @@ class ShmBuffer(PoolBuffer):
 
     @property
     def bound(self) -> bool:
-        """Whether its header says that it holds records of a log."""
+        """Return whether its header names a segment whose records it holds."""
         return self.state is not BufferState.GONE and self.header.in_use
 
     def bind(self, log_uuid: bytes, base: int, segment_id: int) -> None:
         """Record which segment of which log it holds; see `PoolBuffer.bind`."""
         if self.state is not BufferState.BORROWED or self._process != os.getpid():
             raise PoolBufferError(
-                f"buffer {self.index} is not borrowed by this process; borrow it before binding it"
+                f"buffer {self.index} is not borrowed by this process: borrow it before binding it"
             )
         if self.header.in_use:
             raise PoolBufferError(
-                f"buffer {self.index} is bound to a segment already; unbind it when that one is "
-                "committed"
+                f"buffer {self.index} is already bound to a segment: unbind it once that segment "
+                "is committed"
             )
         if len(log_uuid) != UUID_SIZE or not 0 <= base < 2**63 or not 0 <= segment_id < 2**64:
             raise PoolBufferError(
@@ -113,12 +111,12 @@ class ShmBuffer(PoolBuffer):
 
 @dataclass(frozen=True, slots=True)
 class RecoverableBuffer:
-    """A dead pool's buffer with records of the log that asked.
+    """A dead pool's buffer with records of the log.
 
     Attributes
     ----------
     name : str
-        Give it to `discard` once everything in it is in the segment and flushed.
+        For `discard`, once all records are in the segment and flushed.
     base, segment_id : int
         The segment whose records it holds.
     size : int
@@ -126,7 +124,7 @@ class RecoverableBuffer:
     memory : Memory
         The buffer's bytes as the dead process left them.
     header : ShmHeader
-        The page in front of them.
+        The header page.
     """
 
     name: str
@@ -139,24 +137,24 @@ class RecoverableBuffer:
 
 @dataclass(frozen=True, slots=True)
 class ShmSurvey:
-    """What became of the buffers whose names a log had recorded.
+    """The state of the buffers whose names a log had recorded.
 
     Attributes
     ----------
     recoverable : tuple of RecoverableBuffer
-        Of a dead pool, with records of this log, by ascending base.
+        Buffers of a dead pool with records of this log, by ascending base.
     missing : tuple of str
-        No such object: it never existed on this machine, or was removed.
+        There is no such object: it was removed, or was on another machine.
     live : tuple of str
-        The pool that owns them lives.
+        Buffers of a live pool.
     live_in_use : tuple of str
-        Those of the live ones that hold records of this log at this moment.
+        Those of the live buffers that hold records of this log now.
     free : tuple of str
-        Of a dead pool, with nothing in them: may be discarded.
+        Buffers of a dead pool without records, which may be discarded.
     foreign : tuple of str
-        Of a dead pool, with another log's records: that log's to recover, not to be discarded.
+        Buffers of a dead pool with records of another log, which recovers them.
     unusable : tuple of (str, str)
-        Name and fault of what cannot be a buffer of this boot.
+        Name and fault of objects that are no buffers of this boot.
     """
 
     recoverable: tuple[RecoverableBuffer, ...]
@@ -169,40 +167,39 @@ class ShmSurvey:
 
 
 def find_buffers(names: Iterable[str], log_uuid: bytes) -> ShmSurvey:
-    """Look at each recorded buffer, trusting nothing, changing nothing.
+    """Check each recorded buffer, and change nothing.
 
     Parameters
     ----------
     names : iterable of str
-        As recorded; a name given twice counts once.
+        The recorded names.
     log_uuid : bytes
-        The log's 16 bytes.
+        Sixteen bytes.
 
     Raises
     ------
     PoolBufferError
-        A buffer exists but this user may not open it: going on without it would lose what it holds.
+        A buffer exists, but this user may not open it: an open without it would lose its records.
     """
     found: dict[str, list[Any]] = {field.name: [] for field in dataclasses.fields(ShmSurvey)}
     for name in dict.fromkeys(names):
-        for kind, entry in _look_at(name, log_uuid):
+        for kind, entry in _survey(name, log_uuid):
             found[kind].append(entry)
     found["recoverable"].sort(key=lambda buffer: buffer.base)
     return ShmSurvey(**{kind: tuple(entries) for kind, entries in found.items()})
 
 
 def discard(name: str) -> None:
-    """Clear a dead pool's buffer and remove its name; fine when it is gone already.
+    """Clear a dead pool's buffer and remove its name; do nothing if it is gone.
 
     Raises
     ------
     PoolBufferError
-        Not a buffer's name, or its pool lives.
+        This is no buffer's name, or its pool lives.
     """
     if not _NAME.fullmatch(name):
         raise PoolBufferError(
-            f"{name!r} is not the name of a shared-memory buffer; give one of those that "
-            "find_buffers listed"
+            f"{name!r} is not the name of a shared-memory buffer: use one that find_buffers listed"
         )
     descriptor = _open_existing(name)
     if descriptor is None:
@@ -210,7 +207,7 @@ def discard(name: str) -> None:
     try:
         if is_held(descriptor):
             raise PoolBufferError(
-                f"shared-memory buffer {name} belongs to a pool that lives; close that pool instead"
+                f"shared-memory buffer {name} belongs to a live pool: close that pool instead"
             )
         if os.fstat(descriptor).st_size >= HEADER_SIZE:
             header = ShmHeader(Memory(HEADER_SIZE, descriptor))
@@ -221,8 +218,8 @@ def discard(name: str) -> None:
         os.close(descriptor)
 
 
-def _look_at(name: str, log_uuid: bytes) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of `ShmSurvey` that a buffer belongs to, and what goes there."""
+def _survey(name: str, log_uuid: bytes) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of `ShmSurvey` that a buffer belongs to, each with its entry."""
     if not _NAME.fullmatch(name):
         yield "unusable", (name, "it is not a buffer's name")
         return
@@ -231,7 +228,7 @@ def _look_at(name: str, log_uuid: bytes) -> Iterator[tuple[str, Any]]:
     except PoolBufferError:
         raise
     except (OSError, ValueError) as error:
-        # A link, a socket; or a directory, for which shm_open says EINVAL.
+        # A link or a socket; or a directory, for which shm_open raises EINVAL.
         if isinstance(error, OSError) and error.errno not in (errno.ELOOP, errno.ENXIO):
             raise
         yield "unusable", (name, "it is not a regular file")
@@ -292,8 +289,7 @@ def _open_existing(name: str) -> int | None:
     except posix_ipc.PermissionsError as error:
         raise PoolBufferError(
             f"shared-memory buffer {name} may hold records that are not in the log yet, but this "
-            "user may not open it; "
-            f"open the log as the user who wrote it"
+            "user may not open it: open the log as the user who wrote it"
         ) from error
 
 

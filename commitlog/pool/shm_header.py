@@ -1,12 +1,10 @@
-"""The header page in front of a shared-memory buffer: whose records stand behind it, for the
-process that recovers them.
+"""ShmHeader: the page in front of a shared-memory buffer, which names its segment for recovery.
 
 ::
       0  magic "CMLBUF01"     8  version    12  header size
      16  boot id             32  size of the buffer behind the header
      64  state: 0 free, 1 in use; the one cell that is written last at bind and first at unbind
      80  log uuid            96  base position    104  segment id
-
 
 Little-endian. Bytes 128 to 4095 are zero when a buffer is bound and are the writer's to use.
 """
@@ -15,9 +13,9 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from pathlib import Path
 
 from commitlog._kernel.memory import Memory
+from commitlog.base.boot import boot_id
 
 HEADER_SIZE = 4096
 WRITER_AREA = 128
@@ -34,7 +32,7 @@ _BINDING_AT = 80
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Which segment of which log a buffer holds."""
+    """The segment whose records a buffer holds."""
 
     log_uuid: bytes
     base: int
@@ -52,13 +50,11 @@ class ShmHeader:
         self._words = self._view.cast("Q")
 
     def write_identity(self, size: int) -> None:
-        """Fill in what never changes, for a fresh buffer of `size` bytes."""
+        """Write the constant fields for a new buffer of `size` bytes."""
         _IDENTITY.pack_into(self._view, 0, _MAGIC, _VERSION, HEADER_SIZE, boot_id(), size)
 
     def identity_fault(self, size: int) -> str | None:
-        """Say what is wrong with the identity of a buffer whose file has room for `size` bytes;
-        None when it is sound.
-        """
+        """Return the fault of the constant fields for a buffer of `size` bytes; None if sound."""
         magic, version, header_size, boot, recorded_size = _IDENTITY.unpack_from(self._view, 0)
         if magic != _MAGIC:
             return "it has no buffer header"
@@ -70,14 +66,14 @@ class ShmHeader:
         if boot != boot_id():
             return "it was written in another boot"
         if recorded_size != size:
-            return f"its header says {recorded_size} bytes, its file has {size}"
+            return f"its header has a size of {recorded_size} bytes, and its file has {size}"
         if self._words[_STATE_AT // 8] not in (_FREE, _IN_USE):
             return "its state is neither free nor in use"
         return None
 
     @property
     def in_use(self) -> bool:
-        """Whether a binding stands."""
+        """Return whether the buffer is bound."""
         return self._words[_STATE_AT // 8] == _IN_USE
 
     def bind(self, binding: Binding) -> None:
@@ -89,11 +85,11 @@ class ShmHeader:
         self._words[_STATE_AT // 8] = _IN_USE
 
     def unbind(self) -> None:
-        """Clear the state; what was bound no longer matters."""
+        """Clear the state."""
         self._words[_STATE_AT // 8] = _FREE
 
     def binding(self) -> Binding:
-        """Read the binding; means something only while `in_use`."""
+        """Read the binding, which is valid only while `in_use`."""
         return Binding(*_BINDING.unpack_from(self._view, _BINDING_AT))
 
     def close(self) -> None:
@@ -104,10 +100,3 @@ class ShmHeader:
             self.memory.close()
         except BufferError:
             return
-
-
-def boot_id() -> bytes:
-    """The 16 bytes that tell this boot of the machine from every other."""
-    return bytes.fromhex(
-        Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
-    )

@@ -117,14 +117,14 @@ class TransientStorePool(ProcessBound):
     # Lending.
 
     def borrow(self, owner: str, timeout: float | str | None = None) -> PoolBuffer | None:
-        """Lend a zeroed buffer; when none is free, do as `on_exhausted` says.
+        """Lend a zeroed buffer; if none is free, `on_exhausted` decides.
 
         Parameters
         ----------
         owner : str
             The borrower's name, for messages that list the lent buffers.
         timeout : float or str, optional
-            Seconds (or text) to wait at most, instead of `wait_timeout`.
+            How long to wait at most, instead of `wait_timeout`.
 
         Returns
         -------
@@ -134,7 +134,7 @@ class TransientStorePool(ProcessBound):
         Raises
         ------
         PoolExhaustedError
-            No buffer came free in time.
+            No buffer became free in time.
         ClosedError
             The pool is closed, or was closed during the wait.
         ForkedError
@@ -155,7 +155,7 @@ class TransientStorePool(ProcessBound):
                 self._short -= 1
 
     def try_borrow(self, owner: str, *, ahead: bool = False) -> PoolBuffer | None:
-        """Lend a buffer if one is free, else None at once.
+        """Lend a buffer if one is free, else return None at once.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class TransientStorePool(ProcessBound):
             As for `borrow`.
         ahead : bool
             The borrower does not need it yet. Until `settle`, it counts as free for `low_water`,
-            and a listener of `on_shortage` has to give it back.
+            and a listener of `on_shortage` has to return it.
 
         Raises
         ------
@@ -181,10 +181,9 @@ class TransientStorePool(ProcessBound):
             self._warn_of_low_water()
 
     def return_buffer(self, buffer: PoolBuffer, *, written: bool = True) -> None:
-        """Take a buffer back. Its binding is cleared and it is zeroed, in this thread, before it
-        can be borrowed again.
+        """Take a buffer back; this thread clears its binding and zeroes it.
 
-        After ``close(force=True)``, returning a buffer that was out releases its memory.
+        After ``close(force=True)``, returning a lent buffer releases its memory.
 
         Parameters
         ----------
@@ -196,7 +195,7 @@ class TransientStorePool(ProcessBound):
         Raises
         ------
         PoolBufferError
-            It is another pool's, is not borrowed (returned twice), or a view of it is still open.
+            The buffer belongs to another pool, is not borrowed, or a view of it is still open.
             Nothing has changed.
         ClosedError, ForkedError
             As for `borrow`.
@@ -219,47 +218,47 @@ class TransientStorePool(ProcessBound):
                 return
         buffer.destroy()
 
-    # What there is.
+    # Figures.
 
     @property
     def buffers(self) -> int:
-        """How many buffers there are, lent ones included."""
+        """Return the number of buffers, including lent ones."""
         return len(self._all)
 
     @property
     def available(self) -> int:
-        """How many are free now."""
+        """Return the number of free buffers."""
         return len(self._free)
 
     @property
     def borrowed(self) -> int:
-        """How many are lent or just being zeroed."""
+        """Return the number of buffers that are lent or being zeroed."""
         self._check_process()
         return len(self._out())
 
     @property
     def locked(self) -> int:
-        """How many are locked into RAM."""
+        """Return the number of buffers that are locked into RAM."""
         return sum(buffer.locked for buffer in self._all)
 
     @property
     def buffer_size(self) -> int:
-        """Bytes of each buffer."""
+        """Return the bytes of each buffer."""
         return self._options.buffer_size
 
     @property
     def backing(self) -> Backing:
-        """What the buffers are made of: ``"anonymous"`` or ``"shm"``."""
+        """Return the kind of memory: ``"anonymous"`` or ``"shm"``."""
         return self._options.backing
 
     @property
     def closed(self) -> bool:
-        """Whether `close` has been called."""
+        """Return whether `close` was called."""
         return self._closed.is_set()
 
     @property
     def shm_names(self) -> tuple[str, ...]:
-        """The shared-memory names of all buffers, for a log to record; empty for anonymous ones."""
+        """Return the shared-memory names of all buffers; empty for anonymous memory."""
         return tuple(
             buffer.name
             for buffer in list(self._all)
@@ -302,31 +301,31 @@ class TransientStorePool(ProcessBound):
         return unsubscribe
 
     def stats(self) -> PoolStats:
-        """Count what there is and what has happened so far."""
+        """Take a snapshot of the pool's counters."""
         self._check_process()
         with self._lock:
             return self._counters.snapshot(
                 buffers=self.buffers, available=self.available, locked=self.locked
             )
 
-    # The end.
+    # Closing.
 
     def close(self, force: bool = False) -> None:
-        """Release all buffers and unlink their names. May be called again; in a forked child it
-        does nothing.
+        """Release all buffers and unlink their names.
+
+        A second call does nothing, and neither does a call in the child of a fork.
 
         Parameters
         ----------
         force : bool
-            Close although buffers are out: borrowers keep them until they return them. What is
-            appended but not committed is lost with the process, except in shared memory, which the
-            next open of the log recovers.
+            Close even if buffers are lent: borrowers keep them until they return them. Uncommitted
+            records are lost with the process, except in shared memory, from which the next open of
+            the log recovers them.
 
         Raises
         ------
         PoolBufferError
-            Buffers are out and `force` is not given; the message names the borrowers. The pool is
-            still open.
+            Buffers are lent, and `force` is not given. The pool stays open.
         """
         if self._process != os.getpid():
             return
@@ -337,7 +336,7 @@ class TransientStorePool(ProcessBound):
             if out and not force:
                 raise PoolBufferError(
                     f"the pool still has buffers out: {describe_lent(out)}; close the logs that "
-                    "use it first"
+                    "use the pool first"
                 )
             self._closed.set()
             self._finalizer.detach()
@@ -356,18 +355,17 @@ class TransientStorePool(ProcessBound):
         state = "closed" if self.closed else f"{self.available} of {self.buffers} free"
         return f"<TransientStorePool: {self.buffer_size} bytes a buffer, {self.backing}, {state}>"
 
-    # The parts.
+    # Internals.
 
     def _check_process(self) -> None:
         if self._process != os.getpid():
             raise ForkedError(
-                "this pool belongs to the parent process; only the parent may use it: create a "
-                "pool after the fork"
+                "this pool belongs to the parent process: create another pool after the fork"
             )
 
     def _check_open(self) -> None:
         if self._closed.is_set():
-            raise ClosedError("the pool is closed; create another, or close it only after its logs")
+            raise ClosedError("the pool is closed: create another, or close it after its logs")
 
     def _check_returnable(self, buffer: PoolBuffer) -> None:
         if not isinstance(buffer, PoolBuffer):
@@ -399,7 +397,7 @@ class TransientStorePool(ProcessBound):
         self._check_process()
         with self._lock:
             self._check_open()
-            # A returned buffer goes to a waiting borrower first, so no waiter needs a free one.
+            # A returned buffer goes to a waiting borrower first, so no borrower waits for these.
             if not self._free or (ahead and self._short):
                 return None
             buffer = self._free.pop()
@@ -453,9 +451,7 @@ class TransientStorePool(ProcessBound):
         )
 
     def _make_free(self, buffer: PoolBuffer) -> None:
-        """Hand a zeroed buffer to the first in line, else put it on top of the free ones. Under the
-        lock.
-        """
+        """Lend a zeroed buffer to the first waiting borrower, else free it. Requires the lock."""
         if self._line.serve(buffer):
             self._counters.borrows += 1
             return
@@ -466,7 +462,7 @@ class TransientStorePool(ProcessBound):
         self._low_water.came_back(self._spare(), self.buffers)
 
     def _take_back(self, buffer: PoolBuffer) -> None:
-        """Undo a loan that the borrower never learnt of."""
+        """Undo a loan of which the borrower was not notified."""
         self._counters.borrows -= 1
         self._make_free(buffer)
 
@@ -475,7 +471,7 @@ class TransientStorePool(ProcessBound):
         with self._lock:
             self._check_open()
             if self._free:
-                # One came back since this borrower found none.
+                # It was returned since this borrower found none.
                 buffer = self._borrow_free(owner)
             else:
                 self._counters.waits += 1
@@ -487,19 +483,18 @@ class TransientStorePool(ProcessBound):
                 self._check_open()
         if buffer is None:
             raise PoolExhaustedError(
-                self._exhausted_message(f"no buffer came free within {seconds:g} s")
+                self._exhausted_message(f"no buffer became free within {seconds:g} s")
             )
         return buffer
 
     def _exhausted_message(self, what: str) -> str:
         return (
-            f"{what}; borrowed are {describe_lent(self._out())}. Commit faster, give the pool "
-            "more buffers or a longer wait_timeout, "
-            f"or choose on_exhausted='grow' or 'mapped'"
+            f"{what}; borrowed are {describe_lent(self._out())}. Commit faster, give the pool more "
+            "buffers or a longer wait_timeout, or choose on_exhausted='grow' or 'mapped'"
         )
 
     def _grow(self, owner: str) -> PoolBuffer | None:
-        """Add a buffer and lend it; None when the bound or the memory does not allow one."""
+        """Add a buffer and lend it; None if `max_buffers` or the memory does not allow it."""
         with self._lock:
             self._check_open()
             if self.buffers + self._growing >= self._options.max_buffers:

@@ -1,4 +1,4 @@
-"""Borrowers that wait for a buffer, served in the order they came."""
+"""WaitingLine: borrowers that wait for a buffer, served first come, first served."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from commitlog.pool.buffer import PoolBuffer
 
 
 class Waiter:
-    """One borrower in the line."""
+    """A waiting borrower."""
 
     __slots__ = ("owner", "buffer", "condition")
 
@@ -22,7 +22,7 @@ class Waiter:
 
 
 class WaitingLine:
-    """The line before an empty pool. Everything here is called with the pool's lock held."""
+    """The borrowers of an empty pool, in order. All calls require the pool's lock."""
 
     __slots__ = ("_lock", "_waiters")
 
@@ -33,11 +33,10 @@ class WaitingLine:
     def wait(
         self, owner: str, seconds: float, take_back: Callable[[PoolBuffer], None]
     ) -> PoolBuffer | None:
-        """Stand in line until a buffer is handed over, the line is dissolved, or the time has
-        passed.
+        """Wait for a buffer; None if the line is dissolved or the time passes.
 
-        `take_back` gets the buffer that was handed over to a waiter whom an exception (Ctrl-C) then
-        took out of the line.
+        If an exception (Ctrl-C) ends the wait of a borrower that was just served, `take_back` gets
+        the buffer.
         """
         waiter = Waiter(owner, self._lock)
         self._waiters.append(waiter)

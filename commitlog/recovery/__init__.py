@@ -1,6 +1,4 @@
-"""What an open does before anything is exposed: finds the log's end, settles what is in doubt,
-makes the rest durable.
-"""
+"""Brings a log to a consistent, durable end before an open exposes it."""
 
 from commitlog.recovery.recovered import Recovered
 from commitlog.recovery.recovery import recover

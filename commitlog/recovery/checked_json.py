@@ -1,6 +1,4 @@
-"""Small JSON files in a log's directory: replaced whole, durably, and with a CRC, so that nothing
-is ever done by a damaged one.
-"""
+"""Small JSON files in a log's directory: replaced whole and durably, and protected by a CRC."""
 
 from __future__ import annotations
 
@@ -24,12 +22,12 @@ def _text(content: dict[str, Any]) -> bytes:
 
 
 def write(directory: LogDirectory, name: str, content: dict[str, Any]) -> None:
-    """Put a new content in place of the old one; durable when it returns."""
+    """Replace the file's content durably."""
     content = {"format": FORMAT, "uuid": directory.log_uuid.hex(), **content}
     whole = _text({**content, "crc32c": crc32c(_text(content))}) + b"\n"
     if len(whole) > _SIZE_LIMIT:
         raise IOFailureError(
-            f"`{name}` would have {len(whole)} bytes, and may have {_SIZE_LIMIT}: join fewer "
+            f"`{name}` would have {len(whole)} bytes, and the limit is {_SIZE_LIMIT}: join fewer "
             "segments at a time",
             path=os.path.join(directory.path, name),
             errno=errno.EFBIG,
@@ -42,12 +40,12 @@ def write(directory: LogDirectory, name: str, content: dict[str, Any]) -> None:
 
 
 def read(directory: LogDirectory, name: str) -> dict[str, Any] | None:
-    """The content; None where there is no such file.
+    """Read the content; None if there is no such file.
 
     Raises
     ------
     CorruptSegmentError
-        The file is damaged, or another log's.
+        The file is damaged, or belongs to another log.
     UnsupportedVersionError
         A newer release wrote it.
     """
@@ -67,15 +65,15 @@ def read(directory: LogDirectory, name: str) -> dict[str, Any] | None:
         content = None
     if not isinstance(content, dict) or content.pop("crc32c", None) != crc32c(_text(content)):
         raise CorruptSegmentError(
-            f"`{name}` is damaged, and nothing is done by it: run `commitlog repair` on the log",
+            f"`{name}` is damaged and was not used: run `commitlog repair` on the log",
             path=path,
         )
     if content.get("format") != FORMAT:
         raise UnsupportedVersionError(
-            f"`{name}` was written by a newer release: use that, or a later one", path=path
+            f"`{name}` was written by a newer release: use that release or a later one", path=path
         )
     if content.get("uuid") != directory.log_uuid.hex():
         raise CorruptSegmentError(
-            f"`{name}` is another log's: take it out of this directory", path=path
+            f"`{name}` is another log's: move it out of this directory", path=path
         )
     return content

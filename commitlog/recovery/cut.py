@@ -26,7 +26,7 @@ from commitlog.segment.directory import LogDirectory, segment_name
 
 _logger = logging.getLogger("commitlog.recovery")
 _CHUNK = 1 << 20
-_COPIES_LIMIT = 10_000  # of one segment: a bound, which only a fault elsewhere can reach
+_COPIES_LIMIT = 10_000  # of one segment; only a fault elsewhere reaches this bound
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Cut:
     location : Location
         The end; the cut removes everything from here on.
     dirty : bool
-        Whether there are non-zero bytes behind it in its own segment, a seal included.
+        Whether its own segment has non-zero bytes behind it, or a seal.
     later : tuple of int
-        Numbers of later segments that hold data.
+        The numbers of later segments with data.
     blank : tuple of int
-        Numbers of later segments without.
+        The numbers of later segments without data.
     """
 
     location: Location
@@ -53,7 +53,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Taken:
-    """What a cut removed: positions, and the first file to which it saved frames."""
+    """What a cut removed: positions, and the first file with saved frames."""
 
     cut_range: tuple[int, int] | None
     saved_as: str | None
@@ -89,9 +89,7 @@ def find_cut(directory: LogDirectory, numbers: Iterable[int], end: Location) -> 
 
 
 def is_untouched(directory: LogDirectory, number: int) -> bool:
-    """Whether a segment is as it was created: no frame, not opened, no seal. A damaged one is
-    not.
-    """
+    """Return whether a segment is as it was created: without a frame, an opened part or a seal."""
     try:
         with directory.opened_segment(number) as segment:
             return segment.nonzero(kernel.OPENED_AT, segment.size) == segment.size
@@ -134,7 +132,7 @@ def take_out(directory: LogDirectory, cut: Cut) -> Taken:
         kept = (
             f"; frames among them were saved to {', '.join(saved)}"
             if saved
-            else "; no whole frame was among them"
+            else "; there was no whole frame among them"
         )
         _logger.warning(
             "%s: positions %d to %d were cut off as a torn tail%s", directory.path, *cut_range, kept
@@ -150,7 +148,7 @@ def _save(directory: LogDirectory, start: Location, saved: list[str]) -> int:
         segment = directory.open_segment(start.number, writable=False)
     except CorruptSegmentError as error:
         name = segment_name(start.number * directory.segment_size)
-        _logger.error("%s; its file is put aside whole", error)
+        _logger.error("%s; the whole file was renamed", error)
         saved.append(_put_aside(directory, name, name))
         return directory.segment_size
     try:
@@ -179,7 +177,7 @@ def _copy_names(name: str) -> Iterable[str]:
 
 
 def _put_aside(directory: LogDirectory, source: str, name: str) -> str:
-    """Give a file the first free name of a copy of the segment `name`, durably; the path."""
+    """Rename a file durably to the first free copy name of a segment; return the path."""
     for copy in _copy_names(name):
         if kernel.rename_noreplace(directory.fd, source, copy):
             directory.sync()
@@ -191,7 +189,7 @@ def _put_aside(directory: LogDirectory, source: str, name: str) -> str:
 
 
 def _existing_copy(directory: LogDirectory, segment: Segment, start: int, end: int) -> str | None:
-    """A copy that an earlier recovery, killed after it, has made of the same bytes."""
+    """Return the copy of the same bytes that an earlier, killed recovery has made, or None."""
     for name in _copy_names(os.path.basename(segment.path)):
         try:
             fd = open_regular(name, dir_fd=directory.fd)
@@ -224,7 +222,7 @@ def _write_copy(directory: LogDirectory, segment: Segment, start: int, end: int)
             os.fsync(fd)
     except OSError as error:
         raise IOFailureError(
-            f"cannot save the frames that have to be cut off: {error.strerror}; make room and "
+            f"cannot save the frames that must be cut off ({error.strerror}): free space, then "
             "open the log again",
             path=segment.path,
             errno=error.errno,
@@ -233,12 +231,11 @@ def _write_copy(directory: LogDirectory, segment: Segment, start: int, end: int)
 
 
 def _zero(directory: LogDirectory, start: Location) -> int:
-    """Zero a segment from `start` on, and its seal, durably; return the offset behind the last byte
-    that was not zero.
+    """Zero a segment from `start` on, and its seal, durably; return the end of its non-zero bytes.
 
-    Zeros are written instead of punching a hole, so that the range keeps its blocks. They are
-    written from the end downwards, so that a run after a kill finds a prefix of what the first run
-    saved.
+    Zeros are written instead of a punched hole, so that the range keeps its blocks. They are
+    written from the end downwards, so that a recovery after a kill finds a prefix of the saved
+    bytes.
     """
     last = 0
     name = segment_name(start.number * directory.segment_size)

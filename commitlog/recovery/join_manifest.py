@@ -1,7 +1,6 @@
-"""Manifest: the batches of streaming queries that a log already holds, so that none is joined
-twice.
+"""Manifest: the batches of streaming queries that a log holds, so that none is joined twice.
 
-The batches of a query are numbered consecutively, so that one number a query covers all of them.
+A query's batches are numbered consecutively, so the last number of each query is enough.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from commitlog.recovery import checked_json
 from commitlog.segment.directory import LogDirectory
 
 NAME = "joined"
-# those that joined last; a query that has not for so long has another checkpoint by now, or none
-_QUERIES_KEPT = 1000
+_QUERIES_KEPT = 1000  # the most recent ones
 
 
 @dataclass
@@ -32,7 +30,7 @@ class Manifest:
         Raises
         ------
         CorruptSegmentError, UnsupportedVersionError
-            It is damaged, or a newer release wrote it.
+            The manifest is damaged, or a newer release wrote it.
         """
         content = checked_json.read(directory, NAME)
         if content is None:
@@ -46,17 +44,17 @@ class Manifest:
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             raise CorruptSegmentError(
-                f"`{NAME}` does not say which batches are in this log: run `commitlog repair` on "
-                "it",
+                f"`{NAME}` does not list the batches in this log: run `commitlog repair` on the "
+                "log",
                 path=os.path.join(directory.path, NAME),
             ) from None
 
     def has(self, query: str, batch: int) -> bool:
-        """Whether a batch of a query is in the log."""
+        """Return whether a batch of a query is in the log."""
         return query in self.batches and batch <= self.batches[query][0]
 
     def add(self, directory: LogDirectory, query: str, batch: int) -> None:
-        """Note a batch, durably."""
+        """Record a batch durably."""
         if self.has(query, batch):
             return
         self.batches[query] = (batch, time.time_ns())

@@ -1,6 +1,4 @@
-"""Locations in a log, for recovery: which positions exist, where the tail is after recovery, and
-whether the disk blocks are allocated.
-"""
+"""Locations in a log: which positions exist, where the tail is, and all blocks of a segment."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ AHEAD_LIMIT = 8
 
 
 class Location(NamedTuple):
-    """Where a frame begins or ends: segment number and offset in it."""
+    """A frame's begin or end: segment number, and offset in the segment."""
 
     number: int
     offset: int
@@ -53,9 +51,7 @@ def land(directory: LogDirectory, location: Location) -> Location:
 
 
 def tail_location(directory: LogDirectory, numbers: set[int], end: Location) -> Location:
-    """Return the tail's location, of the two at a segment border: a roll that was begun is not
-    repeated.
-    """
+    """Return the tail's location; at a segment border, behind a roll that was already begun."""
     number, offset = end
     if offset <= HEADER_SIZE and number - 1 in numbers:
         full = Location(number - 1, directory.segment_size)
@@ -72,13 +68,13 @@ def tail_location(directory: LogDirectory, numbers: set[int], end: Location) -> 
 
 
 def make_solid(directory: LogDirectory, number: int) -> None:
-    """Give a segment all of its blocks: a copied file may have holes, and a full disk would turn an
-    append into one into SIGBUS.
+    """Allocate all blocks of a segment: a copied file may have holes, and an append into a hole on
+    a full disk would end the process with SIGBUS.
 
     Raises
     ------
     DiskFullError, ReadOnlyError, IOFailureError
-        There is no room for them, or the system refused otherwise.
+        There is no room, or a system call failed.
     """
     name = segment_name(number * directory.segment_size)
     with (

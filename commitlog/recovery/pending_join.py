@@ -105,8 +105,7 @@ def check(directory: LogDirectory, note: JoinNote) -> None:
 
 
 def unreached(directory: LogDirectory) -> list[int]:
-    """Return the numbers of the segments that an unfinished join has placed behind the end of the
-    log.
+    """List the segments that an unfinished join has placed behind the log's end.
 
     The log is closed before a join begins, and segments allocated ahead are empty.
     """
@@ -122,16 +121,13 @@ def unreached(directory: LogDirectory) -> list[int]:
 
 def _unfit(directory: LogDirectory, why: str) -> CorruptSegmentError:
     return CorruptSegmentError(
-        f"the join that `{JOIN_NOTE}` tells of cannot be finished: {why}; run `commitlog repair` "
-        "on the log",
+        f"the join in `{JOIN_NOTE}` cannot be finished: {why}; run `commitlog repair` on the log",
         path=os.path.join(directory.path, JOIN_NOTE),
     )
 
 
 def _is(directory: LogDirectory, name: str, move: Move) -> bool:
-    """Whether a file is the segment to be joined: with its id, whole, and with the header of its
-    new number.
-    """
+    """Return whether a file is the segment to join: whole, with its id and its new header."""
     try:
         with opened_regular(name, dir_fd=directory.fd) as fd:
             page = os.pread(fd, HEADER_SIZE, 0)
@@ -146,8 +142,8 @@ def _is(directory: LogDirectory, name: str, move: Move) -> bool:
 
 
 def _clear(directory: LogDirectory, note: JoinNote) -> None:
-    """Remove the segments that were allocated ahead. No reader is in them: readers enter through
-    the gate.
+    """Remove the segments that were allocated ahead. Readers are not in them, because the gate is
+    closed.
     """
     ids = {move.number: move for move in note.moves}
     for number in directory.segment_numbers():
@@ -157,7 +153,7 @@ def _clear(directory: LogDirectory, note: JoinNote) -> None:
         with directory.opened_segment(number) as segment:
             blank = segment.nonzero(OPENED_AT, HEADER_SIZE + CELL_SIZE) == HEADER_SIZE + CELL_SIZE
         if not blank:
-            raise _unfit(directory, f"{name} stands in its way, and is not empty")
+            raise _unfit(directory, f"{name} exists already and is not empty")
         directory.remove_segment(number)
         failpoint("blank segment removed")
 
@@ -184,9 +180,7 @@ def _rename_staged(source: str, target: str, dir_fd: int | None = None) -> None:
 
 
 def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
-    """Close the segment in which readers wait, with one store, durably, and free the rest of its
-    blocks.
-    """
+    """Close the segment in which readers wait by one store, durably, and free its unused blocks."""
     name = segment_name(number * directory.segment_size)
     with (
         directory.opened_segment(number, writable=True) as segment,
@@ -228,12 +222,12 @@ def roll_into(directory: LogDirectory, number: int) -> int:
 
 
 def seal_below(directory: LogDirectory, number: int) -> int:
-    """Seal every segment below `number`, durably; the sequence of the first record of `number`.
+    """Seal every segment below `number` durably; return the first sequence of `number`.
 
     Raises
     ------
     CorruptRecordError, CorruptSegmentError
-        One of them is damaged.
+        One of the segments is damaged.
     """
     first = number
     sequence = 0
@@ -247,8 +241,8 @@ def seal_below(directory: LogDirectory, number: int) -> int:
         with directory.opened_segment(unsealed, writable=True) as segment:
             if not segment.seal(sequence):
                 raise CorruptSegmentError(
-                    "this segment is not whole, and the log goes on behind it: run `commitlog "
-                    "verify` on the log",
+                    "this segment is not full, but later ones hold records: run `commitlog verify` "
+                    "on the log",
                     path=segment.path,
                     position=segment.base,
                 )
@@ -260,7 +254,7 @@ def seal_below(directory: LogDirectory, number: int) -> int:
 
 
 def _sequence_behind(directory: LogDirectory, number: int) -> int | None:
-    """The sequence behind a sealed segment's last record; None where it has no seal."""
+    """Return the sequence behind a segment's last record; None if it is not sealed."""
     with directory.opened_segment(number) as segment:
         seal = segment.sealed()
         return None if seal is None else seal[1] + seal[2]
@@ -304,7 +298,7 @@ def give_place(
         fd = open_regular(path, os.O_RDWR)
     except FileNotFoundError:
         raise CorruptSegmentError(
-            "a staged segment is not there: executors and driver have to see the same file system",
+            "a staged segment is missing: executors and driver must see the same file system",
             path=path,
         ) from None
     try:

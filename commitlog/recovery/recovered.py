@@ -1,4 +1,4 @@
-"""What a recovery found and did."""
+"""Recovered: the outcome of a recovery."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ class Recovered:
     ----------
     case : str
         ``"empty"``: there was no segment. ``"clean"``: the last handle had closed the log.
-        ``"kept"``, ``"cut"``: by which rule it was recovered; a log of the first kind whose memory
-        turned out damaged counts as the second.
+        ``"kept"``, ``"cut"``: the rule by which it was recovered; ``"cut"`` also if the kept memory
+        was damaged.
     tail : tuple of int
-        Segment number and offset where the next claim goes. The offset is the segment's size when
-        it is full.
+        Segment number and offset of the next claim. In a full segment, the offset is its size.
     end : int
-        Position, exclusive end of what is kept.
+        The end of what is kept, exclusive.
     rolled_back : int
-        Claims turned into SKIP.
+        The number of claims turned into SKIP.
     cut_range : tuple of int or None
-        Positions that were taken out and zeroed.
+        The positions that were cut off.
     saved_as : str or None
-        The first file in which valid frames of that range were saved.
+        The first file with saved frames of that range.
     from_shm, unused, lost : tuple of str
-        Shared-memory buffers that were recovered; those that had been attached ahead of need; those
-        that had been recorded and are missing or unusable.
+        The recovered shared-memory buffers; those that were attached ahead of need; those that were
+        recorded but are missing or unusable.
     """
 
     case: Literal["empty", "clean", "kept", "cut"]

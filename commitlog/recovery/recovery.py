@@ -37,33 +37,34 @@ def recover(
     checkpoint: Checkpoint | None,
     shm_names: Sequence[str],
 ) -> Recovered:
-    """Recover a log. Only under its exclusive lock; leaves the state RECOVERING, for the caller to
-    end once the clean mark is gone.
+    """Recover a log. Requires its exclusive lock.
+
+    The state is RECOVERING afterwards; the caller changes it once the clean mark is removed.
 
     Parameters
     ----------
     directory : LogDirectory
         The log.
     cursors : Cursors
-        Its mapped file.
+        The log's mapped cursors.
     cursors_usable : bool
-        Whether the file is of this log, boot and place. Its state does not matter: one that was
-        rebuilt has no tail, and one whose recovery was killed still has it, and needs it.
+        Whether they belong to this log, boot and place. Their state does not matter: rebuilt
+        cursors have no tail, and those of a killed recovery still have the tail that it needs.
     checkpoint : Checkpoint or None
         The record in force.
     shm_names : sequence of str
-        Buffers that the last pool of this boot had recorded.
+        The buffers that the last pool of this boot had recorded.
 
     Raises
     ------
     CorruptSegmentError
-        A segment from which recovery would have to go on is missing or damaged.
+        A segment that recovery needs is missing or damaged.
     LogLockedError
         A live pool still holds records of this log.
     PoolBufferError
-        A buffer is there, and this user may not open it.
+        A buffer exists, and this user may not open it.
     DiskFullError, IOFailureError
-        The system refused. Nothing is lost by it: the next open starts over.
+        A system call failed. Nothing is lost: the next open recovers again.
     """
     usable = cursors_usable and cursors["state"] != STATE_NONE
     interrupted = cursors_usable and cursors["state"] == STATE_RECOVERING
@@ -74,8 +75,8 @@ def recover(
     survey = find_buffers(shm_names, directory.log_uuid)
     if survey.live_in_use:
         raise LogLockedError(
-            "a pool that lives still holds records of this log in shared memory; close it, or the "
-            "process that has it",
+            "a live pool still holds records of this log in shared memory: close the pool, or end "
+            "its process",
             path=directory.path,
         )
     lost = _report_lost(directory, survey)
@@ -106,7 +107,7 @@ def recover(
 def _report_lost(directory: LogDirectory, survey: ShmSurvey) -> tuple[str, ...]:
     for name in survey.missing:
         _logger.warning(
-            "%s: the shared-memory buffer %s is missing: what was not committed from it is lost",
+            "%s: the shared-memory buffer %s is missing: its uncommitted records are lost",
             directory.path,
             name,
         )
@@ -118,17 +119,12 @@ def _report_lost(directory: LogDirectory, survey: ShmSurvey) -> tuple[str, ...]:
 
 
 def _finish(directory: LogDirectory, cursors: Cursors, found: Recovered) -> None:
-    """Give the cursors what every later handle starts from, and named tailers an end that is
-    there.
-    """
+    """Set the cursors for later handles, and move named tailers back to the log's end."""
     tailer_file.cut_back(directory, found.end)
     failpoint("tailers cut back")
     for watermark in ("appended", "committed", "flushed"):
         cursors[watermark] = found.end
-    for cell in (
-        "failed",
-        "flusher",
-    ):  # `waiters` stays: who sleeps through the opening is woken by the first append
+    for cell in ("failed", "flusher"):  # not `waiters`: the first append wakes present sleepers
         cursors[cell] = 0
     cursors.tail = found.tail
     failpoint("cursors set")
@@ -136,14 +132,14 @@ def _finish(directory: LogDirectory, cursors: Cursors, found: Recovered) -> None
 
 
 def _begin(directory: LogDirectory, checkpoint: Checkpoint | None) -> Recovered:
-    """Create the first segment. Positions never come again: a log that lost all of its segments
-    goes on behind them.
+    """Create the first segment. Positions are never reused: a log that lost all of its segments
+    continues behind them.
     """
     number = 0
     if checkpoint is not None and checkpoint.position > HEADER_SIZE:
         number = -(-checkpoint.position // directory.segment_size)
         _logger.error(
-            "%s: all segments below position %d are missing; the log goes on behind them",
+            "%s: all segments below position %d are missing; the log continues behind them",
             directory.path,
             checkpoint.position,
         )
@@ -154,9 +150,7 @@ def _begin(directory: LogDirectory, checkpoint: Checkpoint | None) -> Recovered:
 
 
 def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -> Recovered | None:
-    """The end of a log that was closed, or None when what is there contradicts the mark. Looks at
-    the last segments only.
-    """
+    """Return the end of a closed log; None if the last segments contradict the clean mark."""
     end = locate(directory, numbers, position)
     above = sorted(number for number in numbers if end is not None and number > end.number)
     if (
@@ -165,14 +159,14 @@ def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -
         or above != list(range(end.number + 1, end.number + 1 + len(above)))
     ):
         _logger.error(
-            "%s: the log was closed at position %d, and its segments do not fit that",
+            "%s: the log was closed at position %d, but its segments do not match that",
             directory.path,
             position,
         )
         return None
     if _is_skipped(directory, end):
         _logger.error(
-            "%s: the log was closed at position %d, and a SKIP reaches beyond it",
+            "%s: the log was closed at position %d, but a SKIP reaches beyond it",
             directory.path,
             position,
         )
@@ -189,7 +183,7 @@ def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -
         if not blank:
             dirty = location.position(directory.segment_size)
             _logger.error(
-                "%s: the log was closed, and yet something stands behind its end, at position %d",
+                "%s: unexpected data at position %d, behind the end of a cleanly closed log",
                 directory.path,
                 dirty,
             )
@@ -200,11 +194,10 @@ def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -
 
 
 def _is_skipped(directory: LogDirectory, end: Location) -> bool:
-    """Whether a SKIP with which the segment begins reaches beyond the end of a log that was closed.
+    """Return whether SKIPs from the segment's start on reach beyond the end of a closed log.
 
-    `repair` once left the clean mark on a log whose last segment it had replaced by SKIPs from end
-    to end. It takes the mark away now, so no other SKIP can lie across the end, and the segment's
-    frames need not be read.
+    An older `repair` left the clean mark on a log whose last segment it had replaced by SKIPs. No
+    other SKIP can lie across the end, so the segment's frames need not be read.
     """
     if end.offset >= directory.segment_size:
         return False

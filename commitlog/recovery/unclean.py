@@ -1,6 +1,4 @@
-"""The recovery of a log that was not closed: which rule fits, from where, and what is made
-durable.
-"""
+"""UncleanLog: recover a log that was not closed: choose the rule, find the end, make it durable."""
 
 from __future__ import annotations
 
@@ -31,21 +29,20 @@ _logger = logging.getLogger("commitlog.recovery")
 
 
 class UncleanLog:
-    """A log whose end has to be found.
+    """A log whose end must be found.
 
     Parameters
     ----------
     numbers : set of int
-        Of its segments. Where there are none, there is a buffer to recover.
+        The numbers of its segments. If there are none, there is a buffer to recover.
     cursors : Cursors or None
-        As its last writers left them, if they are of use.
+        As the last writers left them; None if they are not usable.
     position : int
-        The checkpoint's.
+        The checkpoint's position.
     survey : ShmSurvey
         The buffers of its last pool.
     interrupted : bool
-        An earlier recovery in this boot did not end. It may have zeroed what the disk has not
-        taken.
+        An earlier recovery in this boot did not finish. The disk may not have its zeros yet.
     """
 
     def __init__(
@@ -85,7 +82,7 @@ class UncleanLog:
         if walk.damaged:
             damaged = walk.end.position(self.directory.segment_size)
             _logger.error(
-                "%s: the frame at position %d cannot be; the log is cut there",
+                "%s: the frame at position %d is damaged; the log is cut there",
                 self.directory.path,
                 damaged,
             )
@@ -111,7 +108,7 @@ class UncleanLog:
         location = locate(self.directory, self.numbers, position)
         if location is None:
             _logger.error(
-                "%s: the %s is at position %d, and the segments do not reach it",
+                "%s: the %s is at position %d, but the segments do not reach it",
                 self.directory.path,
                 what,
                 position,
@@ -133,18 +130,18 @@ class UncleanLog:
         if tail is not None:
             self._check_contiguous(floor, tail)
             return walk_claimed(self.directory, floor, tail), "kept"
-        self._tell_of_damage(floor)
+        self._report_damage(floor)
         return walk_valid(self.directory, self.numbers, floor), "cut"
 
     def _forget_tail(self) -> None:
-        """From now on there is no tail, so that a run after a kill does not take this one's zeros
-        for claims.
+        """Clear the tail, so that a recovery after a kill does not take this one's zeros for
+        claims.
         """
         if self.cursors is not None:
             self.cursors.tail = (0, 0)
 
     def _tail(self, cursors: Cursors, floor: Location) -> Location | None:
-        """The tail that the cursors hold, if it can be one."""
+        """Return the cursors' tail, or None if it is not valid."""
         number, offset = cursors.tail
         tail = Location(number, min(offset, self.directory.segment_size))
         if (
@@ -156,7 +153,7 @@ class UncleanLog:
             return tail
         if (number, offset) != (0, 0):
             _logger.warning(
-                "%s: the tail in `cursors`, %d in segment %d, is of no use",
+                "%s: the tail in `cursors`, offset %d in segment %d, is not valid",
                 self.directory.path,
                 tail.offset,
                 tail.number,
@@ -167,21 +164,20 @@ class UncleanLog:
         for number in range(floor.number, tail.number + 1):
             if number not in self.numbers:
                 raise CorruptSegmentError(
-                    "this segment is missing, and the log goes on behind it: restore it from a "
-                    "copy, or run `commitlog repair` on the log",
+                    "this segment is missing, and later ones hold records: restore it from a copy, "
+                    "or run `commitlog repair` on the log",
                     path=self.directory.segment_path(number),
                     position=number * self.directory.segment_size,
                 )
 
     def _step_out(self, floor: Location) -> Location:
-        """The floor, or the end of the SKIP that it lies in: what is appended inside a SKIP, no
-        reader comes to.
+        """Return the floor, or the end of the SKIP that contains it: no reader reaches records
+        inside a SKIP.
         """
         landing = land(self.directory, floor)
         if landing != floor:
             _logger.error(
-                "%s: position %d is known durable, and lies inside a SKIP: the log goes on behind "
-                "that, at %d",
+                "%s: the durable position %d is inside a SKIP: the log continues behind it, at %d",
                 self.directory.path,
                 floor.position(self.directory.segment_size),
                 landing.position(self.directory.segment_size),
@@ -190,13 +186,13 @@ class UncleanLog:
             failpoint("tailers stepped out")
         return landing
 
-    def _tell_of_damage(self, floor: Location) -> None:
-        """Damage below the floor, in its segment, stays as it is."""
+    def _report_damage(self, floor: Location) -> None:
+        """Log damage below the floor, in its segment; it stays unchanged."""
         with self.directory.opened_segment(floor.number) as segment:
             offset, code = segment.scan(HEADER_SIZE, floor.offset)[:2]
         if code != 0:
             _logger.error(
-                "%s: damage at position %d, below what is known durable; it is left as it is. Run "
+                "%s: damage at position %d, below the durable position, was left unchanged: run "
                 "`commitlog verify` on the log",
                 self.directory.path,
                 Location(floor.number, offset).position(self.directory.segment_size),
@@ -212,8 +208,8 @@ class UncleanLog:
         return taken
 
     def _make_durable(self, start: Location, end: Location) -> None:
-        """Write what is kept above the checkpoint again, and flush it: the system may have taken
-        pages for clean whose writing failed.
+        """Write what is kept above the checkpoint again and flush it: the system may have marked
+        pages clean whose writeback failed.
         """
         for number in sorted(number for number in self.numbers if number >= start.number):
             make_solid(self.directory, number)
@@ -234,10 +230,9 @@ class UncleanLog:
         """Keep all remaining segments unchanged: the last ones are missing, and the rest was
         durable.
         """
+        # The log itself creates no files farther ahead.
         reached = self.position // self.directory.segment_size + AHEAD_LIMIT
-        number = max(
-            number for number in self.numbers if number <= reached
-        )  # the log itself did not create files farther ahead
+        number = max(number for number in self.numbers if number <= reached)
         self._forget_tail()
         with self.directory.opened_segment(number) as segment:
             offset = segment.certain_end(HEADER_SIZE)

@@ -89,7 +89,7 @@ def read_identity(target: Target) -> Identity:
         if empty:
             raise LogNotFoundError("there is no archive here", path=target.name) from None
         raise NotALogError(
-            f"there is no {identities.NAME} here: if this is an archive, copy the file from its "
+            f"this directory has no {identities.NAME}: if it is an archive, copy the file from its "
             "log, or from another archive of the log",
             path=target.name,
         ) from None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import uuid
 from dataclasses import dataclass
 
 from commitlog._kernel import memory as kernel
 from commitlog._kernel.memory import Cursors
+from commitlog.base.boot import boot_id
 from commitlog.base.life_lock import WHOLE, LifeLock, Span, is_held, open_gate
 from commitlog.base.regular_file import open_regular, opened_regular
 from commitlog.errors import IOFailureError
@@ -16,12 +16,6 @@ from commitlog.segment.identity import Identity
 
 NAME = "cursors"
 _SLOT_LOCKS: Span = (kernel.SLOT_LOCK_AT, kernel.SLOTS)
-
-
-def boot_id() -> bytes:
-    """Return the boot id, sixteen bytes: what was only in memory did not survive a change of it."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return uuid.UUID(file.read().strip()).bytes
 
 
 @dataclass(frozen=True)

@@ -217,7 +217,7 @@ def test_tailer_in_use_refuses_a_second_thread(logs: Logs, until: Callable[..., 
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(tailer.read, timeout=None, idle="block")
         until(waits)
-        with pytest.raises(TailerInUseError, match="tailer of its own"):
+        with pytest.raises(TailerInUseError, match="one tailer for each thread"):
             tailer.read_batch()
         log.append(b"for the first")
         record = reading.result(timeout=60)

@@ -279,9 +279,7 @@ def test_interrupted_wait_leaves_the_queue_and_no_buffer(until: Until) -> None:
 
 
 def test_contradictory_max_buffers_is_refused() -> None:
-    with pytest.raises(
-        InvalidOptionError, match="max_buffers means something with on_exhausted='grow' only"
-    ):
+    with pytest.raises(InvalidOptionError, match="max_buffers needs on_exhausted='grow'"):
         small_pool(max_buffers=2)
     with pytest.raises(InvalidOptionError, match=r"max_buffers must be at least buffers \(3\)"):
         small_pool(buffers=3, on_exhausted="grow", max_buffers=2)

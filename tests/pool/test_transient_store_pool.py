@@ -266,7 +266,7 @@ def test_forked_child_cannot_use_the_pool(
             ]
             refused = 0
             for call in calls:
-                with pytest.raises(ForkedError, match="only the parent"):
+                with pytest.raises(ForkedError, match="belongs to the parent process"):
                     call()
                 refused += 1
             pool.close(force=True)

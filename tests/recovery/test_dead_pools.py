@@ -191,7 +191,7 @@ def test_buffers_of_a_live_pool_are_not_recovered(files: LogFiles) -> None:
     buffer = ShmBuffer.allocate(SIZE)
     try:
         fill(buffer, 0, files.segment_id(0), HEADER, frames(files, 0, numbered(3)))
-        with pytest.raises(LogLockedError, match="pool that lives"):
+        with pytest.raises(LogLockedError, match="a live pool"):
             files.recover(shm_names=[str(buffer.name)])
         assert files.values() == []
     finally:

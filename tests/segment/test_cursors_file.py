@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from commitlog._kernel import memory as kernel
+from commitlog.base.boot import boot_id
 from commitlog.segment import cursors_file
-from commitlog.segment.cursors_file import boot_id
 from commitlog.segment.identity import Identity
 
 IDENTITY = Identity.new(65536, "coarse")

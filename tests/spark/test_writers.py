@@ -294,7 +294,7 @@ def test_staged_segment_missing_on_driver_raises_naming_it(tmp_path: Path) -> No
     for segments in message.staged.values():
         os.unlink(segments[0].path)
     with pytest.raises(
-        CorruptSegmentError, match="executors and driver have to see the same file system"
+        CorruptSegmentError, match="executors and driver must see the same file system"
     ):
         writer.commit([message])
     assert values_of(tmp_path / "log") == []

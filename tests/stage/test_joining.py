@@ -207,7 +207,7 @@ def test_staged_file_with_a_damaged_header_is_refused(tmp_path: Path, offset: in
 def test_missing_staged_file_is_named(tmp_path: Path) -> None:
     (staged,) = stage(tmp_path / "staged", batch_of([b"y"]))
     os.unlink(staged.path)
-    with pytest.raises(CorruptSegmentError, match="is not there"):
+    with pytest.raises(CorruptSegmentError, match="is missing"):
         join(tmp_path / "log", [staged], options=NEW)
     append(tmp_path / "log", [b"x"])
     assert read_all(tmp_path / "log") == [b"x"]

@@ -49,8 +49,8 @@ WITH_CRC INLINED uint32_t step_u32(uint32_t state, uint32_t word) { return __crc
 
 #ifdef HAS_INSTRUCTIONS
 
-/* Loads the word at `from` exactly once: the compiler must not read it again, because another thread
- * may change the source, and the stored word must be the one that the CRC covers. */
+/* Loads the word at `from` exactly once: the compiler must not read it again, because another
+ * thread may change the source, and the stored word must be the one that the CRC covers. */
 INLINED uint64_t take_u64(const uint8_t *from) {
     uint64_t word = load_u64(from);
     __asm__ volatile("" : "+r"(word));
