@@ -13,11 +13,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, Frames
 from commitlog.base.path import make_directory, sync_directory, telling
 from commitlog.base.regular_file import write_whole
-from commitlog.stage.columns import Columns
+from commitlog.log.arrow import rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 NOWHERE = bytes(16)  # the uuid of no log: the join writes that of the one that takes the segment
 _PIECE = 1 << 20  # bytes in memory at a time
 _DOING = "stage a segment"
+_COLUMNS = ("value", "key", "type", "timestamp")
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,10 @@ class StagingWriter:
             make_directory(directory)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add the records of a batch: see `Columns` for what it has to hold.
+        """Add the records of a batch, one a row.
+
+        Takes the columns value, key, type and timestamp as `CommitLog.append_arrow` does, and
+        ignores others. A null timestamp means the time of this call.
 
         Raises
         ------
@@ -85,26 +91,21 @@ class StagingWriter:
         RecordTooLargeError
             A record does not fit.
         """
-        columns = Columns.of(batch)
+        names = [name for name in batch.schema.names if name in _COLUMNS]
         now_ns = time.time_ns()
-        first = 0
-        while first < columns.count:
-            frames = self._open()
-            first, full = frames.lay(
-                columns.values,
-                columns.value_offsets,
-                columns.keys,
-                columns.key_offsets,
-                columns.keyed,
-                columns.types,
-                columns.timestamps_ns,
-                now_ns,
-                first,
-            )
-            if full:
-                self._close()
-            elif first < columns.count:
-                self._spill(frames)
+        for rows in rows_of(batch.select(names), "staging"):
+            keys = (None, None, None) if rows.keys is None else rows.keys
+            times_ns = rows.timestamps_ns
+            if times_ns is not None:
+                times_ns = np.where(times_ns < 0, now_ns, times_ns)
+            first = 0
+            while first < len(rows):
+                frames = self._open()
+                first, full = frames.lay(*rows.values, *keys, rows.types, times_ns, now_ns, first)
+                if full:
+                    self._close()
+                elif first < len(rows):
+                    self._spill(frames)
 
     def finish(self) -> list[StagedSegment]:
         """Complete the last segment, and make all of them durable; the segments in the order of
