@@ -94,14 +94,25 @@ class StagingWriter:
         names = [name for name in batch.schema.names if name in _COLUMNS]
         now_ns = time.time_ns()
         for rows in rows_of(batch.select(names), "staging"):
-            keys = (None, None, None) if rows.keys is None else rows.keys
+            values, offsets = rows.values
+            keys, key_offsets, keyed = rows.keys or (None, None, None)
             times_ns = rows.timestamps_ns
             if times_ns is not None:
                 times_ns = np.where(times_ns < 0, now_ns, times_ns)
             first = 0
             while first < len(rows):
                 frames = self._open()
-                first, full = frames.lay(*rows.values, *keys, rows.types, times_ns, now_ns, first)
+                first, full = frames.lay(
+                    values,
+                    offsets,
+                    keys,
+                    key_offsets,
+                    keyed,
+                    rows.types,
+                    times_ns,
+                    now_ns,
+                    first,
+                )
                 if full:
                     self._close()
                 elif first < len(rows):
