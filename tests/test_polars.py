@@ -206,7 +206,8 @@ def test_collect_of_missing_log_raises_naming_the_path(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_bytes_of_any_length_arrive_whole(tmp_path: Path, *, keyed: bool) -> None:
-    values = [b"\xff" * length for length in range(40) for _ in range(length % 3 * 20 + 1)]
+    lengths = [*range(40), *reversed(range(40))]
+    values = [b"\xff" * length for length in lengths for _ in range(length % 3 * 20 + 1)]
     keys = [value[: len(value) // 2] if keyed and len(value) % 5 else None for value in values]
     with commitlog.open(tmp_path) as log:
         for one, key in zip(values, keys, strict=True):

@@ -1,10 +1,9 @@
-"""Arrow data as columns of records, without an object for each: what `append_arrow` takes, and how
-it is read.
-"""
+"""Arrow data as columns of records, without an object for each row."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,15 +20,50 @@ _GIVEN_BY_THE_LOG = ("position", "sequence")
 _TIMESTAMPS = ("timestamp_ns", "timestamp")
 _TAKEN = ("value", "key", "type", *_TIMESTAMPS)
 
+_Bytes = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Arrays of equal length, one row a record; values and keys stay where Arrow has them.
+
+    Attributes
+    ----------
+    values : tuple of numpy.ndarray
+        Bytes, and int64 offsets, one more than there are rows.
+    keys : tuple of numpy.ndarray or None
+        The same, and for each row whether it has a key (uint8).
+    types : numpy.ndarray of uint32 or None
+    timestamps_ns : numpy.ndarray of int64 or None
+        Below 0: the clock's.
+    """
+
+    values: _Bytes
+    keys: tuple[*_Bytes, npt.NDArray[np.uint8]] | None
+    types: npt.NDArray[np.uint32] | None
+    timestamps_ns: npt.NDArray[np.int64] | None
+
+    def __len__(self) -> int:
+        return len(self.values[1]) - 1
+
 
 def row_columns(data: object) -> list[RowColumns]:
-    """The records in Arrow data, one a row, in parts as the data has them. Values and keys stay
-    where they are.
+    """Return the rows of Arrow data for the engine: see `rows_of`."""
+    return [
+        RowColumns(*rows.values, keys=rows.keys, types=rows.types, timestamps_ns=rows.timestamps_ns)
+        for rows in rows_of(data, "append_arrow")
+    ]
+
+
+def rows_of(data: object, what: str) -> list[Rows]:
+    """Return the rows of Arrow data, in parts as the data has them.
 
     Parameters
     ----------
     data : pyarrow Table, RecordBatch, Array or ChunkedArray, or what offers Arrow's C interface
         See `CommitLog.append_arrow`.
+    what : str
+        The call that needs pyarrow, for the error.
 
     Raises
     ------
@@ -37,7 +71,7 @@ def row_columns(data: object) -> list[RowColumns]:
         It is something else, has a column or a type that a record has no place for, or a null where
         none can be.
     """
-    pa = pyarrow_for("append_arrow")
+    pa = pyarrow_for(what)
     parts = []
     row = 0
     try:
@@ -96,13 +130,11 @@ def _check_names(names: list[str]) -> None:
         warn_of_old_timestamp()
 
 
-def _part(pa: Any, batch: Any, row: int) -> RowColumns:
+def _part(pa: Any, batch: Any, row: int) -> Rows:
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     keys = columns.get("key")
-    data, offsets = _bytes_of(pa, _with_tombstones(pa, columns["value"], keys, row), "value")
-    return RowColumns(
-        data,
-        offsets,
+    return Rows(
+        _bytes_of(pa, _with_tombstones(pa, columns["value"], keys, row), "value"),
         keys=None if keys is None else (*_bytes_of(pa, keys, "key"), _valid(keys)),
         types=_numbers(pa, columns.get("type"), "type", row, kind=pa.uint32(), for_null=0),
         timestamps_ns=_numbers(
@@ -152,9 +184,7 @@ def _plain(pa: Any, array: Any, name: str, *, always: bool = False) -> Any:
     return array.cast(pa.large_binary()) if viewed or always else array
 
 
-def _bytes_of(
-    pa: Any, array: Any, name: str
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def _bytes_of(pa: Any, array: Any, name: str) -> _Bytes:
     array = _plain(pa, array, name)
     buffers = array.buffers()
     data = np.frombuffer(buffers[-1] or b"", dtype=np.uint8)

@@ -12,11 +12,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, Frames
 from commitlog.base.path import make_directory, sync_directory, telling
 from commitlog.base.regular_file import write_whole
-from commitlog.stage.columns import Columns
+from commitlog.log.arrow import rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 NOWHERE = bytes(16)  # the uuid of no log; the join writes the uuid of its log
 _PIECE = 1 << 20  # bytes in memory at a time
 _DOING = "stage a segment"
+_COLUMNS = ("value", "key", "type", "timestamp")
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,10 @@ class StagingWriter:
             make_directory(directory)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add the records of a batch with the columns that `Columns` describes.
+        """Add the records of a batch, one a row.
+
+        The columns value, key, type and timestamp are those of `CommitLog.append_arrow`; others are
+        ignored. A null timestamp means the time of this call.
 
         Raises
         ------
@@ -82,26 +88,32 @@ class StagingWriter:
         RecordTooLargeError
             A record is larger than a frame may be.
         """
-        columns = Columns.of(batch)
+        names = [name for name in batch.schema.names if name in _COLUMNS]
         now_ns = time.time_ns()
-        first = 0
-        while first < columns.count:
-            frames = self._open()
-            first, full = frames.lay(
-                columns.values,
-                columns.value_offsets,
-                columns.keys,
-                columns.key_offsets,
-                columns.keyed,
-                columns.types,
-                columns.timestamps_ns,
-                now_ns,
-                first,
-            )
-            if full:
-                self._close()
-            elif first < columns.count:
-                self._spill(frames)
+        for rows in rows_of(batch.select(names), "staging"):
+            values, offsets = rows.values
+            keys, key_offsets, keyed = rows.keys or (None, None, None)
+            times_ns = rows.timestamps_ns
+            if times_ns is not None:
+                times_ns = np.where(times_ns < 0, now_ns, times_ns)
+            first = 0
+            while first < len(rows):
+                frames = self._open()
+                first, full = frames.lay(
+                    values,
+                    offsets,
+                    keys,
+                    key_offsets,
+                    keyed,
+                    rows.types,
+                    times_ns,
+                    now_ns,
+                    first,
+                )
+                if full:
+                    self._close()
+                elif first < len(rows):
+                    self._spill(frames)
 
     def finish(self) -> list[StagedSegment]:
         """Complete the last segment and make all durable; return them in order."""

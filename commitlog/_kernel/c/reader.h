@@ -83,11 +83,10 @@ uint32_t cl_sleeper_announce(cl_cursors *cursors);
 /* Whether a read may find a record, or may resolve a claim or a gap. */
 bool cl_reader_news(const cl_reader *reader);
 
-/* A value or key as Arrow's binary view: up to CL_VIEW_INLINE bytes are in the view itself. Of a
- * longer one it has the first four bytes, the number of the buffer (0) and the offset there. */
+/* A value or key as Arrow's binary view: 32 bits of length, then up to CL_VIEW_INLINE bytes in the
+ * view itself; of a longer one, 32 bits each of its first bytes, its buffer (0) and its offset. */
 typedef struct {
-    uint32_t length;
-    uint32_t words[3];
+    uint64_t words[2];
 } cl_view;
 #define CL_VIEW_INLINE 12u
 
@@ -118,24 +117,27 @@ typedef struct {
 /* Adds a row. Returns false if its bytes have no room. */
 bool cl_batch_add(cl_batch *batch, const cl_record *record);
 
-/* The bits of word `at` of a view that `length` bytes fill: the others must be zero. */
-static inline uint32_t cl_view_mask(uint32_t length, uint32_t at) {
-    uint32_t bytes = length > 4 * at ? length - 4 * at : 0;
-    return bytes >= 4 ? UINT32_MAX : (1u << bytes * 8) - 1;
+/* The first `count` bytes of a word; the others are zero. */
+static inline uint64_t cl_low_bytes(uint64_t word, uint32_t count) {
+    return count >= sizeof word ? word : word & ((UINT64_C(1) << count * 8) - 1);
+}
+
+/* The view of `length` bytes that it holds itself: `first` has the first eight of them. */
+static inline cl_view cl_view_inline(uint64_t first, uint64_t rest, uint32_t length) {
+    first = cl_low_bytes(first, length);
+    rest = length > 8 ? cl_low_bytes(rest, length - 8) : 0;
+    return (cl_view){.words = {length | first << 32, first >> 32 | rest << 32}};
 }
 
 static inline cl_view cl_view_of(const uint8_t *data, size_t start, uint32_t length) {
-    cl_view view = {.length = length};
+    uint64_t first;
+    uint32_t rest;
+    memcpy(&first, data + start, sizeof first);
     if (length > CL_VIEW_INLINE) {
-        memcpy(view.words, data + start, sizeof *view.words);
-        view.words[2] = (uint32_t)start;
-        return view;
+        return (cl_view){.words = {length | first << 32, (uint64_t)start << 32}};
     }
-    memcpy(view.words, data + start, sizeof view.words);
-    for (uint32_t at = 0; at < 3; at++) {
-        view.words[at] &= cl_view_mask(length, at);
-    }
-    return view;
+    memcpy(&rest, data + start + sizeof first, sizeof rest);
+    return cl_view_inline(first, rest, length);
 }
 
 /* The bytes of data that a value or key of `length` bytes takes. */

@@ -107,6 +107,21 @@ WITH_CRC INLINED uint64_t feed_padded(uint64_t state, uint8_t *to, const uint8_t
                      : step_last(state, word << fed, fed);
 }
 
+/* Feeds a value that its view holds, and makes the view of the same words: a view made of bytes
+ * that were just copied takes as long as the frame. */
+WITH_CRC INLINED uint64_t feed_inline(uint64_t state, cl_view *view, const uint8_t *from,
+                                      uint32_t length) {
+    const uint64_t first = length > 0 ? take_u64(from) : 0;
+    const uint64_t rest = length > 8 ? take_u64(from + 8) : 0;
+    const unsigned fed = 64 - length % 8 * 8;
+    state = length >= 8 ? step_u64(state, first) : state;
+    if (fed < 64) {
+        state = step_last(state, (length > 8 ? rest : first) << fed, fed);
+    }
+    *view = cl_view_inline(first, rest, length);
+    return state;
+}
+
 /* Reads those of the next ALIKE frames, for all of which there is room, that have the length of the
  * frame before, and returns their number. That frame has passed all checks of the length, and the
  * processor predicts every branch. */
@@ -115,6 +130,7 @@ WITH_CRC INLINED size_t copy_alike(const cl_batch *columns, size_t row, size_t d
                                    uint64_t offset, uint32_t length, const value_form form) {
     const bool copies = form != NO_VALUES;
     const uint32_t value_length = length - CL_FRAME_HEADER;
+    const bool is_inline = form == VALUE_VIEWS && value_length <= CL_VIEW_INLINE;
     const uint64_t step = cl_frame_aligned(length);
     const size_t first = row;
     for (; row < first + ALIKE; row++) {
@@ -126,13 +142,20 @@ WITH_CRC INLINED size_t copy_alike(const cl_batch *columns, size_t row, size_t d
         }
         uint64_t timestamp = take_u64(at + CL_FRAME_TIMESTAMP);
         uint64_t state = feed_plain_head(segment->seed, offset, length, timestamp);
-        state = feed_padded(state, copies ? columns->data + data_size : NULL, at + CL_FRAME_HEADER,
-                            value_length, copies);
+        if (is_inline) {
+            state =
+                feed_inline(state, &columns->value_views[row], at + CL_FRAME_HEADER, value_length);
+        } else {
+            state = feed_padded(state, copies ? columns->data + data_size : NULL,
+                                at + CL_FRAME_HEADER, value_length, copies);
+        }
         if ((uint32_t)~state != cl_cell_high(cell)) {
             break;
         }
         cl_batch_note(columns, row, segment->base + offset, (int64_t)timestamp);
-        data_size = end_value(columns, row, data_size, value_length, form);
+        if (!is_inline) {
+            data_size = end_value(columns, row, data_size, value_length, form);
+        }
         offset += step;
     }
     return row - first;
