@@ -25,9 +25,9 @@
  *              cl_writer_append, cl_writer_init
  *   roll.c     cl_writer_close_segment, open_segment, cl_writer_roll, cl_writer_rolls_from
  *   cursors.c  cl_slot_attach, cl_slot_alive
- *   resolve.c  cl_resolve, watch_start, watch_gap, review_suspects, owner_dead, resolve_gap, mark_gap, resolve_claim, cl_roll_back
+ *   resolve.c  cl_resolve, watch_start, watch_gap, review_suspects, owner_dead, resolve_gap, mark_gap, resolve_claim
  *   walk.c     cl_walk
- *   log.c      cl_skip_cell
+ *   segment.c  cl_skip_cell, cl_roll_back
  *   frame_cursor.h  cl_frame_read, cl_frame_verify
  *   reader.c   cl_reader_next, cl_record_read
  *
