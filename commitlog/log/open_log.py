@@ -20,7 +20,7 @@ _logger = logging.getLogger("commitlog")
 class OpenLog(LogParts):
     """The parts of an open log, and what the engine, the registry and `CommitLog` ask of them.
 
-    The engine calls `roll_from`, `meet_cycle`, `hold_back`, `adopt`, `find_cursors` and
+    The engine calls `roll_from`, `grow`, `meet_cycle`, `hold_back`, `adopt`, `find_cursors` and
     `release_files`, with the interpreter's lock held: it is the engine's `EnginePolicy`.
 
     Parameters
@@ -86,6 +86,10 @@ class OpenLog(LogParts):
             engine.move_tail(number, opened_ns, directory.cycle_at(opened_ns))
             position = (number + 1) * engine.segment_size
             _logger.debug("%s: rolled to the segment at position %d", engine.path, position)
+
+    def grow(self, number: int, end: int) -> None:
+        """Give the segment in use blocks for claims that reach to `end`."""
+        self._writer.allocation.grow(number, end)
 
     def meet_cycle(self) -> None:
         """Close the current segment if its cycle is over; else set `Engine.cycle_end_ns`."""

@@ -42,6 +42,9 @@ class EnginePolicy(Protocol):
     def roll_from(self, number: int) -> None:
         """Bring the segment after `number` and move the tail there."""
 
+    def grow(self, number: int, end: int) -> None:
+        """Give segment `number` blocks for claims that reach to the offset `end`, or raise."""
+
     def meet_cycle(self) -> None:
         """Close the current segment if its cycle is over; else set `Engine.cycle_end_ns`."""
 

@@ -52,11 +52,11 @@ def kinds() -> list[str]:
         )
 
 
-def _make_ext4(image: Path) -> bool:
+def _make_ext4(image: Path, size: int = _EXT4_SIZE) -> bool:
     if shutil.which("mkfs.ext4") is None:
         return False
     with image.open("wb") as file:
-        file.truncate(_EXT4_SIZE)
+        file.truncate(size)
     return (
         subprocess.run(
             ["mkfs.ext4", "-q", "-m", "0", "-N", "64", str(image)], capture_output=True, check=False
@@ -65,18 +65,18 @@ def _make_ext4(image: Path) -> bool:
     )
 
 
-def mount(kind: str, point: Path) -> None:
-    """Mount a small file system of that kind. Only within the namespace that `launcher` gave; it
-    goes with the last process in it.
+def mount(kind: str, point: Path, size: int = SIZE) -> None:
+    """Mount a small file system of that kind, with about so many bytes. Only within the namespace
+    that `launcher` gave; it goes with the last process in it.
     """
     point.mkdir()
     if kind == "tmpfs":
         subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", str(point)], check=True
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(point)], check=True
         )
     elif kind == "ext4":
         image = point.with_suffix(".image")
-        assert _make_ext4(image)
+        assert _make_ext4(image, size * 2)
         subprocess.run(["mount", "-o", "loop", str(image), str(point)], check=True)
 
 

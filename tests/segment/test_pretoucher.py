@@ -185,7 +185,7 @@ def test_pretouch_leaves_segments_in_place_and_pages_in_memory(logs: Logs) -> No
 
 
 def test_the_service_does_the_same_by_itself(logs: Logs, until: Any) -> None:
-    log = logs.open(**{**QUIET, "segment_size": 4 * MIB, "allocate_ahead": 1, "prefault": True})
+    log = logs.open(**{**QUIET, "segment_size": 2 * MIB, "allocate_ahead": 1, "prefault": True})
     until(
         lambda: parts_of(log).queue.numbers() == [0, 1] and all(pages_in_memory(segment_of(log, 1)))
     )

@@ -36,6 +36,8 @@ void cl_segment_scan(const cl_segment *segment, uint64_t from, uint64_t to, cl_s
 
 uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t to) {
     static const uint8_t zeros[4096];
+    uint64_t behind = to;
+    to = to < segment->extent ? to : segment->extent;
     while (from < to) {
         uint64_t length = to - from < sizeof zeros ? to - from : sizeof zeros;
         if (memcmp(segment->map + from, zeros, length) != 0) {
@@ -46,12 +48,12 @@ uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t t
         }
         from += length;
     }
-    return to;
+    return behind;
 }
 
 uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) {
     cl_frame_cursor at =
-        cl_frame_cursor_at(segment, segment->map, offset + CL_FRAME_ALIGN, segment->size);
+        cl_frame_cursor_at(segment, segment->map, offset + CL_FRAME_ALIGN, segment->extent);
     return cl_frame_find(&at) ? at.offset : segment->size;
 }
 
@@ -83,7 +85,9 @@ uint64_t cl_segment_landing(const cl_segment *segment, uint64_t to) {
 }
 
 uint64_t cl_segment_certain_end(const cl_segment *segment, const uint8_t *bytes, uint64_t offset) {
-    cl_frame_cursor at = cl_frame_cursor_at(segment, bytes, cl_frame_offset(offset), segment->size);
+    cl_frame_cursor at =
+        cl_frame_cursor_at(segment, bytes, cl_frame_offset(offset),
+                           bytes == segment->map ? segment->extent : segment->size);
     uint64_t end = offset;
     while (cl_frame_find(&at)) {
         cl_frame_next(&at);
