@@ -451,6 +451,7 @@ cdef extern from "scan.h":
     ) nogil
     uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t start, uint64_t stop) nogil
     uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) nogil
+    uint64_t cl_log_resume(const cl_log *log, const cl_segment *segment, uint64_t offset) nogil
     uint64_t cl_segment_landing(const cl_segment *segment, uint64_t offset) nogil
     uint64_t cl_segment_certain_end(
         const cl_segment *segment, const uint8_t *data, uint64_t offset

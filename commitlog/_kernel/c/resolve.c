@@ -102,7 +102,7 @@ static uint64_t mark_gap(cl_log *log, cl_segment *segment, uint32_t offset, uint
     /* If the tail has left a segment without all of its blocks, the last cell that has one closes
      * it: nothing was claimed behind that. */
     uint32_t allocated = cl_log_allocated(log, segment->number);
-    bool closes = stop > allocated;
+    bool closes = offset < allocated && allocated < stop;
     stop = closes ? allocated : stop;
     uint32_t start = offset;
     cl_assert(offset % CL_FRAME_SMALLEST, ==, 0);

@@ -51,10 +51,17 @@ uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t t
     return behind;
 }
 
-uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) {
-    cl_frame_cursor at =
-        cl_frame_cursor_at(segment, segment->map, offset + CL_FRAME_ALIGN, segment->extent);
+static uint64_t resume_below(const cl_segment *segment, uint64_t offset, uint64_t limit) {
+    cl_frame_cursor at = cl_frame_cursor_at(segment, segment->map, offset + CL_FRAME_ALIGN, limit);
     return cl_frame_find(&at) ? at.offset : segment->size;
+}
+
+uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) {
+    return resume_below(segment, offset, segment->extent);
+}
+
+uint64_t cl_log_resume(const cl_log *log, const cl_segment *segment, uint64_t offset) {
+    return resume_below(segment, offset, cl_log_allocated(log, segment->number));
 }
 
 /* The offset at which a walk by headers from the first frame, without CRCs, reaches or passes `to`,
