@@ -252,6 +252,14 @@ cdef class Core:
             raise ValueError("this handle has no tail")
         cl_store(self.log.tail, cl_tail_pack(number, offset))
 
+    def allocated(self, uint64_t number):
+        """How much of a segment has blocks: its size, or less where the rest is a hole."""
+        return cl_log_allocated(&self.log, number)
+
+    def raise_allocated(self, uint64_t number, uint32_t offset):
+        """Let claims go as far as the blocks that segment `number` has got."""
+        cl_raise(&self.log.cursors.allocated.value, cl_tail_pack(number, offset))
+
     @property
     def tail_position(self):
         """Where the next record would be claimed; frames below it may be unpublished. In another

@@ -230,7 +230,7 @@ cdef class Cursor:
         cdef uint64_t position = held.base + offset
         cdef uint64_t resume
         with nogil:
-            resume = cl_segment_resume(held, offset)
+            resume = cl_log_resume(&self.core.log, held, offset)
         resume = cl_log_upward(&self.core.log, resume + held.base)
         cl_segment_release(held)
         error = CorruptRecordError(
@@ -355,7 +355,7 @@ cdef class Cursor:
         cdef uint64_t position = base + damage
         cdef uint64_t resume
         with nogil:
-            resume = cl_segment_resume(held, damage)
+            resume = cl_log_resume(&self.core.log, held, damage)
         cl_segment_release(held)
         error = CorruptRecordError(
             "damage: there is no whole frame here, or its CRC does not match; the whole frames "

@@ -173,6 +173,19 @@ cdef class Cursors:
         cl_store(&self.cells.tail.value, cl_tail_pack(number, offset))
 
     @property
+    def allocated(self):
+        """The segment that may be without some of its blocks, as (segment number, offset up to
+        which it has them); (0, 0) where all segments have all.
+        """
+        cdef uint64_t place = cl_load(&self.cells.allocated.value)
+        return cl_tail_number(place), cl_tail_offset(place)
+
+    @allocated.setter
+    def allocated(self, place):
+        number, offset = place
+        cl_store(&self.cells.allocated.value, cl_tail_pack(number, offset))
+
+    @property
     def mode(self):
         """Mapped or pooled: the mode of the current writers, or of the last."""
         return self.cells.mode

@@ -42,7 +42,7 @@ SYSTEM, TOO_LARGE, ROLL, ABSENT, TRUNCATED, HEADER, FOREIGN, VERSION, END, BUSY 
     CYCLE,
     LAG,
 ) = range(-11, -25, -1)
-IRREGULAR = -25
+IRREGULAR, GROW = -25, -26
 
 _SENTENCES: dict[int, tuple[type[CommitLogError], str]] = {
     TOO_LARGE: (

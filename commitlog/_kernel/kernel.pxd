@@ -7,12 +7,13 @@ cdef extern from "base.h":
         CL_OK, CL_E_SYSTEM, CL_E_TOO_LARGE, CL_E_ROLL, CL_E_ABSENT, CL_E_TRUNCATED, CL_E_FOREIGN
         CL_E_END, CL_E_BUSY, CL_E_DAMAGE, CL_E_ROLLED_BACK, CL_E_FAILED, CL_E_TIMEOUT, CL_E_CLOSED
         CL_E_INTERRUPTED, CL_E_FULL, CL_E_READ_ONLY, CL_E_FORKED, CL_E_CYCLE, CL_E_LAG
-        CL_E_OPEN_CLAIM
+        CL_E_OPEN_CLAIM, CL_E_GROW
 
 cdef extern from "atomics.h":
     uint64_t cl_load(const uint64_t *cell) nogil
     void cl_store(uint64_t *cell, uint64_t value) nogil
     uint64_t cl_add(uint64_t *cell, uint64_t amount) nogil
+    void cl_raise(uint64_t *cell, uint64_t value) nogil
 
 cdef extern from "frame.h":
     enum:
@@ -109,7 +110,7 @@ cdef extern from "cursors.h":
         uint32_t slot_count
         cl_line state, tail, appended, committed, flushed, failed
         cl_line flusher, flush_signal, waiters, append_signal, rolled_back
-        cl_line required, flush_wanted
+        cl_line required, flush_wanted, allocated
         cl_slot slots[CL_CURSORS_SLOTS]
     ctypedef struct cl_slot_fds:
         int lock
@@ -152,6 +153,7 @@ cdef extern from "segment.h":
         uint64_t number
         uint64_t base
         uint64_t size
+        uint64_t extent
         uint64_t id
         uint32_t seed
         int fd
@@ -174,6 +176,7 @@ cdef extern from "segment.h":
         int dir_fd, uint64_t number, uint64_t size, const uint8_t *log_uuid, bint writable,
         cl_segment **out
     ) nogil
+    void cl_segment_measure(int dir_fd, cl_segment *segment) nogil
     void cl_segment_hold(cl_segment *segment) nogil
     void cl_segment_release(cl_segment *segment) nogil
     int cl_segment_prefault(cl_segment *segment, uint64_t start, uint64_t stop) nogil
@@ -226,6 +229,7 @@ cdef extern from "log.h":
     uint64_t *cl_log_tail(const cl_log *log) nogil
     bint cl_log_pooled(const cl_log *log) nogil
     uint64_t cl_log_position(const cl_log *log, uint64_t place) nogil
+    uint32_t cl_log_allocated(const cl_log *log, uint64_t number) nogil
     uint64_t cl_log_upward(const cl_log *log, uint64_t position) nogil
     uint64_t cl_log_downward(const cl_log *log, uint64_t position) nogil
     ctypedef struct cl_watch:
@@ -299,6 +303,7 @@ cdef extern from "writer.h":
         cl_log *log
         uint64_t *tail
         int64_t cycle_end_ns
+        uint64_t wanted
         uint32_t largest
         bint plain
         bint roll_due
@@ -471,6 +476,7 @@ cdef extern from "scan.h":
     ) nogil
     uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t start, uint64_t stop) nogil
     uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) nogil
+    uint64_t cl_log_resume(const cl_log *log, const cl_segment *segment, uint64_t offset) nogil
     uint64_t cl_segment_landing(const cl_segment *segment, uint64_t offset) nogil
     uint64_t cl_segment_certain_end(
         const cl_segment *segment, const uint8_t *data, uint64_t offset

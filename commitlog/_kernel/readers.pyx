@@ -32,14 +32,14 @@ from commitlog._kernel.kernel cimport (
     CL_TAILER_SIZE, CL_UUID_SIZE, CL_VIEW_INLINE, cl_add, cl_backward_scan_batch,
     cl_backward_scan_fill, cl_backward_scan_pass_damage, cl_backward_scan_previous, cl_batch,
     cl_clock_coarse_ns, cl_clock_monotonic_ns, cl_idle, cl_index, cl_index_below, cl_index_extend,
-    cl_index_find, cl_index_ordinal, cl_index_since, cl_input_length, cl_load, cl_log_upward,
-    cl_native_abandon, cl_native_append, cl_native_next, cl_native_publish, cl_native_reader,
-    cl_native_reader_init, cl_native_reserve, cl_native_wait, cl_native_writer, cl_reader,
-    cl_reader_batch, cl_reader_enter, cl_reader_init, cl_reader_news, cl_reader_next,
+    cl_index_find, cl_index_ordinal, cl_index_since, cl_input_length, cl_load, cl_log_resume,
+    cl_log_upward, cl_native_abandon, cl_native_append, cl_native_next, cl_native_publish,
+    cl_native_reader, cl_native_reader_init, cl_native_reserve, cl_native_wait, cl_native_writer,
+    cl_reader, cl_reader_batch, cl_reader_enter, cl_reader_init, cl_reader_news, cl_reader_next,
     cl_reader_spin, cl_reader_step_over, cl_reader_wait, cl_record, cl_record_input, cl_segment,
-    cl_segment_release, cl_segment_resume, cl_short_frame_next, cl_sleep_ns, cl_tailer_forks,
-    cl_tailer_mark, cl_tailer_read_saved, cl_tailer_read_terms, cl_tailer_save,
-    cl_tailer_save_plainly, cl_tailer_saved, cl_tailer_terms, cl_tailer_write_terms, cl_view,
+    cl_segment_release, cl_short_frame_next, cl_sleep_ns, cl_tailer_forks, cl_tailer_mark,
+    cl_tailer_read_saved, cl_tailer_read_terms, cl_tailer_save, cl_tailer_save_plainly,
+    cl_tailer_saved, cl_tailer_terms, cl_tailer_write_terms, cl_view,
 )
 from commitlog._kernel.memory cimport cl_memory_map_descriptor, cl_memory_part, cl_memory_unmap
 from commitlog._kernel.segments cimport Segment, SparseIndex

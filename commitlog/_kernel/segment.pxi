@@ -33,6 +33,8 @@ cdef class Segment:
         with nogil:
             code = cl_segment_open(dir_fd, number, size, expected, writable, &segment)
             cause = errno
+            if code == CL_OK:
+                cl_segment_measure(dir_fd, segment)
         path = os.path.join(directory, f"{number * size:020d}.seg")
         if code != CL_OK:
             raise failure(code, cause, path=path, position=number * size)
@@ -99,6 +101,12 @@ cdef class Segment:
         return self.segment.size
 
     @property
+    def extent(self):
+        """Behind this offset the file was a hole when it was opened."""
+        self.check()
+        return self.segment.extent
+
+    @property
     def id(self):
         self.check()
         return self.segment.id
@@ -149,8 +157,8 @@ cdef class Segment:
         cdef uint64_t offset
         cdef volatile uint8_t *at
         self.check()
-        if stop > self.segment.size:
-            stop = self.segment.size
+        if stop > self.segment.extent:
+            stop = self.segment.extent
         start -= start % CL_PAGE_SMALLEST
         for offset in range(start, stop, CL_PAGE_SMALLEST):
             at = self.segment.map + offset

@@ -183,7 +183,7 @@ def frames_fit(const uint8_t[::1] content, uint64_t segment_id):
     memset(&segment, 0, sizeof(segment))
     segment.id = segment_id
     segment.seed = cl_crc32c_seed(segment_id)
-    segment.size = content.shape[0] - content.shape[0] % CL_FRAME_ALIGN
+    segment.size = segment.extent = content.shape[0] - content.shape[0] % CL_FRAME_ALIGN
     if segment.size <= CL_SEGMENT_HEADER:
         return False
     segment.map = segment.bytes = <uint8_t *>&content[0]

@@ -22,9 +22,9 @@ from commitlog._kernel.kernel cimport (
     cl_header_seal, cl_header_seal_crc, cl_index, cl_index_entry, cl_index_room,
     cl_owner_generation, cl_owner_slot, cl_record, cl_record_read, cl_rows_out, cl_scan, cl_segment,
     cl_segment_certain_end, cl_segment_flush, cl_segment_hold, cl_segment_landing,
-    cl_segment_mark_gap, cl_segment_nonzero, cl_segment_open, cl_segment_prefault,
-    cl_segment_release, cl_segment_resume, cl_segment_scan, cl_segment_seal, cl_segment_sealed,
-    cl_segment_take_over, cl_skip_cell, cl_stage_lay, cl_stage_rows, cl_tally,
+    cl_segment_mark_gap, cl_segment_measure, cl_segment_nonzero, cl_segment_open,
+    cl_segment_prefault, cl_segment_release, cl_segment_resume, cl_segment_scan, cl_segment_seal,
+    cl_segment_sealed, cl_segment_take_over, cl_skip_cell, cl_stage_lay, cl_stage_rows, cl_tally,
 )
 from commitlog._kernel.memory cimport Memory
 from commitlog.errors import ClosedError, RecordTooLargeError

@@ -379,6 +379,9 @@ cdef class Writer(Committer):
         if code == CL_E_CYCLE:
             self.policy.meet_cycle()
             return self.advance()
+        if code == CL_E_GROW:
+            self.policy.grow(cl_tail_number(self.writer.wanted), cl_tail_offset(self.writer.wanted))
+            return 0
         if code == CL_E_LAG:
             return self.policy.hold_back(records) if waits else True
         if code == CL_E_TOO_LARGE:

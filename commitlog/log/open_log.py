@@ -17,7 +17,7 @@ from commitlog.options import Options
 class OpenLog(LogParts):
     """The parts of an open log, and the engine's policy: what the kernel cannot decide.
 
-    The engine calls `roll_from`, `meet_cycle`, `hold_back`, `adopt`, `find_cursors` and
+    The engine calls `roll_from`, `grow`, `meet_cycle`, `hold_back`, `adopt`, `find_cursors` and
     `release_files`, with the interpreter's lock held.
 
     Parameters
@@ -81,6 +81,10 @@ class OpenLog(LogParts):
             writer.allocation.bring(number + 1)
             opened_ns = engine.open_segment(number + 1, writer.rolling.time_after(number))
             engine.move_tail(number, opened_ns, directory.cycle_at(opened_ns))
+
+    def grow(self, number: int, end: int) -> None:
+        """Give the segment in use blocks for claims that reach to `end`."""
+        self._writer.allocation.grow(number, end)
 
     def meet_cycle(self) -> None:
         """Close the current segment if its cycle is over; else set `Engine.cycle_end_ns`."""

@@ -1,14 +1,11 @@
-"""Locations in a log: which positions exist, where the tail is, and all blocks of a segment."""
+"""Locations in a log, for recovery: which positions exist, and where the tail is after it."""
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 from commitlog._kernel.segments import CELL_SIZE, FRAME_ALIGN, HEADER_SIZE
-from commitlog.base.path import telling
-from commitlog.base.regular_file import opened_regular
-from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment.directory import LogDirectory
 
 # How many segments ahead of the end count as the log's own: the allocation service creates one or
 # two, and at most this many.
@@ -65,24 +62,3 @@ def tail_location(directory: LogDirectory, numbers: set[int], end: Location) -> 
             and segment.nonzero(HEADER_SIZE, HEADER_SIZE + CELL_SIZE) == HEADER_SIZE + CELL_SIZE
         )
     return full if blank else Location(number, HEADER_SIZE)
-
-
-def make_solid(directory: LogDirectory, number: int) -> None:
-    """Allocate all blocks of a segment: a copied file may have holes, and an append into a hole on
-    a full disk would end the process with SIGBUS.
-
-    Raises
-    ------
-    DiskFullError, ReadOnlyError, IOFailureError
-        There is no room, or a system call failed.
-    """
-    name = segment_name(number * directory.segment_size)
-    with (
-        telling(
-            directory.segment_path(number),
-            "allocate all blocks of the segment in use",
-            permission="open with mode 'r', or mount the disk for writing",
-        ),
-        opened_regular(name, os.O_RDWR, dir_fd=directory.fd) as fd,
-    ):
-        os.posix_fallocate(fd, 0, directory.segment_size)

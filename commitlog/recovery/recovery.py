@@ -19,9 +19,10 @@ from commitlog.base.failpoint import failpoint
 from commitlog.errors import LogLockedError
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.pool.shm import ShmSurvey, discard, find_buffers
-from commitlog.recovery.location import AHEAD_LIMIT, Location, locate, make_solid, tail_location
+from commitlog.recovery.location import AHEAD_LIMIT, Location, locate, tail_location
 from commitlog.recovery.recovered import Recovered
 from commitlog.recovery.unclean import UncleanLog
+from commitlog.segment.blocks import blocks_for, make_ready, make_solid
 from commitlog.segment.directory import LogDirectory
 from commitlog.tail import tailer_file, tailer_folder
 
@@ -122,6 +123,9 @@ def _finish(directory: LogDirectory, cursors: Cursors, found: Recovered) -> None
     """Set the cursors for later handles, and move named tailers back to the log's end."""
     tailer_file.cut_back(directory, found.end)
     failpoint("tailers cut back")
+    number, offset = found.tail
+    if offset < directory.segment_size:
+        cursors.allocated = number, make_ready(directory, number, offset)
     for watermark in ("appended", "committed", "flushed"):
         cursors[watermark] = found.end
     for cell in ("failed", "flusher"):  # not `waiters`: the first append wakes present sleepers
@@ -143,7 +147,8 @@ def _begin(directory: LogDirectory, checkpoint: Checkpoint | None) -> Recovered:
             directory.path,
             checkpoint.position,
         )
-    directory.create_segment(number, opened_ns=time.time_ns())
+    allocated = blocks_for(directory.segment_size, HEADER_SIZE)
+    directory.create_segment(number, opened_ns=time.time_ns(), allocated=allocated)
     failpoint("first segment created")
     location = Location(number, HEADER_SIZE)
     return Recovered("empty", location, location.position(directory.segment_size))
@@ -188,7 +193,8 @@ def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -
                 dirty,
             )
             return None
-        make_solid(directory, location.number)
+        if location != end:
+            make_solid(directory, location.number)
     tail = tail_location(directory, numbers, end)
     return Recovered("clean", tail, tail.position(directory.segment_size))
 

@@ -17,11 +17,11 @@ from commitlog.recovery.location import (
     Location,
     land,
     locate,
-    make_solid,
     tail_location,
 )
 from commitlog.recovery.recovered import Recovered
 from commitlog.recovery.walk import Walk, walk_buffers, walk_claimed, walk_valid
+from commitlog.segment.blocks import make_solid
 from commitlog.segment.directory import LogDirectory
 from commitlog.tail import tailer_file
 
@@ -212,14 +212,17 @@ class UncleanLog:
         pages clean whose writeback failed.
         """
         for number in sorted(number for number in self.numbers if number >= start.number):
-            make_solid(self.directory, number)
-            if number > end.number and not self.interrupted:
-                continue
+            if number > end.number:
+                make_solid(self.directory, number)
+                if not self.interrupted:
+                    continue
             with self.directory.opened_segment(number, writable=True) as segment:
                 offset, stop = 0, segment.size
                 if not self.interrupted:
                     offset = start.offset if number == start.number else offset
                     stop = end.offset if number == end.number else stop
+                if number <= end.number:
+                    make_solid(self.directory, number, segment.extent)
                 segment.rewrite(offset, stop)
                 segment.flush(offset, stop)
             failpoint("segment flushed")
@@ -238,7 +241,6 @@ class UncleanLog:
             offset = segment.certain_end(HEADER_SIZE)
             if segment.nonzero(offset, segment.size) < segment.size:
                 offset = segment.size
-        make_solid(self.directory, number)
         tail = Location(number, offset)
         stranded = (buffer.name for buffer in self.survey.recoverable)
         return Recovered(

@@ -78,7 +78,7 @@ def _resolve(walk: Walk, segment: Segment, limit: int) -> None:
     while True:
         offset, code = segment.scan(offset, limit)[:2]
         if code == END:
-            stop = segment.mark_gap(offset, limit)
+            stop = _mark(segment, offset, limit)
             _logger.info(
                 "%s: a gap of %d bytes at position %d was rolled back",
                 segment.path,
@@ -93,6 +93,15 @@ def _resolve(walk: Walk, segment: Segment, limit: int) -> None:
             return
         walk.rolled_back += 1
         failpoint("claim rolled back")
+
+
+def _mark(segment: Segment, offset: int, limit: int) -> int:
+    """Turn what nobody has named from `offset` on into SKIP; return where that ends."""
+    if limit < segment.size or segment.nonzero(offset, limit) < limit:
+        return int(segment.mark_gap(offset, limit))
+    # The tail had left the segment, which may lack blocks for more than this cell.
+    segment.skip(offset, 0)
+    return limit
 
 
 def _roll_back(segment: Segment, offset: int) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from commitlog._kernel.engine import REFUSED_LAG, Writer
 from commitlog._kernel.segments import HEADER_SIZE
@@ -14,6 +16,7 @@ from commitlog.base.polling import attempts
 from commitlog.base.service import Service
 from commitlog.errors import ClosedError, CommitLogError, DiskFullError, LogFailedError
 from commitlog.options import Options
+from commitlog.segment import blocks
 from commitlog.segment.ahead_count import AheadCount
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.disk_monitor import DiskMonitor
@@ -133,15 +136,37 @@ class AllocationService(Service):
 
     def _create(self, number: int) -> None:
         self._queue.drop_deleted()
-        self.disk.admit_segment()
         began_s = time.monotonic()
-        try:
+        with self._admitted(self._core.segment_size):
             self._directory.create_segment(number)
+        self._ahead.made_in(time.monotonic() - began_s)
+
+    @contextmanager
+    def _admitted(self, size: int) -> Iterator[None]:
+        """Ask the monitor for room on the disk, and tell it whether there was."""
+        self.disk.admit(size)
+        try:
+            yield
         except DiskFullError:
             self.disk.refused()
             raise
-        self._ahead.made_in(time.monotonic() - began_s)
         self.disk.admitted()
+
+    def grow(self, number: int, end: int) -> None:
+        """Give the segment in use blocks for claims that reach to `end`, unless it has them.
+
+        Raises
+        ------
+        DiskFullError, IOFailureError
+            There is no room for them, or the system refused; the tail stays where it is.
+        """
+        with self._directory.telling("grow the segment in use"), self._place_lock:
+            start = self._core.allocated(number)
+            stop = blocks.blocks_for(self._core.segment_size, end)
+            if start < stop:
+                with self._admitted(stop - start):
+                    blocks.grow(self._directory, number, start, stop)
+                self._core.raise_allocated(number, stop)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -187,16 +212,18 @@ class AllocationService(Service):
         rest_s = _ROUND_S
         tail = self._core.tail
         assert tail is not None
+        number, offset = tail
         self._end_cycle()
         try:
             if time.monotonic() >= self._retry_at and not self._core.failed:
-                self._allocate_ahead(tail[0])
-                self._make_ready(*tail)
+                self._grow_ahead(number, offset)
+                self._allocate_ahead(number)
+                self._make_ready(number, offset)
         finally:
             # After the next segment: it zeroes the buffers, and the appender is near the end.
             if self._buffers is not None and self._buffers.give_back_drained():
                 rest_s = 0.0  # one of them may be the next segment's
-        self._follow_rolls(tail[0])
+        self._follow_rolls(number)
         if self._pretouches:
             rest_s = (
                 0.0 if self._pretoucher.step(self.allocated_position) else self._pretoucher.rest_s
@@ -265,18 +292,32 @@ class AllocationService(Service):
         ):
             self._core.meet_cycle()
 
+    def _grow_ahead(self, number: int, offset: int) -> None:
+        """Double the blocks of a segment that lacks some once half of them are used."""
+        allocated = self._core.allocated(number)
+        if allocated // 2 < offset < self._core.segment_size and self._lacks_blocks(number):
+            self.grow(number, allocated)
+
+    def _lacks_blocks(self, number: int) -> bool:
+        return self._core.allocated(number) < self._core.segment_size
+
     def _allocate_ahead(self, number: int, *, needed: bool = False) -> None:
+        """Create the segments behind one that has all of its blocks."""
+        if self._lacks_blocks(number):
+            return
         self._ahead.tail_in(number, time.monotonic())
         for ahead in range(1, self._ahead.value + 1):
             self._place(number + ahead, needed=needed)
 
     @property
     def allocated_position(self) -> int:
-        """The position at which the allocated segments end."""
-        return (
-            max(self._synced_below, self._core.tail_position // self._core.segment_size + 1)
-            * self._core.segment_size
-        )
+        """The position at which the allocated segments end, or the blocks of the one in use."""
+        size = self._core.segment_size
+        number = self._core.tail_position // size
+        allocated = self._core.allocated(number)
+        if allocated < size:
+            return number * size + allocated
+        return max(self._synced_below, number + 1) * size
 
     def pretouch(self) -> int:
         """Allocate and prefault the next segments; return the position up to which that is done.
@@ -289,6 +330,7 @@ class AllocationService(Service):
         tail = self._core.tail
         assert tail is not None
         with self._directory.telling("bring the next segments"):
+            self.grow(tail[0], self._core.segment_size)
             self._allocate_ahead(tail[0], needed=True)
             while self._pretoucher.step(self.allocated_position):
                 pass

@@ -27,7 +27,7 @@ Kind = Literal["log", "archive", "segment"]
 
 _NAME = re.compile(r"^([0-9]{20})\.seg$")
 _NUMBER_MOST = 2**32 - 1  # what a place in the log has room for
-_BLOCK = 512  # what `st_blocks` counts in
+BLOCK = 512  # what `st_blocks` counts in
 _TEMPORARY = re.compile(
     r"^\.(?:[0-9]{20}\.(?:seg|idx)|log\.json|joining|joined)\.[0-9a-f]{16}\.tmp$"
 )
@@ -227,7 +227,7 @@ class LogDirectory:
                 os.stat(
                     segment_name(number * self.segment_size), dir_fd=self.fd, follow_symlinks=False
                 ).st_blocks
-                * _BLOCK
+                * BLOCK
             )
         return 0
 
@@ -236,7 +236,7 @@ class LogDirectory:
         taken = 0
         for name in self.names():
             with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                taken += os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_blocks * _BLOCK
+                taken += os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_blocks * BLOCK
         return taken
 
     @property
@@ -260,14 +260,21 @@ class LogDirectory:
             segment.release()
 
     def create_segment(
-        self, number: int, *, opened_ns: int = 0, segment_id: int | None = None, frames: bytes = b""
+        self,
+        number: int,
+        *,
+        opened_ns: int = 0,
+        segment_id: int | None = None,
+        frames: bytes = b"",
+        allocated: int | None = None,
     ) -> bool:
         """Create a segment complete under a temporary name, then put it in place; False when
         another one got there first.
 
         `segment_id` is for recovery and repair, which have frames that carry it; a new segment gets
         a random one. One that is created with `frames` is closed: nothing is written behind them,
-        and the rest of the file is a hole.
+        and the rest of the file is a hole. Otherwise `allocated` says how much of it gets blocks;
+        None: all.
 
         Raises
         ------
@@ -281,9 +288,14 @@ class LogDirectory:
         if segment_id is None:
             segment_id = int.from_bytes(os.urandom(8), "little")
         page = self.header_page(number, segment_id, time.time_ns(), opened_ns)
+        allocated = self.segment_size if allocated is None else allocated
         try:
             placed = put_new_file(
-                self.fd, segment_name(base), page + frames, self.segment_size, solid=not frames
+                self.fd,
+                segment_name(base),
+                page + frames,
+                self.segment_size,
+                allocated=0 if frames else allocated,
             )
         except OSError as error:
             path = self.segment_path(number)
@@ -293,8 +305,7 @@ class LogDirectory:
                     # another one has made it meanwhile, perhaps in the room that was missing here
                     return False
                 raise DiskFullError(
-                    f"no room for a segment of {self.segment_size} bytes: free space and append "
-                    "again",
+                    f"no room for a segment of {allocated} bytes: free space and append again",
                     path=path,
                     errno=error.errno,
                 ) from error

@@ -56,6 +56,7 @@ class DiskMonitor:
         self._warn: int = (
             self._least + _WARN_SEGMENTS * directory.segment_size if warn is None else warn
         )
+        self._wanted = directory.segment_size  # what was asked for last
         self._refused = False
         # The service's thread looks, and so does an appender that rolls: what one of them has read
         # must not be judged after the other's.
@@ -76,32 +77,33 @@ class DiskMonitor:
             self._turn("full" if full else "low" if free < self._warn else "fine", free)
 
     def _has_room(self, free: int) -> bool:
-        return free - self._directory.segment_size >= self._least
+        return free - self._wanted >= self._least
 
-    def admit_segment(self) -> None:
-        """Refuse a new segment that would leave too little room.
+    def admit(self, size: int) -> None:
+        """Refuse a new segment, or more of the first, that would leave too little room.
 
         Raises
         ------
         DiskFullError
             `min_free_bytes` would be reached.
         """
-        if not self._least:
-            return
         with self._lock:
+            self._wanted = size
+            if not self._least:
+                return
             free = free_bytes(self._directory)
             if self._has_room(free):
                 return
             self._turn("full", free)
         raise DiskFullError(
-            f"{free} bytes are free, and another segment would leave less than "
+            f"{free} bytes are free, and {size} bytes for records would leave less than "
             f"min_free_bytes={self._least}: free space and append again",
             path=self._directory.path,
             errno=errno.ENOSPC,
         )
 
     def refused(self) -> None:
-        """The file system itself had no room for a segment. Only when it makes one is that over: it
+        """The file system itself had no room. Only when it makes some is that over: it
         may count otherwise than it tells.
         """
         with self._lock:
@@ -109,7 +111,7 @@ class DiskMonitor:
             self._turn("full", free_bytes(self._directory))
 
     def admitted(self) -> None:
-        """A segment was made."""
+        """There was room."""
         with self._lock:
             self._refused = False
             self._look()
@@ -118,10 +120,10 @@ class DiskMonitor:
         if state == self.state:
             return
         self.state = state
-        path, size = self._directory.path, self._directory.segment_size
+        path, size = self._directory.path, self._wanted
         if state == "full":
             _logger.error(
-                "%s: no room for another segment of %d bytes, %d are free: appends will be refused",
+                "%s: no room for another %d bytes of records, %d are free: appends will be refused",
                 path,
                 size,
                 free,

@@ -12,7 +12,7 @@ from commitlog.base.temporary_file import temporary_file
 
 
 def put_new_file(
-    dir_fd: int, name: str, content: bytes, size: int = 0, *, solid: bool = True
+    dir_fd: int, name: str, content: bytes, size: int = 0, *, allocated: int | None = None
 ) -> bool:
     """Put a new file in place. Its name is durable with the directory's next sync.
 
@@ -26,9 +26,9 @@ def put_new_file(
         What the file begins with.
     size : int
         Bytes of the file, if it is longer than its content.
-    solid : bool
-        Allocate all of them: in a hole, a full disk would turn a store through a mapping into
-        SIGBUS.
+    allocated : int or None
+        How many of them get blocks; None: all. In a hole, a full disk would turn a store through a
+        mapping into SIGBUS.
 
     Returns
     -------
@@ -37,9 +37,10 @@ def put_new_file(
     """
     with temporary_file(dir_fd, name) as (fd, temporary):
         failpoint("created")
-        if solid and size:
-            os.posix_fallocate(fd, 0, size)
-        elif size:
+        allocated = size if allocated is None else allocated
+        if allocated:
+            os.posix_fallocate(fd, 0, allocated)
+        if allocated < size:
             os.ftruncate(fd, size)
         failpoint("allocated")
         write_whole(fd, content, 0)

@@ -76,7 +76,7 @@ class Pretoucher:
     def _step_ahead(self, allocated: int) -> bool:
         position, distance = self._core.tail_position, self.distance
         size = self._core.segment_size
-        wanted = min(position + distance, max(allocated, position - position % size + size))
+        wanted = min(position + distance, allocated)
         start = max(self.touched_position, position)  # what the tail has passed is there
         if start >= wanted:
             return False

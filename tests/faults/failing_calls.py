@@ -24,6 +24,7 @@ from commitlog import Archive, CommitLog, Retention
 from commitlog.errors import CommitLogError, DiskFullError, IOFailureError, LogFailedError
 from commitlog.keep import archive_segments, prune
 from commitlog.log.parts import parts_of
+from commitlog.segment.blocks import FIRST_BYTES
 from commitlog.stage.joining import join
 from tests.faults import image, shim
 from tests.faults.child import Child, Link
@@ -41,6 +42,7 @@ OPTIONS: dict[str, Any] = {
 }
 VALUE = b"v" * 1000
 TO_ROLL = SEGMENT_SIZE // len(VALUE) + 2  # records that do not fit one segment
+GROWING = 8 << 20  # a segment that begins with fewer blocks
 LIMIT_S = 20.0
 SUCCEEDED, REFUSED = "S", "N"
 # The effect of a failure.
@@ -152,7 +154,7 @@ def run(case: Case, scene: Scene) -> None:
         )
         if made is not None:
             made.close()
-    _check_reopened(scene)
+    _check_reopened(scene, case.options.get("segment_size", SEGMENT_SIZE))
 
 
 def _error_of(call: Callable[[], object]) -> BaseException | None:
@@ -217,9 +219,9 @@ def append_beside(link: Link, path: str) -> None:
         link.say(SUCCEEDED)
 
 
-def _check_reopened(scene: Scene) -> None:
+def _check_reopened(scene: Scene, segment_size: int) -> None:
     """Check that the next open finds every acknowledged record and appends."""
-    log, _ = open_log(str(scene.path), None, OPTIONS)
+    log, _ = open_log(str(scene.path), None, OPTIONS | {"segment_size": segment_size})
     assert log.stats().failed is None
     scene.append(log, TO_ROLL)
     found = {record.position for record in log.tailer()}
@@ -229,6 +231,14 @@ def _check_reopened(scene: Scene) -> None:
 
 
 # --- acts -----------------------------------------------------------------------------------------
+
+
+def grow(scene: Scene, log: CommitLog) -> None:
+    log.append_many([VALUE] * (FIRST_BYTES // len(VALUE)))
+
+
+def create_another(scene: Scene, log: CommitLog) -> None:
+    commitlog.open(scene.path.with_name("another"), segment_size=GROWING)
 
 
 def roll(scene: Scene, log: CommitLog) -> None:
@@ -365,9 +375,11 @@ def join_prepared(scene: Scene, log: CommitLog) -> None:
     join(scene.path, staged)
 
 
-def _all_causes(call: str, fault: str, name: str, where: str) -> list[Case]:
-    """Return a case for each errno of a file that cannot be created: a full disk has its own
-    error.
+def _all_causes(
+    call: str, fault: str, name: str, where: str, act: Act = roll, **options: Any
+) -> list[Case]:
+    """Return a case for each errno of a file that cannot be created or grown: a full disk has its
+    own error.
     """
     causes = [
         (errno.EIO, IOFailureError),
@@ -375,7 +387,7 @@ def _all_causes(call: str, fault: str, name: str, where: str) -> list[Case]:
         (errno.EDQUOT, DiskFullError),
     ]
     return [
-        Case(call, where, RAISES, (Fault(fault, name, cause),), roll, error=error)
+        Case(call, where, RAISES, (Fault(fault, name, cause),), act, error=error, options=options)
         for cause, error in causes
     ]
 
@@ -383,8 +395,18 @@ def _all_causes(call: str, fault: str, name: str, where: str) -> list[Case]:
 SEGMENT, INDEX = ".seg", ".idx"
 SHM = {"backing": "shm"}
 CASES = [
+    # Growing.
+    *_all_causes(
+        "fallocate",
+        "fallocate",
+        SEGMENT,
+        "more blocks of the first segment",
+        grow,
+        segment_size=GROWING,
+    ),
     # Rolling.
     *_all_causes("fallocate", "fallocate", SEGMENT, "a new segment's blocks"),
+    *_all_causes("ftruncate", "ftruncate", SEGMENT, "a log's first segment", create_another),
     *_all_causes("pwrite", "pwrite", SEGMENT, "a new segment's header"),
     *_all_causes("fsync", "fsync file", SEGMENT, "a new segment's file"),
     *_all_causes("rename", "rename", SEGMENT, "a new segment into its place"),

@@ -49,11 +49,11 @@ def kinds() -> list[str]:
         )
 
 
-def _make_ext4(image: Path) -> bool:
+def _make_ext4(image: Path, size: int = _EXT4_SIZE) -> bool:
     if shutil.which("mkfs.ext4") is None:
         return False
     with image.open("wb") as file:
-        file.truncate(_EXT4_SIZE)
+        file.truncate(size)
     return (
         subprocess.run(
             ["mkfs.ext4", "-q", "-m", "0", "-N", "64", str(image)], capture_output=True, check=False
@@ -62,18 +62,18 @@ def _make_ext4(image: Path) -> bool:
     )
 
 
-def mount(kind: str, point: Path) -> None:
-    """Mount a small file system of that kind, inside the namespace of `launcher`; it ends with the
-    last process there.
+def mount(kind: str, point: Path, size: int = SIZE) -> None:
+    """Mount a file system of that kind with about so many bytes, inside the namespace of
+    `launcher`; it ends with the last process there.
     """
     point.mkdir()
     if kind == "tmpfs":
         subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", str(point)], check=True
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(point)], check=True
         )
     elif kind == "ext4":
         image = point.with_suffix(".image")
-        assert _make_ext4(image)
+        assert _make_ext4(image, size * 2)
         subprocess.run(["mount", "-o", "loop", str(image), str(point)], check=True)
 
 

@@ -4,6 +4,7 @@ twice.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import threading
@@ -11,20 +12,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from commitlog import CommitLog
 from commitlog.errors import DiskFullError
+from commitlog.repair.verification import verify
 from tests.faults import small_disk
 from tests.faults.account import Account, read_all
 from tests.faults.child import Child, Link, Report
 from tests.faults.shim import Shim
 from tests.faults.writers import APPENDED, close_log, open_log, value_of
+from tests.setups import HEADER
 
 Start = Callable[..., Child]
 FULL, FREED, OVERCOME = "X", "R", "G"
 POOLS: dict[str, dict[str, Any] | None] = {"mapped": None, "pooled": {}, "shm": {"backing": "shm"}}
 THREADS = 3
+GROWING = 8 << 20  # a segment that begins with fewer blocks
+LARGE = b"v" * 30_000
 
 
 class Disk:
@@ -32,10 +38,10 @@ class Disk:
     it.
     """
 
-    def __init__(self, link: Link, kind: str, point: str) -> None:
+    def __init__(self, link: Link, kind: str, point: str, size: int = small_disk.SIZE) -> None:
         self._link = link
         self.path = Path(point)
-        small_disk.mount(kind, self.path)
+        small_disk.mount(kind, self.path, size)
         self._kind = kind
         self._ballast: Path | None = None
 
@@ -150,6 +156,69 @@ def from_many_threads(link: Link, kind: str, point: str, pool: dict[str, Any] | 
     for position, mark in found.items():
         link.say("S", mark.session, mark.index, position)
     close_log(log, made)
+
+
+def grow_on_full_disk(link: Link, kind: str, point: str, pool: dict[str, Any] | None) -> None:
+    """The first segment needs more blocks twice, and after it the log a second segment; each time
+    the disk is full. Then the same log is read, verified and opened.
+    """
+    disk = Disk(link, kind, point, 24 << 20)
+    path = str(disk.path / "log")
+    options = {"segment_size": GROWING} if pool is None else {}
+    pool = None if pool is None else pool | {"buffer_size": GROWING, "buffers": 2}
+    log, made = open_log(path, pool, options)
+    done = [log.append(LARGE)]
+    for blocks in (2 << 20, 4 << 20, GROWING):
+        disk.fill()
+        done += append_large_until_full(log)
+        assert blocks - len(LARGE) - 16 <= log.tail_position <= blocks + HEADER
+        for append in (append_claim, append_rows, append_batch):
+            with pytest.raises(DiskFullError):
+                append(log)
+        log.flush()
+        assert [record.position for record in log.tailer()] == done
+        assert verify(path).sound
+        if blocks < GROWING:
+            close_log(log, made)
+            log, made = open_log(path, pool, options)  # the disk is still full
+            with pytest.raises(DiskFullError):
+                log.append(LARGE)
+        disk.free()
+        done.append(log.append(LARGE))
+    close_log(log, made)
+    log, made = open_log(path, None, {"segment_size": GROWING})
+    assert [record.position for record in log.tailer()] == done
+    close_log(log, made)
+
+
+def append_large_until_full(log: CommitLog) -> list[int]:
+    """The positions of the records that there was room for."""
+    done: list[int] = []
+    with contextlib.suppress(DiskFullError):
+        while True:
+            done.append(log.append(LARGE))
+    return done
+
+
+def append_claim(log: CommitLog) -> None:
+    with log.claim(len(LARGE)):
+        pass
+
+
+def append_rows(log: CommitLog) -> None:
+    log.append_array(np.zeros((2, len(LARGE)), np.uint8))
+
+
+def append_batch(log: CommitLog) -> None:
+    log.append_many([LARGE, LARGE])
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("kind", small_disk.kinds())
+def test_full_disk_refuses_each_growth(
+    kind: str, pool: str, run: Callable[..., list[Report]]
+) -> None:
+    run(grow_on_full_disk, kind, pool)
 
 
 @pytest.fixture

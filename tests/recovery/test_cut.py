@@ -14,7 +14,7 @@ import pytest
 from commitlog._kernel import memory as kernel
 from commitlog.errors import CorruptSegmentError, DiskFullError, IOFailureError, ReadOnlyError
 from commitlog.recovery import Recovered
-from commitlog.recovery.location import make_solid
+from commitlog.segment.blocks import make_solid
 from tests.log_files import HEADER, SIZE, LogFiles, numbered
 from tests.oracle import segment_file as oracle
 

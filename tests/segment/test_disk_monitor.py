@@ -127,7 +127,7 @@ def test_stale_free_space_reading_does_not_clear_the_stop(
 
     def be_refused() -> None:
         with pytest.raises(DiskFullError):
-            monitor.admit_segment()
+            monitor.admit(SEGMENT)
         refused.append(True)
 
     appender = threading.Thread(target=be_refused)

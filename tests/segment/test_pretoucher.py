@@ -185,7 +185,7 @@ def test_pretouch_creates_segments_and_loads_their_pages(logs: Logs) -> None:
 
 
 def test_prefault_service_loads_the_pages_of_new_segments(logs: Logs, until: Any) -> None:
-    log = logs.open(**{**QUIET, "segment_size": 4 * MIB, "allocate_ahead": 1, "prefault": True})
+    log = logs.open(**{**QUIET, "segment_size": 2 * MIB, "allocate_ahead": 1, "prefault": True})
     until(
         lambda: (
             parts_of(log).queue.numbers() == [0, 1]

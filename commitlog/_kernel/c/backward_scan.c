@@ -56,7 +56,7 @@ int cl_backward_scan_fill(cl_reader *reader, cl_backward_scan *scan, uint64_t fr
             ahead.offset = from;
         } else if (code == CL_E_DAMAGE) {
             keep(scan, (uint32_t)ahead.offset | DAMAGE_MARK);
-            ahead.offset = cl_segment_resume(reader->segment, ahead.offset);
+            ahead.offset = cl_log_resume(reader->log, reader->segment, ahead.offset);
         } else if (code == CL_E_BUSY) {
             scan->count = 0;
             scan->here = 0;

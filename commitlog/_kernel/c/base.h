@@ -48,7 +48,8 @@ enum cl_code {
                          and calls again */
     CL_E_LAG = -24, /* a required tailer may lag too far: the caller checks, and may wait */
     CL_E_IRREGULAR =
-        -25 /* a directory, a link, a FIFO or the like has the name of a segment file */
+        -25, /* a directory, a link, a FIFO or the like has the name of a segment file */
+    CL_E_GROW = -26 /* the segment needs more blocks: the caller allocates them and calls again */
 };
 
 #endif

@@ -60,8 +60,11 @@ static int commit_chunk(cl_log *log, cl_segment *segment, uint64_t *position, ui
     if (*position > from) {
         cl_raise(&log->cursors->appended.value, *position);
         if (copies) {
+            /* Only the rest of a closing SKIP reaches beyond the blocks, and means nothing. */
+            uint32_t allocated = cl_log_allocated(log, segment->number);
+            uint64_t to = *position - segment->base;
             int copied = copy_range(log, segment, (uint32_t)(from - segment->base),
-                                    (uint32_t)(*position - segment->base));
+                                    to < allocated ? (uint32_t)to : allocated);
             if (copied != CL_OK) {
                 return copied;
             }

@@ -62,7 +62,9 @@ typedef struct {
                          reread the list */
     cl_line flush_wanted; /* a position: readers wait until everything below it is durable. Only
                              rises. 0 in files of older releases */
-    uint8_t more_cells[4096 - 13 * CL_CURSORS_LINE];
+    cl_line allocated; /* segment number << 32 | offset: that segment has blocks up to the offset
+                          and is a hole behind it. All others have theirs, and all if this is 0 */
+    uint8_t more_cells[4096 - 14 * CL_CURSORS_LINE];
 
     cl_slot slots[CL_CURSORS_SLOTS];
     uint8_t readers[CL_CURSORS_SIZE - 8192 - CL_CURSORS_SLOTS * CL_CURSORS_LINE];

@@ -138,6 +138,15 @@ static inline uint64_t cl_log_position(const cl_log *log, uint64_t packed) {
            (offset < log->segment_size ? offset : log->segment_size);
 }
 
+/* How much of segment `number` has blocks. Behind that it is a hole, in which a full disk would
+ * turn a store into SIGBUS. */
+static inline uint32_t cl_log_allocated(const cl_log *log, uint64_t number) {
+    uint64_t allocated = cl_load(&log->cursors->allocated.value);
+    bool known = cl_tail_number(allocated) == number && cl_tail_offset(allocated) != 0;
+    return known && cl_tail_offset(allocated) < log->segment_size ? cl_tail_offset(allocated)
+                                                                  : (uint32_t)log->segment_size;
+}
+
 /* Wakes the readers that sleep until the next publish. The first waker clears their announcement,
  * so that a sleep costs one wake-up however many records are appended before the sleepers run. The
  * load must not pass the publish before it, which ends with a sequentially consistent swap: on

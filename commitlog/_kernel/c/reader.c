@@ -216,7 +216,7 @@ int cl_reader_step_past_damage(cl_reader *reader, uint64_t limit, cl_frame_curso
         if (CL_LIKELY(code != CL_E_DAMAGE)) {
             return code;
         }
-        reader->offset = cl_segment_resume(reader->segment, reader->offset);
+        reader->offset = cl_log_resume(reader->log, reader->segment, reader->offset);
     }
 }
 

@@ -90,12 +90,18 @@ static uint64_t mark_gap(cl_log *log, cl_segment *segment, uint32_t offset, uint
                          bool *first) {
     uint64_t stop = cl_tail_number(tail) == segment->number ? cl_tail_offset(tail) : segment->size;
     stop = stop > segment->size ? segment->size : stop;
+    /* If the tail has left a segment without all of its blocks, the last cell that has one closes
+     * it: nothing was claimed behind that. */
+    uint32_t allocated = cl_log_allocated(log, segment->number);
+    bool closes = offset < allocated && allocated < stop;
+    stop = closes ? allocated : stop;
     uint32_t start = offset;
     cl_assert(offset % CL_FRAME_SMALLEST, ==, 0);
     cl_assert(start, <, stop);
     for (; offset < stop; offset += CL_FRAME_SMALLEST) {
         uint64_t *cell = (uint64_t *)(segment->bytes + offset);
-        uint64_t mark = cl_skip_cell(segment, offset, CL_FRAME_SMALLEST);
+        bool closing = closes && offset + CL_FRAME_SMALLEST == stop;
+        uint64_t mark = cl_skip_cell(segment, offset, closing ? 0 : CL_FRAME_SMALLEST);
         uint64_t seen = 0;
         if (!log->resolves) {
             seen = cl_load(cell);
@@ -108,7 +114,7 @@ static uint64_t mark_gap(cl_log *log, cl_segment *segment, uint32_t offset, uint
             break;
         }
     }
-    return offset - start;
+    return (closes && offset == stop ? segment->size : offset) - start;
 }
 
 static void count_rollback(cl_log *log, uint32_t slot) {

@@ -36,6 +36,8 @@ void cl_segment_scan(const cl_segment *segment, uint64_t from, uint64_t to, cl_s
 
 uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t to) {
     static const uint8_t zeros[4096];
+    uint64_t behind = to;
+    to = to < segment->extent ? to : segment->extent;
     while (from < to) {
         uint64_t length = to - from < sizeof zeros ? to - from : sizeof zeros;
         if (memcmp(segment->map + from, zeros, length) != 0) {
@@ -46,13 +48,20 @@ uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t t
         }
         from += length;
     }
-    return to;
+    return behind;
+}
+
+static uint64_t resume_below(const cl_segment *segment, uint64_t offset, uint64_t limit) {
+    cl_frame_cursor at = cl_frame_cursor_at(segment, segment->map, offset + CL_FRAME_ALIGN, limit);
+    return cl_frame_find(&at) ? at.offset : segment->size;
 }
 
 uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) {
-    cl_frame_cursor at =
-        cl_frame_cursor_at(segment, segment->map, offset + CL_FRAME_ALIGN, segment->size);
-    return cl_frame_find(&at) ? at.offset : segment->size;
+    return resume_below(segment, offset, segment->extent);
+}
+
+uint64_t cl_log_resume(const cl_log *log, const cl_segment *segment, uint64_t offset) {
+    return resume_below(segment, offset, cl_log_allocated(log, segment->number));
 }
 
 /* The offset at which a walk by headers from the first frame, without CRCs, reaches or passes `to`,
@@ -83,7 +92,9 @@ uint64_t cl_segment_landing(const cl_segment *segment, uint64_t to) {
 }
 
 uint64_t cl_segment_certain_end(const cl_segment *segment, const uint8_t *bytes, uint64_t offset) {
-    cl_frame_cursor at = cl_frame_cursor_at(segment, bytes, cl_frame_offset(offset), segment->size);
+    cl_frame_cursor at =
+        cl_frame_cursor_at(segment, bytes, cl_frame_offset(offset),
+                           bytes == segment->map ? segment->extent : segment->size);
     uint64_t end = offset;
     while (cl_frame_find(&at)) {
         cl_frame_next(&at);

@@ -20,6 +20,8 @@ uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t t
 
 /* Where a certain frame (valid CRC) starts next after `offset`, or the segment's size. */
 uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset);
+/* The same in a segment that may be written, below the blocks that it has. */
+uint64_t cl_log_resume(const cl_log *log, const cl_segment *segment, uint64_t offset);
 
 /* The offset at or behind `offset` at which a reader from the segment's start continues: `offset`
  * itself, unless it lies inside a frame. Passes damage as readers do. */

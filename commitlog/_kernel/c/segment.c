@@ -16,6 +16,7 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
+#define BLOCK 512u /* what st_blocks counts in */
 #define LET_GO_LEAST (64ull << 10) /* for fewer bytes the call costs more than it saves */
 #define PREFAULT_PIECE                                                                             \
     (1ull << 20) /* bytes per call: each call locks the address space against other changes */
@@ -115,6 +116,7 @@ static cl_segment *map_file(int fd, uint64_t number, uint64_t size, uint64_t id,
     *segment = (cl_segment){.number = number,
                             .base = number * size,
                             .size = size,
+                            .extent = size,
                             .id = id,
                             .seed = cl_crc32c_seed(id),
                             .fd = -1,
@@ -166,23 +168,43 @@ int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *l
     return code;
 }
 
-bool cl_segment_reopen(int dir_fd, cl_segment *segment) {
+/* Opens the file of a segment once more; -1 if that is not possible at present. */
+static int open_again(int dir_fd, const cl_segment *segment, int access) {
     char name[CL_SEGMENT_NAME_SIZE];
     uint64_t id = 0;
-    if (segment->fd >= 0) {
-        return true;
-    }
     cl_segment_name(segment->base, name);
-    int fd = openat(dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd >= 0 && check_file(fd, segment->base, segment->size, NULL, &id) == CL_OK &&
-        id == segment->id) {
-        segment->fd = fd;
-        return true;
-    }
-    if (fd >= 0) {
+    int fd = openat(dir_fd, name, access | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd >= 0 &&
+        (check_file(fd, segment->base, segment->size, NULL, &id) != CL_OK || id != segment->id)) {
         close(fd);
+        fd = -1;
     }
-    return false;
+    return fd;
+}
+
+bool cl_segment_reopen(int dir_fd, cl_segment *segment) {
+    if (segment->fd < 0) {
+        segment->fd = open_again(dir_fd, segment, O_RDWR);
+    }
+    return segment->fd >= 0;
+}
+
+void cl_segment_measure(int dir_fd, cl_segment *segment) {
+    struct stat status;
+    int fd = open_again(dir_fd, segment, O_RDONLY);
+    if (fd < 0) {
+        return;
+    }
+    if (fstat(fd, &status) == 0 && (uint64_t)status.st_blocks * BLOCK < segment->size) {
+        uint64_t end = CL_SEGMENT_HEADER;
+        off_t at = 0;
+        /* Each round passes one run of data. */
+        while ((at = lseek(fd, at, SEEK_DATA)) >= 0 && (at = lseek(fd, at, SEEK_HOLE)) >= 0) {
+            end = (uint64_t)at > end ? (uint64_t)at : end;
+        }
+        segment->extent = end < segment->size ? end : segment->size;
+    }
+    close(fd);
 }
 
 void cl_segment_close_file(cl_segment *segment) {

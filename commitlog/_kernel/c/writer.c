@@ -12,6 +12,16 @@
 #define AHEAD_OF_NEXT                                                                              \
     128u /* bytes: the second swap from here would otherwise wait for a cache miss */
 
+/* Looks how far claims may reach in segment `number`. Its blocks only become more, and the other
+ * segments have all of theirs: once it may, the writer adds without looking again. */
+static void measure_room(cl_writer *writer, uint64_t number) {
+    uint32_t size = (uint32_t)writer->log->segment_size;
+    uint32_t allocated = cl_log_allocated(writer->log, number);
+    cl_assert(allocated, >=, CL_SEGMENT_HEADER + CL_FRAME_SMALLEST);
+    writer->room = allocated < size ? allocated - CL_FRAME_SMALLEST : size;
+    writer->add_limit = allocated < size ? 0 : CL_FRAME_ADD_LIMIT;
+}
+
 void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, uint32_t wake_bytes) {
     cl_assert(log->slot, <, CL_CURSORS_SLOTS);
     cl_assert(cl_tail_offset(cl_load(log->tail)), >=, CL_SEGMENT_HEADER);
@@ -27,6 +37,7 @@ void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, ui
     writer->largest = cl_frame_largest(log->segment_size);
     writer->plain = plain;
     writer->precise = precise;
+    measure_room(writer, cl_tail_number(cl_load(log->tail)));
 }
 
 static void wake_at(cl_writer *writer, uint64_t packed) {
@@ -60,6 +71,7 @@ __attribute__((noinline)) int cl_writer_switch(cl_writer *writer, uint64_t numbe
     cl_segment_release(writer->segment);
     writer->segment = segment;
     cl_assert(segment->number, ==, number);
+    measure_room(writer, number);
     wake_at(writer, cl_tail_pack(number, CL_SEGMENT_HEADER + writer->wake_bytes));
     cl_futex_raise(&writer->log->event);
     return CL_OK;
@@ -111,7 +123,8 @@ static __attribute__((noinline)) void see_to(cl_writer *writer, uint64_t packed)
     if (log->pooled && cl_load32(&log->commit_rests)) {
         cl_futex_raise(&log->commit_signal);
     }
-    if (wants_buffer(log, packed)) {
+    /* The allocation service gets the next buffer, or allocates blocks ahead. */
+    if (wants_buffer(log, packed) || writer->add_limit == 0) {
         cl_futex_raise(&log->event);
     }
     bool due = packed > writer->limit_tail ||
@@ -141,6 +154,36 @@ __attribute__((noinline)) void cl_pad_to_end(cl_segment *segment, uint32_t offse
     cl_swap((uint64_t *)(segment->bytes + offset), &zero, cl_skip_cell(segment, offset, 0));
 }
 
+/* Whether a claim of `need` bytes at `offset` has its blocks; if it does not fit the segment,
+ * whether the SKIP that closes it has. */
+static bool has_blocks(cl_writer *writer, uint64_t number, uint32_t offset, uint32_t need) {
+    uint32_t size = (uint32_t)writer->log->segment_size;
+    uint32_t end = need <= size - offset ? offset + need : offset;
+    measure_room(writer, number);
+    if (CL_LIKELY(end <= writer->room)) {
+        return true;
+    }
+    writer->wanted = cl_tail_pack(number, end);
+    return false;
+}
+
+/* What a plain claim does that does not end within the room last seen. */
+static __attribute__((noinline)) int pass_room(cl_writer *writer, uint64_t packed, uint32_t need) {
+    uint32_t size = (uint32_t)writer->segment->size;
+    uint32_t offset = cl_tail_offset(packed);
+    if (offset < size) {
+        if (!has_blocks(writer, cl_tail_number(packed), offset, need)) {
+            return CL_E_GROW;
+        }
+        if (need <= size - offset) {
+            return CL_OK;
+        }
+        cl_pad_to_end(writer->segment, offset);
+        cl_store(writer->tail, cl_tail_pack(cl_tail_number(packed), size));
+    }
+    return CL_E_ROLL;
+}
+
 /* Requires one lock around every append. The frame is written at the tail and the tail moves last,
  * so that no other thread finds a zero cell below it. */
 static inline int plain_claim(cl_writer *writer, uint32_t need, cl_claim *claim) {
@@ -153,13 +196,11 @@ static inline int plain_claim(cl_writer *writer, uint32_t need, cl_claim *claim)
             return code;
         }
     }
-    uint32_t size = (uint32_t)writer->segment->size;
-    if (CL_UNLIKELY(need > size - offset)) {
-        if (offset < size) {
-            cl_pad_to_end(writer->segment, offset);
-            cl_store(writer->tail, cl_tail_pack(cl_tail_number(packed), size));
+    if (CL_UNLIKELY(offset + need > writer->room)) {
+        int code = pass_room(writer, packed, need);
+        if (code != CL_OK) {
+            return code;
         }
-        return CL_E_ROLL;
     }
     claim->segment = writer->segment;
     claim->offset = offset;
@@ -175,8 +216,9 @@ static inline void plain_publish(cl_writer *writer, uint32_t offset, uint32_t ne
     cl_store(writer->tail, cl_tail_pack(writer->segment->number, offset + need));
 }
 
-/* Step 1 for large frames: compare-and-swap on the tail, which never overshoots. A swap fails only
- * if another append moved the tail, and a segment has room for so many appends. */
+/* Step 1 for large frames, and where blocks may be missing: compare-and-swap on the tail, which
+ * never overshoots. A swap fails only if another append moved the tail, and a segment has room for
+ * so many appends. */
 static int reserve_large(cl_writer *writer, uint32_t need, uint64_t *packed) {
     uint64_t seen = cl_load(writer->tail);
     uint32_t size = (uint32_t)writer->log->segment_size;
@@ -185,6 +227,9 @@ static int reserve_large(cl_writer *writer, uint32_t need, uint64_t *packed) {
         if (offset >= size) {
             writer->overshot = cl_tail_number(seen);
             return CL_E_ROLL;
+        }
+        if (CL_UNLIKELY(!has_blocks(writer, cl_tail_number(seen), offset, need))) {
+            return CL_E_GROW;
         }
         /* If the frame does not fit, the tail moves to the segment's end, and the caller pads. */
         uint64_t next =
@@ -203,7 +248,7 @@ static int reserve(cl_writer *writer, uint32_t need, uint32_t length, cl_claim *
     uint64_t packed;
     cl_assert(need % CL_FRAME_ALIGN, ==, 0);
     cl_slot_enter(writer->slot);
-    if (CL_UNLIKELY(need > CL_FRAME_ADD_LIMIT)) {
+    if (CL_UNLIKELY(need > writer->add_limit)) {
         int code = reserve_large(writer, need, &packed);
         if (code != CL_OK) {
             cl_slot_leave(writer->slot);

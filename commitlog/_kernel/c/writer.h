@@ -26,8 +26,13 @@ typedef struct {
     uint64_t wake_tail; /* the tail at which the next publish calls `see_to` */
     uint64_t limit_tail; /* the tail beyond which an append first checks the required tailers */
     uint64_t required_seen; /* the value of the cell `required` when limit_tail was set */
+    uint64_t wanted; /* the end (packed) of the last claim that needed more blocks */
     uint32_t wake_bytes;
     uint32_t largest; /* of a frame, padding included */
+    uint32_t room; /* the offset up to which claims may reach in the segment in use: its size, or
+                      one cell less than its blocks, so that it can be closed */
+    uint32_t add_limit; /* larger frames claim by compare-and-swap, so that they never overshoot:
+                           all of them while the segment in use has not all of its blocks */
     bool plain; /* plain stores instead of swaps: one process, one lock around every append */
     bool precise; /* timestamps from the precise clock */
     bool segment_missing; /* the segment of the last claim could not be opened; the writer opens it
@@ -77,7 +82,8 @@ int64_t cl_writer_now(const cl_writer *writer);
 /* Writes all of a frame but its cell at `offset`, and returns the cell that publishes it. */
 uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_record_input *input);
 
-/* Appends one record. CL_E_ROLL: the caller rolls to the next segment and calls again. */
+/* Appends one record. CL_E_ROLL: the caller rolls to the next segment and calls again. CL_E_GROW:
+ * the caller has blocks allocated up to `wanted` and one cell more, and calls again. */
 int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position);
 /* The same with frames of up to `largest` bytes. While the C API has the writer, the writer's own
  * `largest` is 0. */
