@@ -96,7 +96,7 @@ def _resolve(walk: Walk, segment: Segment, limit: int) -> None:
 
 
 def _mark(segment: Segment, offset: int, limit: int) -> int:
-    """Turn what nobody has named from `offset` on into SKIP; return where that ends."""
+    """Turn the unnamed ranges from `offset` on into SKIP; return where that ends."""
     if limit < segment.size or segment.nonzero(offset, limit) < limit:
         return int(segment.mark_gap(offset, limit))
     # The tail had left the segment, which may lack blocks for more than this cell.

@@ -101,15 +101,15 @@ class AllocationService(Service):
             if self._buffers is not None:
                 self._buffers.attach(number)
 
-    def _place(self, number: int, *, needed: bool) -> None:
+    def _place(self, number: int, *, needed: bool) -> bool:
         """Create a segment file durably, if it is missing. If it is not needed yet, leave it to the
-        handle that is creating it.
+        handle that is creating it, and return False.
         """
         if number < self._synced_below:
-            return
+            return True
         with self._place_lock:
             if number < self._synced_below:
-                return
+                return True
             patience_s = _PATIENCE_S if needed else 0.0
             for _ in attempts(patience_s, f"segment {number}", interval_s=_PATIENCE_STEP_S):
                 alone = self._core.try_creation()
@@ -123,7 +123,7 @@ class AllocationService(Service):
                 elif alone or needed:
                     self._create(number)
                 else:
-                    return
+                    return False
             finally:
                 if alone:
                     self._core.end_creation()
@@ -133,6 +133,7 @@ class AllocationService(Service):
             self._synced_below = number + 1
         for new in created:
             self._events.created(new)
+        return True
 
     def _create(self, number: int) -> None:
         self._queue.drop_deleted()
@@ -307,7 +308,9 @@ class AllocationService(Service):
             return
         self._ahead.tail_in(number, time.monotonic())
         for ahead in range(1, self._ahead.value + 1):
-            self._place(number + ahead, needed=needed)
+            # Never one behind a gap: the handle that creates the segment before may be killed.
+            if not self._place(number + ahead, needed=needed):
+                return
 
     @property
     def allocated_position(self) -> int:

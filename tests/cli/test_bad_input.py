@@ -294,7 +294,7 @@ def test_archive_without_identity_is_reported_in_one_line(
 ) -> None:
     pytest.importorskip("zstandard")
     assert run("archive", "--keep", log, tmp_path / "place").returncode == 0
-    for text, said in (("{}", "is not a log"), (None, "there is no log.json")):
+    for text, said in (("{}", "is not a log"), (None, "has no log.json")):
         (tmp_path / "place" / "log.json").unlink()
         if text is not None:
             (tmp_path / "place" / "log.json").write_text(text)

@@ -37,7 +37,7 @@ SEAL = Retention(max_bytes="1TiB")
 
 def filled(logs: Logs, segments: int = 8, **options: Any) -> CommitLog:
     """Return a log of sealed, durable segments with three records each."""
-    log = logs.open(**{**BY_HAND, **options})
+    log = logs.open(**{**BY_HAND, "allocate_ahead": 1, **options})
     for number in range(segments):
         log.append_many([b"%d-%d" % (number, index) for index in range(3)])
         log.roll()
