@@ -1,4 +1,4 @@
-"""The extras: what they install, and what is said where one is missing."""
+"""The extras: what they install, and the message if one is missing."""
 
 from __future__ import annotations
 

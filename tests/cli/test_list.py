@@ -15,7 +15,7 @@ import pytest
 import commitlog
 from tests.cli.program import SEGMENT, run
 
-NOBODY = 65534
+OTHER_USER = 65534
 
 
 def test_logs_below_a_folder_are_listed(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_unreadable_directory_is_reported_with_status_1(
         (folder / "closed").chmod(0o700)
 
         def listed() -> tuple[int, str]:
-            os.setresuid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(OTHER_USER, OTHER_USER, OTHER_USER)
             done = run("list", folder)
             return done.returncode, done.stderr.decode()
 

@@ -34,6 +34,26 @@ def test_allocate_ahead_is_the_number_of_segments_ahead(
     assert log.options.tuning.allocate_ahead == ahead
 
 
+def test_no_segment_is_created_behind_a_missing_one(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another handle is creating the next segment, and may be killed before it does."""
+    busy = logs.open(allocate_ahead=0)
+    assert parts_of(busy).engine.try_creation()
+    writer = parts_of(logs.open(allocate_ahead=3)).writer
+    assert writer is not None
+    place, tried = writer.allocation._place, []
+
+    def noted(number: int, *, needed: bool) -> bool:
+        tried.append(number)
+        return place(number, needed=needed)
+
+    monkeypatch.setattr(writer.allocation, "_place", noted)
+    writer.allocation._allocate_ahead(0)
+    parts_of(busy).engine.end_creation()
+    assert set(tried) == {1}
+
+
 def test_full_disk_refuses_appends_until_there_is_room(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
