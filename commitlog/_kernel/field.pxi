@@ -83,7 +83,15 @@ cdef class Field:
         return self.load(self.address(instance))
 
     def __set__(self, instance, value):
-        self.store(self.address(instance), value)
+        cdef bytearray converted
+        if PyLong_CheckExact(value) or PyFloat_CheckExact(value) or PyBytes_CheckExact(value):
+            self.store(self.address(instance), value)
+            return
+        # Converting any other object runs Python code, which may end the claim that the message is
+        # in: the address is taken afterwards.
+        converted = bytearray(self.length)
+        self.store(<uint8_t *>PyByteArray_AS_STRING(converted), value)
+        memcpy(self.address(instance), PyByteArray_AS_STRING(converted), self.length)
 
     cdef inline uint8_t *address(self, instance) except NULL:
         if not isinstance(instance, MessageBytes):

@@ -20,8 +20,8 @@ from cpython.datetime cimport (
     timedelta_seconds,
 )
 from cpython.exc cimport PyErr_CheckSignals
-from cpython.float cimport PyFloat_AsDouble
-from cpython.long cimport PyLong_AsLongLong, PyLong_AsUnsignedLongLong
+from cpython.float cimport PyFloat_AsDouble, PyFloat_CheckExact
+from cpython.long cimport PyLong_AsLongLong, PyLong_AsUnsignedLongLong, PyLong_CheckExact
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.number cimport PyNumber_Index
 from cpython.type cimport PyType_Check

@@ -44,6 +44,21 @@ def test_failed_with_block_rolls_message_back_without_blocking(place: Path) -> N
         assert writer.log.read(claim.position).value == bytes(trade)
 
 
+def test_value_that_ends_the_claim_changes_no_record(place: Path) -> None:
+    with bus.writer(place) as writer:
+        claim = writer.claim(PriceUpdate)
+        update = claim.__enter__()
+
+        class EndsTheClaim:
+            def __index__(self) -> int:
+                claim.__exit__(None, None, None)
+                return 7
+
+        update.price = EndsTheClaim()  # type: ignore[assignment]
+        assert update.price == 7
+        assert writer.log.read(claim.position).value == bytes(PriceUpdate(0, 0, 0))
+
+
 def test_collected_claim_leaves_its_message_usable(place: Path) -> None:
     with bus.writer(place) as writer, bus.reader(place) as reader:
         claim = writer.claim(Trade)

@@ -1,4 +1,4 @@
-/* The appender: claim, write, publish (DESIGN section 4). */
+/* The appender: claim, write, publish. */
 #ifndef CL_WRITER_H
 #define CL_WRITER_H
 
