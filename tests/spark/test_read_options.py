@@ -59,12 +59,12 @@ def test_several_paths_come_as_json() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("kafka.bootstrap.servers", "kafka.bootstrap.servers cannot be had: there is no broker"),
-        ("kafka.group.id", "cannot be had: there are no groups of readers"),
-        ("assign", "cannot be had: a log has one partition"),
-        ("includeHeaders", "cannot be had: records have no headers"),
-        ("maxRecordsPerPartition", "cannot be had: .*minPartitions"),
-        ("startingOfsets", "is not an option of this source: it has path, paths, subscribe"),
+        ("kafka.bootstrap.servers", "kafka.bootstrap.servers is not supported: there is no broker"),
+        ("kafka.group.id", "is not supported: there are no consumer groups"),
+        ("assign", "is not supported: a log has one partition"),
+        ("includeHeaders", "is not supported: records have no headers"),
+        ("maxRecordsPerPartition", "is not supported: .*minPartitions"),
+        ("startingOfsets", "is not an option of this source: choose among path, paths, subscribe"),
         ("maxOffsetsPerTrigger", "maxOffsetsPerTrigger is an option of streams only"),
     ],
 )
@@ -125,7 +125,7 @@ def test_what_an_option_of_streams_may_be_is_said(name: str, value: str) -> None
 
 
 def test_without_a_path_it_says_so() -> None:
-    with pytest.raises(InvalidOptionError, match="there is no path"):
+    with pytest.raises(InvalidOptionError, match="path is missing"):
         ReadOptions.parse({}, stream=False)
 
 
