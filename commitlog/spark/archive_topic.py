@@ -208,7 +208,7 @@ class ArchiveTopic(Topic):
             start=max(start - file.base, HEADER_SIZE),
             stop=min(stop - file.base, self.segment_size),
             sequence=sequence,
-            ends_somewhere=is_last and self._seal(file) is None,
+            may_be_partial=is_last and self._seal(file) is None,
         )
 
     def close(self) -> None:

@@ -116,8 +116,8 @@ def _dealt(
 def _cut(
     topic: Topic, piece: Slice, room_bytes: int, with_sequence: bool
 ) -> tuple[Slice, Slice | None]:
-    """Cut a slice in two. The first ends at the last boundary within `room_bytes`. If there is none,
-    `room_bytes` doubles. The second is None if the slice has no boundary.
+    """Cut a slice in two. The first ends at the last boundary within `room_bytes`. If there is
+    none, `room_bytes` doubles. The second is None if the slice has no boundary.
     """
     room_bytes = max(room_bytes, 1)
     most_bytes = piece.read_bytes - 1

@@ -276,15 +276,13 @@ class _Asked:
                 raise self._refuse(name, "positions, -2 for earliest or -1 for latest")
             if which == "ending" and -2 in positions.values():
                 raise self._refuse(
-                    name, "positions or -1 for latest, because a read that ends at -2 is empty"
+                    name, "positions or -1 for latest (a read that ends at -2 is empty)"
                 )
             return Bound(
                 positions={topic: _EDGES.get(value, value) for topic, value in positions.items()}
             )
         if (which, edge) == ("ending", "earliest"):
-            raise self._refuse(
-                name, "latest or JSON, because a read that ends at earliest is empty"
-            )
+            raise self._refuse(name, "latest or JSON (a read that ends at earliest is empty)")
         return Bound(edge=edge)
 
     def _by_topic(self, name: str, of_what: str) -> dict[str, int]:

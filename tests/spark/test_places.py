@@ -99,7 +99,9 @@ def test_a_log_that_is_named_twice_is_read_once(farm: Path) -> None:
 
 
 def test_what_is_not_there_is_refused(farm: Path) -> None:
-    with pytest.raises(LogNotFoundError, match="there is no log here: nor any directory"):
+    with pytest.raises(
+        LogNotFoundError, match="there is no log here: this directory does not exist"
+    ):
         _names(farm / "missing")
     with pytest.raises(LogNotFoundError, match="there is no log here"):
         _names(farm / "missing*")
@@ -110,7 +112,7 @@ def test_what_is_not_there_is_refused(farm: Path) -> None:
 
 
 def test_a_directory_that_is_no_log_is_refused_with_the_way_on(farm: Path) -> None:
-    with pytest.raises(NotALogError, match="Name the logs below it with subscribe"):
+    with pytest.raises(NotALogError, match="name the logs below it with subscribe"):
         _names(farm)
 
 
