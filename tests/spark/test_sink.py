@@ -72,7 +72,7 @@ def test_what_cannot_be_written_says_so_through_the_jvm(
     frame, mode, options = spark.range(3).selectExpr("cast(id as string) as value"), "append", {}
     words = ""
     if case == "overwrite":
-        mode, words = "overwrite", "mode 'overwrite' cannot be had: a log only grows"
+        mode, words = "overwrite", "mode 'overwrite' is not supported: a log only grows"
     elif case == "schema":
         frame, words = (
             spark.range(3),
