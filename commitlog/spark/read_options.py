@@ -19,7 +19,7 @@ _EDGES: dict[int, Edge] = {-2: "earliest", -1: "latest"}
 _DELAY_DEFAULT_S = 15 * 60.0
 
 _NO_BROKER = "there is no broker: name the log in load(path)"
-_NO_GROUPS = "there are no consumer groups: a query keeps its offsets in its checkpoint"
+_NO_GROUPS = "there are no groups of readers: a query keeps its offsets in its checkpoint"
 # Kafka's default is false. Programs for Kafka often pass it, so false is accepted.
 NO_HEADERS = "includeheaders"
 _REFUSED = {
@@ -102,7 +102,7 @@ class ReadOptions:
         """
         given = {name.lower(): value for name, value in options.items()}
         _refuse_others(given, stream=stream)
-        ask = _Asked(given)
+        ask = _OptionText(given)
         if "subscribe" in given and "subscribepattern" in given:
             raise InvalidOptionError("subscribe and subscribePattern are both given: choose one")
         return cls(
@@ -171,7 +171,7 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(places.normalized(path) for path in found)
 
 
-class _Asked:
+class _OptionText:
     """Parse options from text."""
 
     def __init__(self, given: Mapping[str, str]) -> None:

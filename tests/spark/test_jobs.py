@@ -196,7 +196,7 @@ def test_what_another_compaction_left_there_is_not_used(
     (tmp_path / "empty.compaction" / "note.json").write_text("{}")
     (tmp_path / "empty.compaction" / "mine").write_text("dear to somebody")
     commitlog.open(tmp_path / "nothing").close()
-    with pytest.raises(InvalidOptionError, match="what no compaction makes .mine."):
+    with pytest.raises(InvalidOptionError, match="it holds another file .mine."):
         compact(spark, str(tmp_path / "nothing"), str(tmp_path / "empty"))
     assert (tmp_path / "empty.compaction" / "mine").read_text() == "dear to somebody"
     (tmp_path / "empty.compaction" / "mine").unlink()
@@ -226,7 +226,7 @@ def test_spark_verify_of_many_logs_matches_verify_of_each(spark: Any, tmp_path: 
     assert found.reports[1].damage[0].position // SIZE == 1
     assert found.reports[2].holes == [(2 * SIZE, 3 * SIZE)]
     state.write_text("something else\n")
-    with pytest.raises(InvalidOptionError, match="no state of a verification"):
+    with pytest.raises(InvalidOptionError, match="not the state of a verification"):
         verify(spark, paths, state=state)
     with pytest.raises(NotALogError):
         verify(spark, [tmp_path])
@@ -346,5 +346,5 @@ def test_state_of_verification_that_is_no_file_is_refused(tmp_path: Path) -> Non
         verifying._Notes(str(tmp_path / "fifo"))
     with open(tmp_path / "endless", "wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(InvalidOptionError, match="no state of a verification"):
+    with pytest.raises(InvalidOptionError, match="not the state of a verification"):
         verifying._Notes(str(tmp_path / "endless"))

@@ -60,7 +60,7 @@ def test_several_paths_come_as_json() -> None:
     ("name", "says"),
     [
         ("kafka.bootstrap.servers", "kafka.bootstrap.servers is not supported: there is no broker"),
-        ("kafka.group.id", "is not supported: there are no consumer groups"),
+        ("kafka.group.id", "is not supported: there are no groups of readers"),
         ("assign", "is not supported: a log has one partition"),
         ("includeHeaders", "is not supported: records have no headers"),
         ("maxRecordsPerPartition", "is not supported: .*minPartitions"),
