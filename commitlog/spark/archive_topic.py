@@ -183,7 +183,7 @@ class ArchiveTopic(Topic):
                 yield self._slice(file, start, stop, sequence=sequence)
 
     def _first_sequence(self, file: _File) -> int | None:
-        """Take it from its own seal or its predecessor's. Without both, only base 0 has one."""
+        """Return it from the segment's seal or its predecessor's; without both, 0 at base 0."""
         seal = self._seal(file)
         if seal is not None:
             return seal.first_sequence
