@@ -1,5 +1,5 @@
-"""Commit logs in Spark: ``spark.read.format("commitlog").load(path)`` and what goes with it. See
-docs/spark.md.
+"""Read and write commit logs in Spark, for instance by
+``spark.read.format("commitlog").load(path)``. See docs/spark.md.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["register", "session"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format "commitlog" known to a session, and the session's `defaultParallelism` known
-    to the format.
+    """Register the format "commitlog" with a session, and plan reads for the session's
+    `defaultParallelism`.
 
-    Spark finds the format by itself where `pyspark_commitlog` is on the Python path. Then reads are
-    planned for the driver's cores.
+    If `pyspark_commitlog` is on the Python path, Spark finds the format without this call. Reads
+    are then planned for the driver's cores.
 
     Parameters
     ----------
@@ -38,35 +38,34 @@ def session(
     master: str | None = None,
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A Spark session with sensible settings and the format "commitlog" registered; the active
-    session where there is one.
+    """Return the active Spark session, or a new one with settings that suit this source, and
+    register the format "commitlog" with it.
 
-    Java is found as `commitlog.spark.java.home` says. Python workers run with the interpreter that
-    PYSPARK_PYTHON, or the setting `spark.pyspark.python`, names; else with this one.
+    `commitlog.spark.java.home` describes how Java is found. Python workers run the interpreter that
+    PYSPARK_PYTHON or the setting `spark.pyspark.python` names [default: this one].
 
     Parameters
     ----------
     app_name : str
-        Its name in Spark's pages and logs.
+        The session's name in Spark's web pages and logs.
     master : str, optional
-        Where it runs: "local[*]", all cores of this machine, unless a Spark configuration says
-        otherwise.
+        Spark's master URL [default: "local[*]", all cores of this machine; with SPARK_REMOTE set,
+        Spark chooses].
     config : mapping of str to str, optional
-        Spark's own settings, which win over the ones chosen here.
+        Spark settings. They override the settings that this function chooses.
 
     Returns
     -------
     pyspark.sql.SparkSession
-        Stop it with its own `stop()`.
+        The session. Stop it by its `stop()`.
 
     Raises
     ------
     ModuleNotFoundError
-        PySpark, or a Java that it could run on, is not there: ``pip install
-        'commitlog-engine[spark]'``.
+        PySpark or a Java for it is not installed: ``pip install 'commitlog-engine[spark]'``.
     InvalidOptionError
-        JAVA_HOME names no Java, or one that is too old. Or archives are shipped to the executors,
-        and no interpreter is named for them.
+        JAVA_HOME names no Java, or a Java that is too old. Or the session ships archives to the
+        executors and names no interpreter for them.
     """
     imported("pyspark", "commitlog.spark", "spark")
     from commitlog.spark.local_session import open_session

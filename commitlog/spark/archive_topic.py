@@ -1,5 +1,5 @@
-"""ArchiveTopic: segments that nobody writes any more, on this machine or wherever `pyarrow.fs`
-reaches, plain or compressed.
+"""ArchiveTopic: finished segments, plain or compressed, on this machine or in a file system that
+`pyarrow.fs` supports.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class _File:
 
 
 class ArchiveTopic(Topic):
-    """An archive: a folder with `log.json` and segments, each perhaps one zstd frame; or a single
-    segment.
+    """An archive: a folder with `log.json` and segments, or a single segment. A compressed segment
+    is one zstd frame.
 
     Parameters
     ----------
     name : str
         The topic.
     place : str
-        The folder or the one segment: a path or a URI.
+        A path or a URI of the folder, or of the single segment.
     """
 
     def __init__(self, name: str, place: str) -> None:
@@ -53,19 +53,19 @@ class ArchiveTopic(Topic):
             content = places.names(place) or {}
             self._files = self._listed(content)
         if not self._files:
-            raise LogNotFoundError("there is no segment in this archive", path=place)
+            raise LogNotFoundError("this archive has no segment: correct the path", path=place)
         self.uuid, self.segment_size = self._identity(content)
         strange = next((file for file in self._files if file.base % self.segment_size), None)
         if strange is not None:
             raise CorruptSegmentError(
-                f"no segment of {self.segment_size} bytes begins at {strange.base}: take the file "
+                f"no segment of {self.segment_size} bytes begins at {strange.base}: move the file "
                 "out of the archive",
                 path=strange.location,
             )
 
     def _listed(self, content: dict[str, bool]) -> list[_File]:
-        """Of a segment that is there plain and compressed, the plain one: it can be read from
-        anywhere in it.
+        """List the segments. If a segment is present plain and compressed, choose the plain file,
+        which can be read from any offset.
         """
         found: dict[int, tuple[bool, str]] = {}
         for name in content:
@@ -88,14 +88,14 @@ class ArchiveTopic(Topic):
         code = check_header(page, uuid, base, size)
         if code != 0 or base != first.base:
             raise NotALogError(
-                f"there is no {identities.NAME} beside it, and its header does not say either "
-                "which log it is of",
+                f"neither a {identities.NAME} beside this segment nor the segment's header says to "
+                f"which log it belongs: restore {identities.NAME}",
                 path=first.location,
             )
         return uuid, size
 
     def _page(self, file: _File) -> bytes:
-        """A segment's first page, read once."""
+        """Return a segment's first page, and read it only once."""
         page = self._pages.get(file.location)
         if page is None:
             buffer = bytearray(HEADER_SIZE)
@@ -103,7 +103,9 @@ class ArchiveTopic(Topic):
                 with open_bytes(file.location) as source:
                     got = source.read_into(memoryview(buffer), 0)
             except FileNotFoundError:
-                raise LogNotFoundError("there is no such file", path=file.location) from None
+                raise LogNotFoundError(
+                    "the segment does not exist: correct the path", path=file.location
+                ) from None
             if got < HEADER_SIZE:
                 raise CorruptSegmentError(
                     "the segment is shorter than its header: restore it from a copy",
@@ -121,7 +123,7 @@ class ArchiveTopic(Topic):
         found = read_seal(page, self.uuid, file.base, self.segment_size)
         return None if found is None else Seal(*found)
 
-    # --- what there is ----------------------------------------------------------------------------
+    # --- bounds -----------------------------------------------------------------------------------
 
     @property
     def first(self) -> int:
@@ -129,18 +131,18 @@ class ArchiveTopic(Topic):
 
     @property
     def end(self) -> int:
-        """The end of the last segment, were it full."""
+        """Where the last segment ends if it is full."""
         return self._files[-1].base + self.segment_size
 
     @cached_property
     def _largest_ns(self) -> list[int | None]:
-        """The largest timestamp of each segment; None where it does not say."""
+        """The largest timestamp of each segment; None for a segment without a seal."""
         return [
             None if (seal := self._seal(file)) is None else seal.largest for file in self._files
         ]
 
     def position_since(self, timestamp_ns: int) -> int | None:
-        """A segment whose seal says that it has such a record is gone through, here."""
+        """Find the first such record. This process scans the segments that may have it."""
         for file, largest in zip(self._files, self._largest_ns, strict=True):
             if largest is None or largest >= timestamp_ns:
                 found = self._since(file, timestamp_ns)
@@ -181,7 +183,7 @@ class ArchiveTopic(Topic):
                 yield self._slice(file, start, stop, sequence=sequence)
 
     def _first_sequence(self, file: _File) -> int | None:
-        """From its own seal, or its predecessor's; None where neither says."""
+        """Return it from the segment's seal or its predecessor's; without both, 0 at base 0."""
         seal = self._seal(file)
         if seal is not None:
             return seal.first_sequence
@@ -206,8 +208,8 @@ class ArchiveTopic(Topic):
             start=max(start - file.base, HEADER_SIZE),
             stop=min(stop - file.base, self.segment_size),
             sequence=sequence,
-            ends_somewhere=is_last and self._seal(file) is None,
+            may_be_partial=is_last and self._seal(file) is None,
         )
 
     def close(self) -> None:
-        """Nothing was kept open."""
+        """Do nothing: no file is kept open."""

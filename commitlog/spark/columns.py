@@ -1,5 +1,5 @@
-"""The columns of a commit log in Spark, and how rows of them are built without a Python object a
-row.
+"""The columns of a commit log in Spark, and a builder that makes rows of them without a Python
+object for each row.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import pyarrow as pa
 from commitlog._kernel.segments import RowBuffers
 from commitlog.errors import InvalidOptionError
 
-# Kafka's seven, in its order, and what a log knows besides. The partition is always 0: a log has
-# one. Kafka's timestamp type 0 is the time at which the record was made.
+# First the seven columns of Kafka's source, in its order. The partition is always 0, because a log
+# has one. Timestamp type 0 is Kafka's "create time".
 FIELDS = {
     "key": pa.binary(),
     "value": pa.binary(),
@@ -44,13 +44,13 @@ _ROOM_BYTES = 8 << 20
 
 
 def arrow_schema(fields: Sequence[tuple[str, str, bool]]) -> pa.Schema:
-    """What Spark expects of record batches, for columns as (name, Spark's name of the type,
-    nullable).
+    """Return the schema that Spark expects of record batches, for columns given as (name, Spark's
+    name of the type, nullable).
 
     Raises
     ------
     InvalidOptionError
-        A log has no such column, or has it with another type.
+        A log has no such column, or its type differs, or a column is named twice.
     """
     known = {name.lower(): arrow_type for name, arrow_type in FIELDS.items()}
     made = []
@@ -58,30 +58,29 @@ def arrow_schema(fields: Sequence[tuple[str, str, bool]]) -> pa.Schema:
         arrow_type = known.get(name.lower())
         if arrow_type is None:
             raise InvalidOptionError(
-                f"the schema has a column {name!r}, and a commit log's are {', '.join(FIELDS)}: "
-                "take some of these"
+                f"the schema has a column {name!r}, which a commit log does not have: choose among "
+                f"{', '.join(FIELDS)}"
             )
         if spark_type != _SPARK_NAMES[arrow_type]:
             raise InvalidOptionError(
                 f"the schema has {name} as {spark_type}, and a commit log has it as "
-                f"{_SPARK_NAMES[arrow_type]}: read it so, and cast it in "
-                "the query"
+                f"{_SPARK_NAMES[arrow_type]}: read that type, and cast it in the query"
             )
         made.append(pa.field(name, arrow_type, nullable))
     if len({field.name.lower() for field in made}) < len(made):
-        raise InvalidOptionError("the schema names a column twice: once is enough")
+        raise InvalidOptionError("the schema names a column twice: name it once")
     return pa.schema(made)
 
 
 class RowBuilder:
-    """Makes record batches of the wanted columns; the kernel writes into their buffers.
+    """Build record batches of the requested columns. The kernel writes into their buffers.
 
     Parameters
     ----------
     schema : pyarrow.Schema
-        Some of `FIELDS`, in the order in which they are wanted.
+        The requested columns out of `FIELDS`, in any order.
     most : int
-        Rows of a batch.
+        Largest number of rows in a batch.
     """
 
     def __init__(self, schema: pa.Schema, most: int = ROWS_DEFAULT) -> None:
@@ -97,7 +96,7 @@ class RowBuilder:
 
     @property
     def count(self) -> int:
-        """Rows that are in."""
+        """Number of rows in the current batch."""
         return self.rows.count
 
     def _begin(self) -> RowBuffers:
@@ -118,17 +117,17 @@ class RowBuilder:
         return RowBuffers(most, **self._buffers)
 
     def grow(self, frame_bytes: int) -> None:
-        """Make room for a record that does not fit into an empty batch."""
+        """Enlarge the buffers for a record that does not fit into an empty batch."""
         self._room_bytes = max(2 * self._room_bytes, frame_bytes)
         self.rows = self._begin()
 
     def clear(self) -> None:
-        """Forget what is in, and what was counted."""
+        """Discard the rows of the current batch, and the count of skipped records."""
         if self.rows.count or self.rows.passed:
             self.rows = self._begin()
 
     def finish(self, topic: str, first_sequence: int | None) -> pa.RecordBatch:
-        """The rows that are in, as a batch; then none are."""
+        """Return the rows as a record batch, and begin an empty one."""
         by_name = {name.lower(): self._column(name, topic, first_sequence) for name in self.wanted}
         self.rows = self._begin()
         return pa.RecordBatch.from_arrays(
@@ -161,7 +160,7 @@ class RowBuilder:
         return self._constant(name, topic).slice(0, count)
 
     def _constant(self, name: str, topic: str) -> pa.Array:
-        """A column that is the same in every row is made once."""
+        """Return a column that has one value in every row. It is made once for each topic."""
         if topic != self._topic:
             self._topic, self._constants = topic, {}
         if name not in self._constants:

@@ -1,4 +1,4 @@
-"""Filters that Spark hands down: what they say of the ranges to read, and of the rows."""
+"""Filters that Spark pushes down: they narrow the ranges to read, and select rows."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 class RowFilter:
-    """Filters that were taken over from Spark, all of which a row must pass.
+    """The pushed-down filters of a read. A row must pass all of them.
 
     Parameters
     ----------
     filters : sequence of pyspark.sql.datasource.Filter
-        Of those that `is_taken` is true of.
+        Filters for which `is_taken` is true.
     """
 
     def __init__(self, filters: Sequence[Any] = ()) -> None:
         self._filters = tuple(filters)
 
     def wants_topic(self, name: str) -> bool:
-        """Whether a log of that name can have rows that pass."""
+        """Return whether a log of that name can have rows that pass."""
         names = pa.array([name], pa.string())
         return all(
             _mask(one, names)[0].as_py() is True
@@ -47,8 +47,8 @@ class RowFilter:
         )
 
     def narrowed(self, topic: Topic, start: int, stop: int) -> tuple[int, int]:
-        """The part of a range in which rows that pass can be. Times may step back between writers,
-        so they bound the start only.
+        """Return the part of a range that can have rows that pass. Timestamps of several writers
+        may decrease, so a filter on time narrows only the start.
         """
         for one in self._filters:
             column, value = _column_of(one), getattr(one, "value", None)
@@ -65,7 +65,7 @@ class RowFilter:
         return start, stop
 
     def passing(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of batches that pass."""
+        """Yield the rows that pass."""
         for batch in batches:
             kept = batch
             columns = {name.lower(): at for at, name in enumerate(batch.schema.names)}
@@ -76,7 +76,7 @@ class RowFilter:
 
 
 def is_taken(one: Any) -> bool:
-    """Whether a filter can be taken over, so that Spark need not look again."""
+    """Return whether this source applies a filter itself, so that Spark need not."""
     if isinstance(one, spark.Not):
         return is_taken(one.child)
     column = _column_of(one)
@@ -88,7 +88,7 @@ def is_taken(one: Any) -> bool:
 
 
 def _has_values(one: Any, column: str) -> bool:
-    """Whether it compares a column with values that this can have."""
+    """Return whether a filter compares a column with values of the column's type."""
     if not isinstance(one, (spark.In, *_COMPARISONS)):
         return False
     value: Any = getattr(one, "value", None)
@@ -118,7 +118,7 @@ def _scalar(column: str, value: Any) -> pa.Scalar:
 
 
 def _mask(one: Any, column: pa.Array) -> pa.Array:
-    """True for the values that pass; null where SQL would say so."""
+    """Return True for values that pass, and null where SQL's result is null."""
     if isinstance(one, spark.Not):
         return pc.invert(_mask(one.child, column))
     if isinstance(one, spark.IsNull):

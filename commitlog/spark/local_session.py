@@ -1,4 +1,4 @@
-"""A Spark session for those who have none."""
+"""Open a Spark session with settings that suit this source."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
-# Arrow checks each access from Java to a column otherwise, although Spark has asked for the type
-# and the length before.
+# By default Arrow checks each access from Java to a column. Spark has already checked the type and
+# the length.
 _ARROW_UNCHECKED = (
     "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 )
@@ -34,14 +34,12 @@ SETTINGS = {
 
 
 def prepare_environment(config: Mapping[str, str]) -> None:
-    """Put into the environment what has to be there before Spark's JVM starts: a Java, and the
-    workers' interpreter.
+    """Set JAVA_HOME and PYSPARK_PYTHON, which Spark reads when its JVM starts.
 
     Raises
     ------
     InvalidOptionError
-        The session ships an environment to the executors, and nothing says which interpreter they
-        are to run.
+        The session ships an environment to the executors and does not name their interpreter.
     """
     home = java.home()
     if home is not None:
@@ -51,8 +49,8 @@ def prepare_environment(config: Mapping[str, str]) -> None:
 
 
 def _interpreter(config: Mapping[str, str]) -> str:
-    """The workers' interpreter: the one that the settings name, or this one, so that workers find
-    what it finds.
+    """Return the workers' interpreter: the one in the settings, or else this one, so that workers
+    import the same packages.
     """
     named = config.get("spark.pyspark.python")
     if named is not None:
@@ -64,16 +62,15 @@ def _interpreter(config: Mapping[str, str]) -> str:
     if archives is None:
         return sys.executable
     raise InvalidOptionError(
-        f"the session ships {archives} to the executors, and nothing says which interpreter they "
-        "run: set PYSPARK_PYTHON, or "
-        "spark.pyspark.python, to ./NAME/bin/python, where NAME stands behind the # of the "
-        f"archive, or to {sys.executable} if it is there"
+        f"the session ships {archives} to the executors and does not name their interpreter: set "
+        "PYSPARK_PYTHON or spark.pyspark.python to ./NAME/bin/python, where NAME is the part of "
+        f"the archive after #, or to {sys.executable} if the executors have that file"
     )
 
 
 def _submitted_archives() -> str | None:
-    """The archives that `spark-submit` was given, in client mode, or PYSPARK_SUBMIT_ARGS is to give
-    it.
+    """Return the archives that `spark-submit` got in client mode, or those in
+    PYSPARK_SUBMIT_ARGS.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
@@ -82,7 +79,7 @@ def _submitted_archives() -> str | None:
         )
     from pyspark import SparkConf, SparkContext
 
-    SparkContext._ensure_initialized()  # the JVM is there already, and knows
+    SparkContext._ensure_initialized()  # connects to the JVM of spark-submit
     submitted: Any = SparkConf()
     return next((found for name in _ARCHIVES if (found := submitted.get(name))), None)
 

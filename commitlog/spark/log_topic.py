@@ -1,4 +1,4 @@
-"""LogTopic: a log on this machine's disks, perhaps written to meanwhile."""
+"""LogTopic: a log on this machine's disks. A writer may append to it meanwhile."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class LogTopic(Topic):
     place : str
         The log's directory.
     visibility : {"flushed", "committed"}
-        Up to which watermark it is read.
+        The watermark up to which it is read.
     only : int, optional
-        The base of the one segment that is wanted.
+        The base of the only segment to read.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class LogTopic(Topic):
 
     @property
     def end(self) -> int:
-        """One look at a watermark in memory."""
+        """The watermark, read from memory."""
         return self._bounded(
             self.log.flushed_position
             if self._visibility == "flushed"
@@ -59,7 +59,7 @@ class LogTopic(Topic):
         )
 
     def ask_for_flush(self) -> None:
-        """Ask the log's writers to make durable what is waited for here, soon."""
+        """Ask the log's writer for a flush if this read waits for durable records."""
         if self._visibility == "flushed":
             self._parts.engine.ask_for_flush()
 
@@ -73,13 +73,13 @@ class LogTopic(Topic):
         return None if found is None or found >= self.end else self._bounded(found)
 
     def sequence_of(self, position: int) -> int:
-        """How many records the log has had before a position where a frame begins or ends, or a
-        segment.
+        """Return the number of records before a position at which a frame or a segment begins or
+        ends.
         """
         return self._parts.index.sequence_of(position)
 
     def position_of(self, sequence: int) -> int:
-        """Where the record with a sequence stands."""
+        """Return the position of the record with a sequence."""
         return self._parts.index.position_of(sequence)
 
     def boundary(self, position: int) -> int:
@@ -92,8 +92,8 @@ class LogTopic(Topic):
     ) -> Iterator[Slice]:
         there = set(self._parts.queue.numbers())
         size = self.segment_size
-        # An end right behind a header is that of the segment before: the next one need not be there
-        # yet.
+        # If the range ends directly after a segment's header, it ends with the segment before. That
+        # header's segment may not exist yet.
         stop -= stop % size if stop % size <= HEADER_SIZE else 0
         for number in range(start // size, -(-stop // size)):
             base = number * size
@@ -102,8 +102,7 @@ class LogTopic(Topic):
                 refuse_gap(self, base, base + size, fail_on_data_loss)
                 continue
             seal = self._seals.get(number)
-            # A segment that was closed early has nothing behind its seal's end, however large it
-            # is.
+            # A segment that rolled early has no frames above its seal's end.
             wanted_start, wanted_stop = (
                 max(start - base, HEADER_SIZE),
                 min(stop - base, size if seal is None else seal.end),

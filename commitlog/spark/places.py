@@ -1,5 +1,5 @@
-"""Where logs and archives are: paths of this machine, and URIs of what `pyarrow.fs` can reach. No
-place ever carries a secret.
+"""Places of logs and archives: local paths, and URIs that `pyarrow.fs` supports. A place with a
+credential in it is refused.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _SECRET = re.compile(
 
 
 def is_uri(place: str) -> bool:
-    """Whether a place is a URI; else it is a path."""
+    """Return whether a place is a URI. If not, it is a path."""
     return _URI.match(place) is not None
 
 
 def normalized(place: str) -> str:
-    """A place as executors get it: an absolute path, or a URI without a slash at its end.
+    """Return a place as executors get it: an absolute path, or a URI without a slash at its end.
 
     Raises
     ------
     InvalidOptionError
-        It has a credential in it, which would be sent about and logged; or it names nothing.
+        The place is empty, or has a credential in it, which Spark would distribute and log.
     """
     if not place or "\0" in place:
-        raise InvalidOptionError(f"path must name a log: {place!r} does not")
+        raise InvalidOptionError(f"path is {place!r}, which names no log: correct it")
     if place.startswith("file:"):
         return os.path.abspath(urllib.parse.unquote(urllib.parse.urlsplit(place).path))
     if not is_uri(place):
@@ -44,22 +44,21 @@ def normalized(place: str) -> str:
     asked = [name for name, _ in urllib.parse.parse_qsl(parts.query, keep_blank_values=True)]
     if parts.password is not None or any(_SECRET.search(name) for name in asked):
         raise InvalidOptionError(
-            f"the URI {shown(place)} has a credential in it, and Spark sends URIs about and logs "
-            "them: leave it out, and give it to the "
-            "driver and the executors in their environment (AWS_ACCESS_KEY_ID, "
-            "GOOGLE_APPLICATION_CREDENTIALS, ...)"
+            f"the URI {shown(place)} has a credential in it, and Spark distributes and logs URIs: "
+            "remove it from the URI, and set it in the environment of the driver and the executors "
+            "(AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, ...)"
         )
     return urllib.parse.urlunsplit(parts._replace(path=parts.path.rstrip("/")))
 
 
 def shown(place: str) -> str:
-    """A URI without what must not be seen."""
+    """Return a URI without credentials and query, for messages."""
     parts = urllib.parse.urlsplit(place)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def join(place: str, name: str) -> str:
-    """A name inside a place."""
+    """Return the place of a name inside a place."""
     if not is_uri(place):
         return os.path.join(place, name)
     parts = urllib.parse.urlsplit(place)
@@ -67,7 +66,7 @@ def join(place: str, name: str) -> str:
 
 
 def parent(place: str) -> str:
-    """What a place is in."""
+    """Return the place that contains a place."""
     if not is_uri(place):
         return os.path.dirname(place)
     parts = urllib.parse.urlsplit(place)
@@ -75,7 +74,7 @@ def parent(place: str) -> str:
 
 
 def name_of(place: str) -> str:
-    """The last part of a place."""
+    """Return the last part of a place."""
     if not is_uri(place):
         return os.path.basename(place)
     parts = urllib.parse.urlsplit(place)
@@ -83,8 +82,8 @@ def name_of(place: str) -> str:
 
 
 def segment_of(name: str) -> tuple[int, bool] | None:
-    """The base position that a segment file is named by, and whether it is compressed; None for
-    another file.
+    """Return the base position in a segment file's name and whether the file is compressed; None
+    for another file.
     """
     found = _SEGMENT.match(name)
     return None if found is None else (int(found[1]), found[2] is not None)
@@ -97,7 +96,7 @@ def expanded(place: str) -> list[str]:
     if is_uri(place):
         if glob.has_magic(urllib.parse.urlsplit(place).path):
             raise InvalidOptionError(
-                f"patterns are for local paths, not for {shown(place)}: name the folders, or use "
+                f"a pattern must be a local path, not {shown(place)}: name the folders, or use "
                 "subscribePattern"
             )
         return [place]
@@ -113,7 +112,7 @@ def _file_system(uri: str) -> tuple[Any, str]:
     try:
         system, path = pyarrow.fs.FileSystem.from_uri(uri)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
-        raise InvalidOptionError(f"pyarrow does not reach {shown(uri)}: {error}") from None
+        raise InvalidOptionError(f"pyarrow cannot open {shown(uri)}: {error}") from None
     except OSError as error:
         raise _unreachable(uri, error) from error
     return system, path
@@ -123,8 +122,8 @@ def _unreachable(uri: str, error: OSError) -> IOFailureError:
     why = str(error).splitlines()[0]
     if uri.startswith(_HADOOP):
         why += (
-            "; pyarrow needs Hadoop's libhdfs for it: set JAVA_HOME, HADOOP_HOME and "
-            "CLASSPATH on the driver and the executors"
+            "; pyarrow needs Hadoop's libhdfs: set JAVA_HOME, HADOOP_HOME and CLASSPATH on the "
+            "driver and the executors"
         )
     return IOFailureError(
         f"the file system cannot be reached: {why}", path=shown(uri), errno=error.errno
@@ -132,14 +131,14 @@ def _unreachable(uri: str, error: OSError) -> IOFailureError:
 
 
 def open_file(place: str, *, buffered: bool = True) -> Any:
-    """Open a file for reading at any offset. Only a local one can be opened without a buffer.
+    """Open a file for reading at any offset. `buffered` has no effect on a URI.
 
     Raises
     ------
     FileNotFoundError
-        It is not there.
+        The file does not exist.
     IOFailureError
-        It cannot be opened.
+        The file cannot be opened.
     """
     try:
         if not is_uri(place):
@@ -155,7 +154,7 @@ def open_file(place: str, *, buffered: bool = True) -> Any:
 
 
 def names(place: str) -> dict[str, bool] | None:
-    """What is in a folder, and whether each is a folder; None where there is no such folder."""
+    """Map each name in a folder to whether it is a folder; None if the folder does not exist."""
     if not is_uri(place):
         try:
             with os.scandir(place) as entries:
@@ -171,9 +170,7 @@ def names(place: str) -> dict[str, bool] | None:
     system, path = _file_system(place)
     try:
         found = system.get_file_info(pyarrow.fs.FileSelector(path))
-    except FileNotFoundError:
-        return None
-    except NotADirectoryError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise IOFailureError(

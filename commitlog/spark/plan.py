@@ -11,19 +11,19 @@ from pyspark.sql.datasource import InputPartition
 from commitlog.spark.slices import Slice
 from commitlog.spark.topic import Topic
 
-# As large as Spark's own splits of files. With fewer bytes than that there is a task for every
-# core, if each then has enough to do.
+# The size of Spark's own file splits. A smaller read has a task for each core, as long as a task
+# has WORTHWHILE_BYTES.
 LARGEST_BYTES = 128 << 20
 WORTHWHILE_BYTES = 4 << 20
 
 
 class LogPartition(InputPartition):
-    """What one task reads.
+    """The slices that one task reads.
 
     Parameters
     ----------
     slices : tuple of Slice
-        In order.
+        In the order in which they are read.
     """
 
     def __init__(self, slices: tuple[Slice, ...]) -> None:
@@ -32,13 +32,13 @@ class LogPartition(InputPartition):
 
 
 def cores() -> int:
-    """How many cores this machine has."""
+    """Return the number of cores of this machine."""
     return os.cpu_count() or 1
 
 
 def tasks_for(size_bytes: int, least: int, parallelism: int) -> int:
-    """How many tasks so many bytes are read with, where the session runs `parallelism` tasks at
-    once.
+    """Return the number of tasks for a read of `size_bytes`, in a session that runs `parallelism`
+    tasks at once.
     """
     return max(
         least,
@@ -56,16 +56,16 @@ def partitions_of(
     with_sequence: bool,
     fail_on_data_loss: bool,
 ) -> list[LogPartition]:
-    """Partitions of about the same number of bytes, for ranges of positions of some topics.
+    """Plan partitions of about equal size for ranges of positions of some topics.
 
     Parameters
     ----------
     ranges : iterable of (Topic, int, int)
         Each [start, stop).
     least : int
-        At least so many, if there are as many places to cut at.
+        Least number of partitions, if the ranges can be cut into as many.
     parallelism : int
-        How many tasks run at once.
+        Number of tasks that run at once.
     """
     found = [
         (topic, piece)
@@ -87,11 +87,11 @@ def partitions_of(
 def _dealt(
     found: list[tuple[Topic, Slice]], total_bytes: int, count: int, with_sequence: bool
 ) -> Iterator[tuple[Slice, ...]]:
-    """Deal slices out to `count` partitions, each cut as near to its share of all bytes as an index
-    allows.
+    """Distribute slices over `count` partitions, each cut as near to its share of all bytes as the
+    index allows.
 
-    A share is counted from the first byte of all. So a cut that falls short makes the next
-    partition larger, and leaves no stub at the end.
+    A share is counted from the first byte of the whole read. So a partition that is cut short
+    makes the next one larger, and no small rest remains at the end.
     """
     filling: list[Slice] = []
     dealt_bytes = made = 0
@@ -116,8 +116,8 @@ def _dealt(
 def _cut(
     topic: Topic, piece: Slice, room_bytes: int, with_sequence: bool
 ) -> tuple[Slice, Slice | None]:
-    """A slice in two, the first of them of so many bytes or as few more as can be; the second is
-    None where it cannot be cut.
+    """Cut a slice in two. The first ends at the last boundary within `room_bytes`. If there is
+    none, `room_bytes` doubles. The second is None if the slice has no boundary.
     """
     room_bytes = max(room_bytes, 1)
     most_bytes = piece.read_bytes - 1

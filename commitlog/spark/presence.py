@@ -1,8 +1,8 @@
-"""Tell a segment that was deleted from a machine that does not have the log.
+"""Tell a deleted segment from a machine that does not have the log.
 
-A task that misses a segment file cannot know which of the two it is by the file alone. Retention
-deletes the oldest segments and leaves `log.json` and the younger segments. So a missing segment
-counts as deleted only if both are there, on the machine that looks.
+A missing segment file alone does not show which of the two is the case. Retention deletes the
+oldest segments and leaves `log.json` and the younger segments. So a task takes a missing segment as
+deleted only if its machine has both.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def identity_at(folder: str) -> Identity | None:
     Raises
     ------
     NotALogError, UnsupportedVersionError
-        It is damaged, or a newer release wrote it.
+        The file is damaged, or a newer release wrote it.
     IOFailureError
-        It cannot be read.
+        The file cannot be read.
     """
     place = places.join(folder, identities.NAME)
     try:
@@ -41,7 +41,7 @@ def check_present(folder: str, uuid: bytes) -> None:
     LogNotFoundError
         The folder or its `log.json` is missing.
     NotALogError
-        Another log is there.
+        The folder has another log.
     """
     found = identity_at(folder)
     if found is None:
@@ -54,20 +54,20 @@ def check_present(folder: str, uuid: bytes) -> None:
 
 
 def other_log(place: str) -> NotALogError:
-    """Return the error for a place that has another log than the plan says."""
+    """Return the error for a place that has another log than the planned one."""
     return NotALogError(
         f"this is another log than the one for which the read was planned: {REMEDY}", path=place
     )
 
 
 def check_deleted(location: str, uuid: bytes, base: int) -> None:
-    """Check that a segment file which is missing was deleted: the log is there, and has younger
-    segments.
+    """Check that a missing segment file was deleted: the log is present and has younger segments.
 
     Raises
     ------
     LogNotFoundError, NotALogError
-        This machine does not see the log, sees another log, or a copy that ends before the segment.
+        This machine does not see the log, sees another log, or sees a copy that ends before the
+        segment.
     """
     folder = places.parent(location)
     check_present(folder, uuid)

@@ -1,8 +1,8 @@
-"""Python workers that end in silence when Spark hangs up.
+"""Python workers that print no stack trace when Spark closes their socket.
 
-Over a Unix domain socket, the last flush of a worker that Spark has let go of meets a broken pipe,
-and PySpark's daemon prints the stack trace: once a query in executors, and a minute after the last
-query in the workers that plan.
+If Spark has closed the Unix domain socket of a worker, the worker's last flush fails with a broken
+pipe, and PySpark's daemon prints a stack trace. Executors do so once for each query, and planning
+workers a minute after the last query.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable
 
 Work = Callable[[socket.socket, bool], int]
-_UNHEARD = 1  # the result of a worker that must not be reused
+_UNHEARD = 1  # tells the daemon not to reuse the worker
 _DAEMON = "pyspark.daemon"
 
 
 def quietly(work: Work) -> Work:
-    """Wrap a daemon's `worker`, so that on a broken pipe it ends quietly and is not reused."""
+    """Wrap a daemon's `worker`: on a broken pipe it ends silently and is not reused."""
 
     def work_quietly(sock: socket.socket, authenticated: bool) -> int:
         try:
@@ -29,8 +29,8 @@ def quietly(work: Work) -> Work:
 
 
 def quiet_planner() -> None:
-    """Wrap the worker loop of this process if PySpark's own daemon has forked it, as it forks all
-    workers that plan.
+    """Wrap the worker loop of this process if PySpark's daemon forked it. It forks all planning
+    workers.
     """
     main = sys.modules["__main__"]
     spec = vars(main).get("__spec__")

@@ -1,6 +1,4 @@
-"""ReadOptions: what can be asked of the source, by the names that Spark's Kafka source has for
-it.
-"""
+"""ReadOptions: the options of the source, with the names that Spark's Kafka source uses."""
 
 from __future__ import annotations
 
@@ -16,18 +14,19 @@ from commitlog.spark import places
 from commitlog.spark.slices import OnDamage
 
 Edge = Literal["earliest", "latest"]
-# What Kafka's JSON says for the oldest and the newest record.
+# Kafka's JSON has these numbers for the oldest record and for the end.
 _EDGES: dict[int, Edge] = {-2: "earliest", -1: "latest"}
 _DELAY_DEFAULT_S = 15 * 60.0
 
-_NO_BROKER = "there is no broker to ask: load(path) says where the log is"
-# Kafka's default, which code for Kafka spells out.
+_NO_BROKER = "there is no broker: name the log in load(path)"
+_NO_GROUPS = "there are no groups of readers: a query keeps its offsets in its checkpoint"
+# Kafka's default is false. Programs for Kafka often pass it, so false is accepted.
 NO_HEADERS = "includeheaders"
 _REFUSED = {
-    "assign": "a log has one partition: name it with subscribe",
+    "assign": "a log has one partition: name the log with subscribe",
     NO_HEADERS: "records have no headers",
-    "groupidprefix": "there are no groups of readers: a query keeps its place in its checkpoint",
-    "kafka.group.id": "there are no groups of readers: a query keeps its place in its checkpoint",
+    "groupidprefix": _NO_GROUPS,
+    "kafka.group.id": _NO_GROUPS,
     "fetchoffset.numretries": _NO_BROKER,
     "fetchoffset.retryintervalms": _NO_BROKER,
     "kafkaconsumer.polltimeoutms": _NO_BROKER,
@@ -61,8 +60,8 @@ _STREAM_ONLY = (
 
 @dataclass(frozen=True)
 class Bound:
-    """Where reading starts or ends: at an edge, at a position for each topic, or at a time
-    (nanoseconds since 1970) for each.
+    """Where a read starts or ends: at an edge, at a position for each topic, at a time for each
+    topic, or at one time for all topics. Times are nanoseconds since 1970.
     """
 
     edge: Edge | None = None
@@ -73,7 +72,7 @@ class Bound:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """The options of one read, checked. docs/spark.md explains each."""
+    """The checked options of one read. docs/spark.md explains each."""
 
     paths: tuple[str, ...]
     subscribe: tuple[str, ...] = ()
@@ -93,16 +92,17 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, stream: bool) -> ReadOptions:
-        """Read Spark's options.
+        """Parse Spark's options.
 
         Raises
         ------
         InvalidOptionError
-            One is unknown, cannot be had, or is not what it may be; the message says which and why.
+            An option is unknown or not supported, or its value is not valid. The message names the
+            option and the reason.
         """
         given = {name.lower(): value for name, value in options.items()}
         _refuse_others(given, stream=stream)
-        ask = _Asked(given)
+        ask = _OptionText(given)
         if "subscribe" in given and "subscribepattern" in given:
             raise InvalidOptionError("subscribe and subscribePattern are both given: choose one")
         return cls(
@@ -141,9 +141,9 @@ def _refuse_others(given: Mapping[str, str], *, stream: bool) -> None:
             )
         why = _REFUSED.get(name) or (_NO_BROKER if name.startswith("kafka.") else None)
         if why is not None:
-            raise InvalidOptionError(f"the option {name} cannot be had: {why}")
+            raise InvalidOptionError(f"the option {name} is not supported: {why}")
         raise InvalidOptionError(
-            f"{name} is not an option of this source: it has {', '.join(known)}"
+            f"{name} is not an option of this source: choose among {', '.join(known)}"
         )
 
 
@@ -163,17 +163,16 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
         found.append(given["path"])
     if not found:
         raise InvalidOptionError(
-            "there is no path: say which log in load(path), or with the option path. Spark does "
-            "not pass on the path of a table of its "
-            "catalog: SELECT ... FROM table WITH (path = '/logs/orders'), or CREATE TEMPORARY "
-            "VIEW orders USING commitlog OPTIONS "
+            "path is missing: name the log in load(path) or with the option path. Spark does not "
+            "pass on the path of a catalog table: use SELECT ... FROM table WITH "
+            "(path = '/logs/orders'), or CREATE TEMPORARY VIEW orders USING commitlog OPTIONS "
             "(path '/logs/orders')"
         )
     return tuple(places.normalized(path) for path in found)
 
 
-class _Asked:
-    """The options as text, and how each is understood."""
+class _OptionText:
+    """Parse options from text."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
@@ -190,7 +189,7 @@ class _Asked:
             return ()
         found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
         if not found or any("/" in part or part in (".", "..") for part in found):
-            raise self._refuse(name, "names of logs, with commas between them")
+            raise self._refuse(name, "names of logs, separated by commas")
         return found
 
     def pattern(self, name: str) -> str | None:
@@ -254,8 +253,8 @@ class _Asked:
     # --- bounds -----------------------------------------------------------------------------------
 
     def bound(self, which: Literal["starting", "ending"], default: Edge) -> Bound:
-        """As Kafka's source has it: the one time for all wins over times for each, and these over
-        offsets.
+        """Read a bound. As in Kafka's source, one time for all topics overrides a time for each
+        topic, and that overrides offsets.
         """
         time_ms = self.whole(f"{which}Timestamp", "milliseconds since 1970", 0)
         if time_ms is not None:
@@ -277,13 +276,13 @@ class _Asked:
                 raise self._refuse(name, "positions, -2 for earliest or -1 for latest")
             if which == "ending" and -2 in positions.values():
                 raise self._refuse(
-                    name, "positions or -1 for latest: nothing ends at the earliest record"
+                    name, "positions or -1 for latest (a read that ends at -2 is empty)"
                 )
             return Bound(
                 positions={topic: _EDGES.get(value, value) for topic, value in positions.items()}
             )
         if (which, edge) == ("ending", "earliest"):
-            raise self._refuse(name, "latest, or JSON: nothing ends at the earliest record")
+            raise self._refuse(name, "latest or JSON (a read that ends at earliest is empty)")
         return Bound(edge=edge)
 
     def _by_topic(self, name: str, of_what: str) -> dict[str, int]:

@@ -20,7 +20,7 @@ from commitlog.spark.topics import check_names, end_of, locate, open_topic, star
 
 
 def schema_of(schema: StructType) -> pa.Schema:
-    """The Arrow schema for the columns that Spark wants."""
+    """Return the Arrow schema of the columns that Spark requests."""
     return arrow_schema(
         [(field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields]
     )
@@ -31,16 +31,16 @@ def wants_sequence(schema: pa.Schema) -> bool:
 
 
 class LogReader(DataSourceReader):
-    """Reads what some logs have between two bounds.
+    """Read the records of some logs between two bounds.
 
     Parameters
     ----------
     options : mapping of str to str
-        Spark's.
+        The options as Spark gives them.
     schema : pyspark.sql.types.StructType
-        The columns that are wanted.
+        The requested columns.
     parallelism : int, optional
-        How many tasks the session runs at once: by default, the cores of this machine.
+        Number of tasks that the session runs at once [default: the cores of this machine].
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class LogReader(DataSourceReader):
         self._filter = RowFilter()
 
     def partitions(self) -> list[InputPartition]:
-        """What each task reads; asked once, on the driver."""
+        """Plan what each task reads. Spark calls this once, on the driver."""
         places = locate(self._options)
         for bound, name in (
             (self._options.start, "startingOffsets"),
@@ -89,8 +89,8 @@ class LogReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of a partition, on an executor. Spark makes up a partition where there is none,
-        which has nothing.
+        """Yield the rows of a partition, on an executor. If the plan is empty, Spark passes a
+        partition of its own.
         """
         slices = partition.slices if isinstance(partition, LogPartition) else ()
         yield from self._filter.passing(
@@ -104,12 +104,12 @@ class LogReader(DataSourceReader):
 
 
 class FilteringReader(LogReader):
-    """A batch read that takes filters over. Spark refuses a reader that can, unless its session
-    allows that, so it is asked for.
+    """A batch read that applies filters itself. It is an option, because Spark rejects a reader
+    with `pushFilters` unless the session enables filter push-down.
     """
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
-        """Take what can be taken; the others come back."""
+        """Take the filters that this source applies, and return the others."""
         self._filter = RowFilter([one for one in filters if is_taken(one)])
         return [one for one in filters if not is_taken(one)]
 
@@ -117,6 +117,6 @@ class FilteringReader(LogReader):
 def batch_reader(
     options: Mapping[str, str], schema: StructType, parallelism: int | None = None
 ) -> LogReader:
-    """The reader for a query, with push-down of filters where it was asked for."""
+    """Return the reader of a query, with filter push-down if the options ask for it."""
     pushes = ReadOptions.parse(options, stream=False).filter_pushdown
     return (FilteringReader if pushes else LogReader)(options, schema, parallelism)

@@ -1,4 +1,4 @@
-"""Registration of the format with a session, which is asked how many tasks it runs at once."""
+"""Registration of the format with a session, whose parallelism then sizes the plans of reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOGGER = "org.apache.spark.sql.execution.datasources.DataSourceManager"
 
 def register_source(spark: SparkSession) -> None:
     """See `commitlog.spark.register`."""
-    if not hasattr(spark, "_jvm"):  # Spark Connect: only its server knows
+    if not hasattr(spark, "_jvm"):  # Spark Connect: the parallelism is not known
         spark.dataSource.register(CommitLogSource)
         return
     session: Any = spark
@@ -36,14 +36,14 @@ def register_source(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def _quiet(jvm: Any) -> Iterator[None]:
-    """Keep Spark from warning that a source replaces the one of the same name that it has found by
-    itself, or that was here before.
+    """Suppress Spark's warning that this source replaces one of the same name, which Spark found
+    on the Python path or an earlier call registered.
     """
     log4j = jvm.org.apache.logging.log4j
     context = log4j.LogManager.getContext(False)
     configuration = context.getConfiguration()
     if configuration.getLoggers().containsKey(_LOGGER):
-        yield  # somebody has said what is to be logged
+        yield  # the program has configured this logger
         return
     configuration.addLogger(
         _LOGGER, log4j.core.config.LoggerConfig(_LOGGER, log4j.Level.ERROR, True)

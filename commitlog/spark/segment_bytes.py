@@ -1,4 +1,4 @@
-"""The bytes of a segment file, wherever it is, and a window on them that moves forward."""
+"""The bytes of a local or remote segment file, and a window over them that moves forward."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from commitlog.spark import places
 
 COMPRESSED = ".zst"
 _SKIPPED_BYTES = 1 << 20
-# A frame may ask for as much memory as its window says; more than this is not what an archive is
-# made with.
+# A zstd frame states the memory that its decoder needs. The frames of an archive need no more than
+# this.
 _LARGEST_WINDOW_BYTES = 1 << 27
 
 
 class SegmentBytes:
-    """A segment file that can be read from a place in it.
+    """A segment file that can be read from an offset.
 
     Parameters
     ----------
     location : str
-        A path, or a URI that `pyarrow.fs` understands; a name that ends in ".zst" is one zstd
-        frame.
+        A path, or a URI that `pyarrow.fs` supports.
     """
 
     def __init__(self, location: str) -> None:
@@ -38,7 +37,7 @@ class SegmentBytes:
         return places.open_file(self.location)
 
     def read_into(self, view: memoryview, offset: int) -> int:
-        """Fill a view with the bytes from an offset on; fewer where the file ends."""
+        """Fill a view with the bytes from an offset, and return how many the file had."""
         done = 0
         while done < len(view):
             got = self._read_once(view[done:], offset + done)
@@ -73,7 +72,7 @@ class SegmentBytes:
 
 
 class LocalBytes(SegmentBytes):
-    """A plain file of this machine."""
+    """A plain local file."""
 
     def _open(self) -> Any:
         return places.open_file(self.location, buffered=False)
@@ -90,12 +89,11 @@ class LocalBytes(SegmentBytes):
 
 
 class CompressedBytes(SegmentBytes):
-    """One zstd frame: it can be read forward only."""
+    """A file that is one zstd frame. It can be read forward only."""
 
-    # `keep.archived.read_pieces` reads such a frame, too, but as a whole: what it gives was right
-    # when its end has come, size and checksum included. A slice ends before that, its records have
-    # a CRC each, and those in front of a damaged place are to be had. And it unpacks straight into
-    # the window's memory, where pieces would be copied once more.
+    # `retention.archived.read_pieces` checks a frame as a whole, at its end. A slice may end before
+    # that. Its records have CRCs, and those before a damage must be readable. Decompressing into
+    # the window's memory also saves a copy.
 
     def _open(self) -> Any:
         library = zstandard()
@@ -131,12 +129,12 @@ class CompressedBytes(SegmentBytes):
 
 
 def open_bytes(location: str) -> SegmentBytes:
-    """The bytes of a segment file.
+    """Open a segment file. A name that ends in ".zst" is one zstd frame.
 
     Raises
     ------
     FileNotFoundError
-        It is not there (any more).
+        The file does not exist, or no longer.
     """
     if places.name_of(location).endswith(COMPRESSED):
         return CompressedBytes(location)
@@ -144,15 +142,15 @@ def open_bytes(location: str) -> SegmentBytes:
 
 
 class Window:
-    """A stretch of a segment file in memory, which begins at a multiple of 8 and moves forward. Its
-    memory is as large as the longest stretch that was asked for, and not as the segment.
+    """A part of a segment file in memory, which begins at a multiple of 8 and moves forward. It
+    uses as much memory as the longest part that was requested.
 
     Parameters
     ----------
     source : SegmentBytes
         The file.
     size : int
-        Bytes of the segment.
+        Size of the segment in bytes.
     """
 
     def __init__(self, source: SegmentBytes, size: int) -> None:
@@ -168,8 +166,8 @@ class Window:
         return self._memory.data.cast("B")[: self.stop - self.start]
 
     def reach(self, offset: int, length: int) -> bool:
-        """Move to an offset and have so many bytes from there, or all up to the segment's end;
-        false where the file ends before.
+        """Move to an offset and load `length` bytes, or those up to the segment's end. Return
+        false if the file ends earlier.
         """
         target = min(offset + length, self._size)
         if self.start <= offset and target <= self.stop:

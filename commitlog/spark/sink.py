@@ -1,12 +1,12 @@
-"""The sink: tasks stage segments, the driver joins them to the log.
+"""The sink: tasks stage segments, and the driver joins them to the log.
 
-A task makes complete segment files, which no reader sees. When all tasks are through, `commit`
-joins all of them at once; until then nothing has happened to the log, and a task that dies leaves a
-file to be swept. A streaming query's batch carries its query and number into the log's manifest
-together with its records, so that Spark may commit it as often as it likes.
+A task writes complete segment files that no reader sees. After all tasks have ended, `commit` joins
+their segments at once. Until then the log is unchanged, and a task that dies leaves a file for a
+later sweep. A join adds the query id and number of a streaming batch to the log's manifest together
+with the records. So Spark may commit a batch repeatedly.
 
-Spark calls `abort` also for a batch whose `commit` took effect and failed to say so. It undoes
-nothing that has joined.
+Spark also calls `abort` for a batch whose `commit` took effect but failed afterwards. `abort`
+leaves joined segments in the log.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-_TOPICS_LIMIT = 256  # of one task: each has a file open and a piece of it in memory
+_TOPICS_LIMIT = 256  # for each task: a topic has an open file and a buffer
 
 
 @dataclass
 class StagedTask(WriterCommitMessage):
-    """What one task has staged.
+    """The segments that one task has staged.
 
     Attributes
     ----------
     query, batch : str and int, or None
-        Of a streaming query.
+        Id of the streaming query and number of the batch.
     staged : dict
-        By topic; None is for the one log where there are no topics.
+        Segments by topic. Without topics, the key of the only log is None.
     """
 
     query: str | None = None
@@ -54,7 +54,7 @@ class StagedTask(WriterCommitMessage):
 
 
 class _Sink:
-    """What both writers are."""
+    """The part that both writers share."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         checked = WriteOptions.parse(options)
@@ -65,7 +65,7 @@ class _Sink:
         self.transaction = checked.transaction
 
     def stage(self, batches: Iterable[pa.RecordBatch], task: StagedTask, job: str) -> StagedTask:
-        """Stage what a task was given."""
+        """Stage the records of a task."""
         writers: dict[str | None, StagingWriter] = {}
         folder = self.target.folder(job)
         try:
@@ -87,15 +87,15 @@ class _Sink:
         return task
 
     def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-        """The batch cut by its column `topic`, in the order of its rows within each."""
+        """Split a batch by its column `topic`. The rows of each topic keep their order."""
         if not self.target.by_column or not batch.num_rows:
             yield None, batch
             return
         topics = batch.column("topic")
         if topics.null_count:
             raise RecordTypeError(
-                "the column 'topic' has a null: every record needs the name of a log, or "
-                "option('topic') one for all"
+                "the column 'topic' has a null: give each record the name of a log, or name one "
+                "log for all with option('topic')"
             )
         found = topics.dictionary_encode()
         if len(found.dictionary) == 1:
@@ -110,7 +110,7 @@ class _Sink:
         query: str | None = None,
         batch: int | None = None,
     ) -> None:
-        """Join what all tasks have staged, log by log, in the order of the tasks."""
+        """Join the segments of all tasks, log by log, in the order of the tasks."""
         staged: dict[str | None, list[StagedSegment]] = {} if self.target.by_column else {None: []}
         for message in messages:
             if isinstance(message, StagedTask):
@@ -127,7 +127,7 @@ class _Sink:
             )
 
     def give_up(self, messages: Sequence[WriterCommitMessage | None], job: str) -> None:
-        """Remove what was staged and not joined."""
+        """Remove the staged segments that have not joined."""
         topics: set[str | None] = set() if self.target.by_column else {None}
         for message in messages:
             if isinstance(message, StagedTask):
@@ -148,17 +148,16 @@ class LogWriter(DataSourceArrowWriter):
     Raises
     ------
     InvalidOptionError, RecordTypeError
-        An option or a column is not what it may be.
+        An option or a column is not valid.
     LogLockedError, NotALogError, ReadOnlyError
-        The log could not be written; nothing was done.
+        The log cannot be written. Nothing was changed.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise InvalidOptionError(
-                "mode 'overwrite' cannot be had: a log only grows, and positions never come "
-                "again. Use 'append', into a new path if the "
-                "old records are not wanted, or delete them with `commitlog remove`"
+                "mode 'overwrite' is not supported: a log only grows. Use mode 'append' with a "
+                "new path, or first delete the log with `commitlog remove`"
             )
         self.sink = _Sink(options, schema)
         self.job = f"job-{uuid.uuid4()}"
@@ -170,30 +169,30 @@ class LogWriter(DataSourceArrowWriter):
         return self.sink.stage(iterator, StagedTask(), self.job)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Join, on the driver."""
+        """Join the staged segments, on the driver."""
         self.sink.join_all(messages, *(self.sink.transaction or (None, None)))
         self.sink.give_up(messages, self.job)
         self.sink.target.sweep()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove what was staged."""
+        """Remove the staged segments."""
         self.sink.give_up(messages, self.job)
 
 
 class LogStreamWriter(DataSourceStreamArrowWriter):
-    """``df.writeStream.format("commitlog")``: each batch joins each log at once, and once however
-    often Spark commits it.
+    """``df.writeStream.format("commitlog")``: the records of a batch join each log at once, and
+    only once if Spark commits the batch repeatedly.
 
-    In output mode "complete", as to Kafka, each batch appends the whole result; a log only grows,
-    and `overwrite` changes nothing.
+    A log only grows, so `overwrite` has no effect. In output mode "complete", each batch appends
+    the whole result, as Kafka's sink does.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         self.sink = _Sink(options, schema)
         if self.sink.transaction is not None:
             raise InvalidOptionError(
-                "txnAppId and txnVersion are for df.write: a streaming query has its own id and "
-                "batch numbers"
+                "txnAppId and txnVersion are for df.write: remove them, because a streaming query "
+                "has its own id and batch numbers"
             )
         self.sink.target.check()
 
@@ -206,13 +205,13 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
         if query is None or batch is None:
             raise InvalidOptionError(
-                "this task is not one of a streaming query: use df.write for a batch"
+                "this task does not belong to a streaming query: use df.write for a batch"
             )
         task = StagedTask(query, int(batch))
         return self.sink.stage(iterator, task, folder_of(query, int(batch)))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Join a batch, on the driver, if it has not joined yet."""
+        """Join a batch on the driver, if it has not joined yet."""
         query = _query_of(messages)
         if query is None:
             return  # a batch without a task has no records
@@ -220,7 +219,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         self.sink.target.sweep(query, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Remove what was staged of a batch that did not join; one that did stays."""
+        """Remove the staged segments of a batch that has not joined. A joined batch stays."""
         query = _query_of(messages)
         if query is not None:
             self.sink.give_up(messages, folder_of(query, batchId))

@@ -1,4 +1,4 @@
-"""Slices: what a task reads of one segment file, and the rows of it."""
+"""Slices: the ranges of segment files that tasks read, and their conversion to rows."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _logger = logging.getLogger("commitlog.spark")
 
 @dataclass(frozen=True, kw_only=True)
 class Slice:
-    """A byte range of a segment file. Executors get it pickled: it holds no secret and no open
-    file.
+    """A byte range of a segment file. Executors get it pickled, so it holds no credential and no
+    open file.
 
     Attributes
     ----------
@@ -33,19 +33,18 @@ class Slice:
     location : str
         The segment file: a path or a URI.
     uuid : bytes
-        The log's own.
+        The log's identity.
     base, size : int
-        The segment's.
+        Base and size of the segment.
     scan : int
-        Offset of a frame from which on it is decoded; what stands between here and `start` is only
-        counted.
+        Offset of the frame at which decoding begins. Records before `start` are only counted.
     start, stop : int
-        Records that begin in [start, stop) are wanted.
+        The task returns the records that begin in [start, stop).
     sequence : int or None
-        Of the first record at or behind `scan`; None where nobody asked, or nobody knows.
-    ends_somewhere : bool
-        It is the last segment of an archive, copied before it was full: where whole frames end, it
-        ends.
+        Sequence of the first record at or after `scan`; None if unknown or not requested.
+    may_be_partial : bool
+        The segment is the last of an archive and may have been copied before it was full. It ends
+        after its last whole frame.
     """
 
     topic: str
@@ -57,25 +56,26 @@ class Slice:
     start: int = HEADER_SIZE
     stop: int
     sequence: int | None = None
-    ends_somewhere: bool = False
+    may_be_partial: bool = False
 
     @property
     def read_bytes(self) -> int:
-        """What has to be read of it, its header not counted."""
+        """Number of bytes to read, without the header."""
         return self.stop - self.scan
 
 
 class SliceReader:
-    """Reads one slice into record batches.
+    """Read one slice into record batches.
 
     Parameters
     ----------
     piece : Slice
-        What to read.
+        The slice.
     builder : RowBuilder
-        Where rows go.
+        The builder that takes the rows.
     on_damage : {"fail", "skip"}
-        "skip" goes on at the next whole frame; what stands in between is lost, and logged.
+        "skip" continues at the next whole frame. The records before it are lost to this read, and
+        a warning says where.
     """
 
     def __init__(self, piece: Slice, builder: RowBuilder, on_damage: OnDamage = "fail") -> None:
@@ -85,7 +85,7 @@ class SliceReader:
         self._sequence = piece.sequence
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The batches, in order.
+        """Yield the batches in order.
 
         Raises
         ------
@@ -94,14 +94,14 @@ class SliceReader:
         LogNotFoundError, NotALogError
             This machine does not see the log, or sees another one in its place.
         CorruptRecordError, CorruptSegmentError
-            It is damaged.
+            The segment is damaged, and `on_damage` is "fail".
         """
         try:
             source = open_bytes(self._slice.location)
         except FileNotFoundError:
             check_deleted(self._slice.location, self._slice.uuid, self._slice.base)
             raise PositionError(
-                "the segment is gone",
+                "the segment was deleted",
                 path=self._slice.location,
                 position=self._slice.base + self._slice.start,
             ) from None
@@ -111,7 +111,9 @@ class SliceReader:
             except CorruptSegmentError as error:
                 if self._on_damage == "fail":
                     raise
-                _logger.warning("%s: what follows is lost: %s", self._slice.location, error.message)
+                _logger.warning(
+                    "%s: skipped the rest of the slice: %s", self._slice.location, error.message
+                )
         if self._builder.count:
             yield self._finish()
         self._builder.clear()
@@ -142,9 +144,9 @@ class SliceReader:
                     builder.grow(needed)
             elif code != ABSENT:
                 resume = self._resume(decoder, window, offset)
-                if resume >= stop and wanted.ends_somewhere:
+                if resume >= stop and wanted.may_be_partial:
                     break
-                self._tell_of_damage(offset, resume)
+                self._report_damage(offset, resume)
                 offset, needed = resume, 8
 
     def _finish(self) -> pa.RecordBatch:
@@ -155,7 +157,7 @@ class SliceReader:
         return self._builder.finish(self._slice.topic, first)
 
     def _checked(self, window: Window) -> FrameDecoder:
-        """A decoder for the segment, once its header page says that it is the one."""
+        """Check the header page against the slice, and return a decoder."""
         wanted = self._slice
         if not window.reach(0, HEADER_SIZE):
             raise self._short(window.stop)
@@ -172,18 +174,18 @@ class SliceReader:
     def _short(self, end: int) -> CorruptSegmentError:
         return CorruptSegmentError(
             f"the segment file ends after {end} of {self._slice.size} bytes: restore it from a "
-            "copy, or read on with onDamage=skip",
+            "copy, or skip the rest with onDamage=skip",
             path=self._slice.location,
             position=self._slice.base + end,
         )
 
     def _refuse_short(self, end: int) -> None:
-        if not self._slice.ends_somewhere:
+        if not self._slice.may_be_partial:
             raise self._short(end)
 
     def _resume(self, decoder: FrameDecoder, window: Window, offset: int) -> int:
-        """Where a whole frame begins next behind an offset, or the slice's end. It goes forward in
-        steps, so that memory stays bounded.
+        """Return the offset of the next whole frame, or the slice's end. The search goes in steps,
+        which bounds the memory.
         """
         largest, stop = self._slice.size // 8 + 8, self._slice.stop
         while offset < stop:
@@ -196,20 +198,20 @@ class SliceReader:
             offset = step_end - 8 if step_end < stop else stop
         return stop
 
-    def _tell_of_damage(self, offset: int, resume: int) -> None:
+    def _report_damage(self, offset: int, resume: int) -> None:
         wanted = self._slice
         position, resume_position = wanted.base + offset, wanted.base + resume
         if self._on_damage == "skip":
             _logger.warning(
-                "%s: skipped the damage from position %d to %d",
+                "%s: skipped damage from position %d to %d",
                 wanted.location,
                 position,
                 resume_position,
             )
             return
         raise CorruptRecordError(
-            f"the segment is damaged up to position {resume_position}: `commitlog repair` the "
-            "log, or read on behind it with onDamage=skip",
+            f"the segment is damaged up to position {resume_position}: run `commitlog repair` on "
+            "the log, or continue after the damage with onDamage=skip",
             path=wanted.location,
             position=position,
             resume_position=resume_position,
@@ -223,19 +225,18 @@ def read_slices(
     on_damage: OnDamage = "fail",
     fail_on_data_loss: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """Record batches of some slices, one after the other, in memory that does not grow with them.
+    """Yield the record batches of some slices, one after the other, in bounded memory.
 
     Parameters
     ----------
     slices : iterable of Slice
-        In the order in which they are wanted.
+        In the order in which to read them.
     schema : pyarrow.Schema
         Some of `commitlog.spark.columns.FIELDS`, in any order.
     on_damage : {"fail", "skip"}
-        As for `SliceReader`; a segment whose very header is damaged is then passed over whole.
+        As for `SliceReader`. "skip" skips the whole segment if its header is damaged.
     fail_on_data_loss : bool
-        False passes over segments that were deleted. A machine that does not see the log fails in
-        any case.
+        False skips deleted segments. A machine that does not see the log fails in any case.
     """
     builder = RowBuilder(schema)
     for piece in slices:
@@ -244,12 +245,11 @@ def read_slices(
         except PositionError as error:
             if fail_on_data_loss:
                 raise PositionError(
-                    "the segment was deleted before it was read: read from a later offset, or "
-                    "pass over what is lost with "
-                    "failOnDataLoss=false",
+                    "the segment was deleted before it was read: start at a later offset, or skip "
+                    "the lost records with failOnDataLoss=false",
                     path=error.path,
                     position=error.position,
                 ) from None
             _logger.warning(
-                "%s: gone before it was read: its records are lost to this query", piece.location
+                "%s: deleted before it was read: its records are lost to this query", piece.location
             )

@@ -1,4 +1,4 @@
-"""CommitLogSource: what Spark knows as the format "commitlog"."""
+"""CommitLogSource: the class behind Spark's format "commitlog"."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class CommitLogSource(DataSource):
     """``format("commitlog")`` of `spark.read`, `spark.readStream`, and of a data frame's `write`
     and `writeStream`.
 
-    Each part is imported when it is asked for: Spark makes one of these in short-lived processes
-    that need one of them only.
+    Each method imports its part: Spark creates sources in short-lived processes that need only one
+    part.
     """
 
-    # How many tasks the session runs at once, where `register` could ask it; None: nobody said.
+    # Number of tasks that the session runs at once. `register` sets it in a subclass.
     parallelism: int | None = None
 
     @classmethod
@@ -37,33 +37,31 @@ class CommitLogSource(DataSource):
         return "commitlog"
 
     def schema(self) -> str:
-        """All columns; `schema(...)` of Spark's reader asks for fewer, and then no others are
-        built.
-        """
+        """Return all columns. With `schema(...)` on Spark's reader, a query requests fewer."""
         from commitlog.spark.columns import DDL
 
         return DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch read."""
+        """Return the reader of a batch query."""
         from commitlog.spark.reader import batch_reader
 
         return batch_reader(self.options, schema, self.parallelism)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A stream read."""
+        """Return the reader of a streaming query."""
         from commitlog.spark.stream import LogStreamReader
 
         return LogStreamReader(self.options, schema, self.parallelism)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """A batch write."""
+        """Return the writer of a batch."""
         from commitlog.spark.sink import LogWriter
 
         return LogWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 - Spark's name
-        """What a streaming query writes to."""
+        """Return the writer of a streaming query."""
         from commitlog.spark.sink import LogStreamWriter
 
         return LogStreamWriter(self.options, schema, overwrite)

@@ -24,7 +24,7 @@ from commitlog.spark.reader import schema_of, wants_sequence
 from commitlog.spark.slices import read_slices
 from commitlog.spark.stream_topics import StreamTopics, lost
 
-# What Spark keeps in the checkpoint, in the form of Kafka's source: {"orders": {"0": 4096}}.
+# The JSON that Spark keeps in the checkpoint, as Kafka's source has it: {"orders": {"0": 4096}}.
 Offset = dict[str, dict[str, int]]
 _Places = dict[str, int]
 
@@ -38,15 +38,15 @@ def _places(offset: Mapping[str, Mapping[str, int]] | None) -> _Places:
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows some logs. An offset is a position for each, which stays what it is over rolls and
-    retention.
+    """Follow some logs. An offset is a position in each log, which rolls and retention do not
+    change.
 
     Parameters
     ----------
     options : mapping of str to str
-        Spark's.
+        The options as Spark gives them.
     schema : pyspark.sql.types.StructType
-        The columns that are wanted.
+        The requested columns.
     parallelism : int, optional
         As for `LogReader`.
     """
@@ -63,20 +63,20 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._triggered_s = float("-inf")
 
     def __getstate__(self) -> dict[str, Any]:
-        # Executors only read, and what is open here is of no use to them.
+        # Executors do not use the logs that are open on the driver.
         return {**self.__dict__, "_topics": None}
 
     # --- offsets ----------------------------------------------------------------------------------
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Where a new query starts. Spark asks twice, and must hear the same."""
+        """Return where a new query starts. Spark calls this twice; both results are the same."""
         if self._initial is None:
             self._initial = _offset(self._topics.starts())
         return self._initial
 
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:  # noqa: N802
-        """Where the next batch ends. While there is nothing new, one look at a watermark for each
-        log; Spark asks every 10 ms then.
+        """Return where the next batch ends. Without new records this reads one watermark in memory
+        for each log, because Spark then polls every 10 ms.
         """
         places, ends = _places(start), self._ends()
         ends = {name: max(end, places.get(name, 0)) for name, end in ends.items()}
@@ -97,18 +97,18 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is there now is what the query reads."""
+        """Limit the query to the records that are present now."""
         self._target = self._topics.ends()
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802
-        """Where the logs end, whatever a batch takes of them: for the query's progress."""
+        """Return where the logs end, without limits, for the query's progress report."""
         return _offset(self._topics.ends())
 
     # --- admission --------------------------------------------------------------------------------
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """One of the limits that were given, since Spark knows one only; `latestOffset` minds them
-        all.
+        """Return one of the given limits, because Spark takes only one. `latestOffset` applies all
+        of them.
         """
         options = self._options
         if options.max_offsets is not None:
@@ -120,7 +120,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def _admitted(self, places: _Places, ends: _Places) -> _Places:
-        """What a batch may have of [places, ends)."""
+        """Apply the limits to [places, ends), and return the ends of the batch."""
         spans = [
             _Span(self._topics.topic(name), self._from(name, places), end)
             for name, end in ends.items()
@@ -136,7 +136,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _waits_for_more(self, spans: list[_Span]) -> bool:
         if self._options.min_offsets is None or self._target is not None:
-            return False  # a query over the present records only would never end
+            return False  # with availableNow, no further records come and the query would not end
         waited_s = time.monotonic() - self._triggered_s
         return (
             waited_s < self._options.max_trigger_delay_s
@@ -144,13 +144,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _from(self, name: str, places: _Places) -> int:
-        """Where to go on in a log: from its oldest record where it is new, or retention was faster
-        than the query.
+        """Return where to continue in a log. If the log is new, or retention deleted that position,
+        continue at the oldest record.
 
         Raises
         ------
         PositionError
-            Records are lost, and `failOnDataLoss`.
+            Retention deleted records before this query read them, and `failOnDataLoss` is on.
         """
         topic = self._topics.topic(name)
         first = topic.first
@@ -163,9 +163,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- reading ----------------------------------------------------------------------------------
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """What each task reads of a batch."""
+        """Plan what each task reads of a batch."""
         places, ends = _places(start), _places(end)
-        self._topics.check_there(ends)
+        self._topics.check_present(ends)
         ranges = [
             (self._topics.topic(name), self._from(name, places), stop)
             for name, stop in ends.items()
@@ -183,7 +183,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of a partition, on an executor."""
+        """Yield the rows of a partition, on an executor."""
         slices = partition.slices if isinstance(partition, LogPartition) else ()
         yield from read_slices(
             slices,
@@ -193,12 +193,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def stop(self) -> None:
-        """The query has ended."""
+        """Close the logs when the query ends."""
         self._topics.close()
 
 
 class _Span:
-    """A range of a log that a batch may shrink."""
+    """A range of a log, which the limits of a batch shrink."""
 
     def __init__(self, topic: LogTopic, start: int, stop: int) -> None:
         self.topic = topic
@@ -211,7 +211,7 @@ class _Span:
 
     @property
     def records(self) -> int:
-        """How many are in it."""
+        """Number of records in the range."""
         return (
             self.topic.sequence_of(self.stop) - self.first_sequence if self.start < self.stop else 0
         )
@@ -227,7 +227,7 @@ class _Span:
             self.stop = min(self.topic.position_of(self.first_sequence + count), self.stop)
 
     def keep_bytes(self, size_bytes: int) -> None:
-        """Keep as many whole records as fit, found by binary search."""
+        """Keep as many whole records as fit. A binary search finds their number."""
         low, high = 0, self.records
         first = self.first_sequence
         while low < high:
@@ -240,7 +240,7 @@ class _Span:
 
 
 def share_records(spans: list[_Span], most: int) -> None:
-    """Shrink ranges to so many records in all, each log in proportion to what it has."""
+    """Shrink ranges to `most` records in total, in proportion to the records of each log."""
     counts = [span.records for span in spans]
     total = sum(counts)
     if total <= most:
@@ -254,8 +254,9 @@ def share_records(spans: list[_Span], most: int) -> None:
 
 
 def share_bytes(spans: list[_Span], most_bytes: int) -> None:
-    """Shrink ranges to so many bytes of the logs, headers and padding included, each log in
-    proportion to what it has; but to one record at least, or the query would stand still."""
+    """Shrink ranges to `most_bytes` in total, in proportion to the bytes of each log. Headers and
+    padding count. At least one record stays, because the query would otherwise not advance.
+    """
     total_bytes = sum(span.size_bytes for span in spans)
     if total_bytes <= most_bytes:
         return
@@ -267,4 +268,4 @@ def share_bytes(spans: list[_Span], most_bytes: int) -> None:
         span.stop = stop
         span.keep_records(min(1, span.records))
         if span.start == span.stop:
-            span.stop = stop  # no record in all of it: what is left of a segment
+            span.stop = stop  # no record in the range: it is the rest of a segment

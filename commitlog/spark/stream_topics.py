@@ -21,18 +21,17 @@ _logger = logging.getLogger("commitlog.spark")
 
 
 def lost(topic: LogTopic, start: int, stop: int, options: ReadOptions) -> None:
-    """Say that retention has overtaken a query.
+    """Report that retention deleted records before a query read them.
 
     Raises
     ------
     PositionError
-        Unless data may be lost.
+        `failOnDataLoss` is on. Otherwise a warning is logged.
     """
     if options.fail_on_data_loss:
         raise PositionError(
-            f"retention was faster than this query: of {topic.name}, the segments with positions "
-            f"from {start} to {stop} are deleted, and "
-            "what was not read of them is lost; keep more, or go on with what is left with "
+            f"retention deleted records of {topic.name} before this query read them, positions "
+            f"{start} to {stop}: keep more segments, or continue with the remaining records with "
             "failOnDataLoss=false",
             path=topic.location,
             position=start,
@@ -47,13 +46,13 @@ def lost(topic: LogTopic, start: int, stop: int, options: ReadOptions) -> None:
 
 
 class StreamTopics:
-    """The logs of one query. New ones that match `subscribePattern` are found when something
-    changes in the directory above them.
+    """The logs of one query. When their directory changes, new logs that match `subscribePattern`
+    are added.
 
     Parameters
     ----------
     options : ReadOptions
-        What was asked for.
+        The options of the query.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -62,12 +61,12 @@ class StreamTopics:
         self._seen_ns: tuple[int, ...] | None = None
 
     def topic(self, name: str) -> LogTopic:
-        """One of them."""
+        """Return an open log by its name."""
         return self._topics[name]
 
     def starts(self) -> dict[str, int]:
-        """Where a new query starts in each."""
-        self._look()
+        """Return where a new query starts in each log."""
+        self._find_logs()
         check_names(self._options.start, "startingOffsets", list(self._topics))
         return {
             name: _at_record(topic, start_of(topic, self._options))
@@ -75,16 +74,16 @@ class StreamTopics:
         }
 
     def ends(self) -> dict[str, int]:
-        """Where each ends at present. What is appended and not durable is going to be waited for:
-        its writers are asked to flush it.
+        """Return where each log ends at present. The query will wait for records that are appended
+        and not durable, so this asks the writers for a flush.
         """
-        self._look()
+        self._find_logs()
         for topic in self._topics.values():
             topic.ask_for_flush()
         return {name: topic.end for name, topic in self._topics.items()}
 
-    def _look(self) -> None:
-        """Find the logs, once; with a pattern, again when a directory above has changed."""
+    def _find_logs(self) -> None:
+        """Find the logs once. With a pattern, find them again after their directory changed."""
         follows = self._options.subscribe_pattern is not None
         if self._topics and not follows:
             return
@@ -94,15 +93,15 @@ class StreamTopics:
         for name, place in (present if follows else locate)(self._options).items():
             if name not in self._topics:
                 self._topics[name] = self._open(name, place)
-        # A directory may have been there before its log: then the next look is to be another one.
-        self._seen_ns = None if self._has_more_to_come() else seen_ns
+        # A matching directory may not have its log yet. Then the next call looks again.
+        self._seen_ns = None if self._awaits_logs() else seen_ns
 
     def _changes(self) -> tuple[int, ...]:
         return tuple(
             os.stat(path).st_mtime_ns for path in self._options.paths if os.path.exists(path)
         )
 
-    def _has_more_to_come(self) -> bool:
+    def _awaits_logs(self) -> bool:
         pattern = re.compile(self._options.subscribe_pattern or "(?!)")
         folders = [
             name
@@ -116,52 +115,52 @@ class StreamTopics:
         topic = open_topic(name, place, self._options)
         if not isinstance(topic, LogTopic):
             raise InvalidOptionError(
-                f"the log {name} is an archive, which a stream does not follow: read it with "
+                f"the log {name} is an archive, which a stream cannot follow: read it with "
                 "spark.read",
                 path=place,
             )
         return topic
 
-    def check_there(self, wanted: Mapping[str, int]) -> None:
-        """Refuse to go on where a log of the checkpoint is gone."""
-        self._look()
+    def check_present(self, wanted: Mapping[str, int]) -> None:
+        """Refuse to continue if a log of the checkpoint is missing."""
+        self._find_logs()
         missing = sorted(set(wanted) - set(self._topics))
         if missing:
             raise LogNotFoundError(
-                f"the query has read the log {missing[0]!r}, which is not there any more: restore "
-                "it, or start with a new checkpoint",
+                f"the checkpoint names the log {missing[0]!r}, which does not exist any more: "
+                "restore it, or start with a new checkpoint",
                 path=", ".join(self._options.paths),
             )
 
     def check_reached(self, topic: LogTopic, stop: int) -> None:
-        """Refuse an offset that the log has not come to: it is another log than the checkpoint is
-        about.
+        """Refuse an offset beyond the log's tail, because the log is then not the one of the
+        checkpoint.
 
         Raises
         ------
         PositionError
-            Unless data may be lost.
+            The offset is beyond the tail, and `failOnDataLoss` is on.
         """
         tail = max(topic.log.tail_position, topic.log.appended_position)
         if stop > tail and self._options.fail_on_data_loss:
             raise PositionError(
-                f"the query has read {topic.name} up to {stop}, and the log ends at {tail}: it is "
-                "another log, or has lost its end; start "
-                "with a new checkpoint, or go on with failOnDataLoss=false",
+                f"the checkpoint has position {stop} for {topic.name}, and the log ends at {tail}: "
+                "the log was replaced or lost its end. Start with a new checkpoint, or continue "
+                "with failOnDataLoss=false",
                 path=topic.location,
                 position=stop,
             )
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Close all logs."""
         for topic in self._topics.values():
             topic.close()
         self._topics = {}
 
 
 def _at_record(topic: LogTopic, position: int) -> int:
-    """A position where a record begins, from one that anybody may have given: that of the next one,
-    or the end.
+    """Return the position of the first record at or after a position, or the end. The position
+    comes from an option and may be inside a record.
     """
     end = topic.end
     if position >= end or position <= topic.first:

@@ -1,9 +1,9 @@
-"""Target: the logs that a write goes to, and where its segments are staged until they join.
+"""Target: the logs of a write, and the folders in which its segments are staged until they join.
 
-Staged segments are in `.staged` beside what they will become: in the log's own directory, or, where
-a column chooses among logs, in the one that these are in. Each job has a folder there, which goes
-when the job ends. What dead jobs have left is swept: of a streaming query by its next batch, of
-others when nothing has changed in it for a day.
+Segments are staged in the directory `.staged` of the log. If a column chooses among logs, `.staged`
+is in the directory of these logs. Each job has a folder there and removes it at its end. If a job
+died, a later job sweeps its folder: the next batch of the same streaming query, or any job after
+the folder was unchanged for a day.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _OF_QUERY = re.compile(r"^query-(?P<query>.+)-(?P<batch>[0-9]+)$")
 
 
 def folder_of(query: str, batch: int) -> str:
-    """The name of the folder in which a batch of a streaming query is staged."""
+    """Return the name of the folder for a batch of a streaming query."""
     return f"query-{re.sub('[^A-Za-z0-9-]', '_', query)}-{batch}"
 
 
 class Target:
-    """Where records go.
+    """The log, or the directory of logs, that a write goes to.
 
     Parameters
     ----------
     options : WriteOptions
-        As they were given.
+        The options of the write.
     by_column : bool
         The data frame has a column `topic`, which chooses among the logs below the path.
     """
@@ -55,34 +55,36 @@ class Target:
         self.segment_size = options.segment_size
 
     def log_path(self, topic: str | None) -> str:
-        """The log of a topic; None is for the one log where there are no topics."""
+        """Return the path of a topic's log. Without topics, `topic` is None."""
         return self.root if topic is None else os.path.join(self.root, check_topic(topic))
 
     def size_of(self, topic: str | None) -> int:
-        """The segment size of a log, or of the one that will be created."""
+        """Return the segment size of a log, or the size for the log that will be created."""
         identity = _identity(self.log_path(topic))
         if identity is not None:
             if self.segment_size not in (None, identity.segment_size):
                 raise InvalidOptionError(
                     f"segmentSize is {self.segment_size}, but the log was created with segments "
-                    f"of {identity.segment_size} bytes",
+                    f"of {identity.segment_size} bytes: remove the option",
                     path=self.log_path(topic),
                 )
             return identity.segment_size
         return Options(segment_size=self.segment_size).new_segment_size
 
     def check(self) -> None:
-        """Refuse, before any work is done, what could not be written when it is.
+        """Check before the work begins that the target can be written.
 
         Raises
         ------
         NotALogError, InvalidOptionError
-            Something else is there, or a log where a directory of logs is meant.
+            The path is not a log, or it is a log and not a directory of logs.
         ReadOnlyError, UnsupportedError, IOFailureError
-            It cannot be written.
+            The target cannot be written.
         """
         if os.path.exists(self.root) and not os.path.isdir(self.root):
-            raise NotALogError("this is a file: a log is a directory", path=self.root)
+            raise NotALogError(
+                "this is a file, and a log is a directory: choose another path", path=self.root
+            )
         with telling(self.root, "write a log"):
             os.makedirs(os.path.join(self.root, STAGED), exist_ok=True)
             if not os.access(os.path.join(self.root, STAGED), os.W_OK | os.X_OK):
@@ -92,8 +94,7 @@ class Target:
         if identity is not None and self.by_column:
             raise InvalidOptionError(
                 "this is a log itself, and the column 'topic' chooses among the logs below a "
-                "directory: write to that directory, or drop "
-                "the column",
+                "directory: write to the directory above, or drop the column",
                 path=self.root,
             )
         if identity is not None:
@@ -108,13 +109,13 @@ class Target:
                 )
 
     def check_held(self) -> None:
-        """Refuse a log that somebody has open for writing: its join would be refused when the work
-        is done.
+        """Refuse a log that is open for writing, before the work begins. The join would refuse it
+        after the work.
 
         Raises
         ------
         LogLockedError
-            Who it is.
+            A process has the log open for writing. The message names it.
         """
         identity = None if self.by_column else _identity(self.root)
         if identity is not None:
@@ -123,14 +124,14 @@ class Target:
     # --- staging ----------------------------------------------------------------------------------
 
     def folder(self, job: str) -> str:
-        """Where a job's segments are staged."""
+        """Return the folder for the staged segments of a job."""
         return os.path.join(self.root, STAGED, job)
 
     def clear(self, job: str, topics: list[str | None]) -> None:
-        """Remove a job's folder, unless a join that was begun still needs what is in it."""
+        """Remove a job's folder, unless an unfinished join still needs its segments."""
         if any(os.path.lexists(os.path.join(self.log_path(topic), JOIN_NOTE)) for topic in topics):
             _logger.warning(
-                "%s: a join was begun and is not finished; what it needs is left in %s",
+                "%s: a join is not finished; its segments remain in %s",
                 self.root,
                 self.folder(job),
             )
@@ -140,8 +141,8 @@ class Target:
             os.rmdir(os.path.join(self.root, STAGED))
 
     def sweep(self, query: str | None = None, batch: int = -1) -> None:
-        """Remove what dead jobs have left: of this query up to this batch, and of others what has
-        been there for long.
+        """Remove the folders of dead jobs: those of this query up to this batch, and others that
+        were unchanged for a day.
         """
         staged = os.path.join(self.root, STAGED)
         with contextlib.suppress(FileNotFoundError):
@@ -154,14 +155,14 @@ class Target:
                     and int(found["batch"]) <= batch
                 )
                 if own or _age_s(os.path.join(staged, name)) > _KEPT_S:
-                    _logger.info("%s: %s is swept", self.root, name)
+                    _logger.info("%s: removed %s, which a dead job left", self.root, name)
                     shutil.rmtree(os.path.join(staged, name), ignore_errors=True)
             with contextlib.suppress(OSError):
                 os.rmdir(staged)
 
 
 def _age_s(folder: str) -> float:
-    """How long ago anything in a folder changed."""
+    """Return the seconds since the last change in a folder."""
     latest = 0.0
     for place, _, names in os.walk(folder):
         for path in [place, *(os.path.join(place, name) for name in names)]:
@@ -171,7 +172,7 @@ def _age_s(folder: str) -> float:
 
 
 def _identity(path: str) -> identities.Identity | None:
-    """What the log is that is there, if there is one."""
+    """Return the identity of the log at a path, if there is one."""
     with contextlib.suppress(FileNotFoundError):
         return identities.read_path(path)
     return None
@@ -183,8 +184,8 @@ def _refuse_held(path: str, identity: identities.Identity) -> None:
         names = ", ".join(describe_process(writer.pid, writer.pid_namespace) for writer in writers)
     if names:
         raise LogLockedError(
-            "Spark joins what it wrote to a log that nobody else writes, and this one is open in "
-            f"{names}: close it there, and write again",
+            "Spark can join segments only to a log that no other process writes, and this log is "
+            f"open in {names}: close it there, and write again",
             path=path,
             holder=names,
         )

@@ -35,40 +35,40 @@ class Topic(ABC):
     @property
     @abstractmethod
     def first(self) -> int:
-        """Where the oldest segment that is still there begins."""
+        """The base of the oldest segment."""
 
     @property
     @abstractmethod
     def end(self) -> int:
-        """Where what may be read ends at present."""
+        """The position at which a read must end at present."""
 
     @abstractmethod
     def position_since(self, timestamp_ns: int) -> int | None:
-        """Where the first record stands that is not older; None where all are, or where there is
-        none.
+        """Return the position of the first record with at least this timestamp; None if there is
+        no such record.
         """
 
     @abstractmethod
     def boundary(self, position: int) -> int:
-        """Where a slice may end, at a position or before it: a frame's beginning, or a
-        segment's.
+        """Return the last position at or before `position` at which a slice may end: the start of a
+        frame or of a segment.
         """
 
     @abstractmethod
     def slices(
         self, start: int, stop: int, *, with_sequence: bool, fail_on_data_loss: bool
     ) -> Iterator[Slice]:
-        """What there is of [start, stop), a segment at a time. Segments that are missing in between
-        are refused, or passed over.
+        """Yield [start, stop) as slices, one for each segment. With `fail_on_data_loss`, a missing
+        segment raises `PositionError`; otherwise it is skipped.
         """
 
     def sequence_of(self, position: int) -> int:
-        """The sequence of the record at a boundary that is inside a segment."""
-        raise NotImplementedError("this is cut between segments only")
+        """Return the sequence of the record at a boundary inside a segment."""
+        raise NotImplementedError("an archive is cut between segments only")
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of it."""
+        """Release it."""
 
     def __enter__(self) -> Topic:
         return self
@@ -78,24 +78,23 @@ class Topic(ABC):
 
 
 def refuse_gap(topic: Topic, start: int, stop: int, fail_on_data_loss: bool) -> None:
-    """Say that segments are missing.
+    """Report that segments are missing.
 
     Raises
     ------
     PositionError
-        Unless data may be lost.
+        `fail_on_data_loss` is true. Otherwise a warning is logged.
     """
     if fail_on_data_loss:
         raise PositionError(
             f"the segments with positions from {start} to {stop} are missing: restore them, or "
-            "pass over what is lost with "
-            "failOnDataLoss=false",
+            "skip them with failOnDataLoss=false",
             path=topic.location,
             position=start,
             first_position=stop,
         )
     _logger.warning(
-        "%s: the positions from %d to %d are missing, and lost to this query",
+        "%s: positions %d to %d are missing and lost to this query",
         topic.location,
         start,
         stop,

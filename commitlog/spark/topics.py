@@ -17,33 +17,33 @@ _LOG_JSON = "log.json"
 _WATERMARKS = ("cursors", "checkpoint")
 
 
-# --- finding them ---------------------------------------------------------------------------------
+# --- locating -------------------------------------------------------------------------------------
 
 
 def locate(options: ReadOptions) -> dict[str, str]:
-    """The places of the logs that a read is about, by topic. A place is a directory, or a segment
-    file.
+    """Return the places of the logs of a read, by topic. A place is a directory or a segment file.
 
     Raises
     ------
     LogNotFoundError, NotALogError
-        There is none.
+        The paths name no log.
     InvalidOptionError
-        Two have one name.
+        Two logs have the same name.
     """
     found = present(options)
     if not found:
         wanted = options.subscribe_pattern
         raise LogNotFoundError(
             "there is no log here"
-            + (f" whose name matches subscribePattern={wanted}" if wanted else ""),
+            + (f" whose name matches subscribePattern={wanted}" if wanted else "")
+            + ": correct the options",
             path=", ".join(options.paths),
         )
     return found
 
 
 def present(options: ReadOptions) -> dict[str, str]:
-    """Return what `locate` does, but nothing where no log matches a pattern yet."""
+    """Return what `locate` does, or an empty mapping if no log matches the pattern yet."""
     found: dict[str, str] = {}
     for path in options.paths:
         matches = places.expanded(path)
@@ -52,8 +52,8 @@ def present(options: ReadOptions) -> dict[str, str]:
                 name = _topic_of(one)
                 if found.setdefault(name, one) != one:
                     raise InvalidOptionError(
-                        f"two logs are called {name!r}, {found[name]} and {one}, and rows would "
-                        "not say of which they are: read them apart"
+                        f"two logs are called {name!r}, {found[name]} and {one}, and the column "
+                        "topic cannot tell them apart: read each in a query of its own"
                     )
     return found
 
@@ -64,18 +64,20 @@ def _topic_of(place: str) -> str:
 
 
 def _logs_at(place: str, options: ReadOptions, *, certain: bool) -> list[str]:
-    """The logs at a place: itself, or those below it that are asked for."""
+    """Return the logs at a place: the place itself, or the subscribed logs below it."""
     if places.segment_of(places.name_of(place)) is not None:
         if options.subscribe or options.subscribe_pattern is not None:
             raise InvalidOptionError(
-                "subscribe and subscribePattern choose among the logs below a directory, and the "
-                "path is a segment"
+                "subscribe and subscribePattern need a directory of logs, and the path is a "
+                "segment: remove them"
             )
         return [place]
     content = places.names(place)
     if content is None:
         if certain:
-            raise LogNotFoundError("there is no log here: nor any directory", path=place)
+            raise LogNotFoundError(
+                "there is no log here: this directory does not exist", path=place
+            )
         return []
     if options.subscribe:
         missing = [name for name in options.subscribe if not content.get(name)]
@@ -101,7 +103,7 @@ def _logs_at(place: str, options: ReadOptions, *, certain: bool) -> list[str]:
         return [place]
     if certain:
         raise NotALogError(
-            f"this directory has no {_LOG_JSON}: it is not a log. Name the logs below it with "
+            f"this directory has no {_LOG_JSON}, so it is not a log: name the logs below it with "
             "subscribe or subscribePattern",
             path=place,
         )
@@ -112,31 +114,29 @@ def _logs_at(place: str, options: ReadOptions, *, certain: bool) -> list[str]:
 
 
 def check_names(bound: Bound, name: str, topics: list[str]) -> None:
-    """Refuse a bound that names other topics than are read: Kafka's source wants all of them,
-    too.
-    """
+    """Check that a bound names exactly the topics of the read, as Kafka's source requires."""
     named = bound.positions if bound.positions is not None else bound.times_ns
     if named is None or set(named) == set(topics):
         return
     strange = sorted(set(named) - set(topics))
     if strange:
         raise InvalidOptionError(
-            f"{name} names {strange[0]!r}, and what is read is {', '.join(sorted(topics))}"
+            f"{name} names {strange[0]!r}, which is not read: name {', '.join(sorted(topics))}"
         )
     missing = sorted(set(topics) - set(named))
     raise InvalidOptionError(
-        f"{name} does not name {missing[0]!r}: it has to say for each log that is read (-2: "
+        f"{name} does not name {missing[0]!r}: give an offset for each log that is read (-2: "
         "earliest, -1: latest)"
     )
 
 
 def start_of(topic: Topic, options: ReadOptions) -> int:
-    """Where reading a topic starts.
+    """Return the position at which the read of a topic starts.
 
     Raises
     ------
     PositionError
-        No record is as young as the given time, or the given position is not in the log.
+        All records are older than the given time, or the given position is not in the log.
     """
     bound = options.start
     time_ns = bound.time_ns if bound.times_ns is None else bound.times_ns[topic.name]
@@ -148,8 +148,7 @@ def start_of(topic: Topic, options: ReadOptions) -> int:
             return topic.end
         raise PositionError(
             f"no record of {topic.name} has a timestamp of {time_ns // 1_000_000} ms since 1970 "
-            "or later: choose an earlier one, or "
-            "startingOffsetsByTimestampStrategy=latest",
+            "or later: give an earlier time, or startingOffsetsByTimestampStrategy=latest",
             path=topic.location,
             position=topic.end,
         )
@@ -158,11 +157,11 @@ def start_of(topic: Topic, options: ReadOptions) -> int:
         return topic.first
     if where == "latest" or where is None:
         return topic.end
-    return settled(topic, where, options, "startingOffsets")
+    return checked_position(topic, where, options, "startingOffsets")
 
 
 def end_of(topic: Topic, options: ReadOptions) -> int:
-    """Where reading a topic ends, before the record there."""
+    """Return the position before which the read of a topic ends."""
     bound = options.end
     time_ns = bound.time_ns if bound.times_ns is None else bound.times_ns[topic.name]
     if time_ns is not None:
@@ -171,16 +170,16 @@ def end_of(topic: Topic, options: ReadOptions) -> int:
     where = bound.edge if bound.positions is None else bound.positions[topic.name]
     if isinstance(where, str) or where is None:
         return topic.end
-    return settled(topic, where, options, "endingOffsets")
+    return checked_position(topic, where, options, "endingOffsets")
 
 
-def settled(topic: Topic, position: int, options: ReadOptions, what: str) -> int:
-    """A position that somebody gave, held against what the log has.
+def checked_position(topic: Topic, position: int, options: ReadOptions, what: str) -> int:
+    """Check a position from the options against the bounds of the log.
 
     Raises
     ------
     PositionError
-        It is outside, and `fail_on_data_loss`.
+        The position is outside of the log, and `failOnDataLoss` is on.
     """
     first, end = topic.first, topic.end
     if first <= position - position % topic.segment_size and position <= max(end, HEADER_SIZE):
@@ -191,25 +190,24 @@ def settled(topic: Topic, position: int, options: ReadOptions, what: str) -> int
         return min(max(position, first), end)
     if position > end:
         why = (
-            f"{what} has {position} for {topic.name}, and the log ends at {end}: give an "
-            "offset that a row had, or failOnDataLoss=false"
+            f"{what} has {position} for {topic.name}, and the log ends at {end}: give the offset "
+            "of a record, or failOnDataLoss=false"
         )
     else:
         why = (
             f"{what} has {position} for {topic.name}, and retention has deleted the log's records "
-            f"before {first}: start there, or give "
-            "failOnDataLoss=false to go on with what is left"
+            f"before {first}: start there, or give failOnDataLoss=false"
         )
     raise PositionError(why, path=topic.location, position=position, first_position=first)
 
 
 def open_topic(name: str, place: str, options: ReadOptions) -> Topic:
-    """A log that is open for reading, or an archive that was looked through.
+    """Open a log or an archive for reading.
 
     Raises
     ------
     LogNotFoundError, NotALogError, CorruptSegmentError
-        It is none, or cannot be read.
+        The place is neither, or cannot be read.
     """
     if not places.is_uri(place):
         only = places.segment_of(places.name_of(place))
@@ -217,23 +215,23 @@ def open_topic(name: str, place: str, options: ReadOptions) -> Topic:
         content = places.names(folder)
         if content is None or (only is not None and places.name_of(place) not in content):
             raise LogNotFoundError(
-                "there is no such file" if only is not None else "there is no log here", path=place
+                f"there is no {'log' if only is None else 'such file'} here: correct the path",
+                path=place,
             )
-        # Without its watermarks nothing says what is durable: then it is a copy, and as good as a
-        # copy can be.
+        # A log without `cursors` and `checkpoint` is a copy. It has no watermark and is read like
+        # an archive.
         if _LOG_JSON in content and not content.keys().isdisjoint(_WATERMARKS):
             return LogTopic(name, folder, options.visibility, None if only is None else only[0])
     return ArchiveTopic(name, place)
 
 
 def open_only(log: str, work: str) -> tuple[Topic, str]:
-    """The one log at a place, for work that is done to one at a time; and where it was found, a
-    directory or a segment file.
+    """Open the only log that a path names. Return it with its place, a directory or a segment file.
 
     Raises
     ------
     InvalidOptionError
-        There are several.
+        The path names several logs.
     CommitLogError
         As for `locate` and `open_topic`.
     """
@@ -241,7 +239,7 @@ def open_only(log: str, work: str) -> tuple[Topic, str]:
     found = locate(reading)
     if len(found) != 1:
         raise InvalidOptionError(
-            f"{work} is of one log, and at {log} are {len(found)}: give each of them a "
+            f"{work} takes one log, and {log} names {len(found)}: run it for each log, with a "
             "destination of its own"
         )
     ((name, place),) = found.items()

@@ -1,8 +1,8 @@
-"""The process that Spark forks its Python workers from: ``python -m
-commitlog.spark.worker_daemon``, which `session` names to Spark.
+"""The process from which Spark forks Python workers: ``python -m commitlog.spark.worker_daemon``.
+`session` sets it.
 
-It is PySpark's own with two differences. What every worker of ours needs is imported once, before
-the fork. And a worker that has nothing left to say when Spark hangs up ends in silence.
+It is PySpark's daemon with two differences. It imports the modules that each worker needs once,
+before the fork. A worker whose socket Spark has closed ends without a stack trace.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from commitlog.spark.quiet_worker import quietly
 
 
 def main() -> None:
-    """Fork workers until Spark hangs up."""
+    """Fork workers until Spark closes the daemon's input."""
     vars(daemon)["worker"] = quietly(daemon.worker)
     daemon.manager()
 

@@ -1,4 +1,4 @@
-"""WriteOptions: what can be asked of the sink, and which columns it takes."""
+"""WriteOptions: the options of the sink, and the columns that it takes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 
 TOPIC_NAME = re.compile(r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$")
 _OPTIONS = ("path", "topic", "segmentSize", "txnAppId", "txnVersion")
-# Spark's own, which come along.
+# Spark passes these options of its own.
 _SPARKS = ("checkpointlocation", "queryname", "outputmode")
 _REFUSED = {
     NO_HEADERS: "records have no headers",
-    "kafka.bootstrap.servers": "there is no broker: save(path) or start(path) says where the "
-    "log is",
+    "kafka.bootstrap.servers": "there is no broker: name the log in save(path) or start(path)",
     "partitionby": "a log has one partition; the column 'topic' chooses among logs",
 }
 _TAKEN = {
@@ -34,7 +33,7 @@ _TAKEN = {
     "timestamp": ("timestamp", "timestamp_ntz"),
     "type": ("tinyint", "smallint", "int", "bigint"),
 }
-# What reading a log gives besides. The log that is written gives its own.
+# Further columns of a read. The written log assigns its own, so they are ignored.
 _PASSED_OVER = ("partition", "offset", "timestamptype", "sequence")
 _EXPECTED = (
     "value (binary or string) and, if wanted, key (binary or string), topic (string), "
@@ -44,19 +43,19 @@ _EXPECTED = (
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """The options of one write, checked.
+    """The checked options of one write.
 
     Attributes
     ----------
     path : str
-        The log, or the directory that the topics' logs are in.
+        The log, or the directory of the topics' logs.
     topic : str or None
-        The log below `path` that every record goes to, whatever the column says.
+        The log below `path` for all records. It overrides the column.
     segment_size : int or None
-        Of logs that the write creates.
+        Segment size of logs that the write creates.
     transaction : tuple of str and int, or None
-        An application's name and the number of this write: one up to that number is not written
-        again.
+        Name of an application and number of this write. A write is skipped if the log has one of
+        that name with the same or a higher number.
     """
 
     path: str
@@ -66,12 +65,12 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
-        """Read Spark's options.
+        """Parse Spark's options.
 
         Raises
         ------
         InvalidOptionError
-            One is unknown, cannot be had, or is not what it may be.
+            An option is unknown or not supported, or its value is not valid.
         """
         given = {name.lower(): value for name, value in options.items()}
         known = {name.lower(): name for name in _OPTIONS}
@@ -80,7 +79,7 @@ class WriteOptions:
                 continue
             if name in _REFUSED or name.startswith("kafka."):
                 raise InvalidOptionError(
-                    f"option {name!r} cannot be had: "
+                    f"option {name!r} is not supported: "
                     f"{_REFUSED.get(name, 'there is no broker to configure')}"
                 )
             if name not in known and name not in _SPARKS:
@@ -88,7 +87,7 @@ class WriteOptions:
                 hint = (
                     f"; did you mean {known[near[0]]!r}?"
                     if near
-                    else f": the sink has {', '.join(_OPTIONS)}"
+                    else f": choose among {', '.join(_OPTIONS)}"
                 )
                 raise InvalidOptionError(f"unknown option {name!r}{hint}")
         topic = given.get("topic")
@@ -111,8 +110,7 @@ def _transaction(given: Mapping[str, str]) -> tuple[str, int] | None:
     if not application or version is None or not re.fullmatch("[0-9]{1,18}", version):
         raise InvalidOptionError(
             "txnAppId and txnVersion go together, a name and a whole number from 0, not "
-            f"{application!r} and {version!r}: they say which "
-            "write this is, so that it happens once"
+            f"{application!r} and {version!r}: give both or neither"
         )
     return application, int(version)
 
@@ -120,39 +118,39 @@ def _transaction(given: Mapping[str, str]) -> tuple[str, int] | None:
 def _path(given: Mapping[str, str]) -> str:
     path = given.get("path", "")
     if not path:
-        raise InvalidOptionError("path is missing: save(path) or start(path) says where the log is")
+        raise InvalidOptionError("path is missing: name the log in save(path) or start(path)")
     place = places.normalized(path)
     if places.is_uri(place):
         raise InvalidOptionError(
-            f"path must be on a local disk, not {places.shown(place)}: a log is written where it "
-            "is mapped; ship finished segments with "
-            "`commitlog archive`"
+            f"path must be on a local disk, not {places.shown(place)}: write to a local log, and "
+            "copy finished segments with `commitlog archive`"
         )
     return place
 
 
 def check_topic(topic: str) -> str:
-    """A topic's name, which is that of a directory.
+    """Check the name of a topic, which is the name of a directory, and return it.
 
     Raises
     ------
     InvalidOptionError
-        It cannot be one.
+        The name is not valid.
     """
     if not TOPIC_NAME.match(topic):
         raise InvalidOptionError(
-            f"topic {topic[:250]!r} is not a name of up to 249 letters, digits, '.', '_' and '-'"
+            f"topic {topic[:250]!r} is not a name of up to 249 letters, digits, '.', '_' and '-': "
+            "rename it"
         )
     return topic
 
 
 def check_schema(schema: StructType) -> None:
-    """Refuse columns that cannot be written.
+    """Check that the columns of a data frame can be written.
 
     Raises
     ------
     RecordTypeError
-        One is missing, of another type, or none that a record has.
+        A column is missing, has a wrong type, or has no place in a record.
     """
     seen = set()
     for field in schema.fields:
@@ -165,10 +163,10 @@ def check_schema(schema: StructType) -> None:
         if name not in _TAKEN:
             raise RecordTypeError(
                 f"the data frame has a column {field.name!r}, which a record has no place for; "
-                f"expected {_EXPECTED}: "
-                "put more into value, for instance with to_json(struct(...)), or drop it"
+                f"expected {_EXPECTED}: drop it, or put it into value, for instance with "
+                "to_json(struct(...))"
             )
         if kind.partition("(")[0] not in _TAKEN[name]:
-            raise RecordTypeError(f"column {name!r} is {kind}; expected {_EXPECTED}")
+            raise RecordTypeError(f"column {name!r} is {kind}; expected {_EXPECTED}: cast it")
     if "value" not in seen:
-        raise RecordTypeError(f"the data frame has no column 'value'; expected {_EXPECTED}")
+        raise RecordTypeError(f"the data frame has no column 'value'; expected {_EXPECTED}: add it")

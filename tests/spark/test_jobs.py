@@ -197,7 +197,7 @@ def test_compaction_ignores_steps_of_another_compaction(
     (tmp_path / "empty.compaction" / "note.json").write_text("{}")
     (tmp_path / "empty.compaction" / "mine").write_text("a file of the user")
     commitlog.open(tmp_path / "nothing").close()
-    with pytest.raises(InvalidOptionError, match="what no compaction makes .mine."):
+    with pytest.raises(InvalidOptionError, match="it holds another file .mine."):
         compact(spark, str(tmp_path / "nothing"), str(tmp_path / "empty"))
     assert (tmp_path / "empty.compaction" / "mine").read_text() == "a file of the user"
     (tmp_path / "empty.compaction" / "mine").unlink()
@@ -227,7 +227,7 @@ def test_spark_verify_of_many_logs_matches_verify_of_each(spark: Any, tmp_path: 
     assert found.reports[1].damage[0].position // SIZE == 1
     assert found.reports[2].holes == [(2 * SIZE, 3 * SIZE)]
     state.write_text("something else\n")
-    with pytest.raises(InvalidOptionError, match="no state of a verification"):
+    with pytest.raises(InvalidOptionError, match="not the state of a verification"):
         verify(spark, paths, state=state)
     with pytest.raises(NotALogError):
         verify(spark, [tmp_path])
@@ -347,5 +347,5 @@ def test_verification_state_that_is_no_regular_file_raises(tmp_path: Path) -> No
         verifying._Notes(str(tmp_path / "fifo"))
     with open(tmp_path / "endless", "wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(InvalidOptionError, match="no state of a verification"):
+    with pytest.raises(InvalidOptionError, match="not the state of a verification"):
         verifying._Notes(str(tmp_path / "endless"))

@@ -59,12 +59,12 @@ def test_paths_option_is_parsed_as_json() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("kafka.bootstrap.servers", "kafka.bootstrap.servers cannot be had: there is no broker"),
-        ("kafka.group.id", "cannot be had: there are no groups of readers"),
-        ("assign", "cannot be had: a log has one partition"),
-        ("includeHeaders", "cannot be had: records have no headers"),
-        ("maxRecordsPerPartition", "cannot be had: .*minPartitions"),
-        ("startingOfsets", "is not an option of this source: it has path, paths, subscribe"),
+        ("kafka.bootstrap.servers", "kafka.bootstrap.servers is not supported: there is no broker"),
+        ("kafka.group.id", "is not supported: there are no groups of readers"),
+        ("assign", "is not supported: a log has one partition"),
+        ("includeHeaders", "is not supported: records have no headers"),
+        ("maxRecordsPerPartition", "is not supported: .*minPartitions"),
+        ("startingOfsets", "is not an option of this source: choose among path, paths, subscribe"),
         ("maxOffsetsPerTrigger", "maxOffsetsPerTrigger is an option of streams only"),
     ],
 )
@@ -125,7 +125,7 @@ def test_wrong_stream_option_value_names_accepted_values(name: str, value: str) 
 
 
 def test_missing_path_option_raises() -> None:
-    with pytest.raises(InvalidOptionError, match="there is no path"):
+    with pytest.raises(InvalidOptionError, match="path is missing"):
         ReadOptions.parse({}, stream=False)
 
 

@@ -72,7 +72,7 @@ def test_impossible_write_raises_with_the_reason(
     frame, mode, options = spark.range(3).selectExpr("cast(id as string) as value"), "append", {}
     words = ""
     if case == "overwrite":
-        mode, words = "overwrite", "mode 'overwrite' cannot be had: a log only grows"
+        mode, words = "overwrite", "mode 'overwrite' is not supported: a log only grows"
     elif case == "schema":
         frame, words = (
             spark.range(3),

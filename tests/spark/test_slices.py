@@ -357,7 +357,7 @@ def test_column_names_ignore_case() -> None:
     [
         (
             [("headers", "binary", True)],
-            "a column 'headers', and a commit log's are key, value, topic",
+            "a column 'headers', which a commit log does not have: choose among key, value, topic",
         ),
         ([("value", "string", True)], "value as string, and a commit log has it as binary"),
         ([("value", "binary", True), ("Value", "binary", True)], "names a column twice"),

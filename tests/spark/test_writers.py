@@ -232,7 +232,7 @@ def test_rows_read_from_a_log_can_be_written(kind: DataType) -> None:
         ({"path": "s3://bucket/log"}, "must be on a local disk"),
         ({"path": "/x", "topic": "a/b"}, "topic 'a/b' is not a name"),
         ({"path": "/x", "segmentSize": "1"}, "segment_size must be from"),
-        ({"path": "/x", "kafka.acks": "all"}, "'kafka.acks' cannot be had: there is no broker"),
+        ({"path": "/x", "kafka.acks": "all"}, "'kafka.acks' is not supported: there is no broker"),
         ({"path": "/x", "includeHeaders": "true"}, "records have no headers"),
         ({"path": "/x", "tropic": "t"}, "did you mean 'topic'"),
     ],
@@ -247,7 +247,7 @@ def test_include_headers_false_is_accepted(tmp_path: Path) -> None:
 
 
 def test_overwrite_mode_raises_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOptionError, match="mode 'overwrite' cannot be had"):
+    with pytest.raises(InvalidOptionError, match="mode 'overwrite' is not supported"):
         LogWriter({"path": str(tmp_path)}, VALUE, True)
 
 

@@ -1,5 +1,5 @@
-"""Work on whole logs that is worth a cluster: `export`, `compact`, `verify`. Also commands:
-`commitlog spark JOB`. See docs/spark.md.
+"""Jobs over whole logs for a Spark cluster: `export`, `compact`, `verify`. The command
+`commitlog spark JOB` runs them, too. See docs/spark.md.
 """
 
 from commitlog.spark.jobs.compaction import Compaction, compact

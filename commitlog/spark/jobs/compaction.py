@@ -1,4 +1,4 @@
-"""Compaction: of each key the latest record, in a new log."""
+"""Compaction: write the latest record of each key to a new log."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _OWN = re.compile(r"note\.json(\.tmp)?|(keyed|bare)-[0-9]{20}")
 
 @dataclass
 class Compaction:
-    """What a compaction did.
+    """The result of a compaction.
 
     Attributes
     ----------
     log, destination : str
-        From where, and to where.
+        The compacted log and the new one.
     position : int
-        What the log had below was compacted.
+        All records of the log below this position were compacted.
     read, kept, superseded, tombstones : int
-        Records: that the log had, that the new one has, that a later one of the same key replaced,
-        and latest ones that said their key was deleted.
+        Number of records that the log had, that the new log has, that a later record of the same
+        key replaced, and that were the tombstone of their key.
     repeated : bool
-        The destination had this very compaction already, and nothing was done.
+        The destination already had this compaction. Nothing was written.
     """
 
     log: str
@@ -68,30 +68,31 @@ def compact(
     step: Size = "1GiB",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Compaction:
-    """Write the latest record of each key to a new log, as far as the old one is durable, in its
-    order and with its timestamps and types.
+    """Write the latest durable record of each key to a new log, in the order of the old log and
+    with its timestamps and types.
 
-    Keys whose latest record is a tombstone (an empty value) are left out. Records without a key are
-    kept: nothing replaces them. Timestamps are Spark's, of microseconds. The new log has all of it
-    or nothing. What is found step by step is kept in Parquet files beside it, in
-    ``DESTINATION.compaction``, until the end: a run that was killed goes on after its last step,
-    and one that had ended does nothing.
+    Keys whose latest record is a tombstone (an empty value) are left out. All records without a key
+    are kept. Timestamps have microseconds, as in Spark. The new log gets all records at once.
+
+    Until the end, the results of each step are in Parquet files in ``DESTINATION.compaction``. If a
+    run is killed, the next run continues after its last step. If a run has completed, the next run
+    does nothing.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-        Such as `commitlog.spark.session` gives.
+        The session, for instance from `commitlog.spark.session`.
     log : str
-        Whatever ``spark.read.format("commitlog")`` can load as one log.
+        A path that ``spark.read.format("commitlog")`` loads as one log.
     destination : str
-        The new log's directory: empty, new, or that of this very compaction.
+        The new log's directory: empty, new, or the result of this compaction.
     segment_size : int or str, optional
-        Of the new log.
+        Segment size of the new log.
     step : int or str
-        Bytes of the log after which what was found is noted. Each step writes the latest record of
-        every key so far anew.
+        Bytes of the log in a step. Each step writes the latest record of every key so far to new
+        files.
     progress : callable
-        Told after each step: bytes done, bytes in all.
+        Called after each step with the bytes done and the bytes in total.
 
     Returns
     -------
@@ -100,9 +101,9 @@ def compact(
     Raises
     ------
     InvalidOptionError
-        The destination is a log with something else in it.
+        The destination is a log with other records.
     CommitLogError
-        The log cannot be read, or the new one not written.
+        The log cannot be read, or the new log cannot be written.
     """
     topic, place = open_only(log, "a compaction")
     with topic:
@@ -141,7 +142,7 @@ def compact(
 
 
 def _latest(records: DataFrame) -> DataFrame:
-    """The latest record of each key."""
+    """Return the latest record of each key."""
     from pyspark.sql import functions as sql
 
     record = sql.max_by(
@@ -155,7 +156,7 @@ def _latest(records: DataFrame) -> DataFrame:
 
 
 def _count(latest: DataFrame, bare: DataFrame, read: int, done: Compaction) -> None:
-    """Say what became of the records."""
+    """Count the kept, superseded and deleted records."""
     from pyspark.sql import functions as sql
 
     empty = sql.coalesce(sql.sum(sql.when(sql.length("value") == 0, 1)), sql.lit(0))
@@ -167,23 +168,22 @@ def _count(latest: DataFrame, bare: DataFrame, read: int, done: Compaction) -> N
 
 
 class _Found:
-    """What a compaction has found so far: the latest record of each key, tombstones included, and
+    """The results of a compaction so far: the latest record of each key, tombstones included, and
     all records without a key.
 
     Parameters
     ----------
     folder : pathlib.Path
-        Where that is kept. What the compaction of another log has left there is removed.
+        The folder of the results. Results of the compaction of another log are removed.
     uuid : str
-        The log's.
+        The log's identity.
     start, end : int
-        Positions of the log: a compaction begins at the first, and what was found beyond the second
-        is of no use.
+        Positions at which the compaction begins and ends. Results beyond the end are removed.
 
     Raises
     ------
     InvalidOptionError
-        Something that no compaction makes is there. It is left alone.
+        The folder has other files. They are not changed.
     """
 
     def __init__(self, folder: Path, uuid: str, start: int, end: int) -> None:
@@ -208,7 +208,7 @@ class _Found:
     def _check_own(self) -> None:
         if self._folder.is_symlink() or (self._folder.exists() and not self._folder.is_dir()):
             raise InvalidOptionError(
-                "this has to be a directory for what the compaction finds: move it away",
+                "the compaction needs a directory here for its results: move this file away",
                 path=str(self._folder),
             )
         others = (
@@ -218,8 +218,8 @@ class _Found:
         )
         if others:
             raise InvalidOptionError(
-                f"it holds what no compaction makes ({min(others)}), and is wanted for what this "
-                "one finds: move it away",
+                f"the compaction needs this directory for its results, and it holds another file "
+                f"({min(others)}): move it away",
                 path=str(self._folder),
             )
 
@@ -227,7 +227,7 @@ class _Found:
         return (self._folder / f"{what}-{position:020d}").as_uri()
 
     def add(self, spark: SparkSession, records: DataFrame, stop: int) -> None:
-        """Take the records up to a position in, and note it."""
+        """Add the records up to a position, and note the position."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as sql
 
@@ -239,7 +239,7 @@ class _Found:
             keyed = keyed.unionByName(
                 spark.read.schema(records.schema).parquet(self._at("keyed", self.position))
             )
-        # The step may end where it began: the log was empty.
+        # If the log is empty, the step ends where it began.
         _latest(keyed).write.mode("overwrite").parquet(self._at("keyed", stop))
         records.where("key is null").write.mode("overwrite").parquet(self._at("bare", stop))
         before = self.position if self.bare else None
@@ -258,31 +258,32 @@ class _Found:
         temporary.replace(self._folder / _NOTE)
 
     def frames(self, spark: SparkSession, schema: StructType) -> tuple[DataFrame, DataFrame]:
-        """The latest records by key, and those without one."""
+        """Return the latest record of each key, and the records without a key."""
         read = spark.read.schema(schema)
         return read.parquet(self._at("keyed", self.position)), read.parquet(
             *(self._at("bare", at) for at in self.bare)
         )
 
     def remove(self) -> None:
-        """Nothing of it is needed any more."""
+        """Remove the folder."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _records_of(path: str, transaction: str) -> int | None:
-    """How many records the destination has of this compaction; None where there is no log, or an
-    empty one, yet.
+    """Return how many records the destination has of this compaction; None if the log does not
+    exist or is empty.
     """
     try:
         log = open_log(path, "r")
     except (LogNotFoundError, NotALogError):
-        return None  # the sink says what it thinks of a directory that is no log
+        return None  # the sink checks a directory that is not a log
     with log:
         if Manifest.read(parts_of(log).directory).has(transaction, 0):
             return log.count()
         if log.count():
             raise InvalidOptionError(
-                "the destination is a log with other records in it: choose an empty or a new one",
+                "the destination is a log with other records in it: choose an empty or a new "
+                "directory",
                 path=path,
             )
     return None

@@ -1,8 +1,8 @@
-"""Export: a log as Parquet files, one directory a date.
+"""Export: write a log as Parquet files, with a directory for each date.
 
-It goes in steps of some segments. Each is written aside, noted, and then moved into place; what was
-noted last says where to go on, so that an export that was killed anywhere repeats at most the
-writing of one step, and no record is there twice.
+A step exports some segments. It writes its files to a temporary folder, then a note, and then moves
+the files into place. After a crash, the last note says where to continue. So a run repeats at most
+one step, and no record is exported twice.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 
 _NOTES = "_commitlog"
 _COLUMNS = ("topic", "offset", "sequence", "timestamp", "type", "key", "value")
-# Not Spark's own function, which would take the session's time zone.
+# Spark's to_date uses the time zone of the session. This is the date in UTC.
 _DATE = "date_from_unix_date(cast(floor(unix_micros(timestamp) / 86400000000) as int)) as date"
 
 
 @dataclass
 class Export:
-    """What an export has done, in all its runs.
+    """The result of an export, over all its runs.
 
     Attributes
     ----------
     log, destination : str
-        From where, and to where.
+        The log and the folder of the Parquet files.
     position : int
-        Everything below is exported; the next run goes on there.
+        All records below are exported. The next run continues there.
     records, files : int
-        In the destination.
+        Number of records and files in the destination.
     pending : list of int, or None
-        A step that is written and not yet in place: from, to, records.
+        A step that is written and not yet in place: start, stop and number of records.
     uuid : str
-        The log's, in hexadecimal; empty where an older release wrote the note.
+        The log's identity in hexadecimal; empty if an older release wrote the note.
     """
 
     log: str
@@ -64,24 +64,24 @@ def export(
     step: Size = "1GiB",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Export:
-    """Write what a log has, as far as it is durable, to Parquet files partitioned by date (UTC).
-    Run again, it adds what has come since.
+    """Write the durable records of a log to Parquet files, partitioned by date (UTC). A further run
+    adds the records that were appended since.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-        Such as `commitlog.spark.session` gives.
+        The session, for instance from `commitlog.spark.session`.
     log : str
-        Whatever ``spark.read.format("commitlog")`` can load as one log.
+        A path that ``spark.read.format("commitlog")`` loads as one log.
     destination : str
-        A directory of its own, wherever Spark can write.
+        A directory for this export only, in any file system that Spark can write to.
     text : bool
-        Write values as text and not as bytes. What is no UTF-8 is written with replacement
+        Write values as text and not as bytes. Bytes that are not UTF-8 become replacement
         characters.
     step : int or str
-        Bytes of the log after which what was done is noted.
+        Bytes of the log in a step.
     progress : callable
-        Told after each step: bytes done, bytes in all.
+        Called after each step with the bytes done and the bytes in total.
 
     Returns
     -------
@@ -90,9 +90,9 @@ def export(
     Raises
     ------
     InvalidOptionError
-        The destination has something else, or the export of another log.
+        The destination has other files, or the export of another log.
     CommitLogError
-        The log cannot be read; or retention has deleted records that are not exported yet.
+        The log cannot be read, or retention has deleted records that are not exported yet.
     """
     topic, place = open_only(log, "an export")
     with topic:
@@ -119,7 +119,7 @@ def export(
 
 
 def _columns(frame: DataFrame, *, text: bool) -> DataFrame:
-    """What is written of the records."""
+    """Select the exported columns."""
     columns = [
         f"cast({column} as string) as {column}" if text and column == "value" else column
         for column in _COLUMNS
@@ -128,7 +128,7 @@ def _columns(frame: DataFrame, *, text: bool) -> DataFrame:
 
 
 def _write(frame: DataFrame, path: str) -> int:
-    """Write a step aside; how many records it has."""
+    """Write a step to a temporary folder, and return the number of its records."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as sql
 
@@ -140,8 +140,8 @@ def _write(frame: DataFrame, path: str) -> int:
 
 
 def _move_pending(folder: Folder, notes: _Notes) -> None:
-    """Move what was noted as written into place. What a killed run has moved already is no longer
-    there to be moved.
+    """Move the files of the noted step into place. A killed run may have moved some of them
+    already.
     """
     pending = notes.state.pending
     if pending is None:
@@ -159,8 +159,8 @@ def _move_pending(folder: Folder, notes: _Notes) -> None:
 
 
 class _Notes:
-    """How far an export has come. Each note is a new file, since not every file system can replace
-    one; the highest counts.
+    """The progress of an export. Each note is a new file, because some file systems cannot replace
+    a file. The note with the highest number is valid.
     """
 
     def __init__(self, folder: Folder, fresh: Export) -> None:
@@ -177,7 +177,7 @@ class _Notes:
             if others:
                 raise InvalidOptionError(
                     f"the destination holds something else ({others[0]}): choose an empty or a "
-                    "new one",
+                    "new directory",
                     path=folder.path,
                 )
             return
@@ -185,13 +185,14 @@ class _Notes:
         self.state = self._read()
         if self.state.log != fresh.log:
             raise InvalidOptionError(
-                f"the destination has the export of {self.state.log}: give {fresh.log} another one",
+                f"the destination has the export of {self.state.log}: choose another one for "
+                f"{fresh.log}",
                 path=folder.path,
             )
         if self.state.uuid not in ("", fresh.uuid):
             raise InvalidOptionError(
-                f"the destination has the export of another log that was at {fresh.log}: give "
-                "this one a new destination",
+                f"the destination has the export of another log that was at {fresh.log}: choose a "
+                "new destination",
                 path=folder.path,
             )
         self.state.uuid = fresh.uuid
@@ -209,11 +210,11 @@ class _Notes:
             ValueError,
             TypeError,
             IOFailureError,
-        ):  # a local file that was changed fails Hadoop's own checksum
+        ):  # Hadoop's checksum rejects a local file that was changed
             pass
         raise InvalidOptionError(
             f"{_NOTES}/{self._count}.json does not say how far the export has come: remove the "
-            "destination, and export anew",
+            "destination, and export again",
             path=self._folder.path,
         )
 
@@ -225,13 +226,13 @@ class _Notes:
         self._folder.remove(f"{_NOTES}/{self._count - 1}.json")
 
     def begin(self, start: int, stop: int, records: int) -> None:
-        """A step is written aside, and is going to be moved."""
+        """Note that a step is written and will be moved."""
         self.state.pending = [start, stop, records]
         self._write()
         failpoint("step noted")
 
     def end(self, stop: int, records: int, files: int) -> None:
-        """A step is in place."""
+        """Note that a step is in place."""
         self.state.pending = None
         self.state.position, self.state.files = stop, files
         self.state.records += records

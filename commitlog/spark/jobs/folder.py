@@ -1,4 +1,4 @@
-"""Folder: a directory wherever Spark can write, through Hadoop's file systems."""
+"""Folder: a directory in any file system that Spark can write to, through Hadoop."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def check_classic(spark: SparkSession, work: str) -> None:
     """
     if not hasattr(spark, "_jvm"):
         raise InvalidOptionError(
-            f"{work} needs a classic session, and this is one of Spark Connect: run it where "
-            "Spark's driver runs"
+            f"{work} needs a classic session, and this is one of Spark Connect: run it on the "
+            "machine of Spark's driver"
         )
 
 
@@ -33,9 +33,9 @@ class Folder:
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-        A classic one: Spark Connect gives no way to Hadoop's file systems.
+        A classic session. Spark Connect has no access to Hadoop's file systems.
     path : str
-        As Spark's writers take it: a path, or a URI.
+        A path or a URI, as Spark's writers take it.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -43,13 +43,13 @@ class Folder:
         session: Any = spark
         self._jvm = session._jvm
         self.path = path.rstrip("/") or "/"
-        with self._telling():
+        with self._translating():
             self._root = self._jvm.org.apache.hadoop.fs.Path(self.path)
             self._system: Any = self._root.getFileSystem(spark._jsc.hadoopConfiguration())
 
     @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
-        """What Hadoop refuses, told as one of our errors."""
+    def _translating(self) -> Iterator[None]:
+        """Translate Hadoop's errors."""
         from py4j.protocol import Py4JJavaError
 
         try:
@@ -63,16 +63,16 @@ class Folder:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.path}/{name}") if name else self._root
 
     def names(self, folder: str = "") -> list[str]:
-        """What is in a folder below this one; nothing where it is not there."""
-        with self._telling():
+        """Return the names in a folder below this one; none if it does not exist."""
+        with self._translating():
             place = self._at(folder)
             if not self._system.exists(place):
                 return []
             return sorted(status.getPath().getName() for status in self._system.listStatus(place))
 
     def files(self, folder: str) -> list[str]:
-        """All files below a folder, as paths from there."""
-        with self._telling():
+        """Return all files below a folder, as paths relative to it."""
+        with self._translating():
             place = self._at(folder)
             if not self._system.exists(place):
                 return []
@@ -83,8 +83,8 @@ class Folder:
             return sorted(found)
 
     def read(self, name: str) -> str:
-        """A small file's text."""
-        with self._telling():
+        """Return the text of a small file."""
+        with self._translating():
             stream = self._system.open(self._at(name))
             try:
                 return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
@@ -92,9 +92,9 @@ class Folder:
                 stream.close()
 
     def create(self, name: str, text: str) -> None:
-        """Put a new small file in place, whole."""
+        """Create a small file: write a temporary file, then rename it."""
         temporary = f"{name}.tmp"
-        with self._telling():
+        with self._translating():
             stream = self._system.create(self._at(temporary), True)
             try:
                 stream.write(bytearray(text.encode()))
@@ -103,14 +103,16 @@ class Folder:
         self.move(temporary, name)
 
     def move(self, source: str, target: str) -> None:
-        """Give a file another place."""
-        with self._telling():
+        """Move a file."""
+        with self._translating():
             place = self._at(target)
             self._system.mkdirs(place.getParent())
             if not self._system.rename(self._at(source), place):
-                raise IOFailureError(f"{source} cannot be moved to {target}", path=self.path)
+                raise IOFailureError(
+                    f"{source} cannot be moved to {target}: check its permissions", path=self.path
+                )
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with all that is in it."""
-        with self._telling():
+        """Remove a file, or a folder and all files in it."""
+        with self._translating():
             self._system.delete(self._at(name), True)

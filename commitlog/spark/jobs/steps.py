@@ -1,4 +1,4 @@
-"""A log in steps: how far each goes, and what it reads."""
+"""The steps of a job over a log: where each ends, and what it reads."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
 
 def next_stop(position: int, end: int, step_bytes: int, segment_size: int) -> int:
-    """Where a step from a position stops: whole segments behind the beginning of its own, at least
-    one, or the end.
+    """Return where a step from a position stops: at the end of its first segment or of a later one,
+    or at `end`.
     """
     start = position // segment_size * segment_size
     return min(start + max(step_bytes // segment_size, 1) * segment_size, end)
 
 
 def read(spark: SparkSession, log: str, topic: str, start: int, stop: int) -> DataFrame:
-    """The records of a log in [start, stop)."""
+    """Read the records of a log in [start, stop)."""
     bounds = {
         name: json.dumps({topic: {"0": at}})
         for name, at in (("startingOffsets", start), ("endingOffsets", stop))

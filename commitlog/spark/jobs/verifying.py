@@ -1,4 +1,4 @@
-"""Verification of many logs and archives at once: each segment is a task of its own."""
+"""Verification of many logs and archives at once, with a task for each segment."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from commitlog.spark.presence import REMEDY, other_log
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_WAVE = 8  # segments for each core, after which what is done is noted
+_WAVE = 8  # segments for each core between two notes
 _LINE_LIMIT = 1 << 20  # characters of a note
 
 
 @dataclass(frozen=True)
 class LogCheck:
-    """A segment to be checked.
+    """The check of one segment.
 
     Attributes
     ----------
     path, number : str and int
-        Log or archive, and segment.
+        Path of the log or archive, and number of the segment.
     known : int
         The position that is known to be durable.
     live : bool
-        Somebody has the log open for writing.
+        A process has the log open for writing.
     uuid : str
-        The log's, in hexadecimal: the task fails where it sees another log.
+        The log's identity in hexadecimal. The task fails if it sees another log.
     identified : bool
-        The driver found a sound `log.json`: the task fails where it finds none.
+        The driver found a sound `log.json`. The task fails if it finds none.
     """
 
     path: str
@@ -56,14 +56,14 @@ class LogCheck:
 
 @dataclass
 class Verification:
-    """What was found, log by log.
+    """The result of a verification.
 
     Attributes
     ----------
     reports : list of VerifyReport
-        One a log, as `commitlog verify` gives it.
+        One report for each log, as `commitlog verify` has it.
     resumed : int
-        Segments that an earlier run had checked.
+        Number of segments that an earlier run had checked.
     """
 
     reports: list[VerifyReport] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Verification:
 
     @property
     def sound(self) -> bool:
-        """Nothing is wrong with any of them."""
+        """True if no log has a problem."""
         return all(report.sound for report in self.reports)
 
 
@@ -82,21 +82,20 @@ def verify(
     state: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Verification:
-    """Check every CRC of some logs and archives, and that their positions are without a hole; reads
-    only.
+    """Check every CRC of some logs and archives, and that no segment is missing. Change nothing.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-        Such as `commitlog.spark.session` gives. Its executors have to see the logs under the same
-        paths.
+        The session, for instance from `commitlog.spark.session`. Its executors must see the logs
+        under the same paths.
     paths : sequence of paths
-        Directories of logs; archives, or their addresses; segments' files.
+        Paths of logs, archives and segment files, or URIs of archives.
     state : path, optional
-        A file that notes which finished segments were sound. A run that was ended goes on there;
-        without it, or with a new one, all is read.
+        A file that notes which finished segments were sound. The next run with this file skips
+        them. Without it, or with a new file, a run reads all segments.
     progress : callable
-        Told now and then: segments done, segments in all.
+        Called repeatedly with the segments done and the segments in total.
 
     Returns
     -------
@@ -105,9 +104,9 @@ def verify(
     Raises
     ------
     InvalidOptionError
-        The file is something else.
+        `state` is another file.
     LogNotFoundError, NotALogError, UnsupportedVersionError
-        There is no log at a path, or one that this release cannot read.
+        A path has no log, or a log that this release cannot read.
     pyspark.errors.PythonException
         An executor does not see a log that the driver sees, or sees another one under its path.
     """
@@ -149,8 +148,8 @@ def verify(
 
 
 def check_segment(task: LogCheck) -> tuple[LogCheck, SegmentReport | None, int | None]:
-    """Check one segment, on an executor: what it holds, and where a torn tail begins in it. None
-    where it was deleted meanwhile.
+    """Check one segment, on an executor. Return its report and the position of a torn tail in it.
+    The report is None if the segment was deleted meanwhile.
 
     Raises
     ------
@@ -174,14 +173,12 @@ def check_segment(task: LogCheck) -> tuple[LogCheck, SegmentReport | None, int |
 
 
 def _identified(survey: Survey) -> bool:
-    """Whether `log.json` said what the log is. Asked before anything else is found."""
+    """Return whether `log.json` is sound. Call this before any other check."""
     return not survey.report.problems
 
 
 def _check_deleted(task: LogCheck, survey: Survey) -> None:
-    """Check that a missing segment was deleted by retention, which deletes the oldest and leaves
-    younger ones.
-    """
+    """Check that a missing segment is older than all present ones, as retention leaves a log."""
     there = survey.directory.segment_numbers()
     if not there or min(there) < task.number:
         name = segment_name(task.number * survey.size)
@@ -194,7 +191,7 @@ def _check_deleted(task: LogCheck, survey: Survey) -> None:
 def _check_all(
     spark: SparkSession, tasks: list[LogCheck], progress: Callable[[int], None]
 ) -> Iterable[tuple[LogCheck, SegmentReport | None, int | None]]:
-    """Check segments in waves, so that there is something to tell, and to note, in between."""
+    """Check segments in waves, so that progress is reported and noted between them."""
     context = spark.sparkContext
     wave = context.defaultParallelism * _WAVE
     progress(0)
@@ -205,8 +202,8 @@ def _check_all(
 
 
 class _Notes:
-    """Which segments were found sound, a line each. A finished segment does not change: its seal
-    says that it is still the same.
+    """The segments that were sound, one in a line. A finished segment does not change, and its seal
+    identifies it.
     """
 
     def __init__(self, path: str | None) -> None:
@@ -220,7 +217,7 @@ class _Notes:
             while line := file.readline(_LINE_LIMIT):
                 if (
                     line.endswith("\n") or len(line) == _LINE_LIMIT
-                ):  # else a run that was killed could not end it
+                ):  # a killed run may leave a line without its end
                     self._take(line, path)
 
     def _take(self, line: str, path: str) -> None:
@@ -230,12 +227,12 @@ class _Notes:
             self._known[note["path"], note["uuid"], note["number"]] = note
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidOptionError(
-                f"this is no state of a verification ({error}): name a new file", path=path
+                f"this is not the state of a verification ({error}): name a new file", path=path
             ) from None
 
     def find(self, task: LogCheck, seals: SealTable) -> SegmentReport | None:
-        """What an earlier run said of a segment, if it is the same still. Of a copy elsewhere, or
-        in an archive, it said nothing.
+        """Return an earlier run's report of a segment, if its seal is the same. A copy at another
+        path has no report.
         """
         note = self._known.get((task.path, task.uuid, task.number))
         if note is None:
@@ -243,7 +240,7 @@ class _Notes:
         try:
             seal = seals.get(task.number)
         except CorruptSegmentError:
-            return None  # a file of an archive that has been damaged since
+            return None  # the file of an archive was damaged since
         return (
             None
             if seal is None or note["seal"] != [seal.segment_id, seal.crc]
@@ -251,7 +248,7 @@ class _Notes:
         )
 
     def add(self, task: LogCheck, report: SegmentReport, seals: SealTable) -> None:
-        """Note a finished segment in which nothing is wrong."""
+        """Note a finished segment without problems."""
         if self._path is None or report.damage or report.problems:
             return
         seal = seals.get(task.number)
