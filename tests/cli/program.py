@@ -90,7 +90,7 @@ def _run_in_child(arguments: list[str], descriptors: list[int], encoding: str | 
         status = cli.run(arguments)
         sys.stdout.flush()
         sys.stderr.flush()
-    except BaseException:  # noqa: BLE001 - nothing may get back into the test that was forked
+    except BaseException:  # noqa: BLE001 - no exception may reach the forked test
         os.write(2, traceback.format_exc().encode())
     finally:
         os._exit(status)

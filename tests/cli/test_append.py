@@ -371,7 +371,7 @@ def test_invalid_append_option_is_refused(
     assert not (tmp_path / "log").exists()
 
 
-def test_other_roll_cycle_than_that_of_the_log_is_refused(tmp_path: Path) -> None:
+def test_roll_cycle_other_than_that_of_the_log_is_refused(tmp_path: Path) -> None:
     log = tmp_path / "log"
     run("append", "--segment-size", SEGMENT, "--roll-cycle", "DAILY", log, feed=b"one\n")
     assert run("append", "--roll-cycle", "DAILY", log, feed=b"two\n").returncode == 0

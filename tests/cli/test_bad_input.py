@@ -19,7 +19,7 @@ from commitlog.cli import group
 from tests.cli.program import PROGRAM, ROOT, SEGMENT, run
 from tests.log_files import numbered
 
-# Arguments besides the path with which each command does its work, briefly and without a question.
+# Arguments besides the path that make each command finish quickly and without a prompt.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "append": (),
     "cat": (),

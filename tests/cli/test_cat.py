@@ -147,7 +147,7 @@ def test_closed_output_is_refused(log: tuple[Path, list[int]]) -> None:
     )
 
 
-def test_cat_ends_at_the_end_it_began_with(tmp_path: Path) -> None:
+def test_cat_stops_at_the_log_end_seen_at_start(tmp_path: Path) -> None:
     """The output exceeds the pipe, so the command blocks while more records are appended, which it
     must not print.
     """

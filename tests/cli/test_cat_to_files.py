@@ -82,7 +82,7 @@ def from_table(table: pa.Table) -> list[Record]:
 
 
 def from_csv(content: bytes) -> list[Record]:
-    """Return the records of CSV, read by Polars, which distinguishes an empty text from null."""
+    """Return the records of CSV, read by Polars, which distinguishes an empty string from null."""
     frame = pl.read_csv(content, try_parse_dates=False)
     columns = [
         frame["position"],
@@ -183,7 +183,7 @@ def test_csv_has_every_record_of_text(tmp_path: Path) -> None:
     assert from_csv(content) == expected
 
 
-def test_csv_of_values_that_are_no_text_is_refused(tmp_path: Path, records: list[Record]) -> None:
+def test_csv_of_values_that_are_not_text_is_refused(tmp_path: Path, records: list[Record]) -> None:
     done = run("cat", tmp_path / "log", "-o", tmp_path / "out.csv")
     assert done.returncode == 1
     position = records[1]["position"]
@@ -211,7 +211,7 @@ def test_existing_file_is_replaced_only_with_overwrite(
     assert read(target) == records
 
 
-# The file is never put in place, so the signal always arrives before.
+# `link` and `replace` block, so the signal always arrives before the file is in place.
 NEVER_DONE = "import os, signal; os.link = os.replace = lambda *given: signal.pause()"
 
 

@@ -40,7 +40,7 @@ def test_json_has_every_finding(tmp_path: Path) -> None:
 
 def test_too_small_disk_fails_with_advice(tmp_path: Path) -> None:
     launcher = small_disk.launcher()
-    if launcher is None:  # without a small disk: one without allocation is practically full
+    if launcher is None:  # no small disk: simulate a full one
         library = lacking.build(tmp_path)
         command, environment = [], {"LD_PRELOAD": str(library), "COMMITLOG_LACKS": "allocation"}
     else:

@@ -108,7 +108,7 @@ def frames(path: Path, start: int) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def long(files: LogFiles) -> Path:
-    """A sealed segment of a thousand records, and one of as many that is not sealed."""
+    """Two sealed segments and an unsealed one, each with a thousand records."""
     files.directory.close()
     shutil.rmtree(files.path)
     with commitlog.open(

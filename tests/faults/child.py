@@ -1,7 +1,7 @@
 """Child processes to be killed, and the pipe over which they report what was acknowledged to them.
 
 A child writes a report after the call has returned. Everything that the parent finds in the pipe
-was therefore acknowledged, also after the child's death. What was acknowledged but not yet reported
+was therefore acknowledged, even after the child's death. What was acknowledged but not yet reported
 when the signal arrived is unknown to the parent.
 """
 
@@ -73,7 +73,7 @@ class Child:
     launcher : sequence of str
         Command in front of the interpreter's command line, such as ``unshare -m``.
     environment : dict, optional
-        Variables added to those of this process; also an empty one starts a new interpreter.
+        Variables added to those of this process; even an empty one starts a new interpreter.
     ahead : int
         Bytes of reports that the child may be ahead of the parent before it waits.
     """

@@ -160,7 +160,7 @@ def run(case: Case, scene: Scene) -> None:
 def _error_of(call: Callable[[], object]) -> BaseException | None:
     try:
         call()
-    except Exception as error:  # noqa: BLE001 - a bare OSError is what a case fails for
+    except Exception as error:  # noqa: BLE001 - a bare OSError fails the case
         return error
     return None
 
@@ -246,7 +246,7 @@ def roll(scene: Scene, log: CommitLog) -> None:
 
 
 def make_next_segment(scene: Scene, log: CommitLog) -> None:
-    """Leave a segment whose name is not durable, as a process that was killed there."""
+    """Leave a segment whose name is not durable, as a process killed at that point would."""
     parts_of(log).directory.create_segment(log.tail_position // SEGMENT_SIZE + 1)
 
 

@@ -83,7 +83,7 @@ def copy_live(source: Path, target: Path) -> None:
 
 
 def restarted(directory: Path) -> None:
-    """Make a copy pass for the log itself after a restart: in its own directory, of another
+    """Make a copy pass for the log itself after a restart: with its own inode, from another
     boot.
     """
     cursors = directory / "cursors"

@@ -72,7 +72,7 @@ static void hold(void) { pthread_mutex_lock(&lock); }
 static void let_go(void) { pthread_mutex_unlock(&lock); }
 
 __attribute__((constructor)) static void begin(void) {
-    /* A forked child gets this lock free. */
+    /* A forked child gets this lock unlocked. */
     pthread_atfork(hold, let_go, let_go);
     const char *path = getenv("COMMITLOG_SHIM_STATE");
     int fd = path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC);

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 SIZE = 1 << 20
-_EXT4_SIZE = 2 << 20  # its own structures take a part
+_EXT4_SIZE = 2 << 20  # the file system's structures need a part
 
 
 def launcher() -> list[str] | None:
@@ -63,7 +63,7 @@ def _make_ext4(image: Path, size: int = _EXT4_SIZE) -> bool:
 
 
 def mount(kind: str, point: Path, size: int = SIZE) -> None:
-    """Mount a file system of that kind with about so many bytes, inside the namespace of
+    """Mount a file system of that kind and approximate size, inside the namespace of
     `launcher`; it ends with the last process there.
     """
     point.mkdir()

@@ -139,7 +139,7 @@ def archive_under_failing_folder(link: Link, path: str) -> None:
 
 
 def create_below_new_directories(link: Link, path: str) -> None:
-    """Each new directory is synced by its parent; if that fails, no log is created."""
+    """The parent of each new directory is synced; if that fails, no log is created."""
     state = own_state()
     for after in range(3):
         fail(state, "fsync directory", errno.EIO, after=after)

@@ -159,8 +159,8 @@ def from_many_threads(link: Link, kind: str, point: str, pool: dict[str, Any] | 
 
 
 def grow_on_full_disk(link: Link, kind: str, point: str, pool: dict[str, Any] | None) -> None:
-    """The first segment needs more blocks twice, and after it the log a second segment; each time
-    the disk is full. Then the same log is read, verified and opened.
+    """Fill the disk before each growth of the first segment and before the second segment is
+    created, then read, verify and reopen the log.
     """
     disk = Disk(link, kind, point, 24 << 20)
     path = str(disk.path / "log")
@@ -192,7 +192,7 @@ def grow_on_full_disk(link: Link, kind: str, point: str, pool: dict[str, Any] | 
 
 
 def append_large_until_full(log: CommitLog) -> list[int]:
-    """The positions of the records that there was room for."""
+    """Append until the disk is full; return the positions of the records."""
     done: list[int] = []
     with contextlib.suppress(DiskFullError):
         while True:

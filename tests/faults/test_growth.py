@@ -1,4 +1,4 @@
-"""Several processes, or one after another, write a log whose first segment still grows."""
+"""Several processes write a log whose first segment still grows, at once or one after another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.steps import die
 Start = Callable[..., Child]
 
 
-def test_several_processes_take_no_more(tmp_path: Path, start: Start) -> None:
+def test_several_processes_allocate_no_extra_blocks(tmp_path: Path, start: Start) -> None:
     path = tmp_path / "log"
     with commitlog.open(path):
         children = [start(append_three, str(path)) for _ in range(3)]
@@ -33,7 +33,7 @@ def append_three(link: Link, path: str) -> None:
             log.append(b"a line")
 
 
-def test_several_writers_share_what_grows(logs: Logs, start: Start) -> None:
+def test_concurrent_writers_share_a_growing_segment(logs: Logs, start: Start) -> None:
     log = logs.open(segment_size=SIZE)
     children = [start(append_numbered, log.path, session) for session in range(3)]
     append_to(log, 3)
@@ -61,7 +61,7 @@ def append_to(log: CommitLog, session: int) -> None:
         log.append(value)
 
 
-def test_recovery_closes_a_left_segment_without_blocks(logs: Logs, start: Start) -> None:
+def test_recovery_after_kill_in_roll_allocates_no_blocks(logs: Logs, start: Start) -> None:
     path = logs.path / "log"
     child = start(leave_segment_and_die, str(path))
     child.wait()

@@ -184,7 +184,7 @@ def test_repeated_crashes_in_recovery_lose_no_record(path: Path, start: Start) -
 
 
 def open_beside(link: Link, path: str, session: int, step: int) -> None:
-    """Open while other processes do, die at a step, otherwise append a few records."""
+    """Open beside other processes; die at the step, or append if the open has fewer steps."""
     replace_hook(die_at(step))
     log, made = open_log(path, None, {"flush": "sync"})
     replace_hook(None)

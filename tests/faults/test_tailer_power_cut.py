@@ -1,5 +1,5 @@
-"""Named tailers and power cuts: what was durable when a call returned stays; other changes appear
-as before or after, never as garbage.
+"""Named tailers and power cuts: what was durable when a call returned stays; any other change is
+there completely or not at all.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def cuts(
         child.resume()
 
 
-# --- the place ------------------------------------------------------------------------------------
+# --- saved positions ------------------------------------------------------------------------------
 
 
 def read_on(link: Link, path: str, way: str, durable: Durable) -> None:
@@ -167,7 +167,7 @@ def test_tailer_past_lost_records_moves_durably_before_appends(
         assert list(tailer.values()) == [b"new"] * 40
 
 
-# --- what is declared, reset, deleted -------------------------------------------------------------
+# --- operations on a tailer -----------------------------------------------------------------------
 
 
 def acts(seed: int) -> Iterator[tuple[str, int]]:

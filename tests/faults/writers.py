@@ -46,8 +46,8 @@ def mark_of(value: bytes) -> Mark:
 
 
 class _Names:
-    """Replaces `secrets` for the names of buffers: random, after the prefix that the test's
-    clean-up removes.
+    """Replaces `secrets` for the names of buffers: random, with the prefix by which the test's
+    clean-up finds them.
     """
 
     @staticmethod

@@ -21,7 +21,7 @@ def test_log_without_segments_opens_its_first_segment(files: LogFiles) -> None:
     assert files.values() == []
 
 
-def test_log_without_its_segments_continues_after_them(
+def test_log_that_lost_its_segments_continues_after_them(
     files: LogFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     recovered = files.recover(checkpoint=files.checkpoint(2 * SIZE + 5000))

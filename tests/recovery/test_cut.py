@@ -113,7 +113,7 @@ def test_stale_records_never_reappear_after_new_appends(files: LogFiles) -> None
     assert files.values() == [*numbered(20), b"new value___"]
 
 
-def test_frames_above_a_later_segments_torn_start_are_cut_there(files: LogFiles) -> None:
+def test_frames_after_torn_start_of_a_later_segment_are_cut(files: LogFiles) -> None:
     files.full(0, numbered(10))
     files.create(1, opened=True)
     files.record(1, HEADER + 64, b"orphan")
@@ -243,7 +243,7 @@ def test_recovery_sets_watermarks_and_clears_the_failure(files: LogFiles) -> Non
 
 
 @pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("elsewhere")])
-def test_irregular_file_at_copys_name_gives_copy_next_name(
+def test_cut_file_gets_next_name_if_its_name_is_taken(
     files: LogFiles, put: Callable[[Path], object]
 ) -> None:
     files.create(0)

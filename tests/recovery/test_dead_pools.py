@@ -108,7 +108,7 @@ def test_fully_committed_unreturned_buffer_is_discarded(
     assert caplog.text == ""
 
 
-def test_buffer_attached_ahead_of_a_roll_is_discarded_in_silence(
+def test_buffer_attached_ahead_of_a_roll_is_discarded_silently(
     files: LogFiles, dead_pool: DeadPool, caplog: pytest.LogCaptureFixture
 ) -> None:
     files.create(0)

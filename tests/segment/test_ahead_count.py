@@ -1,4 +1,4 @@
-"""How many segments are made ahead of need, at which rate."""
+"""AheadCount: how many segments to allocate ahead of need, from fill and creation times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from commitlog.segment.ahead_count import AheadCount
 
 
 def rolling_every(seconds: float, *, made_in: float, fixed: int | None = None) -> AheadCount:
-    """A count that has seen three rolls."""
+    """Return an AheadCount after three rolls at the given interval."""
     count = AheadCount(fixed)
     count.made_in(made_in)
     for number in range(4):
@@ -20,17 +20,17 @@ def rolling_every(seconds: float, *, made_in: float, fixed: int | None = None) -
     ("fill_s", "make_s", "expected"),
     [(1.0, 0.001, 1), (0.33, 0.2, 2), (0.01, 0.012, 3), (0.001, 1.0, 8), (0.0, 0.001, 8)],
 )
-def test_count_follows_filling_against_making(fill_s: float, make_s: float, expected: int) -> None:
+def test_count_follows_creation_to_fill_ratio(fill_s: float, make_s: float, expected: int) -> None:
     assert rolling_every(fill_s, made_in=make_s).value == expected
 
 
 @pytest.mark.parametrize("fixed", [0, 1, 5])
-def test_fixed_count_follows_nothing(fixed: int) -> None:
+def test_fixed_count_ignores_measured_times(fixed: int) -> None:
     assert rolling_every(0.001, made_in=1.0, fixed=fixed).value == fixed
 
 
-def test_first_roll_says_nothing_of_the_rate() -> None:
-    """The log was opened in the middle of its segment."""
+def test_first_roll_does_not_set_the_fill_time() -> None:
+    """The log may be opened in the middle of a segment, so the time to fill it is unknown."""
     count = AheadCount(None)
     count.made_in(1.0)
     count.tail_in(7, 0.0)
@@ -38,7 +38,7 @@ def test_first_roll_says_nothing_of_the_rate() -> None:
     assert count.value == 1
 
 
-def test_rolls_that_were_not_looked_at_share_the_time() -> None:
+def test_rolls_between_two_checks_share_the_elapsed_time() -> None:
     count = rolling_every(10.0, made_in=1.0)
     count.tail_in(13, 31.0)
     assert count.value == 8
@@ -47,7 +47,7 @@ def test_rolls_that_were_not_looked_at_share_the_time() -> None:
     assert count.value == 8
 
 
-def test_slow_creation_is_forgotten_over_later_ones() -> None:
+def test_slow_creation_decays_with_later_fast_ones() -> None:
     count = rolling_every(0.1, made_in=1.0)
     assert count.value == 8
     for _ in range(30):

@@ -34,10 +34,10 @@ def test_allocate_ahead_is_the_number_of_segments_ahead(
     assert log.options.tuning.allocate_ahead == ahead
 
 
-def test_no_segment_is_created_behind_a_missing_one(
+def test_no_segment_is_created_after_a_missing_one(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another handle is creating the next segment, and may be killed before it does."""
+    """Another handle is creating the next segment, and may be killed before it finishes."""
     busy = logs.open(allocate_ahead=0)
     assert parts_of(busy).engine.try_creation()
     writer = parts_of(logs.open(allocate_ahead=3)).writer
@@ -279,7 +279,7 @@ def test_deleting_a_drained_segment_returns_its_buffer(logs: Logs) -> None:
     assert pool.borrowed == 0
 
 
-def test_roll_beside_close_gives_its_buffer_back(logs: Logs, until: Callable[..., None]) -> None:
+def test_roll_during_close_returns_its_buffer(logs: Logs, until: Callable[..., None]) -> None:
     pool = logs.pool(buffers=1)
     log = logs.open(pool=pool, claim_timeout=0.02)
     with ThreadPoolExecutor(1) as threads:

@@ -26,7 +26,7 @@ def dir_fd(tmp_path: Path) -> Iterator[int]:
 
 @pytest.fixture
 def ready(dir_fd: int) -> int:
-    """A directory whose `cursors` file is READY and belongs to this log, boot and place."""
+    """A directory whose `cursors` file is READY and belongs to this log, boot and directory."""
     file = cursors_file.open_writable(dir_fd, IDENTITY)
     assert not file.usable
     file.cells.rebuild(IDENTITY.uuid, boot_id(), file.inode, IDENTITY.segment_size)

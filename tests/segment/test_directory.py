@@ -1,4 +1,4 @@
-"""Creating a segment: written under a temporary name, then renamed, or not at all."""
+"""Creating a segment: written under a temporary name, then renamed; a failure leaves no file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Index files: an index describes its segment or is rebuilt, and no state of it does harm."""
+"""Index files: an index matches its segment or is rebuilt; a damaged one breaks no lookup."""
 
 from __future__ import annotations
 

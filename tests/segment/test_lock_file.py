@@ -1,4 +1,4 @@
-"""The `lock` file: one exclusive or many shared holders, and the note of the holder."""
+"""The `lock` file: one exclusive or many shared holders, and the holder's entry in the file."""
 
 from __future__ import annotations
 

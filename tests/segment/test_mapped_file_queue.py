@@ -161,7 +161,7 @@ def test_deletion_stops_before_a_held_segment(logs: Logs) -> None:
 
 
 def test_concurrent_lookups_survive_drops_of_idle_segments(logs: Logs) -> None:
-    """Threads read in different directions over more segments than stay mapped."""
+    """Threads read at random positions, over more segments than stay mapped."""
     log = filled(logs, 60)
 
     def read(seed: int) -> int:

@@ -152,7 +152,7 @@ def test_prefault_stays_in_allocated_and_reaches_next_segment(logs: Logs, clock:
     assert touching.touched_position == 64 * MIB + PAGE + LEAST_BYTES
 
 
-def test_rest_of_the_pretoucher_shrinks_with_the_append_rate(logs: Logs, clock: Clock) -> None:
+def test_pretoucher_pauses_less_at_higher_append_rates(logs: Logs, clock: Clock) -> None:
     touching, tail, _ = made(logs)
     rests = []
     for rate in (1 * MIB, 100 * MIB, 4000 * MIB):

@@ -11,7 +11,7 @@ from tests.setups import HEADER, Logs
 
 
 def filled(logs: Logs, stamps: list[int]) -> SealTable:
-    """Create a sealed segment for each timestamp, with one record or none where it is 0, and a live
+    """Create a sealed segment for each timestamp, with one record (none if it is 0), and a live
     one.
     """
     log = logs.open(allocate_ahead=0, prefault=False)

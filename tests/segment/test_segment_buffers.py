@@ -1,4 +1,4 @@
-"""Rolls that find everything ready, and pools that lend a buffer ahead of need."""
+"""Rolls into segments prepared in advance, and pool buffers lent ahead of need."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def number_of(log: CommitLog) -> int:
 
 
 def pass_middle(log: CommitLog) -> int:
-    """Append until the tail is in the second half of a segment; the number of records."""
+    """Append until the tail is in the last quarter of a segment; return the number of records."""
     count = 0
     while log.tail_position % SEGMENT < SEGMENT * 3 // 4:
         log.append(VALUE)
@@ -54,7 +54,7 @@ def buffers_of(log: CommitLog) -> SegmentBuffers:
 
 @pytest.fixture
 def no_slow_roll(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A roll that asks the log for the next segment fails."""
+    """Make a roll fail if it has to ask the log for the next segment."""
 
     def refuse(self: OpenLog, number: int) -> None:
         raise AssertionError(f"the roll from segment {number} was not ready")
@@ -67,7 +67,7 @@ def no_slow_roll(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_slow_roll")
 @pytest.mark.parametrize("backing", ["mapped", *BACKINGS])
-def test_roll_that_finds_everything_ready_asks_nothing(
+def test_roll_into_a_ready_segment_skips_the_slow_path(
     logs: Logs, backing: str, until: Until
 ) -> None:
     log = logs.open(pool=None if backing == "mapped" else logs.pool(backing), flush="none")
@@ -113,7 +113,7 @@ def test_closed_log_is_not_ready(logs: Logs, until: Until) -> None:
 # --- the buffer ahead of need ---------------------------------------------------------------------
 
 
-def test_buffer_is_lent_ahead_from_the_middle_on(logs: Logs, until: Until) -> None:
+def test_buffer_is_lent_ahead_once_tail_passes_the_middle(logs: Logs, until: Until) -> None:
     pool = logs.pool(buffers=3)
     log = logs.open(pool=pool, **BY_HAND)
     until(lambda: parts_of(log).queue.numbers() == [0, 1])
@@ -155,7 +155,7 @@ def test_pool_of_one_serves_a_log_of_many_segments(logs: Logs) -> None:
 
 
 def test_segment_entered_without_buffer_gets_none_later(logs: Logs) -> None:
-    """Claims of it are in the file's mapping."""
+    """Claims in that segment already point into the file's mapping."""
     pool = logs.pool(buffers=1, on_exhausted="mapped")
     other = logs.open("other", pool=pool, **BY_HAND)
     log = logs.open(pool=pool, **BY_HAND)
@@ -196,7 +196,7 @@ def test_low_water_warns_when_the_log_rolls(logs: Logs, until: Until) -> None:
 
 
 def die_with_a_buffer_ahead(path: Path) -> None:
-    """In a child: append to the middle of a segment, and die when the next one has its buffer."""
+    """Append past the middle of a segment; kill this process once the next one has a buffer."""
     with TransientStorePool(
         buffers=3, buffer_size=SEGMENT, backing="shm", lock_memory="off"
     ) as pool:
