@@ -50,7 +50,7 @@ def next_frame(path: Path, end: int) -> bytes:
 
 @pytest.mark.parametrize("restarted", [True, False], ids=["after a restart", "in the same boot"])
 def test_torn_last_record_is_cut(path: Path, restarted: bool, start: Start) -> None:
-    """Whatever part of the record reached the file, none of it is read, and its bytes are
+    """Any part of the record that reached the file is not read, and its bytes are
     zeroed.
     """
     account, _, end = killed_log(start, path)
