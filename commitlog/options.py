@@ -165,7 +165,7 @@ class Tuning:
         (``visibility="flushed"``), the next round flushes.
     commit_least_pages : int
         Pooled logs: a round commits only if at least that many 4 KiB pages are uncommitted, 0 to
-        262144. More: the same effect as a longer interval.
+        262144. More: the same effect as a longer `commit_interval`.
     commit_thorough_interval : float or str
         Pooled logs: seconds (at least 0.001) after which a round commits everything. It bounds
         what a slow trickle loses when the process dies.
@@ -173,8 +173,9 @@ class Tuning:
         Seconds (at least 0.001) between writes of the checkpoint. Longer: recovery after a crash
         scans more. No record is lost.
     allocate_ahead : int or None
-        Segments created ahead of need, 0 to 8. None: as many as the appends fill while one is made,
-        at least 1. Fewer take less disk; with 0 the appender that rolls waits for the file system.
+        Segments created ahead of need, 0 to 8. None: as many as appends fill in the time that
+        creating one takes, at least 1. Fewer take less disk; with 0 the appender that rolls waits
+        for the file system.
     prefault_distance : int, str or None
         Bytes that pre-faulting keeps ahead of the tail, 4096 to 8 GiB. None: half a second of
         appends at the present rate, 16 to 256 MiB. Shorter takes less memory; a burst may overtake
@@ -290,9 +291,9 @@ class Options:
         When the log rolls by time; it also rolls when a segment is full. "MINUTELY",
         "FIVE_MINUTELY", "TEN_MINUTELY", "TWENTY_MINUTELY", "HALF_HOURLY", "HOURLY", "TWO_HOURLY",
         "FOUR_HOURLY", "SIX_HOURLY", "DAILY", "WEEKLY", or a period of your own, from 10 ms to 366
-        days, such as ``"90s"``. Fixed when the log is created. None: the log's own, and by size
-        alone for a new log. Each cycle with records takes at least one segment; a shorter cycle
-        makes more and smaller files.
+        days, such as ``"90s"``. Fixed when the log is created. None: the log's own; a new log rolls
+        by size alone. Each cycle with records takes at least one segment; a shorter cycle makes
+        more and smaller files.
     roll_epoch : float, str, datetime.datetime or None
         The origin of the cycles: a duration after midnight of 1 January 1970 (``"6h"`` begins
         a "DAILY" cycle at six), or an instant with a time zone. Fixed when the log is created.
@@ -314,7 +315,8 @@ class Options:
         The back-pressure of a required tailer that lags by more than its `max_lag`. "wait": the
         append waits for the tailer. "raise": it raises `TailerLagError`. "drop": the record is not
         appended, the append returns -1, and both this handle and the tailer count the drop. A
-        writer observes a newly required tailer within 1 MiB, or a fourth of a segment, of appends.
+        writer observes a newly required tailer within 1 MiB or a quarter of a segment of appends,
+        whichever is less.
     lag_timeout : float or str
         With ``on_lag="wait"``: seconds that an append waits before it raises `TailerLagError`. 0
         does not wait.
@@ -334,8 +336,8 @@ class Options:
         when a segment changes. A listener that is too slow misses events; `stats()` counts them.
     min_free_bytes : int or str
         Free bytes that a new segment must leave. If it would leave less, appends fail with
-        `DiskFullError` once the current segment is full, until there is room. 0: appends
-        continue while the file system has room for a segment, and may fill it for other programs.
+        `DiskFullError` once the current segment is full, until there is room. 0: appends continue
+        while the file system has room for a segment, and may leave no space for other programs.
     tuning : Tuning
         The options that few logs need to change: see `Tuning`.
 

@@ -105,7 +105,7 @@ def test_read_records_can_be_pickled(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [(), (3,)], ids=["nothing", "a number"])
 def test_commit_log_constructor_raises(given: tuple[Any, ...]) -> None:
-    with pytest.raises(TypeError, match=r"a log is opened by commitlog\.open"):
+    with pytest.raises(TypeError, match=r"call commitlog\.open"):
         commitlog.CommitLog(*given)
 
 

@@ -30,8 +30,8 @@ cdef class _Known:
 
 
 cdef class MessageClaim:
-    """Reserved space in the log for one message, from `BusWriter.claim`. Its `with` statement gives
-    the message.
+    """Reserved space in the log for one message, from `BusWriter.claim`. Its `with` statement
+    returns the message.
     """
     cdef object claim
     cdef MessageBytes message
@@ -42,7 +42,7 @@ cdef class MessageClaim:
         memset(&self.view, 0, sizeof(self.view))
 
     def __init__(self):
-        raise TypeError("a claim is made by BusWriter.claim")
+        raise TypeError("a claim cannot be constructed: call BusWriter.claim")
 
     @property
     def position(self):
@@ -51,7 +51,7 @@ cdef class MessageClaim:
 
     def __enter__(self):
         if self.entered:
-            raise ClaimError("a claim can be entered once", position=self.claim.position)
+            raise ClaimError("a claim can be entered only once", position=self.claim.position)
         self.claim.__enter__()
         PyObject_GetBuffer(self.claim.buffer, &self.view, PyBUF_WRITABLE)
         self.entered = True
@@ -124,7 +124,7 @@ cdef class MessageWriter:
                 self.known.meet(placed.shape, log.path)
             if type is not None:
                 raise MessageError(
-                    f"{placed.shape.name} has type {placed.shape.type} of its own: leave type= out",
+                    f"{placed.shape.name} has its own type, {placed.shape.type}: leave type= out",
                     path=log.path
                 )
             record.value = placed.data
@@ -189,7 +189,7 @@ cdef class MessageIterator:
     cdef Patience patience
 
     def __init__(self):
-        raise TypeError("a message iterator is made by BusReader.follow")
+        raise TypeError("a message iterator cannot be constructed: call BusReader.follow")
 
     def __iter__(self):
         return self
@@ -202,7 +202,9 @@ cdef class MessageIterator:
         raise StopIteration
 
     def __reduce__(self):
-        raise TypeError("a message iterator cannot be pickled: follow the reader in the process")
+        raise TypeError(
+            "a message iterator cannot be pickled: call follow() in the process that reads"
+        )
 
 
 cdef class MessageReader:
@@ -245,7 +247,7 @@ cdef class MessageReader:
         return 0
 
     def __iter__(self):
-        """Iterate over the messages that are there: `follow` without waiting."""
+        """Iterate over the messages up to the current end: `follow` without waiting."""
         return self.follow(0)
 
     def follow(self, timeout=None, idle=None):
@@ -265,7 +267,8 @@ cdef class MessageReader:
         Returns
         -------
         iterator of Message or bytes
-            Raises what `next` and `read` raise; the next turn then goes on behind that message.
+            Raises what `next` and `read` raise; the next iteration then continues after that
+            message.
         """
         cdef MessageIterator messages = MessageIterator.__new__(MessageIterator)
         messages.reader = self
@@ -371,8 +374,8 @@ cdef class MessageReader:
 
     @property
     def has_recovered(self):
-        """Whether the reader has passed the end that the log had when it was opened. Each further
-        message is new.
+        """Return whether the reader has passed the position at which the log ended when the reader
+        was opened. Each further message is new.
         """
         if not self.recovered:
             self.recovered = self.cursor.position >= self.end
@@ -386,7 +389,7 @@ cdef class MessageReader:
         into : Message, type of Message, or writable buffer, optional
             A message is refilled; a message class gives a new message. Both must have the type
             number and the size of the current message. A buffer must be at least as long; its bytes
-            behind the message stay unchanged.
+            after the message stay unchanged.
 
         Returns
         -------

@@ -51,7 +51,7 @@ cdef class NativeAppender:
         cdef uint64_t size
         if code == CL_E_FORKED:
             raise ForkedError(
-                "an appender of the C API stays with the process that opened it: open one in this "
+                "an appender of the C API belongs to the process that opened it: open one in this "
                 "process", path=self.engine.path)
         if code == CL_OK:
             self.engine.finish_append(0, False)
@@ -83,7 +83,7 @@ cdef int attend_append(void *owner, int code, const cl_record_input *record) noe
 cdef commitlog_appender *appender_open(object log) except NULL:
     cdef NativeAppender self
     if not isinstance(log, LogMethods):
-        raise TypeError(f"an appender is of a CommitLog, not of a {type(log).__name__}")
+        raise TypeError(f"an appender needs a CommitLog, not a {type(log).__name__}")
     self = NativeAppender.__new__(NativeAppender)
     self.log = log
     self.engine = (<LogMethods>log).engine
@@ -132,7 +132,7 @@ cdef class NativeReader:
     cdef int attend(self, int code, cl_record *record) except -2:
         if code == CL_E_FORKED:
             raise ForkedError(
-                "a reader of the C API stays with the process that opened it: open one in this "
+                "a reader of the C API belongs to the process that opened it: open one in this "
                 "process", path=self.cursor.core.path)
         if code != CL_E_END:
             return self.read(record)
@@ -155,12 +155,13 @@ cdef commitlog_reader *reader_open(object tailer) except NULL:
     cdef NativeReader self
     cdef Cursor cursor
     if not isinstance(tailer, ReadMethods):
-        raise TypeError(f"a reader is of a Tailer, not of a {type(tailer).__name__}")
+        raise TypeError(f"a reader needs a Tailer, not a {type(tailer).__name__}")
     cursor = (<ReadMethods>tailer).cursor
     cursor.guard()
     if cursor.turned:
         raise InvalidOptionError(
-            "the C API reads forward: set the tailer's direction", path=cursor.core.path)
+            "the C API only reads forward: set the tailer's direction to "
+            "'forward'", path=cursor.core.path)
     if cursor.reader.from_buffer and cursor.core.pooled:
         raise InvalidOptionError(
             "the C API reads a pooled log from its segments: open the tailer with "

@@ -4,8 +4,8 @@
 @cython.final
 @cython.no_gc_clear  # its __del__ uses the log, which may be part of the same garbage
 cdef class ClaimBuffer:
-    """The exporter behind `Claim.buffer`. It keeps segment and pool buffer in place while any view
-    of them exists.
+    """The exporter behind `Claim.buffer`. It keeps the segment and its pool buffer in place while
+    any view of them exists.
     """
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
@@ -21,20 +21,21 @@ cdef class ClaimBuffer:
 
 
 cdef class Claim:
-    """Reserved room for one record, from `CommitLog.claim`. Use it in a `with` statement.
+    """Space reserved for one record; `CommitLog.claim` returns it. Use it in a `with` statement.
 
     Attributes
     ----------
     buffer : memoryview
-        The value's bytes, writable, until the `with` ends. Views of it must not outlive the `with`.
+        The value's bytes, writable until the `with` block ends. Views of it must not outlive the
+        block.
     position : int
-        Where the record will be.
+        The record's position.
     """
 
     __signature__ = Signature()
 
     def __init__(self):
-        raise TypeError("a claim is made by CommitLog.claim")
+        raise TypeError("a claim cannot be constructed: call CommitLog.claim")
 
     def __reduce__(self):
         raise TypeError("a Claim cannot be pickled or copied: append in the process that claims")
@@ -70,7 +71,7 @@ cdef class Claim:
         Raises
         ------
         ClaimError
-            The `with` has ended, or `size` is more than was claimed.
+            The `with` block has ended, or `size` is larger than the claim.
         """
         if not self.open:
             raise ClaimError("the claim's `with` has ended", path=self.log.path)
@@ -83,7 +84,7 @@ cdef class Claim:
 
     def __enter__(self):
         if not self.open:
-            raise ClaimError("a claim can be entered once", path=self.log.path)
+            raise ClaimError("a claim can be entered only once", path=self.log.path)
         return self
 
     def __exit__(self, kind, error, traceback):

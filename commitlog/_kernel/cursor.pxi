@@ -384,7 +384,7 @@ cdef class Cursor:
         """
         cdef int wanted = VIEWS * views
         if self.turned:
-            raise ValueError("columns are read forward")
+            raise ValueError("columns can only be read forward")
         for name in names:
             wanted |= <int>NAMED[name]
         return take_columns(self, max_records, wanted)

@@ -107,7 +107,7 @@ cdef class Cursors:
             The system refused, and nothing has changed.
         """
         if self.shared or not live.shared:
-            raise ValueError("a stand-in becomes the live file")
+            raise ValueError("become() needs a stand-in, and a live file that is shared")
         # With length 0, mremap does not move a shared mapping but adds a second view.
         if mremap(
             live.cells, 0, CL_CURSORS_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, <void *>self.cells

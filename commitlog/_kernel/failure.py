@@ -79,7 +79,7 @@ _SENTENCES: dict[int, tuple[type[CommitLogError], str]] = {
     BUSY: (
         RolledBackError,
         (
-            "other processes rolled back every attempt of this append: check for a stopped or "
+            "other processes rolled back every attempt at this append: check for a stopped or "
             "overloaded process"
         ),
     ),
@@ -106,7 +106,7 @@ _SENTENCES: dict[int, tuple[type[CommitLogError], str]] = {
     SLOTS: (LogLockedError, "every writer slot of this log is taken: close some of its writers"),
     OPEN_CLAIM: (
         ClaimError,
-        "this thread has an open claim below: leave its `with` block first",
+        "this thread still has an open claim: leave its `with` block first",
     ),
     READ_ONLY: (ReadOnlyError, "the log was opened for reading: open it with mode 'a' to append"),
     FORKED: (

@@ -217,11 +217,11 @@ cdef class Field:
         else:
             raise self.mistyped(value, "bytes")
         if PyBytes_GET_SIZE(octets) > self.length:
-            raise self.refused(value, f"is longer than its {self.length} bytes")
+            raise self.refused(value, f"is longer than the field's {self.length} bytes")
         return octets
 
     cdef object out_of_range(self, object value):
-        return self.refused(value, f"is not from {self.least} to {self.largest}")
+        return self.refused(value, f"is not in the range {self.least} to {self.largest}")
 
     cdef object mistyped(self, object value, object wanted):
         return RecordTypeError(f"{self.label} takes {wanted}, not {SHORT.repr(value)}")

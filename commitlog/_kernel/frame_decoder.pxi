@@ -22,7 +22,9 @@ cdef class RowBuffers:
         if (value_ends is None) != (values is None) or len(
             {key_ends is None, keys is None, key_bits is None}
         ) != 1:
-            raise ValueError("ends go with the bytes that they are about")
+            raise ValueError(
+                "value_ends and values, and key_ends, keys and key_bits, must be given together"
+            )
         self.most = most
         self.rows.most = most
         self.held = []
@@ -90,7 +92,7 @@ cdef class FrameDecoder:
     def __init__(self, uint64_t segment_id, uint64_t base, uint64_t size):
         if (not CL_SEGMENT_SMALLEST <= size <= CL_SEGMENT_LARGEST or size % CL_FRAME_ALIGN
                 or base % size):
-            raise ValueError("no segment is that large, or begins there")
+            raise ValueError("the segment size or the base position is invalid")
         memset(&self.segment, 0, sizeof(self.segment))
         self.segment.number = base // size
         self.segment.base = base
@@ -108,7 +110,7 @@ cdef class FrameDecoder:
             or offset < CL_SEGMENT_HEADER
                 or stop > self.segment.size):
             raise ValueError(
-                "the data are not aligned, or not of this segment, or do not have the offset"
+                "the data is not aligned, is outside this segment, or does not contain the offset"
             )
         cdef cl_frame_cursor cursor = cl_frame_cursor_at(
             &self.segment, first - start, offset, min(limit, stop)

@@ -26,7 +26,7 @@ cdef class LogMethods:
     def __cinit__(self, parts=None):
         engine = getattr(parts, "engine", None)
         if not isinstance(engine, Engine):
-            raise TypeError("a log is opened by commitlog.open")
+            raise TypeError("a log cannot be constructed: call commitlog.open")
         self.engine = <Engine>engine
         self.parts = parts
 
@@ -107,7 +107,7 @@ cdef class LogMethods:
         types : sequence of int, optional
             One for each value.
         timestamp_ns : int, optional
-            One timestamp for all; by default the clock at each batch of up to 64 KiB.
+            One timestamp for all; by default the current time, read once per batch of up to 64 KiB.
         sync : bool, optional
             As for `append`; one flush for all.
 
@@ -134,7 +134,7 @@ cdef class LogMethods:
             Two-dimensional of any fixed-size dtype (a row's bytes are a record), or one-dimensional
             and structured.
         timestamp_ns : int, optional
-            One timestamp for all; by default the clock at each batch of up to 64 KiB.
+            One timestamp for all; by default the current time, read once per batch of up to 64 KiB.
         sync : bool, optional
             As for `append`; one flush for all.
 

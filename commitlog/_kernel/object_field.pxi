@@ -141,12 +141,16 @@ cdef class TextField(Field):
         try:
             encoded = PyUnicode_AsUTF8String(value)
         except UnicodeEncodeError:
-            raise self.refused(value, "cannot be UTF-8", "remove its surrogates") from None
+            raise self.refused(
+                value, "cannot be encoded as UTF-8", "remove its surrogates"
+            ) from None
         if b"\0" in encoded:
-            raise self.refused(value, "contains a zero, which would end it", "store it as bytes")
+            raise self.refused(
+                value, "contains a NUL character, which would end it", "store it as bytes"
+            )
         if PyBytes_GET_SIZE(encoded) > self.length:
             raise self.refused(
-                value, f"has {len(encoded)} bytes of UTF-8, more than its {self.length}"
+                value, f"has {len(encoded)} bytes of UTF-8, more than the field's {self.length}"
             )
         return Field.store(self, at, encoded)
 
@@ -173,7 +177,8 @@ cdef class SizedBytesField(Field):
         memcpy(&count, at, COUNT_BYTES)
         if count > self.content.length:
             raise MessageValueError(
-                f"{self.label}: its length is {count}, more than its {self.content.length} bytes; "
+                f"{self.label}: the stored length is {count}, more than the field's "
+                f"{self.content.length} bytes; "
                 "read the message as bytes"
             )
         return PyBytes_FromStringAndSize(<const char *>at + COUNT_BYTES, count)

@@ -3,15 +3,15 @@
 
 @cython.no_gc_clear  # a step that comes while a cycle is taken apart finds all of it
 cdef class Loop:
-    """A loop over a tailer, which it keeps alive.
+    """Iterate over a tailer; the iterator keeps the tailer alive.
 
-    The loop alone holds it, so a `break` or an exception ends it at once. Then a named tailer moves
-    back before its last record.
+    Only the `for` statement references the iterator, so a `break` or an exception releases it at
+    once. Then a named tailer moves back before its last record.
 
     Parameters
     ----------
     tailer : ReadMethods
-        What is read.
+        The tailer to read.
     """
     cdef Cursor cursor
     cdef ReadMethods tailer
@@ -36,7 +36,7 @@ cdef class Loop:
 
 
 cdef class RecordIterator(Loop):
-    """Records up to the present end."""
+    """Iterate over records up to the current end."""
 
     def __next__(self):
         cdef cl_record native
@@ -49,12 +49,12 @@ cdef class RecordIterator(Loop):
 
 
 cdef class ValueIterator(Loop):
-    """Values as bytes, waited for.
+    """Iterate over values as bytes, and wait for new records.
 
     Parameters
     ----------
     tailer : ReadMethods
-        What is read.
+        The tailer to read.
     timeout, idle
         As for `ReadMethods.values`.
     """
@@ -77,17 +77,18 @@ cdef class ValueIterator(Loop):
 
 
 cdef class FollowIterator(Loop):
-    """Records, waited for. It ends when the time is up, or with the log.
+    """Iterate over records, and wait for new ones. The iteration ends at the timeout, or when the
+    log is closed.
 
     Parameters
     ----------
     tailer : ReadMethods
-        What is read.
+        The tailer to read.
     timeout, idle
         As for `Tailer.follow`.
     waiter : callable, optional
-        Called with the timeout in seconds, or None, when the first coroutine asks. Gives an object
-        whose coroutine `next` waits for the next record.
+        Called with the timeout in seconds, or None, at the first asynchronous iteration. Returns an
+        object whose coroutine `next` waits for the next record.
     """
     cdef Patience patience
     cdef object waiter
@@ -122,7 +123,7 @@ cdef class ReadMethods:
     Parameters
     ----------
     seeker : Seeker
-        Moves the cursor, and knows it.
+        The object that owns and moves the cursor.
     """
 
     def __cinit__(self, seeker, *args, **kwargs):
@@ -130,11 +131,11 @@ cdef class ReadMethods:
 
     @property
     def position(self):
-        """Where the next record would be read."""
+        """Return the position of the next read."""
         return self.cursor.current()
 
     def read(self, timeout=0, idle="backoff"):
-        """The next record in the tailer's direction, past which it moves.
+        """Read the next record in the tailer's direction, and move past it.
 
         Parameters
         ----------
@@ -148,7 +149,7 @@ cdef class ReadMethods:
         Returns
         -------
         Record or None
-            None when nothing came in time.
+            None if no record arrived in time.
         """
         return read_record(self.cursor, timeout, idle, True)
 
@@ -165,13 +166,13 @@ cdef class ReadMethods:
         return make_record(self.cursor.segment, &native)
 
     def values(self, timeout=0, idle="backoff"):
-        """The values alone, as bytes: the fastest loop.
+        """Iterate over the values alone, as bytes; this is the fastest loop.
 
         Parameters
         ----------
         timeout : float, str or None
-            0 ends at the present end; otherwise as for `follow`: end when none came for so long,
-            or, with None, when the log is closed.
+            0: end at the current end of the log. Otherwise as for `follow`: end if no record
+            arrives for that long; None ends only when the log is closed.
         idle : {"spin", "yield", "backoff", "block"}
             How to wait: see `follow`.
 

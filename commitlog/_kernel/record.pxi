@@ -12,19 +12,19 @@ cdef class Record:
     timestamp_ns : int
         Nanoseconds since 1970, taken when it was claimed.
     timestamp : datetime.datetime
-        The same in UTC, to the microsecond. Made when it is asked for.
+        The same in UTC, to the microsecond. Computed on each access.
     type : int
         0 unless the appender gave one.
     key : bytes or None
         None: not keyed.
     value : bytes
-        What was appended.
+        The appended bytes.
     """
 
     __signature__ = Signature()
 
     def __init__(self):
-        raise TypeError("records are read with a tailer")
+        raise TypeError("a record cannot be constructed: read it with a tailer")
 
     @property
     def timestamp(self):
@@ -32,14 +32,14 @@ cdef class Record:
 
     @property
     def sequence(self):
-        """Its ordinal among the log's records, from 0. Found when it is asked for: beside a record
-        whose sequence is known, at next to no cost.
+        """Return the record's ordinal in the log, from 0. It is computed on first access; this is
+        cheap if the sequence of a nearby record is known.
 
         Raises
         ------
         SequenceError
-            A claim below it is still open, so that it is not known yet; or the record was pickled
-            before it was known.
+            A claim below the record is still open, or the record was pickled before its sequence
+            was known.
         """
         if self.ordinal == 0:
             if self.segment is None:
@@ -54,8 +54,8 @@ cdef class Record:
 
     def view(self):
         """The value without a copy: a read-only memoryview of the mapped segment, which stays
-        mapped as long as the view lives. Of a record that was not committed yet when it was read,
-        or was pickled, a view of `value`.
+        mapped as long as the view lives. If the record was read before its commit, or was pickled,
+        this is a view of `value`.
 
         Returns
         -------

@@ -6,7 +6,7 @@ cdef object _each(values, str what):
         return iter(values)
     except TypeError:
         raise RecordTypeError(
-            f"{what} must be a sequence, one item a record, not {type(values).__name__}"
+            f"{what} must be a sequence with one item per record, not {type(values).__name__}"
         ) from None
 
 

@@ -79,7 +79,7 @@ cdef inline uint32_t length_of(
 ) except? 0xFFFFFFFF:
     if not 0 <= start <= stop <= size:
         raise RecordTypeError(
-            f"the offsets of row {row}, {start} to {stop}, lead outside the column's {size} "
+            f"the offsets of row {row}, {start} to {stop}, are outside the column's {size} "
             "bytes: the data is damaged"
         )
     if stop - start > CL_FRAME_LIMIT:

@@ -34,7 +34,7 @@ cdef class SparseIndex:
         memset(&self.index, 0, sizeof(self.index))
         if spacing == 0 or segment_size <= CL_SEGMENT_HEADER:
             raise ValueError(
-                "an index has a spacing of at least 1, and a segment more than its header"
+                "the spacing must be at least 1, and the segment must be larger than its header"
             )
         self.segment_id = segment_id
         self.segment_size = segment_size
@@ -66,14 +66,14 @@ cdef class SparseIndex:
         if <uint64_t>len(content) != (
             records // self.index.spacing + (records % self.index.spacing != 0)
         ) * sizeof(cl_index_entry):
-            raise ValueError("not the content of such an index")
+            raise ValueError("the content does not match the number of records")
         memcpy(self.index.entries, <char *>content, len(content))
         for at in range(self.index.room):
             entry = self.index.entries + at
             if (entry.offset < least or entry.offset >= self.segment_size
                 or entry.offset % CL_FRAME_ALIGN
                     or entry.earlier_ns < earlier_ns):
-                raise ValueError("the entries of an index ascend")
+                raise ValueError("the entries of the index are not ascending")
             least = entry.offset + 1
             earlier_ns = entry.earlier_ns
         self.index.count = self.index.room

@@ -102,8 +102,8 @@ cdef class Frames:
         memset(&rows, 0, sizeof(rows))
         if value_offsets.shape[0] < 1 or first < 0 or self.exports:
             raise ValueError(
-                "offsets are one more than there are rows, and a piece is let go before the next "
-                "is laid"
+                "there must be one more offset than rows, and the last piece must be released "
+                "before the next is staged"
             )
         rows.count = value_offsets.shape[0] - 1
         if done > rows.count:
@@ -114,18 +114,18 @@ cdef class Frames:
         if key_offsets is not None:
             if (keyed is None or <size_t>key_offsets.shape[0] != rows.count + 1
                     or <size_t>keyed.shape[0] != rows.count):
-                raise ValueError("there are as many keys as rows")
+                raise ValueError("there must be as many keys as rows")
             rows.keys = &keys[0] if keys is not None and keys.shape[0] else NULL
             rows.keys_size = 0 if keys is None else keys.shape[0]
             rows.key_offsets = &key_offsets[0]
             rows.keyed = &keyed[0] if rows.count else NULL
         if types is not None:
             if <size_t>types.shape[0] != rows.count:
-                raise ValueError("there are as many types as rows")
+                raise ValueError("there must be as many types as rows")
             rows.types = &types[0] if rows.count else NULL
         if timestamps_ns is not None:
             if <size_t>timestamps_ns.shape[0] != rows.count:
-                raise ValueError("there are as many timestamps as rows")
+                raise ValueError("there must be as many timestamps as rows")
             rows.timestamps_ns = &timestamps_ns[0] if rows.count else NULL
         rows.timestamp_ns = timestamp_ns
         stop = min(self.segment.size, self.begins + self.room)
@@ -135,12 +135,12 @@ cdef class Frames:
         if code == CL_E_TOO_LARGE:
             size = value_offsets[done + 1] - value_offsets[done]
             raise RecordTooLargeError(
-                f"row {done} of the batch has a value of {size} bytes, and with its key and "
-                "header a record has to fit an eighth of a "
+                f"row {done} of the batch has a value of {size} bytes, but a record with its key "
+                "and header must fit in an eighth of a "
                 f"segment, {limit} bytes: split it, or write to a log with larger segments",
                 size=size, limit=limit)
         if code == CL_E_DAMAGE:
-            raise ValueError(f"the offsets of row {done} lead out of the column's bytes")
+            raise ValueError(f"the offsets of row {done} are outside the column's bytes")
         if code == CL_E_FULL and stop < self.segment.size and self.ends == self.begins:
             # One frame alone is larger than the piece.
             self.make_room(min(limit, self.room * 8))

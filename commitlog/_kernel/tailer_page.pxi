@@ -58,7 +58,7 @@ def read_page(bytes content, bytes log_uuid):
     cdef cl_tailer_saved place
     cdef const uint8_t *page = <const uint8_t *><const char *>content
     if len(content) != CL_TAILER_SIZE:
-        raise DamagedPageError(f"it has {len(content)} bytes and not {CL_TAILER_SIZE}")
+        raise DamagedPageError(f"it has {len(content)} bytes, not {CL_TAILER_SIZE}")
     _terms(page, log_uuid, &terms)
     if (cl_tailer_read_saved(page, &place) != CL_OK or place.position >= POSITION_LIMIT
             or place.position % CL_FRAME_ALIGN != 0):
@@ -137,7 +137,7 @@ cdef class TailerPage:
         disk; or time is to be asked for, since some has passed, or many saves."""
         if self.mark.forks != cl_tailer_forks:
             raise ForkedError(
-                "a named tailer stays with the process that opened it: open it in this one, once "
+                "a named tailer belongs to the process that opened it: open it in this one, once "
                 "it is closed there"
             )
         if position == self.mark.saved or self.closed:

@@ -260,7 +260,7 @@ cdef class Writer(Committer):
         for position, thread in self.claims.items():
             if thread == me and position < below:
                 raise ClaimError(
-                    "this thread has an open claim below: leave its `with` block first",
+                    "this thread still has an open claim: leave its `with` block first",
                     path=self.path, position=position
                 )
         return 0

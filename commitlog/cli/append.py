@@ -67,8 +67,8 @@ class _Appended:
     type=click.Choice(["lines", "null", "frames"]),
     default="lines",
     show_default=True,
-    help="Split the input at newlines, at NUL bytes, or by the length before each record, as cat "
-    "writes it.",
+    help="Split the input at newlines, at NUL bytes, or by the length prefix that `commitlog cat` "
+    "writes.",
 )
 @click.option("--key", metavar="TEXT", default=None, help="Give every record this key.")
 @click.option(
@@ -86,7 +86,7 @@ class _Appended:
     type=parameters.whole(1, MOST_BUFFERS),
     default=None,
     metavar="N",
-    help="Append to a pool of N buffers.",
+    help="Append through a pool of N buffers.",
 )
 @click.option(
     "--segment-size",

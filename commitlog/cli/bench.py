@@ -67,13 +67,13 @@ _ERASE = "\r\x1b[K"
 @click.option(
     "--quick",
     is_flag=True,
-    help="Run for seconds to check that everything works; the figures mean nothing.",
+    help="Run for a few seconds to check that everything works; the figures mean nothing.",
 )
 @click.option(
     "--seconds",
     type=parameters.duration_from(_SMALLEST_S),
     metavar="TIME",
-    help="Append at the constant rate for this time in each turn.  [default: 15s]",
+    help="Append at the constant rate for this long in each turn.  [default: 15s]",
 )
 @click.option(
     "--rate",
@@ -90,7 +90,7 @@ _ERASE = "\r\x1b[K"
 @click.option(
     "--turns",
     type=parameters.whole(1, 100),
-    help="Measure each case this often.  [default: 5; 2 or 3 for the long ones]",
+    help="Measure each case this many times.  [default: 5; 2 or 3 for the long ones]",
     metavar="N",
 )
 @click.option("--memory", is_flag=True, help="Measure even if DIR is in memory.")

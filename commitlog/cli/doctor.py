@@ -33,8 +33,8 @@ def command(context: click.Context, directory: Path, as_json: bool) -> None:
       commitlog doctor /var/lib/orders
       commitlog doctor --json /dev/shm
 
-    It creates small files in DIR and removes them, also after Ctrl-C. With a warning, a log works
-    but is slower or less safe. The exit status is 1 if a check failed that every log needs.
+    It creates small files in DIR and removes them, even after Ctrl-C. With a warning, a log works
+    but is slower or less safe. The exit status is 1 if a check that every log needs failed.
     """
     try:
         workspace = Workspace(directory)

@@ -38,7 +38,7 @@ from commitlog.tail.cycles import Cycle
     "--until",
     type=parameters.moment,
     metavar="TIME",
-    help="With --cycles, end before the first cycle from this time on.",
+    help="With --cycles, end before the first cycle that begins at this time or later.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print a JSON object; with --cycles, one per line."
@@ -56,7 +56,7 @@ def command(
     """Describe LOG, an archive or a segment file.
 
     For a log it prints identity, segments, watermarks, records and the writers that have it open.
-    ARCHIVE is a directory or an address. It changes nothing.
+    ARCHIVE is a directory or an address. The command changes nothing.
 
     \b
     Examples:

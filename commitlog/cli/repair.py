@@ -32,9 +32,9 @@ def command(
     """Repair LOG, which no process may have open for writing.
 
     It copies each segment to NAME.broken before it changes it. It marks damage, so that readers
-    skip it and reach the records behind it. It rebuilds damaged headers, a lost log.json, and
-    missing or shortened segments. Damaged records stay lost. If log.json is lost and the roll cycle
-    was not a named one in UTC, give the roll cycle.
+    skip it and reach the records after it. It rebuilds damaged headers, a lost log.json, and
+    missing or shortened segments. Damaged records stay lost. If log.json is lost, give the roll
+    cycle unless it was a named one in UTC.
 
     \b
     Examples:

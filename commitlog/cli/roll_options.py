@@ -29,7 +29,7 @@ def roll_options(when: str) -> Callable[[_Command], _Command]:
                 "--roll-epoch",
                 parameters.duration,
                 "DURATION",
-                "begin each cycle this much later, such as 6h.",
+                "offset the start of each cycle by this much, such as 6h.",
             ),
             (
                 "--roll-cycle",

@@ -67,7 +67,7 @@ LAST_DEFAULT = 10
     type=parameters.record_format(*BYTE_FORMATS),
     shell_complete=parameters.complete_words(*BYTE_FORMATS),
     metavar="NAME|TEMPLATE",
-    help="Print in this format.  [default: the line above]",
+    help="Print in this format.  [default: the line described above]",
 )
 @click.option(
     "--max-width",

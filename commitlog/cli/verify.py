@@ -36,8 +36,8 @@ _REMEDIES: dict[Kind, str] = {
 def command(context: click.Context, log: str, as_json: bool) -> None:
     """Check every frame of LOG and change nothing.
 
-    LOG may be open or closed. ARCHIVE is a directory or an address. FILE.seg is a segment file,
-    also without its log.
+    LOG may be open or closed. ARCHIVE is a directory or an address. FILE.seg is a segment file;
+    its log is not needed.
 
     \b
     Examples:

@@ -80,7 +80,7 @@ def rows_of(data: object, what: str) -> list[Rows]:
                 parts.append(_part(pa, batch, row))
                 row += len(batch)
     except pa.ArrowInvalid as error:
-        raise RecordTypeError(f"the data does not fit what a record takes: {error}") from error
+        raise RecordTypeError(f"the data cannot be stored in records: {error}") from error
     return parts
 
 
@@ -107,8 +107,8 @@ def _imported(pa: Any, data: Any) -> Any:
             except (TypeError, ValueError):
                 continue
     raise RecordTypeError(
-        "append_arrow takes a pyarrow Table, RecordBatch, Array or ChunkedArray, or what offers "
-        "Arrow's C interface, not "
+        "append_arrow takes a pyarrow Table, RecordBatch, Array or ChunkedArray, or an object with "
+        "Arrow's C data interface, not "
         f"{type(data).__name__}: use append_many for lists and append_array for NumPy arrays"
     )
 
@@ -117,14 +117,15 @@ def _check_names(names: list[str]) -> None:
     for name in names:
         if name not in _TAKEN and name not in _GIVEN_BY_THE_LOG:
             raise RecordTypeError(
-                f"a record has no place for a column {name!r}: the columns are value, and if "
-                "wanted key, type, timestamp"
+                f"unknown column {name!r}: the columns are value and, optionally, "
+                "key, type and timestamp"
             )
     taken = ["timestamp" if name in _TIMESTAMPS else name for name in names]
     if "value" not in taken or len(set(taken)) != len(taken):
         raise RecordTypeError(
-            "there must be one column value, and at most one each of key, type and timestamp; "
-            f"there are {names}"
+            "there must be exactly one value column, and at most one each of key, type and "
+            "timestamp; "
+            f"the columns are {names}"
         )
     if "timestamp_ns" in names:
         warn_of_old_timestamp()
@@ -151,8 +152,9 @@ def _with_tombstones(pa: Any, values: Any, keys: Any, row: int) -> Any:
     orphans = missing if keys is None else missing & ~_valid(keys).astype(bool)
     if orphans.any():
         raise RecordTypeError(
-            f"row {row + int(orphans.argmax())} has a null for a value and no key: only under a "
-            "key is that a tombstone; "
+            f"row {row + int(orphans.argmax())} has a null value and no key: a null value is a "
+            "tombstone only in a row with a "
+            "key; "
             "drop such rows, or fill them with empty values"
         )
     return pa.compute.fill_null(_plain(pa, values, "value", always=True), b"")
@@ -220,6 +222,6 @@ def _numbers(pa: Any, array: Any, name: str, row: int, *, kind: Any, for_null: i
     if wrong.any():
         first = int(wrong.argmax())
         raise RecordTypeError(
-            f"row {row + first} of the column {name} is {numbers[first]}: it must be from 0 on"
+            f"row {row + first} of the column {name} is {numbers[first]}: it must not be negative"
         )
     return np.ascontiguousarray(numbers)

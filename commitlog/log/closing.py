@@ -68,8 +68,8 @@ def _drain(parts: LogParts) -> CommitLogError | None:
         parts.engine.check_failed()
     except SyncTimeoutError as error:
         raise CloseTimeoutError(
-            f"not everything was durable within {parts.options.close_timeout:g} s: nothing is "
-            "dropped, call close() again",
+            f"not all records became durable within {parts.options.close_timeout:g} s: the log is "
+            "still open, call close() again",
             path=parts.path,
             position=error.position,
         ) from error

@@ -62,7 +62,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
 
     @property
     def identity(self) -> Identity:
-        """Return what creation fixed: uuid, segment size, roll cycle, timestamps."""
+        """Return the settings fixed at creation: uuid, segment size, roll cycle, timestamps."""
         return self._parts.identity
 
     @property
@@ -113,7 +113,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
             record = tailer.read()
         if record is None or record.position != position:
             raise PositionError(
-                "no record starts here: use a position that an append or a record gave",
+                "no record starts here: use a position that append() returned or that a record has",
                 path=self.path,
                 position=position,
             )
@@ -127,7 +127,9 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
 
     @property
     def first_sequence(self) -> int:
-        """Return the sequence of the oldest remaining record, or of the first one to come."""
+        """Return the sequence of the oldest remaining record, or of the next record if there is
+        none.
+        """
         self._parts.check_open()
         return self._parts.index.first_sequence(self._parts.queue.first_number)
 
@@ -193,7 +195,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         where = self._position_of(position, name)
         if not first <= where <= self.tail_position:
             raise PositionError(
-                f"{name} must be that of a record, from {first} on, or the end",
+                f"{name} must be the position of a record, at least {first}, or the end of the log",
                 path=self.path,
                 position=where,
                 first_position=first,
@@ -217,7 +219,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
             The first record: its position, or a time in the forms of `Tailer.seek`, for the first
             record that is not older. None: the oldest record.
         end : int, str, datetime.datetime or None
-            The record behind the last one, in the same forms. None: the commit position at the time
+            The record after the last one, in the same forms. None: the commit position at the time
             of the call.
         columns : sequence of str, optional
             Some of position, sequence, timestamp, type, key and value; all by default. Values and
@@ -226,7 +228,8 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         Returns
         -------
         pyarrow.RecordBatchReader
-            For one pass. A record batch has up to 65536 records, or 262144 without keys and values.
+            It can be iterated once. A record batch has up to 65536 records, or 262144 without keys
+            and values.
 
         Raises
         ------
@@ -275,11 +278,12 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
             An array holds the values: binary, string, their large and view kinds, fixed-size
             binary, or a dictionary of these. A table has them in its column ``value``, and may have
             ``key`` (the same kinds; null: no key), ``type`` (whole numbers; null: 0) and
-            ``timestamp`` (Arrow timestamps, or whole nanoseconds since 1970; null: the clock's).
-            The columns ``position`` and ``sequence``, which a batch that was read has, are ignored.
-            A null value with a key becomes a tombstone, an empty value.
+            ``timestamp`` (Arrow timestamps, or whole nanoseconds since 1970; null: the current
+            time). The columns ``position`` and ``sequence``, as in a table read from a log, are
+            ignored. A null value with a key becomes a tombstone, an empty value.
         timestamp_ns : int, optional
-            One timestamp for all records; by default the clock at each batch of up to 64 KiB.
+            One timestamp for all records; by default the current time, read once per batch of up to
+            64 KiB.
         sync : bool, optional
             As for `append`; one flush for all.
 
@@ -354,8 +358,8 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
     def pretouch(self) -> int:
         """Allocate the next segments and pre-fault their pages before returning.
 
-        The log does so in a separate thread. Call this if ``prefault=False``, or before an expected
-        burst.
+        A separate thread of the log normally does this. Call this if ``prefault=False``, or before
+        an expected burst.
 
         Returns
         -------
@@ -372,7 +376,8 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         writer = self._parts.writing()
         if writer.lender is not None:
             raise InvalidOptionError(
-                "a pooled log's appends land in its buffers, which are in memory already",
+                "pretouch() does not apply to a pooled log: appends go to its buffers, which are "
+                "in memory already",
                 path=self.path,
             )
         return writer.allocation.pretouch()
@@ -395,7 +400,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
             Nothing from this position on is deleted.
         force_after : float or str
             Seconds, or text like ``"500ms"``, to wait for the views and tailers that hold a
-            segment.
+            segment, before `SegmentHeldError`.
 
         Returns
         -------
@@ -423,7 +428,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         return [parts.directory.segment_path(number) for number in removed]
 
     def prune(self, retention: Retention | None = None, *, dry_run: bool = False) -> Pruned:
-        """Delete the segments that a retention no longer keeps, oldest first, at once.
+        """Delete now, oldest first, the segments that the retention no longer keeps.
 
         Parameters
         ----------
@@ -458,7 +463,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         position = whole_of(value)
         if position is None or not 0 <= position < 1 << 63:
             raise InvalidOptionError(
-                f"{name} must be a position, an int from 0, not {value!r}", path=self.path
+                f"{name} must be a position (an int of at least 0), not {value!r}", path=self.path
             )
         return position
 

@@ -141,6 +141,6 @@ async def _until_durable(parts: OpenLog, position: int) -> None:
     assert parts.writer is not None  # the append was not refused
     service = parts.writer.acknowledging(parts.options.sync_timeout)
     if service is None:
-        why = "the log was closed meanwhile; the record stays in it"
+        why = "the log was closed before the record was durable; the record stays in the log"
         raise ClosedError(why, path=parts.path, position=position)
     await service.durable(position)

@@ -135,12 +135,14 @@ def _look_for_identity(path: str, *, waits: bool) -> Identity | CommitLogError:
                 _refuse_foreign(fd, path)
     except FileNotFoundError:
         why = (
-            "there is no log here, and a reader creates none: check the path, or wait for its "
+            "there is no log here, and a reader does not create one: check the path, or wait for "
+            "its "
             "writer"
         )
         return LogNotFoundError(why, path=path)
     return NotALogError(
-        f"this directory has no {identities.NAME}: it is no log, or its identity was lost; if it "
+        f"this directory has no {identities.NAME}: it is not a log, or its identity was lost; if "
+        "it "
         "was a log, run `commitlog repair`",
         path=path,
     )

@@ -128,7 +128,11 @@ class LogParts:
             self.writer.allocation.bring(number)
         self.writer.start()
         kind = (
-            "pooled" if opened.pooled else "mapped" if opened.exclusive else "mapped, beside others"
+            "pooled"
+            if opened.pooled
+            else "mapped"
+            if opened.exclusive
+            else "mapped, shared with other handles"
         )
         _logger.info(
             "%s: opened for writing (%s, flush=%r), ends at position %d",

@@ -59,7 +59,7 @@ class Scan:
         if self._end < min(begin, present_end):
             raise InvalidOptionError(
                 f"end ({end!r}, at position {self._end}) is before start ({start!r}, at position "
-                f"{begin}): exchange them",
+                f"{begin}): swap them",
                 path=parts.path,
             )
         self._seeker.cursor.end_at(self._end)

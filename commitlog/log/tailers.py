@@ -110,7 +110,7 @@ class TailerMethods:
         return tailer
 
     def cycles(self) -> list[Cycle]:
-        """List the cycles that the log has segments of, oldest first.
+        """List the cycles for which the log has segments, oldest first.
 
         A log that rolls by size alone returns one entry per segment.
 
@@ -223,7 +223,8 @@ def _open_file(parts: LogParts, options: NameOptions, position: int) -> TailerFi
     """Open the file of a named tailer and apply its options; a new one starts at `position`."""
     if parts.directory.detached:
         why = (
-            "an archive or a single segment file saves no tailer's position: read it with a tailer "
+            "an archive or a single segment file cannot save a tailer's position: read it with a "
+            "tailer "
             "without a name"
         )
         raise ReadOnlyError(why, path=parts.path)
@@ -250,7 +251,7 @@ def _check_notifiable(parts: LogParts) -> None:
     if cursors.shared and not cursors.writable:
         why = (
             "the log's writers cannot be notified of a changed `required` setting, because this "
-            "user may not write `cursors`: do it as a user who may"
+            "user may not write `cursors`: run this as a user who can write it"
         )
         raise ReadOnlyError(why, path=parts.path)
 

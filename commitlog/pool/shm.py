@@ -252,7 +252,7 @@ def _examine(name: str, descriptor: int, log_uuid: bytes) -> Iterator[tuple[str,
         yield "live", name
     size = status.st_size - HEADER_SIZE
     if size < 1:
-        yield "unusable", (name, "it is too small for a header and bytes")
+        yield "unusable", (name, "it is too small for a header and data")
         return
     header = ShmHeader(Memory(HEADER_SIZE, descriptor))
     fault = header.identity_fault(size)

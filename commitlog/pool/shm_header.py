@@ -66,7 +66,7 @@ class ShmHeader:
         if boot != boot_id():
             return "it was written in another boot"
         if recorded_size != size:
-            return f"its header has a size of {recorded_size} bytes, and its file has {size}"
+            return f"its header says that the buffer has {recorded_size} bytes, but it has {size}"
         if self._words[_STATE_AT // 8] not in (_FREE, _IN_USE):
             return "its state is neither free nor in use"
         return None

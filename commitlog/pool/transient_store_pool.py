@@ -489,7 +489,8 @@ class TransientStorePool(ProcessBound):
 
     def _exhausted_message(self, what: str) -> str:
         return (
-            f"{what}; borrowed are {describe_lent(self._out())}. Commit faster, give the pool more "
+            f"{what}; borrowed buffers: {describe_lent(self._out())}. Commit faster, give the "
+            "pool more "
             "buffers or a longer wait_timeout, or choose on_exhausted='grow' or 'mapped'"
         )
 

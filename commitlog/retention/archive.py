@@ -198,7 +198,7 @@ class Archiver:
         )
         if os.fstat(fd).st_size != self._directory.segment_size:
             os.close(fd)
-            raise self._corrupt(number, "is not as long as a segment")
+            raise self._corrupt(number, "has the wrong size")
         return open(fd, "rb")
 
     def _check(self, number: int) -> None:

@@ -142,13 +142,17 @@ def _decompressed(library: Any, file: BinaryIO, path: str, size: int) -> Iterato
         frame = library.get_frame_parameters(data[:_FRAME_HEADER_MOST])
     except library.ZstdError:
         raise _damaged(
-            path, base, "is no zstd frame, or cut short" if data else "is empty"
+            path, base, "is not a zstd frame, or is truncated" if data else "is empty"
         ) from None
     if frame.content_size != size or not frame.has_checksum:
-        raise _damaged(path, base, f"is not the frame of a segment of {size} bytes with a checksum")
+        raise _damaged(
+            path, base, f"is not a zstd frame with a checksum and a content size of {size} bytes"
+        )
     if frame.window_size > max(_WINDOW_LEAST, 2 * size):
         raise _damaged(
-            path, base, f"asks for a window of {frame.window_size} bytes, for a segment of {size}"
+            path,
+            base,
+            f"needs a zstd window of {frame.window_size} bytes, too large for a segment of {size}",
         )
     inflater = library.ZstdDecompressor().decompressobj()
     left = size
@@ -163,9 +167,9 @@ def _decompressed(library: Any, file: BinaryIO, path: str, size: int) -> Iterato
             break
         data = file.read(_PIECE)
     if left or not inflater.eof:
-        raise _damaged(path, base, "is cut short")
+        raise _damaged(path, base, "is truncated")
     if inflater.unused_data or file.read(1):
-        raise _damaged(path, base, "has something behind its frame")
+        raise _damaged(path, base, "has data after its zstd frame")
 
 
 def _checked(pieces: Iterator[bytes], path: str, base: int, identity: Identity) -> Iterator[bytes]:
@@ -177,7 +181,7 @@ def _checked(pieces: Iterator[bytes], path: str, base: int, identity: Identity) 
             if len(head) < HEADER_SIZE:
                 continue
             if check_header(head[:HEADER_SIZE], identity.uuid, base, identity.segment_size) != 0:
-                raise _damaged(path, base, "is not that segment of this log")
+                raise _damaged(path, base, "does not have the header of this segment")
             yield head
         else:
             yield piece

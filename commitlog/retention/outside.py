@@ -118,7 +118,8 @@ def _identity(path: str) -> Identity:
         raise LogNotFoundError("there is no log here", path=path) from None
     if identity is None:
         raise NotALogError(
-            f"this directory has no {identities.NAME}: it is no log, or its identity was lost; if "
+            f"this directory has no {identities.NAME}: it is not a log, or its identity was lost; "
+            "if "
             "it was a log, run `commitlog repair`",
             path=path,
         )

@@ -99,7 +99,7 @@ def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Targe
         if parts.netloc in ("", "localhost") and parts.path.startswith("/"):
             return LocalTarget(urllib.parse.unquote(parts.path))
         raise InvalidOptionError(
-            f"target must be an absolute path of this machine behind file://, not {text!r}"
+            f"target must have an absolute local path after file://, not {text!r}"
         )
     return _of_address(text)
 
@@ -128,8 +128,7 @@ def _of_fsspec(text: str) -> tuple[Any, str]:
         found, path = fsspec.core.url_to_fs(text)
     except (ImportError, ValueError) as error:
         raise InvalidOptionError(
-            f"target must be an address that pyarrow or fsspec can open, and {text!r} is none: "
-            f"{error}"
+            f"target must be an address that pyarrow or fsspec can open, not {text!r}: {error}"
         ) from None
     pa_fs = _pyarrow_fs()
     return pa_fs.PyFileSystem(pa_fs.FSSpecHandler(found)), path

@@ -6,8 +6,8 @@ import math
 
 from commitlog.options import ALLOCATE_AHEAD_MOST
 
-_RESERVE = 2.0  # a segment may take so many times as long as the slowest of late
-_MEMORY = 0.75  # of a slow creation, with each one that follows
+_RESERVE = 2.0  # safety factor: a creation may take this many times the slowest recent one
+_MEMORY = 0.75  # decay of the slowest creation time with each further creation
 
 
 class AheadCount:
@@ -22,7 +22,8 @@ class AheadCount:
     def __init__(self, fixed: int | None) -> None:
         self._fixed = fixed
         self._number: int | None = None
-        self._entered_s: float | None = None  # None: the log was not seen to enter the segment
+        # None: the tail was already in the segment at the first call.
+        self._entered_s: float | None = None
         self._fill_s = math.inf
         self._make_s = 0.0
 

@@ -33,10 +33,11 @@ _ROUND_S = 0.25  # how long the thread sleeps where no event wakes it
 # How long to wait for another handle that creates the segment: that handle may be stopped.
 _PATIENCE_S = 0.001
 _PATIENCE_STEP_S = 0.0001
-_LOOK_S = 1.0  # from one look at the room on the disk to the next
-# What is pre-faulted of a segment before a roll into it.
+_LOOK_S = 1.0  # between two checks of the free disk space
+# Bytes of a segment that are pre-faulted before a roll into it.
 _FIRST_BYTES = 64 << 10
-_RETRY_S = 1.0  # after a failed allocation, which the appender would report itself if it came first
+# After a failed allocation; an appender that needs the segment earlier reports the error itself.
+_RETRY_S = 1.0
 
 
 class AllocationService(Service):
@@ -64,8 +65,8 @@ class AllocationService(Service):
         self._options = options
         self._unused = UnusedBlocks(directory, queue)
         self._events = events
-        # Two locks and that of the buffers, so that an appender that rolls never waits for work
-        # that is done ahead.
+        # Separate locks (these two and the buffers' lock): an appender that rolls never waits for
+        # work done ahead of need.
         self._place_lock = threading.Lock()
         self._seal_lock = threading.Lock()
         self._synced_below = 0
@@ -95,7 +96,7 @@ class AllocationService(Service):
         DiskFullError, PoolExhaustedError, IOFailureError, LogFailedError, ClosedError
             It could not be; the tail stays where it is.
         """
-        with self._directory.telling("bring the next segment"):
+        with self._directory.telling("prepare the next segment"):
             self._check_open()
             self._place(number, needed=True)
             if self._buffers is not None:
@@ -127,7 +128,7 @@ class AllocationService(Service):
             finally:
                 if alone:
                     self._core.end_creation()
-            # Another process created the numbers in between. The first call, at the open, is for
+            # Another process created the segments in between. The first call, at the open, is for
             # the tail's segment.
             created = range(self._synced_below or number + 1, number + 1)
             self._synced_below = number + 1
@@ -196,7 +197,7 @@ class AllocationService(Service):
         sooner.
         """
         try:
-            with self._directory.telling("allocate ahead of need"):
+            with self._directory.telling("preallocate segments"):
                 return self._work()
         except LogFailedError:
             pass  # the log itself reports that, once
@@ -205,7 +206,9 @@ class AllocationService(Service):
         except CommitLogError as error:
             self._retry_at = time.monotonic() + _RETRY_S
             _logger.warning(
-                "allocating ahead of need failed, the next append that needs it will say: %s", error
+                "preallocation failed; the next append that needs the space raises the error if "
+                "it persists: %s",
+                error,
             )
         return _ROUND_S
 
@@ -221,9 +224,10 @@ class AllocationService(Service):
                 self._allocate_ahead(number)
                 self._make_ready(number, offset)
         finally:
-            # After the next segment: it zeroes the buffers, and the appender is near the end.
+            # After the next segment is ready: giving back zeroes the buffers, and the appender may
+            # be near the segment's end.
             if self._buffers is not None and self._buffers.give_back_drained():
-                rest_s = 0.0  # one of them may be the next segment's
+                rest_s = 0.0  # the next segment may get one of them
         self._follow_rolls(number)
         if self._pretouches:
             rest_s = (
@@ -308,7 +312,8 @@ class AllocationService(Service):
             return
         self._ahead.tail_in(number, time.monotonic())
         for ahead in range(1, self._ahead.value + 1):
-            # Never one behind a gap: the handle that creates the segment before may be killed.
+            # Never create a segment after a gap: the handle that creates the missing one may be
+            # killed.
             if not self._place(number + ahead, needed=needed):
                 return
 
@@ -332,7 +337,7 @@ class AllocationService(Service):
         """
         tail = self._core.tail
         assert tail is not None
-        with self._directory.telling("bring the next segments"):
+        with self._directory.telling("prepare the next segments"):
             self.grow(tail[0], self._core.segment_size)
             self._allocate_ahead(tail[0], needed=True)
             while self._pretoucher.step(self.allocated_position):

@@ -17,7 +17,8 @@ from commitlog.base.regular_file import opened_regular
 from commitlog.errors import DiskFullError, IOFailureError
 from commitlog.segment.directory import LogDirectory, segment_name
 
-# With which a log begins. Beside them are 64 KiB of `cursors` and a few pages.
+# Bytes allocated for a new log's first segment. The log also takes 64 KiB for `cursors` and a few
+# pages.
 FIRST_BYTES = 2 << 20
 
 

@@ -120,8 +120,7 @@ def writers(dir_fd: int, cells: Cursors) -> list[Writer]:
     """The owners of slots, the dead among them included; none where the cells are a stand-in."""
     if not cells.shared:
         return []
-    # A description of its own, through which no lock is held: it may ask about this process's
-    # slots, too.
+    # A new open file description, which holds no lock: it can probe this process's own slots, too.
     try:
         fd = open_regular(NAME, dir_fd=dir_fd)
     except FileNotFoundError:

@@ -26,12 +26,12 @@ from commitlog.segment.new_file import put_new_file
 Kind = Literal["log", "archive", "segment"]
 
 _NAME = re.compile(r"^([0-9]{20})\.seg$")
-_NUMBER_MOST = 2**32 - 1  # what a place in the log has room for
-BLOCK = 512  # what `st_blocks` counts in
+_NUMBER_MOST = 2**32 - 1  # the largest number that fits a packed tail
+BLOCK = 512  # the unit of `st_blocks`, in bytes
 _TEMPORARY = re.compile(
     r"^\.(?:[0-9]{20}\.(?:seg|idx)|log\.json|joining|joined)\.[0-9a-f]{16}\.tmp$"
 )
-# Tells of staged segments that are about to become this log's: see commitlog/recovery/join_note.py.
+# Lists staged segments that are about to join this log: see commitlog/recovery/join_note.py.
 JOIN_NOTE = "joining"
 # The directory in which segments for this log are made, before they join it.
 STAGED = ".staged"
@@ -110,9 +110,9 @@ class LogDirectory:
 
     # Segments that stay mapped for the next reader after the last one has left.
     idle_kept = 16
-    # Whose segments they are: a log's, an archive's, or a file of one that was copied elsewhere.
+    # The kind of owner: a log, an archive, or a single copied segment file.
     kind: Kind = "log"
-    # Fails the log, where a writable handle has it open; takes the errno.
+    # Marks the log as failed with an errno; None unless a writable handle has the log open.
     fail_log: Callable[[int], None] | None = None
 
     def __init__(
@@ -302,7 +302,8 @@ class LogDirectory:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 if self.has(number):
                     self.sync()
-                    # another one has made it meanwhile, perhaps in the room that was missing here
+                    # another handle created it meanwhile, perhaps in the space that was missing
+                    # here
                     return False
                 raise DiskFullError(
                     f"no room for a segment of {allocated} bytes: free space and append again",
@@ -383,7 +384,7 @@ class LogDirectory:
                 self.fail_log(cause)
                 raise failure(FAILED, cause, path=self.path) from error
             raise IOFailureError(
-                f"the log's directory could not be made durable: {error.strerror}; mend that, "
+                f"the log's directory could not be made durable: {error.strerror}; fix the cause, "
                 "then open the log again",
                 path=self.path,
                 errno=error.errno,
@@ -403,8 +404,8 @@ def check_file_system(path: str, fd: int | None = None) -> None:
     kind = _REMOTE.get(file_system_type(path if fd is None else fd))
     if kind is not None:
         raise UnsupportedError(
-            f"{kind} is a network or FUSE file system: its mappings and locks do not keep a log "
-            "whole. Put the log on a local disk; "
+            f"{kind} is a network or FUSE file system: shared mappings and locks on it cannot "
+            "keep a log consistent. Put the log on a local disk; "
             "reading with mode 'r' works here",
             path=path,
         )
@@ -423,6 +424,8 @@ def file_system_type(place: str | int) -> int:
         cause = ctypes.get_errno()
         path = place if isinstance(place, str) else None
         raise IOFailureError(
-            f"cannot ask for the file system's type: {os.strerror(cause)}", path=path, errno=cause
+            f"cannot determine the type of the file system: {os.strerror(cause)}",
+            path=path,
+            errno=cause,
         )
     return int(buffer[0]) & 0xFFFFFFFF

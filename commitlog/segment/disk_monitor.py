@@ -52,14 +52,14 @@ class DiskMonitor:
         self._directory = directory
         self._least: int = options.min_free_bytes
         warn = options.tuning.warn_free_bytes
-        # Above where it stops in any case, so that the warning comes first.
+        # Above the limit at which appends stop, so that the warning comes first.
         self._warn: int = (
             self._least + _WARN_SEGMENTS * directory.segment_size if warn is None else warn
         )
-        self._wanted = directory.segment_size  # what was asked for last
+        self._wanted = directory.segment_size  # bytes that the last allocation asked for
         self._refused = False
-        # The service's thread looks, and so does an appender that rolls: what one of them has read
-        # must not be judged after the other's.
+        # The service thread and an appender that rolls both check: under the lock, an older reading
+        # cannot overwrite the result of a newer one.
         self._lock = threading.Lock()
         self.state: DiskState = "fine"
 

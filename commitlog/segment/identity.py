@@ -16,7 +16,7 @@ from commitlog.errors import IOFailureError, NotALogError, UnsupportedVersionErr
 from commitlog.segment.new_file import put_new_file
 
 NAME = "log.json"
-SIZE_LIMIT = 1 << 16  # bytes; what is written there takes a few hundred
+SIZE_LIMIT = 1 << 16  # bytes; the file takes a few hundred
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def read(dir_fd: int, path: str) -> Identity | None:
         return None
     except IOFailureError as error:
         raise _refuse(
-            os.path.join(path, NAME), f"cannot be read, for {error.message.partition(':')[0]}"
+            os.path.join(path, NAME), f"cannot be read ({error.message.partition(':')[0]})"
         ) from None
     return parse(text, os.path.join(path, NAME))
 

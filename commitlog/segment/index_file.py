@@ -65,7 +65,7 @@ def read(directory: LogDirectory, number: int, seal: Seal) -> tuple[SparseIndex 
     except (FileNotFoundError, PermissionError):
         return None, "missing"
     except OSError:
-        return None, "damaged"  # also where a directory, a FIFO or the like has the name
+        return None, "damaged"  # also if a directory, a FIFO or the like has the name
 
 
 def _read(fd: int, directory: LogDirectory, seal: Seal) -> tuple[SparseIndex | None, State]:
@@ -73,7 +73,7 @@ def _read(fd: int, directory: LogDirectory, seal: Seal) -> tuple[SparseIndex | N
     if fields is None:
         return None, "damaged"
     major, uuid, segment_id, seal_crc, spacing, records, entries_crc = fields
-    # A newer release's index will not mind a new one.
+    # An index of a newer major format counts as stale, too.
     if major > MAJOR or (uuid, segment_id, seal_crc, records) != (
         directory.log_uuid,
         seal.segment_id,

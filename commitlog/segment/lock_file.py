@@ -18,8 +18,8 @@ from commitlog.base.regular_file import open_regular, read_at_most
 from commitlog.errors import DiskFullError, IOFailureError
 
 NAME = "lock"
-# Bytes. The names of all buffers that a pool can have take less, twice, once as the pool's and once
-# as lent.
+# Bytes. More than the names of all buffers of the largest pool take; each name may occur twice, as
+# the pool's and as lent.
 SIZE_LIMIT = 8 << 20
 _ROOM_STEP = 4096
 # Further byte locks in the file, besides its beginning and the slots. Only users who may write to
@@ -73,7 +73,7 @@ def describe_process(pid: int, namespace: int, name: str = "") -> str:
             f" ({name})" if name else ""
         )
     if pid == os.getpid():
-        return "this very process"
+        return "this process"
     return f"process {pid} ({name or process_name(pid)})"
 
 
@@ -151,11 +151,12 @@ class LockFile:
         text = json.dumps(holder.__dict__).encode()
         try:
             size = os.fstat(descriptor).st_size
-            if size > SIZE_LIMIT:  # another program extended it: nothing is read behind the limit
+            if size > SIZE_LIMIT:  # another program extended it; readers stop at the limit
                 os.ftruncate(descriptor, SIZE_LIMIT)
                 size = SIZE_LIMIT
             if size < len(text):
-                # Allocate first: a write that a full disk cut short would leave neither text.
+                # Allocate first: if a full disk cuts a write short, both the old and the new text
+                # are lost.
                 size = -(-len(text) // _ROOM_STEP) * _ROOM_STEP
                 os.posix_fallocate(descriptor, 0, size)
             if os.pwrite(descriptor, text.ljust(size), 0) < len(text):
@@ -164,7 +165,8 @@ class LockFile:
             kind = DiskFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else IOFailureError
             path = os.readlink(f"/proc/self/fd/{descriptor}")
             raise kind(
-                f"cannot note who holds the log: {error.strerror}; mend that, then try again",
+                f"cannot record which process holds the log: {error.strerror}; fix the cause, "
+                "then try again",
                 path=path,
                 errno=error.errno,
             ) from error

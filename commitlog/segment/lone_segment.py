@@ -32,8 +32,8 @@ def refuse_lone_segment(path: str) -> None:
     """
     if is_lone_segment(path):
         raise NotALogError(
-            "this is a file: a log is a directory, and a segment is mended in its log: repair "
-            "that, and copy the segment anew from there",
+            "this is a file: a log is a directory, and a segment can only be repaired in its log: "
+            "repair the log, then copy the segment again",
             path=path,
         )
 
@@ -165,7 +165,7 @@ def _read_header(path: str) -> bytes:
         page = os.pread(fd, kernel.HEADER_SIZE, 0)
     if page[: len(kernel.MAGIC)] != kernel.MAGIC:
         raise NotALogError(
-            "this is a file, and no segment of a log: a log is a directory", path=path
+            "this is a file, but not a segment of a log: a log is a directory", path=path
         )
     page = page.ljust(kernel.HEADER_SIZE, b"\0")
     uuid, _, base, size, _ = kernel.header_fields(page)
@@ -173,7 +173,7 @@ def _read_header(path: str) -> bytes:
         raise failure(code, path=path)
     if not kernel.SMALLEST <= size <= kernel.LARGEST or base % size or status.st_size < size:
         raise CorruptSegmentError(
-            f"this segment has {status.st_size} bytes, and {size} by its header: copy it anew",
+            f"this segment has {status.st_size} bytes, but its header says {size}: copy it again",
             path=path,
         )
     return page

@@ -11,13 +11,13 @@ from commitlog._kernel.engine import Core
 from commitlog._kernel.segments import Segment
 from commitlog.errors import SegmentHeldError
 
-_MOMENT_S = 1.0  # how long to wait for brief holders
+_MOMENT_S = 1.0  # how long to wait for short-term holders
 
 
 class _Holder(NamedTuple):
     who: str
     since: float  # seconds since 1970
-    briefly: bool  # leaves again at once
+    briefly: bool  # held only for the duration of one operation
 
 
 class MappedFile:

@@ -50,6 +50,6 @@ def put_new_file(
         placed = bool(rename_noreplace(dir_fd, temporary, name))
         failpoint("renamed")
     if not placed:
-        with contextlib.suppress(OSError):  # a later open sweeps it
+        with contextlib.suppress(OSError):  # a later open removes it
             os.unlink(temporary, dir_fd=dir_fd)
     return placed

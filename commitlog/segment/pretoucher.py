@@ -9,17 +9,17 @@ from commitlog._kernel.engine import Core
 from commitlog.options import Options
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 
-# So far ahead, at the present rate, and within these bounds: the least is what a log at rest keeps
-# ready for a burst.
+# Pre-fault distance: this many seconds of appends at the present rate, within these bounds. An idle
+# log keeps the lower bound ready for a burst.
 AHEAD_S = 0.5
 LEAST_BYTES, MOST_BYTES = 16 << 20, 256 << 20
 SYNC_BYTES = 1 << 20
-_NEXT_BYTES = 1 << 20  # of the next segment, for a roll that comes early
-_HALF_LIFE_S = 5.0  # of the memory of a burst
-_MEASURED_S = 0.01  # a shorter time says nothing of a rate
-# A step at rest, and the least part of the distance that a step covers. The thread reads the tail
-# again after each step, but then waits for the interpreter's lock, for 5 ms beside a busy appender,
-# which would overtake it.
+_NEXT_BYTES = 1 << 20  # of the next segment, for an early roll
+_HALF_LIFE_S = 5.0  # half-life of the rate measured in a burst
+_MEASURED_S = 0.01  # a shorter time is too short to measure a rate
+# The smallest step, and the fraction (1/8) of the distance that a step covers at least. Steps must
+# not be too small: after each one the thread waits for the interpreter's lock, 5 ms beside a busy
+# appender, and the appender would overtake it.
 _STEP_BYTES, _STEP_PART = 4 << 20, 8
 _REST_LEAST_S, _REST_MOST_S = 0.01, 0.1
 
@@ -36,8 +36,8 @@ class Pretoucher:
         self._queue = queue
         self._options = options
         self._lock = threading.Lock()
-        self.touched_position = 0  # pages below are there, or the tail has passed them
-        self._next_number = 0  # the segment whose first pages are there
+        self.touched_position = 0  # pages below it are pre-faulted, or the tail has passed them
+        self._next_number = 0  # the segment whose first pages are pre-faulted
         self._rate = 0.0
         self._seen = (time.monotonic(), core.tail_position)
 
@@ -50,8 +50,8 @@ class Pretoucher:
             if fixed is not None
             else int(min(max(self._rate * AHEAD_S, LEAST_BYTES), MOST_BYTES))
         )
-        # Appends that wait for the disk are slow, and dirty pages ahead of them would only be
-        # written beside their own.
+        # Appends that wait for the disk are slow, and each flush would also write the dirty pages
+        # ahead of them.
         return min(distance, SYNC_BYTES) if self._options.flush == "sync" else distance
 
     def measure(self) -> None:
@@ -77,7 +77,7 @@ class Pretoucher:
         position, distance = self._core.tail_position, self.distance
         size = self._core.segment_size
         wanted = min(position + distance, allocated)
-        start = max(self.touched_position, position)  # what the tail has passed is there
+        start = max(self.touched_position, position)  # pages below the tail are already present
         if start >= wanted:
             return False
         step = max(_STEP_BYTES, distance // _STEP_PART)

@@ -51,7 +51,8 @@ class SealTable:
         self._certain_end = certain_end
         self._seals: dict[int, Seal] = {}
         self._from = 0
-        self._largest: list[int] = []  # of the segments from `_from` on, running
+        # The running maximum of the largest timestamps, from segment `_from` on.
+        self._largest: list[int] = []
 
     def get(self, number: int) -> Seal | None:
         """The seal of a segment; None where it is not sealed (yet), or not there."""

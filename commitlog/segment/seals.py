@@ -71,7 +71,7 @@ class Sealer:
         assert self._next is not None
         while self._next < number:
             if not self._directory.has(self._next):
-                # Another process has sealed and deleted it, and left a sealed one behind it.
+                # Another process sealed and deleted it; a later sealed segment remains.
                 self._next, self._sequence = self._find_start(number)
                 if self._next and self._seal_of(self._next - 1) is None:
                     self._stuck = True
@@ -131,6 +131,6 @@ class Sealer:
             and not index_file.write(self._directory, number, index, seal)
         ):
             _logger.warning(
-                "the index of %s could not be written; it is made anew when it is needed",
+                "the index of %s could not be written; it is rebuilt when it is needed",
                 self._directory.segment_path(number),
             )

@@ -128,7 +128,7 @@ class SegmentBuffers:
         # free.
         buffer = self._lender.try_lend(ahead=False)
         if buffer is None:
-            # Every buffer is lent. One of this log's may only lack its commit.
+            # Every buffer is lent. One of this log's buffers may only need a commit.
             self._core.commit(self._core.tail_position)
             self.give_back_drained()
             buffer = self._lender.lend()
@@ -256,4 +256,4 @@ class SegmentBuffers:
         while taken:
             _, buffer, lease, _ = taken.pop()
             weakref.finalize(lease, self._lender.give_back, buffer).atexit = False
-            del lease  # the last reference to it, where no view is left
+            del lease  # the last reference, unless a view remains

@@ -15,7 +15,7 @@ from commitlog.segment.mapped_file_queue import MappedFileQueue
 _CELL = 8
 _WORTH_BYTES = (
     64 << 10
-)  # less is not given back: a system call and a fragment for a page or two are no gain
+)  # less is not given back: a page or two are not worth a system call and a fragment
 
 
 class UnusedBlocks:
@@ -43,8 +43,8 @@ class UnusedBlocks:
         if number <= 0 or (self._next is not None and self._next >= number):
             return
         if self._next is None:
-            # Those that a process which was killed had left as they were: from the last one back to
-            # the first without unused blocks.
+            # First, segments left by a killed process: go back from the last one to the first
+            # without unused blocks.
             self._next = number
             while self._queue.first_number < self._next and self._give_back(self._next - 1):
                 self._next -= 1
@@ -79,7 +79,7 @@ def _behind_last(segment: Segment) -> int:
     seal = segment.sealed()
     offset = segment.size if seal is None else seal[0]
     while offset < segment.size:
-        # Behind the last record there may be others, of claims that were rolled back.
+        # After the last record there may be other SKIP frames, of claims that were rolled back.
         code, step = segment.step(offset)
         if code != ROLLED_BACK:
             return segment.size

@@ -33,11 +33,11 @@ def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
         return COLUMNS
     if isinstance(columns, str):
         raise InvalidOptionError(
-            f"columns must be a list of names, not the text {columns!r}: [{columns!r}]"
+            f"columns must be a list of names, not the text {columns!r}: use [{columns!r}]"
         )
     names = tuple(columns)
     if not names:
-        raise InvalidOptionError(f"columns names none: name at least one of {', '.join(COLUMNS)}")
+        raise InvalidOptionError(f"columns is empty: name at least one of {', '.join(COLUMNS)}")
     for name in names:
         if name == _OLD_TIMESTAMP:
             warn_of_old_timestamp()
@@ -47,7 +47,7 @@ def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
             )
     if len(set(names)) < len(names):
         raise InvalidOptionError(
-            f"columns names one of {', '.join(map(repr, names))} twice: name it once"
+            f"columns has a duplicate in {', '.join(map(repr, names))}: name each column once"
         )
     return names
 
@@ -60,8 +60,7 @@ def warn_of_old_timestamp() -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("commitlog."):
         level, frame = level + 1, frame.f_back
     warnings.warn(
-        "the column timestamp_ns is named timestamp now: the next release does not know the old "
-        "name",
+        "the column timestamp_ns is now named timestamp: the next release will reject the old name",
         DeprecationWarning,
         stacklevel=level,
     )

@@ -231,7 +231,7 @@ class Backpressure:
         behind = self._log.tail_position - tailer.position
         return TailerLagError(
             f"required tailer {tailer.name!r} is {behind} bytes behind, and its max_lag is "
-            f"{tailer.max_lag_bytes}{waited}: nothing was appended. Let it read on, or evict it: "
+            f"{tailer.max_lag_bytes}{waited}: nothing was appended. Let it catch up, or evict it: "
             f"log.evict_tailer({tailer.name!r})",
             path=self._directory.path,
             position=tailer.position,

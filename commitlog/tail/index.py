@@ -142,7 +142,8 @@ class LogIndex:
             ordinal, exact = found
             if not exact:
                 raise PositionError(
-                    "no record starts here: use a position that an append or a record gave",
+                    "no record starts here: use a position that append() returned or that a "
+                    "record has",
                     path=self._core.path,
                     position=number * self._size + offset,
                     first_position=self._queue.first_number * self._size,
@@ -344,7 +345,8 @@ class LogIndex:
 
     def _unknown(self, position: int) -> SequenceError:
         return SequenceError(
-            "the records below cannot be counted yet, because a claim there is still open: try "
+            "the records before this position cannot be counted yet, because a claim among them "
+            "is still open: try "
             "again",
             path=self._core.path,
             position=position,

@@ -303,7 +303,8 @@ class Seeker:
                     return
         raise PositionError(
             f"no record starts here: the log's positions go from {first} to {end}; use a position "
-            "that an append or a record gave",
+            "that "
+            "append() returned or that a record has",
             path=self._core.path,
             position=position,
             first_position=first,

@@ -82,7 +82,8 @@ class Tailer(ProcessBound, ReadMethods):
         """
         if self._cursor.backward:
             raise InvalidOptionError(
-                "follow goes forward: set direction to 'forward' first, or read with a for loop"
+                "follow only reads forward: set direction to 'forward' first, or read with a for "
+                "loop"
             )
         records = FollowIterator(self, timeout, idle, self._waiter)
         if speed is None and max_pause is None:
@@ -191,7 +192,8 @@ class Tailer(ProcessBound, ReadMethods):
 
     @property
     def damaged(self) -> list[tuple[int, int | None]]:
-        """Return the damaged ranges met: the start of each, and the next whole frame.
+        """Return the damaged ranges found so far: where each starts, and where the next intact
+        frame is.
 
         This reader skips the records in between.
         """
@@ -203,7 +205,7 @@ class Tailer(ProcessBound, ReadMethods):
     def direction(self) -> Direction:
         """Return the direction of the next `read`: "forward" or "backward".
 
-        Setting it turns the tailer around without a change of its position.
+        Setting it reverses the tailer without moving it.
         """
         return "backward" if self._cursor.backward else "forward"
 
@@ -234,7 +236,7 @@ class Tailer(ProcessBound, ReadMethods):
             records may follow.
         key : bytes
             The next record with that key, from here in the tailer's direction. The next `read`
-            returns it, so a backward tailer moves behind it.
+            returns it, so a backward tailer moves past it.
 
         Returns
         -------
@@ -261,7 +263,8 @@ class Tailer(ProcessBound, ReadMethods):
         Returns
         -------
         bool
-            False if the cycle has no visible record; the tailer is then where later cycles begin.
+            False if the cycle has no visible record; the tailer is then at the start of the next
+            cycle, or at the end.
 
         Raises
         ------
@@ -275,7 +278,7 @@ class Tailer(ProcessBound, ReadMethods):
         self._seeker.seek("first")
 
     def to_end(self) -> None:
-        """Move the tailer behind the last visible record."""
+        """Move the tailer past the last visible record."""
         self._seeker.seek("end")
 
     def search(self, key_function: Callable[[Record], Any], value: Any) -> Record | None:

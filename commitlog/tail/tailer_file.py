@@ -181,9 +181,11 @@ def _lock(directory: LogDirectory, folder_fd: int, name: str) -> TailerLock:
         else:
             holder = "another process"
             message = (
-                f"another process has a shared lock on the file of tailer {name!r}, which may be "
-                "its tailer's: close it there, use another name, or let only users who may write "
-                "the file read it"
+                f"another process has a shared lock on the file of tailer {name!r}, perhaps to "
+                "read "
+                "with it: close it there, use another name, or remove read permission from users "
+                "who "
+                "cannot write the file"
             )
         raise TailerInUseError(message, path=path, holder=holder) from None
 
@@ -337,7 +339,7 @@ def step_out(directory: LogDirectory) -> None:
 
 def go_on_at(directory: LogDirectory, state: TailerState, landing: int) -> None:
     """Move a tailer that is inside a SKIP behind it."""
-    _move(directory, state, landing, "behind the SKIP there")
+    _move(directory, state, landing, "past the SKIP frame there")
 
 
 def _move(directory: LogDirectory, state: TailerState, position: int, where: str) -> None:

@@ -50,8 +50,9 @@ def check_name(name: object) -> str:
         or len(name.encode(errors="replace")) > NAME_LONGEST
     ):
         raise InvalidOptionError(
-            f"name must be 1 to {NAME_LONGEST} bytes of letters, digits and _ @ : + . -, and not "
-            f"begin with . or -: {name!r} is not"
+            f"name must be 1 to {NAME_LONGEST} bytes of letters, digits and _ @ : + . -, and must "
+            "not "
+            f"begin with . or -: {name!r} is invalid"
         )
     return str(name)  # the kernel takes no subclass
 
@@ -118,7 +119,7 @@ def terms_locked(directory: LogDirectory, name: str) -> Iterator[None]:
             pass
         else:
             held.callback(byte.close)
-            changing = attempts(_TERMS_WAIT_S, f"the terms of tailer {name!r}")
+            changing = attempts(_TERMS_WAIT_S, f"the lock on the terms of tailer {name!r}")
             if not any(byte.acquire("exclusive") for _ in changing):
                 raise IOFailureError(
                     "another process has been changing a tailer of this log for "
@@ -127,7 +128,7 @@ def terms_locked(directory: LogDirectory, name: str) -> Iterator[None]:
                     errno=errno.EAGAIN,
                 )
         folder_fd = held.enter_context(opened_folder(directory))
-        for _ in attempts(FOLDER_WAIT_S, f"the folder of tailer {name!r}"):
+        for _ in attempts(FOLDER_WAIT_S, f"the lock on the folder of tailer {name!r}"):
             if _lock_folder(folder_fd, fcntl.LOCK_EX):
                 break
         try:
@@ -175,7 +176,7 @@ def telling_of_refusals(directory: LogDirectory, name: str) -> Iterator[None]:
     path = tailer_path(directory, name)
     with telling(
         path,
-        "keep a tailer's position",
+        "save a tailer's position",
         permission=f"read without a name, or fix the permissions of the folder {FOLDER!r} in "
         "the log",
     ):
@@ -235,5 +236,5 @@ def opened_file(folder_fd: int, name: str, flags: int) -> Iterator[int]:
     with opened_regular(name, flags, dir_fd=folder_fd) as fd:
         size = os.fstat(fd).st_size
         if size != TAILER_SIZE:
-            raise DamagedPageError(f"it has {size} bytes and not {TAILER_SIZE}")
+            raise DamagedPageError(f"it has {size} bytes, not {TAILER_SIZE}")
         yield fd

@@ -209,11 +209,11 @@ def _empty(content: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
-        (_cut, "copy it anew"),
+        (_cut, "copy it again"),
         (_damaged_header, "header is damaged"),
         (_newer, "newer"),
-        (_text, "no segment of a log"),
-        (_empty, "no segment of a log"),
+        (_text, "not a segment of a log"),
+        (_empty, "not a segment of a log"),
     ],
     ids=lambda made: getattr(made, "__name__", made),
 )
@@ -242,7 +242,7 @@ def test_segment_path_is_refused_by_commands_for_whole_logs(command: str, log: P
     assert all_of(log) == before
     if command == "repair":
         assert (
-            b"a segment is mended in its log: repair that, and copy the segment anew from there"
+            b"a segment can only be repaired in its log"
             in done.stderr
         )
 
@@ -273,7 +273,7 @@ def test_unreachable_archive_is_reported_in_one_line(command: str, closed_port: 
         ("file:///nowhere/orders", "there is no archive here"),
         ("file:///dev/null", "Not a directory"),
         ("nonsense://orders", "an address that pyarrow or fsspec can open"),
-        ("file://elsewhere/orders", "an absolute path of this machine"),
+        ("file://elsewhere/orders", "an absolute local path"),
     ],
 )
 @reading

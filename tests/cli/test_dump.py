@@ -256,7 +256,7 @@ def test_dump_of_a_sound_log_has_seal_keys_and_types(tmp_path: Path) -> None:
     [
         (["--from", "x"], 2, "expected a position"),
         (["--from", "5", "--to", "4"], 2, "swap them"),
-        ([], 1, "no segment of a log"),
+        ([], 1, "not a segment of a log"),
     ],
     ids=str,
 )

@@ -70,11 +70,11 @@ def test_reset_delete_and_evict_change_the_list(log: Path) -> None:
 
 def test_damaged_tailer_file_is_reported_and_reset(log: Path) -> None:
     (log / FOLDER / "billing").write_bytes(b"garbage")
-    assert said(log)[2].startswith("  billing: damaged: it has 7 bytes and not 4096; ")
+    assert said(log)[2].startswith("  billing: damaged: it has 7 bytes, not 4096; ")
     verified = run("verify", log)
     assert verified.returncode == 0
     assert (
-        b"  note: the file of tailer 'billing' is damaged: it has 7 bytes and not 4096; "
+        b"  note: the file of tailer 'billing' is damaged: it has 7 bytes, not 4096; "
         in verified.stdout
     )
     said(log, "reset", "billing", "first")

@@ -55,7 +55,7 @@ def test_pooled_open_of_a_mapped_log_names_its_writers(path: Path, start: Start)
 
 def test_second_open_in_one_process_names_this_process(path: Path) -> None:
     log, made = open_log(str(path), {}, {})
-    with pytest.raises(LogLockedError, match="this very process"):
+    with pytest.raises(LogLockedError, match="this process"):
         commitlog.open(path)
     close_log(log, made)
 

@@ -207,10 +207,10 @@ def test_locked_log_error_names_a_mapped_holder(
 def test_lock_held_by_the_same_process_is_named_in_the_error(logs: Logs) -> None:
     with logs.open(pool=logs.pool()) as log:
         for options in ({"pool": logs.pool()}, {}):
-            with pytest.raises(LogLockedError, match="this very process"):
+            with pytest.raises(LogLockedError, match="this process"):
                 logs.open(**options)
         log.append(b"unharmed")
-    with logs.open(), pytest.raises(LogLockedError, match="this very process"):
+    with logs.open(), pytest.raises(LogLockedError, match="this process"):
         logs.open(pool=logs.pool())
     assert list(logs.open(mode="r").tailer().values()) == [b"unharmed"]
 

@@ -105,8 +105,8 @@ def test_position_bounds_select_the_records_between(logs: Logs) -> None:
             "there is no column 'sum': the columns are position, sequence, timestamp",
         ),
         ({"columns": "value"}, "columns must be a list of names, not the text 'value'"),
-        ({"columns": []}, "columns names none"),
-        ({"columns": ["value", "value"]}, "twice"),
+        ({"columns": []}, "columns is empty"),
+        ({"columns": ["value", "value"]}, "duplicate"),
         ({"end": -1}, "end must be a position from 0 on or a time, not -1"),
         ({"end": 1.5}, "timestamp must be nanoseconds since 1970, a text"),
         ({"start": "noon"}, "timestamp must be a time such as"),
@@ -134,7 +134,7 @@ def test_start_inside_a_record_is_refused(logs: Logs) -> None:
 def test_old_name_of_the_timestamp_warns_and_works(logs: Logs) -> None:
     log = logs.open()
     filled(log, 2)
-    with pytest.warns(DeprecationWarning, match="timestamp_ns is named timestamp now") as warned:
+    with pytest.warns(DeprecationWarning, match="timestamp_ns is now named timestamp") as warned:
         table = log.to_arrow(columns=["timestamp_ns"])
     assert table["timestamp_ns"].to_pylist() == [BEGAN_NS, BEGAN_NS + 10**9]
     assert warned[0].filename == __file__

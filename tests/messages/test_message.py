@@ -112,7 +112,9 @@ def test_number_out_of_range_is_refused_and_keeps_message(
         assert getattr(message, name) == value
     before = bytes(message)
     for value in (least - 1, largest + 1, 1 << 70, -(1 << 70)):
-        with pytest.raises(MessageValueError, match=f"{name}: .* is not from {least} to {largest}"):
+        with pytest.raises(
+            MessageValueError, match=f"{name}: .* is not in the range {least} to {largest}"
+        ):
             setattr(message, name, value)
     for wrong in (1.5, "1", None, b"1"):
         with pytest.raises(RecordTypeError, match=f"{name} takes an int"):

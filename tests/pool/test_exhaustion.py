@@ -107,7 +107,7 @@ def test_policy_raise_raises_without_waiting() -> None:
     with small_pool(on_exhausted="raise") as pool:
         lent = drain(pool)
         with pytest.raises(
-            PoolExhaustedError, match="no buffer is free; borrowed are buffer 0 by 'orders'"
+            PoolExhaustedError, match="no buffer is free; borrowed buffers: buffer 0 by 'orders'"
         ):
             pool.borrow("late")
         assert (pool.stats().exhausted, pool.stats().waits) == (1, 0)

@@ -320,12 +320,12 @@ def cut(size: int) -> Callable[[Path], None]:
         (overwrite(16, bytes(16)), "another boot"),
         (
             overwrite(32, struct.pack("<Q", 2**63)),
-            "its header has a size of 9223372036854775808",
+            "its header says that the buffer has 9223372036854775808",
         ),
         (overwrite(64, b"\2"), "neither free nor in use"),
         (cut(0), "too small"),
         (cut(HEADER_SIZE), "too small"),
-        (cut(HEADER_SIZE + BUFFER_SIZE - 1), f"its file has {BUFFER_SIZE - 1}"),
+        (cut(HEADER_SIZE + BUFFER_SIZE - 1), f"but it has {BUFFER_SIZE - 1}"),
     ],
 )
 def test_damaged_buffer_is_listed_with_fault_and_discardable(

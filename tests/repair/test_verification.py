@@ -446,9 +446,9 @@ def test_verify_of_a_lone_segment_ignores_other_files(files: LogFiles) -> None:
 @pytest.mark.parametrize(
     ("length", "expected", "said"),
     [
-        (0, NotALogError, "no segment"),
-        (100, CorruptSegmentError, "header is damaged|by its header"),
-        (8192, CorruptSegmentError, "anew"),
+        (0, NotALogError, "not a segment"),
+        (100, CorruptSegmentError, "header is damaged|its header says"),
+        (8192, CorruptSegmentError, "again"),
     ],
 )
 def test_truncated_lone_segment_is_refused(

@@ -488,7 +488,9 @@ def test_damaged_archive_file_is_named_and_not_misread(
 def test_archive_file_of_another_segment_is_refused(logs: Logs, tmp_path: Path) -> None:
     archived(logs, tmp_path / "archive")
     shutil.copy(tmp_path / "archive" / name(1), tmp_path / "archive" / name(3))
-    with pytest.raises(CorruptSegmentError, match=f"{name(3)} is not that segment of this log"):
+    with pytest.raises(
+        CorruptSegmentError, match=f"{name(3)} does not have the header of this segment"
+    ):
         verify_all(str(tmp_path / "archive"))
 
 
@@ -531,7 +533,7 @@ def test_named_tailer_of_an_archive_is_refused(logs: Logs, tmp_path: Path) -> No
     archived(logs, tmp_path / "archive")
     with (
         commitlog.open(tmp_path / "archive", "r") as copy,
-        pytest.raises(ReadOnlyError, match="saves no tailer's position"),
+        pytest.raises(ReadOnlyError, match="cannot save a tailer's position"),
     ):
         copy.tailer(name="mine")
 
@@ -634,7 +636,7 @@ def test_unusable_archive_target_keeps_the_segments(logs: Logs, tmp_path: Path) 
     ],
 )
 def test_invalid_archive_target_is_refused(given: tuple[object, ...]) -> None:
-    with pytest.raises(InvalidOptionError, match=re.compile("^(target|level|filesystem) must be")):
+    with pytest.raises(InvalidOptionError, match=re.compile("^(target|level|filesystem) must")):
         Archive(*given)  # type: ignore[arg-type]
     with pytest.raises(InvalidOptionError, match="archive must be a commitlog.Archive"):
         Retention(max_age="0s", archive="place")  # type: ignore[arg-type]
@@ -660,7 +662,7 @@ def test_frame_that_asks_for_large_window_is_refused(logs: Logs, tmp_path: Path)
         magic + descriptor + window + SEGMENT.to_bytes(4, "little") + bytes(100)
     )
     with pytest.raises(
-        CorruptSegmentError, match="asks for a window of 134217728 bytes, for a segment of 65536"
+        CorruptSegmentError, match="needs a zstd window of 134217728 bytes"
     ):
         open_segment_bytes(tmp_path / "archive", SEGMENT)
 

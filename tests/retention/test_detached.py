@@ -37,7 +37,7 @@ def test_file_is_opened_as_a_lone_segment_or_refused(log: Path, tmp_path: Path) 
     assert (found.kind, found.detached, found.find_end()) == ("segment", True, found.segment_size)
     found.close()
     (tmp_path / "text").write_bytes(b"mine")
-    with pytest.raises(NotALogError, match="no segment of a log"):
+    with pytest.raises(NotALogError, match="not a segment of a log"):
         open_detached(str(tmp_path / "text"))
 
 

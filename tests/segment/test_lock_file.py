@@ -94,7 +94,7 @@ def test_invalid_lock_content_names_no_holder(
 
 def test_holder_description_names_process_and_program() -> None:
     assert Holder().describe() == "another process"
-    assert Holder(pid=os.getpid()).describe() == "this very process"
+    assert Holder(pid=os.getpid()).describe() == "this process"
     assert Holder(pid=1 << 30, name="gone").describe() == f"process {1 << 30} (gone)"
     assert process_name(1 << 30) == "unknown"
     assert process_name(os.getpid()) != "unknown"

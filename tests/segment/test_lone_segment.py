@@ -111,12 +111,12 @@ def damaged(content: bytes, at: int) -> bytes:
 @pytest.mark.parametrize(
     ("change", "expected", "said"),
     [
-        (lambda content: b"", NotALogError, "no segment"),
-        (lambda content: b"some text\n", NotALogError, "no segment"),
-        (lambda content: damaged(content, 0), NotALogError, "no segment"),
+        (lambda content: b"", NotALogError, "not a segment"),
+        (lambda content: b"some text\n", NotALogError, "not a segment"),
+        (lambda content: damaged(content, 0), NotALogError, "not a segment"),
         (lambda content: damaged(content, 40), CorruptSegmentError, "header is damaged"),
-        (lambda content: content[:100], CorruptSegmentError, "header is damaged|by its header"),
-        (lambda content: content[:8192], CorruptSegmentError, "copy it anew"),
+        (lambda content: content[:100], CorruptSegmentError, "header is damaged|its header says"),
+        (lambda content: content[:8192], CorruptSegmentError, "copy it again"),
         (lambda content: content[:8] + b"\x09" + content[9:], UnsupportedVersionError, "newer"),
     ],
     ids=["empty", "text", "magic", "header", "page", "short", "version"],

@@ -276,7 +276,7 @@ def test_wrong_target_is_refused_before_any_work(tmp_path: Path, logs: Logs) -> 
     with pytest.raises(CommitLogError):
         batch_writer(Path("/proc/log"))
     log = logs.open("held")
-    with pytest.raises(LogLockedError, match="open in this very process"):
+    with pytest.raises(LogLockedError, match="open in this process"):
         batch_writer(tmp_path / "held")
     log.close()
     with pytest.raises(InvalidOptionError, match="this is a log itself"):

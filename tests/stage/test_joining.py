@@ -125,7 +125,7 @@ def test_join_of_a_held_log_is_refused_with_the_pid(tmp_path: Path, logs: Logs) 
     log = logs.open()
     log.append(b"x")
     staged = stage(tmp_path / "staged", batch_of([b"y"]))
-    with pytest.raises(LogLockedError, match="open in this very process"):
+    with pytest.raises(LogLockedError, match="open in this process"):
         join(tmp_path / "log", staged)
     assert os.path.exists(staged[0].path)
     log.append(b"z")

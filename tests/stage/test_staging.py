@@ -119,23 +119,23 @@ def test_staging_no_records_creates_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ({"key": [b"k"]}, "there must be one column value"),
+        ({"key": [b"k"]}, "there must be exactly one value column"),
         ({"value": [1]}, "column value must hold bytes or text, not int64"),
         ({"value": [b"v"], "key": [1.5]}, "column key must hold bytes or text, not double"),
         (
             {"value": [b"v", None], "key": [None, None]},
-            "row 1 has a null for a value and no key",
+            "row 1 has a null value and no key",
         ),
         ({"value": [b"v"], "type": ["a"]}, "column type must hold whole numbers, not string"),
-        ({"value": [b"v"], "type": [-1]}, "does not fit what a record takes: .* -1"),
+        ({"value": [b"v"], "type": [-1]}, "cannot be stored in records: .* -1"),
         ({"value": [b"v"], "timestamp": [1.5]}, "whole numbers or timestamps, not double"),
         (
             {"value": [b"v"], "timestamp": pa.array([-1], pa.timestamp("us"))},
-            "row 0 of the column timestamp is -1000: it must be from 0 on",
+            "row 0 of the column timestamp is -1000: it must not be negative",
         ),
         (
             {"value": [b"v"], "timestamp": pa.array([2**62], pa.timestamp("us"))},
-            "does not fit what a record takes",
+            "cannot be stored in records",
         ),
     ],
 )

@@ -118,7 +118,7 @@ def test_pickled_batch_equals_the_original(logs: Logs) -> None:
 
 def test_old_timestamp_column_warns_and_is_returned(logs: Logs) -> None:
     batch = batch_of(logs)
-    with pytest.warns(DeprecationWarning, match="timestamp_ns is named timestamp now"):
+    with pytest.warns(DeprecationWarning, match="timestamp_ns is now named timestamp"):
         table = batch.to_arrow(["position", "timestamp_ns"])
     assert table["timestamp_ns"].to_pylist() == batch.timestamps_ns.tolist()
 

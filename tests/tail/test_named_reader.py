@@ -40,7 +40,7 @@ def test_second_reader_of_a_name_is_refused_with_its_holder(logs: Logs, in_child
         return "", None
 
     for handle in (log, second):
-        with pytest.raises(TailerInUseError, match="'a' is read by this very process already"):
+        with pytest.raises(TailerInUseError, match="'a' is read by this process already"):
             handle.tailer("a")
     message, holder = in_child(in_another_process)
     assert f"process {os.getpid()} (" in message

@@ -40,7 +40,7 @@ def test_tailers_lists_position_lag_and_owner_of_each(logs: Logs) -> None:
         os.getpid(),
     )
     assert first.lag_bytes == log.tail_position - a.position
-    assert first.owner == "this very process"
+    assert first.owner == "this process"
     assert (second.name, second.position, second.required, second.owner) == (
         "b",
         HEADER,
@@ -91,7 +91,7 @@ def test_damaged_tailer_file_affects_no_other_tailer(logs: Logs) -> None:
     (Path(log.path) / FOLDER / "a").write_bytes(b"garbage")
     with pytest.raises(CorruptTailerError, match="reset_tailer"):
         log.tailer("a")
-    assert [state.damage for state in log.tailers()] == ["it has 7 bytes and not 4096", None]
+    assert [state.damage for state in log.tailers()] == ["it has 7 bytes, not 4096", None]
     assert read(log.tailer("b"), 1) == [b"0"]
     log.append(b"on")
     log.reset_tailer("a", "end")

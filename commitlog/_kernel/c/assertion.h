@@ -1,8 +1,8 @@
-/* Assertions on what moves: the tail, watermarks, claims and references.
+/* Assertions on the tail, watermarks, claims and references.
  *
- * They state what the code itself guarantees. The bytes of a file are input: a result code reports
- * their faults, never an assertion. Compiled in with CL_ASSERT, as `make test` does; a release
- * build has none. */
+ * They state what the code itself guarantees. The bytes of a file are input: a fault in them
+ * returns a result code, and never fails an assertion. Compiled in with CL_ASSERT, as `make test`
+ * does; a release build has none. */
 #ifndef CL_ASSERTION_H
 #define CL_ASSERTION_H
 

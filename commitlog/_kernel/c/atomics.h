@@ -10,8 +10,7 @@ static inline uint64_t cl_load(const uint64_t *cell) {
 static inline uint64_t cl_load_relaxed(const uint64_t *cell) {
     return __atomic_load_n(cell, __ATOMIC_RELAXED);
 }
-/* In one total order with all sequentially consistent swaps and adds: for a thread that publishes
- * and then checks for sleepers. */
+/* A sequentially consistent load, for a thread that publishes and then checks for sleepers. */
 static inline uint64_t cl_load_ordered(const uint64_t *cell) {
     return __atomic_load_n(cell, __ATOMIC_SEQ_CST);
 }

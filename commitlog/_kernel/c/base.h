@@ -27,8 +27,8 @@ enum cl_code {
     CL_E_ROLL = -3,        /* the tail is at or past the segment's end: the caller must roll */
     CL_E_ABSENT = -4,      /* there is no such segment file */
     CL_E_TRUNCATED = -5,   /* the segment file is shorter than its header or its log requires */
-    CL_E_HEADER = -6,      /* the segment header is not one, or fails its CRC */
-    CL_E_FOREIGN = -7,     /* the segment belongs to another log or another place */
+    CL_E_HEADER = -6,      /* the first page is no segment header, or fails its CRC */
+    CL_E_FOREIGN = -7,     /* the segment has another log's uuid, another base or another size */
     CL_E_VERSION = -8,     /* written by a newer format */
     CL_E_END = -9,         /* nothing (more) to read here at present */
     CL_E_BUSY = -10,       /* a live writer's claim is here: wait */
@@ -37,7 +37,7 @@ enum cl_code {
     CL_E_FAILED = -13,     /* the log has failed: nothing more is acknowledged */
     CL_E_TIMEOUT = -14,    /* the time limit passed */
     CL_E_CLOSED = -15,     /* the handle is closed */
-    CL_E_INTERRUPTED = -16, /* a signal asks for the interpreter's attention */
+    CL_E_INTERRUPTED = -16, /* a signal is pending for the interpreter */
     CL_E_MEMORY = -17,     /* malloc failed */
     CL_E_SLOTS = -18,      /* every writer slot is taken */
     CL_E_OPEN_CLAIM = -19, /* an open claim of this handle blocks the operation */

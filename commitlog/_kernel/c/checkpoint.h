@@ -1,7 +1,8 @@
 /* The `checkpoint` file: a position known durable, and whether the log was closed cleanly.
  *
- * Two records a sector apart take turns, so that a torn write leaves the other one: the valid one
- * with the higher count is in force. It may lag behind what is durable, and never leads. */
+ * Two records, a sector apart, are written alternately, so that a torn write leaves the other one
+ * intact: the valid one with the higher count is in force. Its position may be below the durable
+ * position, but never above it. */
 #ifndef CL_CHECKPOINT_H
 #define CL_CHECKPOINT_H
 
@@ -17,7 +18,7 @@ typedef struct {
     uint64_t count;
     uint64_t position;
     int64_t written_ns;
-    uint32_t clean; /* 1: closed by the last handle, nothing is in doubt */
+    uint32_t clean; /* 1: the last handle closed the log, no recovery is needed */
     uint32_t crc;
 } cl_checkpoint;
 

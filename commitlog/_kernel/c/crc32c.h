@@ -1,4 +1,4 @@
-/* CRC-32C (Castagnoli): plain, and as a frame carries it.
+/* CRC-32C (Castagnoli): of plain bytes, and of frames.
  *
  * The CRC of a frame covers the segment's id, the frame's offset, its final word and its bytes from
  * 8 to its length. The id is fed once for a segment; what the register then holds is the segment's
@@ -23,21 +23,20 @@ extern uint32_t (*cl_frame_crc)(uint32_t seed, uint64_t offset, uint32_t word, c
 
 /* Copies a frame's value and computes the frame's CRC in the same pass, which for values below 256
  * bytes is faster than one after the other. The bytes of `frame` from 8 to `head` (timestamp,
- * extension, key) are in place; the value goes from `from` to `to`, either of which may be its
- * place in the frame, and is as long as the word says. The CRC is that of the bytes written, also
- * when another thread changes the value meanwhile. */
+ * extension, key) are in place; the value is copied from `from` to `to`, and the word gives its
+ * length. Either pointer may be the value's place in the frame. The CRC covers the bytes written,
+ * even if another thread changes the value meanwhile. */
 extern uint32_t (*cl_frame_copy_crc)(uint32_t seed, uint64_t offset, uint32_t word,
                                      const void *frame, size_t head, void *to, const void *from);
 
-/* Whether the implementation in use is one with CRC instructions, which crc32c_steps.h has for
- * those who want them in line. */
+/* Whether the implementation in use has CRC instructions; crc32c_steps.h has its steps inline. */
 extern bool cl_crc32c_steps;
 
 /* The implementation in use: "portable", "sse42", "sse42-pclmul", "armv8" or "armv8-pmull". */
 const char *cl_crc32c_name(void);
 
-/* Changes the implementation, for tests; not while another thread computes. CL_E_ABSENT when this
- * machine has none of that name. */
+/* Changes the implementation, for tests; not while another thread computes. CL_E_ABSENT: this
+ * machine has no implementation of that name. */
 int cl_crc32c_choose(const char *name);
 
 #endif

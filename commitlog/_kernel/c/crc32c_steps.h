@@ -67,13 +67,13 @@ INLINED uint64_t take_few(const uint8_t *from, size_t length) {
 }
 
 /* Feeds the last one to seven bytes, the upper bits of `word`; its lowest `fed` bits are zero. Zero
- * bits do not change a zero register, so the step starts from 0, and the register's bits are added
- * to the word instead; those that do not fit are added to the result. */
+ * bits do not change a zero register, so the step starts from 0, and the register is XORed into the
+ * word instead; its bits that do not fit are XORed into the result. */
 WITH_CRC INLINED uint64_t step_last(uint64_t state, uint64_t word, unsigned fed) {
     return step_u64(0, word ^ state << fed) ^ state >> (64 - fed);
 }
 
-/* Out of line, because few frames need it, and its registers would cost the others. */
+/* Out of line: few frames need it, and inlined it would take registers from all others. */
 WITH_CRC static __attribute__((noinline)) uint64_t feed_few(uint64_t state, uint8_t *to,
                                                             const uint8_t *from, size_t length) {
     if (length == 0) {
@@ -86,9 +86,9 @@ WITH_CRC static __attribute__((noinline)) uint64_t feed_few(uint64_t state, uint
     return step_last(state, word << (64 - length * 8), (unsigned)(64 - length * 8));
 }
 
-/* One chain of steps, which also copies the bytes if `copies`, a constant at each call. The rest
- * behind the whole words takes one step without a branch, because record lengths are not
- * predictable: it is read as the upper part of the last eight bytes. */
+/* One chain of steps, which also copies the bytes if `copies`, a constant at each call. The bytes
+ * after the last whole word take one step without a branch, because record lengths are not
+ * predictable: they are read as the upper part of the last eight bytes. */
 WITH_CRC INLINED uint64_t feed_chain(uint64_t state, uint8_t *to, const uint8_t *from,
                                      size_t length, const bool copies) {
     if (CL_UNLIKELY(length < 8)) {
@@ -116,7 +116,7 @@ WITH_CRC INLINED uint64_t feed_chain(uint64_t state, uint8_t *to, const uint8_t 
     return step_last(state, last, fed);
 }
 
-/* What a frame's CRC covers first. */
+/* Feeds the offset and the word, with which a frame's CRC begins. */
 WITH_CRC INLINED uint64_t feed_position(uint32_t seed, uint64_t offset, uint32_t word) {
     return step_u32((uint32_t)step_u64(seed, offset), word);
 }

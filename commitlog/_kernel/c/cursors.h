@@ -62,8 +62,11 @@ typedef struct {
                          reread the list */
     cl_line flush_wanted; /* a position: readers wait until everything below it is durable. Only
                              rises. 0 in files of older releases */
-    cl_line allocated; /* segment number << 32 | offset: that segment has blocks up to the offset
-                          and is a hole behind it. All others have theirs, and all if this is 0 */
+    cl_line allocated; /* offset: that segment has blocks up to the offset\n and is a hole behind
+                          it. | segment number << 32 | offset: that segment has blocks up to the
+                          offset and is a hole after it. | offset: that segment has blocks up to the
+                          offset and is a hole behind it. All other segments have all of their
+                          blocks; 0: every segment has */
     uint8_t more_cells[4096 - 14 * CL_CURSORS_LINE];
 
     cl_slot slots[CL_CURSORS_SLOTS];

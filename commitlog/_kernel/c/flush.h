@@ -10,7 +10,7 @@
 int cl_commit(cl_log *log, uint64_t upto);
 
 /* Returns once everything below `upto` is durable: leads a flush, or waits for the leader.
- * CL_E_TIMEOUT after the deadline (monotonic ns), by one msync at most, CL_E_INTERRUPTED when a
+ * CL_E_TIMEOUT: the deadline (monotonic ns) passed, at most one msync ago. CL_E_INTERRUPTED: a
  * signal handler is pending. */
 int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns);
 

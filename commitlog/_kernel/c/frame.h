@@ -14,7 +14,7 @@
 
 #define CL_FORMAT_MAJOR 1
 #define CL_FORMAT_MINOR 0
-#define CL_UUID_SIZE 16u /* of a log's identity, and of a boot's */
+#define CL_UUID_SIZE 16u /* bytes in a log's uuid, and in a boot id */
 
 /* Frame. */
 #define CL_FRAME_ALIGN 8u
@@ -26,7 +26,7 @@
 #define CL_FRAME_TYPE 16u
 #define CL_FRAME_KEYLEN 20u
 #define CL_FRAME_LIMIT ((1u << 28) - 8u)
-#define CL_FRAME_SHARE 8u /* a frame takes at most this part of its segment */
+#define CL_FRAME_SHARE 8u /* a frame takes at most 1/8 of its segment */
 #define CL_FRAME_ADD_LIMIT                                                                         \
     (64u << 10) /* larger frames claim by compare-and-swap, so that they never overshoot */
 #define CL_KEYLEN_NONE 0xFFFFFFFFu     /* typed but not keyed; an empty key has keylen 0 */

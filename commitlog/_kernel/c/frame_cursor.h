@@ -60,7 +60,7 @@ static inline bool cl_frame_is_plain(uint32_t word, uint32_t largest) {
     return word >= CL_FRAME_HEADER && word <= largest;
 }
 
-/* As cl_frame_read, of a cell with `room` bytes from it to the segment's end. */
+/* As cl_frame_read, for a cell with `room` bytes from its start to the segment's end. */
 static inline int cl_cell_read(uint64_t cell, uint64_t room, uint64_t *step) {
     uint32_t word = cl_cell_word(cell);
     *step = cl_frame_aligned(word);
@@ -158,7 +158,7 @@ static inline int cl_frame_verify(const cl_frame_cursor *cursor, int code, cl_re
     return code;
 }
 
-/* Moves to the next frame at or behind the cursor that has a valid CRC; false at the limit. */
+/* Moves to the next frame at or after the cursor that has a valid CRC; false at the limit. */
 bool cl_frame_find(cl_frame_cursor *cursor);
 
 #endif

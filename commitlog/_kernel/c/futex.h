@@ -8,7 +8,7 @@
 void cl_futex_raise(uint32_t *word);
 
 /* Sleeps until the word differs from `seen`, or timeout_ns passed (CL_E_TIMEOUT), or a signal
- * handler ran (CL_E_INTERRUPTED). May return CL_OK without cause: the caller looks again. */
+ * handler ran (CL_E_INTERRUPTED). A wake-up may be spurious: the caller checks again. */
 int cl_futex_wait(const uint32_t *word, uint32_t seen, int64_t timeout_ns);
 
 int64_t cl_clock_monotonic_ns(void);

@@ -5,14 +5,14 @@
 #include "base.h"
 
 typedef struct {
-    uint32_t arrived; /* futex: how many waits for a flush began, through this handle */
+    uint32_t arrived; /* futex: the number of waits for a flush that began through this handle */
     uint32_t awaited; /* the value of `arrived` that a gathering leader waits for */
 
     /* Only the leader uses these; a handle has one leader at a time: */
     uint32_t begun;    /* arrivals when the last flush began, all of which it served */
-    uint32_t complete; /* arrivals once every thread that it served has returned */
-    int64_t began_ns;  /* when it began */
-    int64_t until_ns;  /* until when the next leader waits at most */
+    uint32_t complete; /* the value of `arrived` once every thread that it served waits again */
+    int64_t began_ns;  /* when the last flush began */
+    int64_t until_ns;  /* the deadline of the next leader's wait */
     uint32_t in_vain;  /* how many flushes to skip gathering after the next fruitless wait */
     uint32_t rests;    /* how many flushes still skip gathering */
 } cl_group_commit;

@@ -8,7 +8,8 @@
 /* Each power of two is divided into 2^CL_HISTOGRAM_BITS buckets, so that the relative error is at
  * most 1/32. */
 #define CL_HISTOGRAM_BITS 5
-#define CL_HISTOGRAM_TOP 40 /* 2^40 ns are 18 minutes; what takes longer is counted with those */
+#define CL_HISTOGRAM_TOP                                                                           \
+    40 /* 2^40 ns are 18 minutes; the last bucket also counts longer durations */
 #define CL_HISTOGRAM_BUCKETS ((CL_HISTOGRAM_TOP - CL_HISTOGRAM_BITS + 1) << CL_HISTOGRAM_BITS)
 
 typedef struct {

@@ -11,8 +11,8 @@ int cl_index_extend(cl_index *index, cl_reader *reader, uint64_t limit);
 /* The number of the last entry at or below `offset`; SIZE_MAX if there is none. */
 size_t cl_index_below(const cl_index *index, uint64_t offset);
 
-/* The offset of a record by its ordinal in the segment. Codes as of cl_reader_step, the limit being
- * index->offset. */
+/* The offset of a record by its ordinal in the segment. Codes as for cl_reader_step, with
+ * index->offset as the limit. */
 int cl_index_find(const cl_index *index, cl_reader *reader, uint64_t ordinal, uint64_t *at);
 
 /* The offset of the first record whose timestamp is not smaller. */

@@ -11,8 +11,8 @@
 /* After waiting this long at a claim, an observer probes whether its owner lives: a live owner
  * publishes within nanoseconds. */
 #define CL_PROBE_AFTER_NS 30000ll
-/* One poll adds at most this much to a timeout, so that a machine that was frozen times no owner
- * out. */
+/* One poll adds at most this much to a timeout, so that no owner times out while the machine is
+ * suspended. */
 #define CL_POLL_CREDIT_NS 20000000ll
 
 /* What an observer remembers, across calls, about a cell that does not change. */
@@ -35,7 +35,7 @@ typedef struct {
 /* What a handle remembers about a flush leader that it waits for. Atomics, because several threads
  * wait. */
 typedef struct {
-    uint64_t which; /* owner and flush signal: this one flush of this one leader */
+    uint64_t which; /* owner and flush signal, which identify one flush of one leader */
     int64_t awake_ns; /* how long this handle has been awake and waiting for it */
     int64_t polled_ns; /* when it polled last */
 } cl_lead_watch;
@@ -48,7 +48,7 @@ typedef struct {
 
 /* How long this handle's operations took. */
 typedef struct {
-    cl_histogram commit; /* a commit round; of a mapped log, the walk over the published frames */
+    cl_histogram commit; /* a commit round; in a mapped log, the walk over the published frames */
     cl_histogram flush; /* a flush that this handle led */
     cl_histogram sync; /* an append's wait for its flush */
     cl_histogram roll; /* an append's wait for the next segment */
@@ -66,15 +66,15 @@ typedef struct {
     uint32_t owner; /* slot and generation as a CLAIMED cell holds them; 0: no slot */
     bool pooled; /* claims live in this process's buffers */
     bool resolves; /* may turn dead claims into SKIP */
-    bool follows; /* a reader: the cursors say where claims live, which changes as writers open and
-                     close the log */
+    bool follows; /* a reader: it looks up in `cursors` where claims live, because that changes as
+                     writers open and close the log */
     uint32_t refusal; /* 0, or the negated cl_code with which appends are refused */
     uint32_t stopping; /* 1: the commit and flush loops end */
     uint64_t segment_size;
     uint64_t ready_below; /* a roll to a segment below this number needs nothing but the kernel: the
                              segment is durable, mapped and has its buffer */
-    uint64_t uncertain_from; /* from this position on a bad frame is a torn tail, not damage: in a
-                                log that is not recovered yet */
+    uint64_t uncertain_from; /* in a log that is not recovered yet: from this position on, a bad
+                                frame is a torn tail, not damage */
     int64_t claim_timeout_ns;
     cl_table table;
 
@@ -131,15 +131,15 @@ static inline bool cl_log_pooled(const cl_log *log) {
     return log->follows ? cl_log_tail(log) == NULL : log->pooled;
 }
 
-/* Position of a packed, never past the end of its segment. */
+/* The position of a packed tail or watermark, at most the end of its segment. */
 static inline uint64_t cl_log_position(const cl_log *log, uint64_t packed) {
     uint64_t offset = cl_tail_offset(packed);
     return cl_tail_number(packed) * log->segment_size +
            (offset < log->segment_size ? offset : log->segment_size);
 }
 
-/* How much of segment `number` has blocks. Behind that it is a hole, in which a full disk would
- * turn a store into SIGBUS. */
+/* How much of segment `number` has blocks. After that it is a hole; a store into the hole on a full
+ * disk raises SIGBUS. */
 static inline uint32_t cl_log_allocated(const cl_log *log, uint64_t number) {
     uint64_t allocated = cl_load(&log->cursors->allocated.value);
     bool known = cl_tail_number(allocated) == number && cl_tail_offset(allocated) != 0;

@@ -18,8 +18,8 @@ typedef struct {
 
 int cl_memory_map(cl_memory *memory, size_t size);
 
-/* CL_E_TRUNCATED when the file ends before the range does: touching what lies beyond would be a
- * SIGBUS. */
+/* CL_E_TRUNCATED when the file ends before the range does: an access past the end of the file would
+ * raise SIGBUS. */
 int cl_memory_map_descriptor(cl_memory *memory, int descriptor, uint64_t offset, size_t size,
                              bool writable);
 

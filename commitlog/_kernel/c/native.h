@@ -10,17 +10,17 @@
 enum { CL_NATIVE_END = 1, CL_NATIVE_DROPPED = 2, CL_NATIVE_ERROR = -1 };
 
 /* An appender of the C API. One native thread appends with the writer of a handle. The writer's own
- * `largest` is 0 meanwhile, so that appends from Python are refused. What Python still changes in
- * the writer, it changes between cl_native_pause and cl_native_resume. */
+ * `largest` is 0 meanwhile, so that appends from Python are refused. A Python thread changes the
+ * writer only between cl_native_pause and cl_native_resume. */
 typedef struct cl_native_writer {
     cl_writer *writer;
     uint32_t largest; /* of a frame, padding included */
     uint32_t busy;    /* 1 while the native thread is in the writer */
-    uint32_t paused;  /* 1 while a Python thread needs the writer at rest */
-    uint32_t forks;   /* as of the process that opened it */
+    uint32_t paused;  /* 1 while a Python thread needs the writer idle */
+    uint32_t forks;   /* the fork count of the process that opened it */
     bool fenced;      /* the kernel has no membarrier: each append has a fence */
-    /* Takes the interpreter's lock and handles a refused append, or with CL_OK what an append owes.
-     * CL_OK: try again. Other values go to the caller. */
+    /* Takes the interpreter's lock and handles a refused append or, with CL_OK, the work that
+     * remains after an append. CL_OK: try again. Other values are returned to the caller. */
     int (*attend)(void *owner, int code, const cl_record_input *input);
     void *owner;
 } cl_native_writer;
@@ -44,13 +44,14 @@ int cl_native_reserve(cl_native_writer *native, const cl_record_input *input,
 int cl_native_publish(cl_native_writer *native, cl_native_claim *claim, uint32_t size);
 void cl_native_abandon(cl_native_writer *native, cl_native_claim *claim);
 
-/* A reader of the C API, of what a tailer's cursor has. */
+/* A reader of the C API; it reads through a tailer's cursor. */
 typedef struct {
     cl_reader *reader;
     cl_tailer_mark *mark; /* NULL: the tailer has no name */
     uint32_t forks;
-    bool asks; /* a wait first attends with CL_E_END */
-    /* Takes the interpreter's lock, and reads the next record there, or prepares a wait. */
+    bool asks; /* a wait first calls `attend` with CL_E_END */
+    /* Takes the interpreter's lock, and reads the next record or, with CL_E_END, prepares a wait.
+     */
     int (*attend)(void *owner, int code, cl_record *record);
     void *owner;
 } cl_native_reader;

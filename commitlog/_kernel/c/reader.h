@@ -14,13 +14,13 @@ typedef struct {
                          interpreter's lock */
     bool flushed_only;
     bool careful; /* checks a frame's CRC before stepping over it, also when stepping by headers */
-    uint64_t limit; /* the reader does not read positions from here on */
+    uint64_t limit; /* the position at which the reader stops */
     uint64_t passed; /* below this offset the unpublished cells are known to be dead, and the reader
                         steps over them */
     cl_watch *watch; /* NULL: the reader stops at any other unpublished cell, dead or not */
     uint32_t streak; /* records read since this reader's last wait */
-    uint32_t gap; /* pauses before the next wait's first poll */
-    uint32_t calm; /* waits before the reader tries another gap */
+    uint32_t gap; /* number of pauses before the next wait's first poll */
+    uint32_t calm; /* number of waits before the reader pauses again */
 } cl_reader;
 
 /* Initializes a reader without a segment, and resets the watch if there is one. */
@@ -33,9 +33,9 @@ void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset);
 int cl_reader_next(cl_reader *reader, cl_record *record);
 
 /* Steps over the next record below offset `limit` by its header alone, and ignores the reader's own
- * limit; *at is its cursor. CL_E_ROLL: the limit is reached. Other codes as of cl_reader_next. A
- * damaged length may lead over records and into their bodies: the caller must detect that from the
- * offset at which it arrives, and then read carefully. */
+ * limit; *at is its cursor. CL_E_ROLL: the limit is reached. Other codes as for cl_reader_next. A
+ * damaged length may skip records or end inside one: the caller must detect that from the final
+ * offset, and then read again with CRC checks. */
 int cl_reader_step(cl_reader *reader, uint64_t limit, cl_frame_cursor *at);
 
 /* As cl_reader_step, but steps past damage too. Records lost to damage have no ordinal. */
@@ -50,7 +50,7 @@ size_t cl_reader_step_run(cl_reader *reader, uint64_t limit, uint32_t *offsets, 
  * passed. */
 int cl_reader_step_over(cl_reader *reader, uint64_t limit, uint64_t most, uint64_t *count);
 
-/* Reads the frame at `offset` and checks its CRC. Codes as of cl_frame_read, and CL_E_DAMAGE. */
+/* Reads the frame at `offset` and checks its CRC. Codes as for cl_frame_read, and CL_E_DAMAGE. */
 int cl_record_read(const cl_segment *segment, const uint8_t *bytes, uint64_t offset,
                    cl_record *record, uint64_t *step);
 
@@ -92,8 +92,8 @@ typedef struct {
 
 /* Columns of a batch; each array has room for `most` records (offset arrays for one more). The
  * caller may leave out, as NULL: positions; timestamps; types; keyed, keys and where they are; data
- * and where it is. Where a value is, is either in value_ends or in value_views; the same holds for
- * keys. For views, `data` and `keys` have CL_VIEW_INLINE bytes behind their room. The CRC check
+ * and where it is. Either value_ends or value_views locates the values; the same holds for keys.
+ * For views, `data` and `keys` have CL_VIEW_INLINE spare bytes after their room. The CRC check
  * covers omitted columns as well. Backward batches have all columns, and no views. */
 typedef struct {
     int64_t *positions;
@@ -122,7 +122,7 @@ static inline uint64_t cl_low_bytes(uint64_t word, uint32_t count) {
     return count >= sizeof word ? word : word & ((UINT64_C(1) << count * 8) - 1);
 }
 
-/* The view of `length` bytes that it holds itself: `first` has the first eight of them. */
+/* An inline view of `length` bytes: `first` has the first eight, `rest` the others. */
 static inline cl_view cl_view_inline(uint64_t first, uint64_t rest, uint32_t length) {
     first = cl_low_bytes(first, length);
     rest = length > 8 ? cl_low_bytes(rest, length - 8) : 0;
@@ -145,8 +145,8 @@ static inline uint32_t cl_data_size(uint32_t length, bool views) {
     return views && length <= CL_VIEW_INLINE ? 0 : length;
 }
 
-/* Notes where the value or key of a row is, whose bytes were copied to `start`: in `views` unless
- * that is NULL. Returns the new size of the data. */
+/* Records where the value or key of a row is after its bytes were copied to `start`: in `views`, or
+ * in `ends` if `views` is NULL. Returns the new size of the data. */
 static inline size_t cl_column_end(const uint8_t *data, int64_t *ends, cl_view *views, size_t row,
                                    size_t start, uint32_t length) {
     size_t end = start + cl_data_size(length, views != NULL);

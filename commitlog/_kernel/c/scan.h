@@ -18,29 +18,29 @@ void cl_segment_scan(const cl_segment *segment, uint64_t from, uint64_t to, cl_s
 /* Offset of the first byte in [from, to) that is not zero, or `to`. */
 uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t to);
 
-/* Where a certain frame (valid CRC) starts next after `offset`, or the segment's size. */
+/* The offset of the next frame with a valid CRC after `offset`, or the segment's size. */
 uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset);
-/* The same in a segment that may be written, below the blocks that it has. */
+/* The same for a segment that may still be written; searches only its allocated blocks. */
 uint64_t cl_log_resume(const cl_log *log, const cl_segment *segment, uint64_t offset);
 
-/* The offset at or behind `offset` at which a reader from the segment's start continues: `offset`
+/* The first offset at or after `offset` that a reader from the segment's start reaches: `offset`
  * itself, unless it lies inside a frame. Passes damage as readers do. */
 uint64_t cl_segment_landing(const cl_segment *segment, uint64_t offset);
 
-/* Where the last certain frame at or behind `offset` ends, or `offset` when there is none. `bytes`
- * holds the segment's bytes: the mapping, or a buffer. */
+/* The end of the last frame with a valid CRC at or after `offset`, or `offset` if there is none.
+ * `bytes` holds the segment's bytes: the mapping, or a buffer. */
 uint64_t cl_segment_certain_end(const cl_segment *segment, const uint8_t *bytes, uint64_t offset);
 
 /* Turns zero cells from `from` on into SKIP frames of one cell each, up to `to` or to the first
  * byte that is not zero. Returns where it stopped. For recovery, under the exclusive lock. */
 uint64_t cl_segment_mark_gap(cl_segment *segment, uint64_t from, uint64_t to);
 
-/* Copies the frames that go on at `*offset` of a buffer into the file: valid ones as they are,
- * claims as SKIP frames of their length. *offset is where they end. Returns how many claims there
- * were. For recovery, under the exclusive lock. */
+/* Copies the frames from `*offset` of a buffer on into the file: valid ones unchanged, claims as
+ * SKIP frames of the same length. On return, *offset is the end of the copied frames. Returns how
+ * many claims there were. For recovery, under the exclusive lock. */
 uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64_t *offset);
 
-/* Writes the seal, once, of a segment that is fully committed. Reads the records that this handle's
+/* Writes the seal of a fully committed segment, once. Reads the records that this handle's
  * commits did not count, and checks each CRC. CL_E_BUSY when the segment is not whole yet. Fills an
  * empty `index`, if not NULL, with the records of a segment that was not sealed before; leaves it
  * empty if only the counts were available. */

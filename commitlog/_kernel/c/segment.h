@@ -10,7 +10,8 @@ typedef struct {
     uint64_t number;
     uint64_t base;
     uint64_t size;
-    uint64_t extent; /* behind it the file was a hole when cl_segment_measure looked; else `size` */
+    uint64_t
+        extent; /* after it the file was a hole at the time of cl_segment_measure; else `size` */
     uint64_t id;
     uint32_t seed; /* CRC register after the id: see cl_frame_crc */
     int fd; /* for large commits of a pool buffer: the first commit opens it, the last closes it;
@@ -55,8 +56,8 @@ uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal);
  * descriptors. */
 int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *log_uuid,
                     bool writable, cl_segment **out);
-/* Finds the segment's extent: for those who read all of a file that no handle writes. On tmpfs a
- * read of a hole through the mapping takes a block, and a full disk turns it into SIGBUS. */
+/* Finds the segment's extent, for a reader of a whole file that no handle writes. On tmpfs, a read
+ * of a hole through the mapping allocates a block, and raises SIGBUS if the disk is full. */
 void cl_segment_measure(int dir_fd, cl_segment *segment);
 void cl_segment_hold(cl_segment *segment);
 void cl_segment_release(cl_segment *segment); /* the last release unmaps */

@@ -4,8 +4,8 @@
 
 #include "writer.h"
 
-/* Records as columns. Each offsets array has one number more than there are records, into the bytes
- * beside it. */
+/* Records as columns. Each offsets array has one entry more than there are records; the entries are
+ * offsets into the bytes array declared before it. */
 typedef struct {
     const uint8_t *values;
     const int64_t *value_offsets;
@@ -20,10 +20,10 @@ typedef struct {
     size_t count;
 } cl_stage_rows;
 
-/* Lays rows from *done on behind one another, from *offset of the segment to `stop` at most, and
- * moves both along. What is laid is complete with its cells, and counted in `tally`. CL_E_FULL: the
- * next one does not fit. CL_E_TOO_LARGE: it fits no segment of this size. CL_E_DAMAGE: its offsets
- * lead out of its bytes. `segment->bytes` is where the bytes of offset 0 would be. */
+/* Writes the rows from *done on as consecutive frames, from *offset of the segment up to `stop`,
+ * and advances both. Each frame is written with its cell, and counted in `tally`. CL_E_FULL: the
+ * next row does not fit. CL_E_TOO_LARGE: it fits no segment of this size. CL_E_DAMAGE: the row's
+ * offsets are outside its bytes array. `segment->bytes` is where the bytes of offset 0 would be. */
 int cl_stage_lay(const cl_segment *segment, uint64_t *offset, uint64_t stop,
                  const cl_stage_rows *rows, size_t *done, cl_tally *tally);
 

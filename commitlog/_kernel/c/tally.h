@@ -1,10 +1,10 @@
-/* What commits collect of a segment's records: counts for its seal, and a sparse index. */
+/* Data that commits collect about a segment's records: counts for its seal, and a sparse index. */
 #ifndef CL_TALLY_H
 #define CL_TALLY_H
 
 #include "frame.h"
 
-/* What a seal says of a segment's records. */
+/* The part of a seal that describes a segment's records. */
 typedef struct {
     uint64_t records;
     uint64_t end; /* offset past the last of them */
@@ -40,11 +40,11 @@ typedef struct {
     uint32_t spacing;
     uint64_t due;        /* the ordinal of the record that the next entry is for */
     uint64_t offset;     /* end of the last indexed frame */
-    uint64_t records;    /* below it */
-    int64_t largest_ns;  /* of them; INT64_MIN where there is none */
+    uint64_t records;    /* number of records below `offset` */
+    int64_t largest_ns;  /* largest timestamp of those records; INT64_MIN if there are none */
 } cl_index;
 
-/* How many entries a segment of that size can need at most. */
+/* The maximum number of entries for a segment of that size. */
 static inline size_t cl_index_room(uint64_t segment_size, uint32_t spacing) {
     return (size_t)((segment_size - CL_SEGMENT_HEADER) / ((uint64_t)CL_FRAME_HEADER * spacing) + 1);
 }

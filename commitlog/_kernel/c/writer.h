@@ -83,14 +83,14 @@ int64_t cl_writer_now(const cl_writer *writer);
 uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_record_input *input);
 
 /* Appends one record. CL_E_ROLL: the caller rolls to the next segment and calls again. CL_E_GROW:
- * the caller has blocks allocated up to `wanted` and one cell more, and calls again. */
+ * the caller gets blocks allocated up to one cell past `wanted`, and calls again. */
 int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position);
-/* The same with frames of up to `largest` bytes. While the C API has the writer, the writer's own
+/* The same with frames of up to `largest` bytes. While the C API uses the writer, the writer's own
  * `largest` is 0. */
 int cl_writer_append_upto(cl_writer *writer, uint32_t largest, const cl_record_input *input,
                           uint64_t *position);
 
-/* As cl_writer_append, of a value without key and type, with the current time. CL_E_CYCLE: the
+/* As cl_writer_append, for a value without key and type, at the current time. CL_E_CYCLE: the
  * cycle may have ended. */
 int cl_writer_append_value(cl_writer *writer, const void *value, uint32_t length,
                            uint64_t *position);
@@ -101,7 +101,7 @@ int cl_writer_claim_upto(cl_writer *writer, uint32_t largest, uint64_t length, c
 /* Publishes the claim with the given cell. CL_E_ROLLED_BACK: another handle turned the claim into a
  * SKIP, so that no reader saw the record. */
 int cl_writer_publish(cl_writer *writer, const cl_claim *claim, uint64_t cell, uint32_t records);
-/* As cl_writer_publish, of a value that is in place in the claim, and may be shorter than it. */
+/* As cl_writer_publish, for a value that is already in the claim and may be shorter than it. */
 int cl_claim_publish(cl_writer *writer, const cl_claim *claim, const cl_record_input *input);
 /* A claim that stays open keeps its segment, and the segment's buffer, in place. The last release
  * wakes the allocation service, which may wait for the buffer. */
@@ -109,8 +109,9 @@ void cl_claim_hold(cl_segment *segment);
 void cl_claim_release(cl_log *log, cl_segment *segment);
 void cl_writer_abandon(cl_writer *writer, const cl_claim *claim);
 
-/* Claims room for one batch of `length` bytes, all multiples of 8. The caller writes frames into it
- * with cl_frame_write, and the first frame's cell last, with cl_batch_publish. */
+/* Claims room for one batch of `length` bytes; `length` and each frame's size are multiples of 8.
+ * The caller writes frames into it with cl_frame_write, and the first frame's cell last, with
+ * cl_batch_publish. */
 int cl_batch_claim(cl_writer *writer, uint32_t length, cl_claim *claim);
 int cl_batch_publish(cl_writer *writer, const cl_claim *claim, uint64_t first_cell,
                      uint32_t records);
