@@ -241,10 +241,7 @@ def test_segment_path_is_refused_by_commands_for_whole_logs(command: str, log: P
     assert b"this is a file: a log is a directory" in done.stderr
     assert all_of(log) == before
     if command == "repair":
-        assert (
-            b"a segment can only be repaired in its log"
-            in done.stderr
-        )
+        assert b"a segment can only be repaired in its log" in done.stderr
 
 
 @pytest.fixture

@@ -233,7 +233,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         value_and(timestamp=pa.array([0, -1], pa.timestamp("s"))),
         "row 1 of the column timestamp is -1000000000",
     ),
-    "far time": (value_and(timestamp=pa.array([0, 1 << 60], pa.timestamp("s"))), "cannot be stored"),
+    "far time": (value_and(timestamp=pa.array([0, 1 << 60], pa.timestamp("s"))), "be stored"),
     "text times": (value_and(timestamp=["now", "then"]), "whole numbers or timestamps"),
 }
 

@@ -230,7 +230,10 @@ def test_hidden_field_is_left_out_of_the_repr() -> None:
         (Side, "an enum needs the kind"),
         (Annotated[Side, bus.float64], "an enum needs the kind"),
         (Annotated[Side, 8], "an enum needs the kind"),
-        (Annotated[Level, bus.uint8], r"Level\.LOW cannot be stored: Wrong\.field: -1 is not in the range"),
+        (
+            Annotated[Level, bus.uint8],
+            r"Level\.LOW cannot be stored: Wrong\.field: -1 is not in the range",
+        ),
         (Annotated[enum.Enum("Word", {"A": "a"}), bus.uint8], r"Word\.A cannot .* not 'a'"),
         (Annotated[str, 0], "size in bytes"),
         (Annotated[str, True], "size in bytes"),

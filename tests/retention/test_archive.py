@@ -661,9 +661,7 @@ def test_frame_that_asks_for_large_window_is_refused(logs: Logs, tmp_path: Path)
     (tmp_path / "archive" / name(1)).write_bytes(
         magic + descriptor + window + SEGMENT.to_bytes(4, "little") + bytes(100)
     )
-    with pytest.raises(
-        CorruptSegmentError, match="needs a zstd window of 134217728 bytes"
-    ):
+    with pytest.raises(CorruptSegmentError, match="needs a zstd window of 134217728 bytes"):
         open_segment_bytes(tmp_path / "archive", SEGMENT)
 
 
