@@ -69,7 +69,7 @@ asan: build $(DEPENDENCIES)
 	@cd build/asan && export PYTHONPATH="$$PWD" PYTHONMALLOC=malloc LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" \
 		ASAN_OPTIONS=detect_leaks=0:handle_segv=0 && \
 		$(CURDIR)/$(BIN)/python -m pytest --timeout 1800 tests/_kernel/test_collection.py tests/tail/test_direction.py \
-		tests/tail/test_batch.py tests/tail/test_idle.py tests/messages tests/log/test_commit_log.py && $(CURDIR)/$(BIN)/python -m tests.stress stressed 1 60 --no-fork
+		tests/tail/test_batch.py tests/tail/test_idle.py tests/messages tests/capi tests/log/test_commit_log.py && $(CURDIR)/$(BIN)/python -m tests.stress stressed 1 60 --no-fork
 
 bench: build $(DEPENDENCIES)
 	@$(BIN)/python -m bench
