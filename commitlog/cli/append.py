@@ -67,7 +67,8 @@ class _Appended:
     type=click.Choice(["lines", "null", "frames"]),
     default="lines",
     show_default=True,
-    help="Split the input at newlines, at NUL bytes, or by the length prefix that `commitlog cat` "
+    help="Split the input at newlines, at NUL bytes, or by the length prefix that `commitlog cat "
+    "--format frames` "
     "writes.",
 )
 @click.option("--key", metavar="TEXT", default=None, help="Give every record this key.")
@@ -118,8 +119,8 @@ def command(
 ) -> None:
     """Append each line of FILEs or standard input to LOG.
 
-    Each line is a record; the last line needs no newline. FILE - is standard input, the default.
-    LOG is created if it does not exist.
+    Each line is a record; the last line needs no newline. If FILE is - or is omitted, read standard
+    input. LOG is created if it does not exist.
 
     Each record is appended as soon as it is read, and readers see it. At the end all records are
     durable. Ctrl-C appends the complete records that were read, then ends.

@@ -52,7 +52,7 @@ def command(
 ) -> None:
     """Move the oldest segments of LOG to an archive.
 
-    TARGET is a directory or an address such as s3://bucket/orders. Each segment is compressed into
+    TARGET is a directory or a URL such as s3://bucket/orders. Each segment is compressed into
     TARGET, and deleted from LOG once it is durable there.
 
     The next run resumes an interrupted one. A segment is deleted under the conditions of

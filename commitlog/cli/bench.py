@@ -29,7 +29,7 @@ _LIBRARIES = ("hdrh", "humanize", "jinja2", "rich", "vl_convert")
 _ERASE = "\r\x1b[K"
 
 
-@click.command(short_help="Measure commitlog on a disk, with the pool and without it.")
+@click.command(short_help="Measure commitlog on a disk, with and without a pool.")
 @click.argument(
     "directory",
     metavar="[DIR]",
@@ -73,7 +73,7 @@ _ERASE = "\r\x1b[K"
     "--seconds",
     type=parameters.duration_from(_SMALLEST_S),
     metavar="TIME",
-    help="Append at the constant rate for this long in each turn.  [default: 15s]",
+    help="Append at the constant rate for this long in each run.  [default: 15s]",
 )
 @click.option(
     "--rate",
@@ -93,7 +93,9 @@ _ERASE = "\r\x1b[K"
     help="Measure each case this many times.  [default: 5; 2 or 3 for the long ones]",
     metavar="N",
 )
-@click.option("--memory", is_flag=True, help="Measure even if DIR is in memory.")
+@click.option(
+    "--memory", is_flag=True, help="Measure even if DIR is on a memory file system (tmpfs)."
+)
 @click.option(
     "--json",
     "json_file",
@@ -124,13 +126,14 @@ def command(
     json_file: Path | None,
     html_file: Path | None,
 ) -> None:
-    """Measure commitlog on the disk of DIR, with the pool and without it.
+    """Measure commitlog on the disk of DIR, with and without a pool.
 
     It works in a temporary directory in DIR, and removes it at the end. A full run takes some
     twelve minutes and 9 GiB of disk space; the expected time is printed at the start. Ctrl-C ends
-    the run and prints the results so far. Figures are medians over the turns of each case.
+    the run and prints the results so far. Each figure is the median over all runs of its case.
 
-    A case that lacks space is skipped and named. The exit status is 1 if a case failed.
+    If DIR has too little free space for a case, the case is skipped and reported. The exit status
+    is 1 if a case failed.
     """
     try:
         chosen = choose(names, setups, flushes)

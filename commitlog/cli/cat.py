@@ -63,15 +63,15 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Write the records of LOG, as values or as a file.
+    """Write the records of LOG to standard output or to a file.
 
     These formats write values only: lines (a newline after each), null (a NUL byte after each), raw
     (nothing after each), frames (the length before each, 4 bytes little-endian). These write all
     fields: jsonl, csv, parquet, arrow. Any other format is a TEMPLATE, such as '{key}: {value}\\n';
     its fields are position, sequence, timestamp, timestamp_ns, type, key and value.
 
-    A range ends at the present end of LOG by default. FILE appears when it is complete. For TIME,
-    see `commitlog tail --help`.
+    By default, a range ends at the current end of LOG. FILE is written under a temporary name and
+    renamed when it is complete. For TIME, see `commitlog tail --help`.
 
     \b
     Examples:

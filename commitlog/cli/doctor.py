@@ -33,8 +33,9 @@ def command(context: click.Context, directory: Path, as_json: bool) -> None:
       commitlog doctor /var/lib/orders
       commitlog doctor --json /dev/shm
 
-    It creates small files in DIR and removes them, even after Ctrl-C. With a warning, a log works
-    but is slower or less safe. The exit status is 1 if a check that every log needs failed.
+    It creates small files in DIR and removes them, even after Ctrl-C. If a check prints a warning,
+    a log works but is slower or less safe. The exit status is 1 if a check that every log needs
+    failed.
     """
     try:
         workspace = Workspace(directory)

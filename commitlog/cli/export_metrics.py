@@ -61,8 +61,8 @@ def command(
 ) -> None:
     """Print, write or serve metrics of LOGs for Prometheus.
 
-    It exports watermarks, segments, free space, writers and named tailers, as every process sees
-    them. The program that writes a log can export more: see `commitlog.metrics`.
+    It exports watermarks, segments, free space, writers and named tailers. Any process can read
+    these metrics. The program that writes a log can export more: see `commitlog.metrics`.
 
     Without an option it prints the metrics once. --listen serves them until Ctrl-C.
 

@@ -32,7 +32,7 @@ from commitlog.tail.cycles import Cycle
     "--since",
     type=parameters.moment,
     metavar="TIME",
-    help="With --cycles, begin with the cycle of this time.",
+    help="With --cycles, begin with the cycle that contains this time.",
 )
 @click.option(
     "--until",
@@ -56,7 +56,7 @@ def command(
     """Describe LOG, an archive or a segment file.
 
     For a log it prints identity, segments, watermarks, records and the writers that have it open.
-    ARCHIVE is a directory or an address. The command changes nothing.
+    ARCHIVE is a directory or a URL. The command changes nothing.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def command(
       commitlog info --cycles --since yesterday --until today orders
 
     With --cycles it prints number, start, end, records, size and files, separated by tabs. Times
-    are in the time zone of the log. A + after the end marks the cycle in which appends continue.
+    are in the time zone of the log. A + after the end marks the current cycle.
 
     The exit status is 1 if a part cannot be read; `commitlog verify` finds the cause.
     """

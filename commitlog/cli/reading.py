@@ -34,13 +34,13 @@ _OPTIONS = (
         "sequence",
         type=parameters.whole(0),
         metavar="N",
-        help="Begin with the record of this sequence.",
+        help="Begin with the record that has this sequence number.",
     ),
     click.option(
         "--since",
         type=parameters.moment,
         metavar="TIME",
-        help="Begin with the first record of this time or later.",
+        help="Begin with the first record at or after this time.",
     ),
     click.option(
         "--to", type=parameters.position, metavar="POSITION", help="End before this position."
@@ -49,7 +49,7 @@ _OPTIONS = (
         "--until",
         type=parameters.moment,
         metavar="TIME",
-        help="End before the first record of this time or later.",
+        help="End before the first record at or after this time.",
     ),
     click.option("--limit", type=parameters.whole(0), metavar="N", help="Print at most N records."),
     click.option(
@@ -76,7 +76,7 @@ _OPTIONS = (
         default="UTC",
         show_default=True,
         metavar="ZONE",
-        help="Print times in this zone, and read a TIME without a zone in it: Europe/Berlin, "
+        help="Print times in this zone, and use it for a TIME that names no zone: Europe/Berlin, "
         "UTC or local.",
     ),
     click.option(
@@ -84,7 +84,7 @@ _OPTIONS = (
         type=click.Choice(["committed", "flushed"]),
         default="committed",
         show_default=True,
-        help="Print all records that processes see, or only those that survive a power cut.",
+        help="Print all committed records, or only flushed records, which survive a power cut.",
     ),
     click.option(
         "--on-damage",

@@ -56,7 +56,7 @@ class _Removed:
 def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> None:
     """Delete LOG with all its records.
 
-    It refuses while a process has LOG open for writing. On a terminal it asks for confirmation;
+    It fails if a process has LOG open for writing. On a terminal it asks for confirmation;
     elsewhere it needs --yes. It deletes only the files of a log: if the directory has other files,
     they stay, and so does the directory.
 

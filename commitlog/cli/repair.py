@@ -33,8 +33,8 @@ def command(
 
     It copies each segment to NAME.broken before it changes it. It marks damage, so that readers
     skip it and reach the records after it. It rebuilds damaged headers, a lost log.json, and
-    missing or shortened segments. Damaged records stay lost. If log.json is lost, give the roll
-    cycle unless it was a named one in UTC.
+    missing or shortened segments. Damaged records stay lost. If log.json is lost, pass
+    --roll-cycle, unless the log used a named cycle in UTC.
 
     \b
     Examples:

@@ -53,7 +53,7 @@ def command() -> None:
     metavar="SIZE",
     default="1GiB",
     show_default=True,
-    help="Record the progress after this much of the log.",
+    help="Write a checkpoint each time this much of the log is exported.",
 )
 @_master
 @_as_json
@@ -94,7 +94,7 @@ def compact(
     """Write the latest record of each key to NEW_LOG.
 
     A key whose latest record is a tombstone (has an empty value) is left out. Records without a key
-    are kept. All records appear in NEW_LOG at once.
+    are kept. All records become visible in NEW_LOG atomically.
     """
     with _session(master) as spark, step_progress("compact") as shown:
         from commitlog.spark.jobs import compact as run

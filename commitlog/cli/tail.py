@@ -105,8 +105,8 @@ def command(
     sequence, timestamp, timestamp_ns, type, key and value; {value:x} prints hexadecimal digits. The
     other formats are those of `commitlog cat`.
 
-    REGEX is a regular expression of Python, searched in the bytes of each value. -n and --limit
-    count only records that pass --include and --exclude.
+    REGEX is a Python regular expression; it is searched for in the bytes of each value. -n and
+    --limit count only records that pass --include and --exclude.
 
     TIME is 2026-05-01, 2026-05-01T12:30:00.5+02:00, 10m or -10m (10 minutes ago; units s, m, h, d,
     w), today, yesterday, now, or @1777638600.

@@ -36,8 +36,8 @@ _REMEDIES: dict[Kind, str] = {
 def command(context: click.Context, log: str, as_json: bool) -> None:
     """Check every frame of LOG and change nothing.
 
-    LOG may be open or closed. ARCHIVE is a directory or an address. FILE.seg is a segment file;
-    its log is not needed.
+    LOG may be open or closed. ARCHIVE is a directory or a URL. FILE.seg is a segment file;
+    the rest of its log is not needed.
 
     \b
     Examples:
@@ -45,7 +45,7 @@ def command(context: click.Context, log: str, as_json: bool) -> None:
       commitlog verify s3://bucket/orders
       commitlog verify --json 00000000000067108864.seg
 
-    The exit status is 1 if something is damaged or missing. A torn tail, which a crash leaves, is
+    The exit status is 1 if something is damaged or missing. A torn tail left by a crash is
     not damage: the next open for appending recovers it.
     """
     report = verify(log)
