@@ -1,7 +1,7 @@
 """The bus: many processes write messages to one log, and all read them in the same order.
 
 `writer` opens a log for writing, `reader` for reading. `Message` is the base of message classes;
-annotate their fields with the number kinds and `MaxLen`.
+annotate their fields with the numeric types and `MaxLen`.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class Tuning:
     ----------
     flush_least_pages : int
         A round flushes only if at least that many 4 KiB pages are dirty, 0 to 262144. More: a slow
-        trickle waits for the thorough round.
+        trickle waits for the round of `flush_thorough_interval`.
     flush_thorough_interval : float or str
         Seconds (at least 0.001) after which a round flushes every dirty page. It bounds what an OS
         crash loses from a slow trickle. If a reader waits for durability

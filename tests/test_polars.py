@@ -198,7 +198,7 @@ def test_collect_of_missing_log_raises_naming_the_path(tmp_path: Path) -> None:
     with pytest.raises(LogNotFoundError, match="there is no log here"):
         commitlog.polars.scan(tmp_path / "nothing").collect()
     (tmp_path / "file").write_text("text")
-    with pytest.raises(NotALogError, match="this is a file"):
+    with pytest.raises(NotALogError, match="not a segment of a log"):
         commitlog.polars.scan(tmp_path / "file").collect()
     with pytest.raises(InvalidOptionError, match="path must be"):
         commitlog.polars.scan(None)  # type: ignore[arg-type]

@@ -230,7 +230,7 @@ cdef class Engine(Writer):
         cdef int code
         cdef bytes key_bytes = None if key is None else as_bytes(key, "the key")
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-            raise RecordTypeError(f"size must be an int of bytes, not {size!r}")
+            raise RecordTypeError(f"size must be a number of bytes (an int), not {size!r}")
         record.value = NULL
         record.key = NULL
         record.key_length = CL_KEYLEN_NONE

@@ -49,7 +49,8 @@ cdef class Core:
         )
         if len(log_uuid) != CL_UUID_SIZE or not sized:
             raise ValueError(
-                f"a uuid must have {CL_UUID_SIZE} bytes, and a segment whole pages from 64 KiB to "
+                f"a uuid must have {CL_UUID_SIZE} bytes, and a segment size must be a multiple of "
+                "the page size, 64 KiB to "
                 "1 GiB"
             )
         code = cl_log_init(

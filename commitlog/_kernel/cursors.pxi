@@ -107,7 +107,9 @@ cdef class Cursors:
             The system refused, and nothing has changed.
         """
         if self.shared or not live.shared:
-            raise ValueError("become() needs a stand-in, and a live file that is shared")
+            raise ValueError(
+                "become() must be called on a private copy, with a shared mapping of the live file"
+            )
         # With length 0, mremap does not move a shared mapping but adds a second view.
         if mremap(
             live.cells, 0, CL_CURSORS_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, <void *>self.cells

@@ -70,7 +70,10 @@ _SENTENCES: dict[int, tuple[type[CommitLogError], str]] = {
     ),
     FOREIGN: (
         CorruptSegmentError,
-        "the segment belongs to another log or another position: move the file to its directory",
+        (
+            "the segment's header names another log or another position: move the file back to its "
+            "own log, or restore its file name"
+        ),
     ),
     VERSION: (
         UnsupportedVersionError,

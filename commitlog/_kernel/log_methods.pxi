@@ -48,7 +48,8 @@ cdef class LogMethods:
         value : bytes-like
             The record; may be empty.
         key : bytes-like, optional
-            An empty key is a key. Compaction takes an empty value with a key for a tombstone.
+            An empty key differs from no key. Compaction treats an empty value with a key as a
+            tombstone.
         type : int
             From 0 to 4294967295.
         timestamp_ns : int, optional

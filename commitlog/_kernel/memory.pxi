@@ -45,7 +45,7 @@ cdef class Memory:
             raise ValueError(f"size must be at least 1 byte, not {size}")
         if offset < 0 or (offset > 0 and fd < 0):
             raise ValueError(
-                f"offset must not be negative and needs a descriptor, not {offset} with "
+                f"offset must be 0, or positive with a file descriptor, not {offset} with "
                 f"descriptor {fd}"
             )
         with nogil:

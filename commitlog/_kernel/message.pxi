@@ -47,7 +47,8 @@ cdef class MessageBytes:
     def __getbuffer__(self, Py_buffer *buffer, int flags):
         if self.data != self.own:
             raise ClaimError(
-                "a message in place exports no buffer, because its bytes belong to the claim: copy "
+                "a message exports no buffer inside its claim's `with` block, because the claim "
+                "owns the bytes: copy "
                 "them with bytes(message), or wait until the `with` has ended"
             )
         PyBuffer_FillInfo(buffer, self, self.own, self.shape.size, 0, flags)

@@ -24,7 +24,9 @@ cdef class Frames:
 
     def __cinit__(self, uint64_t segment_id, uint64_t size, uint64_t room):
         if not CL_SEGMENT_SMALLEST <= size <= CL_SEGMENT_LARGEST or size % CL_SEGMENT_HEADER:
-            raise ValueError("a segment is whole pages from 64 KiB to 1 GiB")
+            raise ValueError(
+                "the segment size must be a multiple of the page size, 64 KiB to 1 GiB"
+            )
         memset(&self.segment, 0, sizeof(self.segment))
         memset(&self.counts, 0, sizeof(self.counts))
         self.segment.id = segment_id

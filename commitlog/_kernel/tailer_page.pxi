@@ -42,7 +42,7 @@ cdef int _terms(const uint8_t *page, bytes log_uuid, cl_tailer_terms *terms) exc
     if code == CL_E_FOREIGN:
         raise DamagedPageError("it belongs to another log")
     if code != CL_OK:
-        raise DamagedPageError("its terms are damaged")
+        raise DamagedPageError("its `required` and `max_lag` settings are damaged")
     return 0
 
 

@@ -84,7 +84,9 @@ def opened_directory(path: str) -> Iterator[int]:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except NotADirectoryError:
-        raise NotALogError("this is a file: a log is a directory", path=path) from None
+        raise NotALogError(
+            "this path is a file, not a log: give the directory of the log", path=path
+        ) from None
     try:
         yield fd
     finally:

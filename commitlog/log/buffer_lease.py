@@ -125,4 +125,7 @@ class BufferLeases:
             try:
                 self._note((), ())
             except (DiskFullError, IOFailureError) as error:
-                _logger.warning("the end of the log's leases could not be recorded: %s", error)
+                _logger.warning(
+                    "could not record in the `lock` file that all pool buffers were returned: %s",
+                    error,
+                )

@@ -71,7 +71,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         return self._parts.closed
 
     def close(self) -> None:
-        """Commit and flush everything, also under ``flush="none"``, then release the log.
+        """Commit and flush everything, even under ``flush="none"``, then release the log.
 
         A second call does nothing.
 
@@ -219,7 +219,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
             The first record: its position, or a time in the forms of `Tailer.seek`, for the first
             record that is not older. None: the oldest record.
         end : int, str, datetime.datetime or None
-            The record after the last one, in the same forms. None: the commit position at the time
+            The exclusive end of the range, in the same forms. None: the commit position at the time
             of the call.
         columns : sequence of str, optional
             Some of position, sequence, timestamp, type, key and value; all by default. Values and
@@ -428,7 +428,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         return [parts.directory.segment_path(number) for number in removed]
 
     def prune(self, retention: Retention | None = None, *, dry_run: bool = False) -> Pruned:
-        """Delete now, oldest first, the segments that the retention no longer keeps.
+        """Delete the segments that the retention rule no longer keeps, oldest first.
 
         Parameters
         ----------

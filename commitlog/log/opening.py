@@ -191,7 +191,9 @@ def _open_directory(path: str, mode: str) -> int:
     except FileNotFoundError:
         pass
     except NotADirectoryError:
-        raise NotALogError("this is a file: a log is a directory", path=path) from None
+        raise NotALogError(
+            "this path is a file, not a log: give the log's directory", path=path
+        ) from None
     try:
         make_directory(path)
     except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
@@ -199,7 +201,7 @@ def _open_directory(path: str, mode: str) -> int:
         if isinstance(error, FileNotFoundError):
             raise
         raise NotALogError(
-            "a part of this path is a file: a log is a directory", path=path
+            "a component of this path is a file, not a directory: check the path", path=path
         ) from None
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 

@@ -59,7 +59,7 @@ class ReportService(Service):
             counters["rolled_back"],
         )
         self._refused = _Warning(
-            "%s: %d claims of this process were rolled back by others: it was stopped or too slow",
+            "%s: other handles rolled back %d claims of this process: it was stopped or too slow",
             self._refusals(),
         )
 

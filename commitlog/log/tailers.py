@@ -140,7 +140,7 @@ class TailerMethods:
         InvalidOptionError
             The cycle has another type, or the log rolls by size alone.
         SequenceError
-            A claim in between is still open.
+            A claim in or before the cycle is still open.
         """
         self._parts.check_open()
         return self._parts.index.cycles.records_in(cycle)

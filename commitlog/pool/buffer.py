@@ -146,7 +146,7 @@ class AnonymousBuffer(PoolBuffer):
             if error.errno not in (errno.ENOMEM, errno.EAGAIN):
                 raise
             raise PoolMemoryError(
-                f"the kernel refuses {size} bytes for a pool buffer ({error}): use fewer or "
+                f"cannot allocate {size} bytes for a pool buffer ({error}): use fewer or "
                 "smaller buffers",
                 wanted=size,
             ) from error

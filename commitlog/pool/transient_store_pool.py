@@ -365,7 +365,9 @@ class TransientStorePool(ProcessBound):
 
     def _check_open(self) -> None:
         if self._closed.is_set():
-            raise ClosedError("the pool is closed: create another, or close it after its logs")
+            raise ClosedError(
+                "the pool is closed: create another, and close it only after the logs that use it"
+            )
 
     def _check_returnable(self, buffer: PoolBuffer) -> None:
         if not isinstance(buffer, PoolBuffer):
@@ -445,7 +447,8 @@ class TransientStorePool(ProcessBound):
 
     def _warn_of_low_water(self) -> None:
         _logger.warning(
-            "the pool runs low: %d of %d buffers are free; return them sooner, or give it more",
+            "the pool is running low: %d of %d buffers are free; return buffers sooner, or give "
+            "the pool more buffers",
             self._spare(),
             self.buffers,
         )

@@ -77,7 +77,9 @@ def open_directory(path: str) -> int:
     except FileNotFoundError:
         raise LogNotFoundError("there is no log here: check the path", path=path) from None
     except NotADirectoryError:
-        raise NotALogError("this is a file: a log is a directory", path=path) from None
+        raise NotALogError(
+            "this path is a file, not a log: give the directory of the log", path=path
+        ) from None
 
 
 def read_identity(

@@ -246,9 +246,9 @@ class _Survey:
             ):
                 return "max_age"
         self.stopped_by = (
-            "the rest exceeds no limit"
+            "the remaining segments are within every limit"
             if acts
-            else f"the time of day is not {self._retention.between} "
+            else f"the time of day is outside {self._retention.between} "
             f"({self._retention.time_zone}), and the disk has enough free space"
         )
         return None

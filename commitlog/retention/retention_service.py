@@ -53,7 +53,8 @@ class RetentionService(Service):
             self._warned = ""
         else:
             self._warn_once(
-                f"retention stops at position {pruned.first_position}: {pruned.stopped_by}"
+                f"retention stops at the segment at position {pruned.first_position}: "
+                f"{pruned.stopped_by}"
             )
 
     def _warn_once(self, what: str) -> None:

@@ -224,10 +224,10 @@ class AllocationService(Service):
                 self._allocate_ahead(number)
                 self._make_ready(number, offset)
         finally:
-            # After the next segment is ready: giving back zeroes the buffers, and the appender may
-            # be near the segment's end.
+            # Return the buffers only after the next segment is ready: returning zeroes them, which
+            # takes time, and the appender may be near the segment's end.
             if self._buffers is not None and self._buffers.give_back_drained():
-                rest_s = 0.0  # the next segment may get one of them
+                rest_s = 0.0  # a returned buffer may now serve the next segment: do not sleep
         self._follow_rolls(number)
         if self._pretouches:
             rest_s = (

@@ -92,7 +92,7 @@ def grow(directory: LogDirectory, number: int, start: int, stop: int) -> None:
                 errno=error.errno,
             ) from error
         raise IOFailureError(
-            f"cannot allocate more of the segment in use: {error.strerror}",
+            f"cannot allocate more blocks for the current segment: {error.strerror}",
             path=path,
             errno=error.errno,
         ) from error

@@ -302,8 +302,7 @@ class LogDirectory:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 if self.has(number):
                     self.sync()
-                    # another handle created it meanwhile, perhaps in the space that was missing
-                    # here
+                    # another handle created it meanwhile, and may have used the last free space
                     return False
                 raise DiskFullError(
                     f"no room for a segment of {allocated} bytes: free space and append again",

@@ -65,7 +65,7 @@ def read(directory: LogDirectory, number: int, seal: Seal) -> tuple[SparseIndex 
     except (FileNotFoundError, PermissionError):
         return None, "missing"
     except OSError:
-        return None, "damaged"  # also if a directory, a FIFO or the like has the name
+        return None, "damaged"  # includes a directory, a FIFO or the like with this name
 
 
 def _read(fd: int, directory: LogDirectory, seal: Seal) -> tuple[SparseIndex | None, State]:

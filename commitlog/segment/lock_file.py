@@ -18,8 +18,8 @@ from commitlog.base.regular_file import open_regular, read_at_most
 from commitlog.errors import DiskFullError, IOFailureError
 
 NAME = "lock"
-# Bytes. More than the names of all buffers of the largest pool take; each name may occur twice, as
-# the pool's and as lent.
+# Bytes. Larger than the names of all buffers of the largest pool; each name may occur twice, in the
+# pool's list and in the list of lent buffers.
 SIZE_LIMIT = 8 << 20
 _ROOM_STEP = 4096
 # Further byte locks in the file, besides its beginning and the slots. Only users who may write to

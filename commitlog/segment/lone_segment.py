@@ -32,7 +32,7 @@ def refuse_lone_segment(path: str) -> None:
     """
     if is_lone_segment(path):
         raise NotALogError(
-            "this is a file: a log is a directory, and a segment can only be repaired in its log: "
+            "this is a single segment file, which can only be repaired in its log: "
             "repair the log, then copy the segment again",
             path=path,
         )
@@ -165,7 +165,8 @@ def _read_header(path: str) -> bytes:
         page = os.pread(fd, kernel.HEADER_SIZE, 0)
     if page[: len(kernel.MAGIC)] != kernel.MAGIC:
         raise NotALogError(
-            "this is a file, but not a segment of a log: a log is a directory", path=path
+            "this file is not a segment of a log: give a segment file or a log's directory",
+            path=path,
         )
     page = page.ljust(kernel.HEADER_SIZE, b"\0")
     uuid, _, base, size, _ = kernel.header_fields(page)

@@ -216,8 +216,8 @@ class MappedFileQueue:
             try:
                 segment.flush(0, HEADER_SIZE)
             except IOFailureError as error:
-                # The system reports a failed write of a page once, and may have reported one of the
-                # records that a flush waits for.
+                # The kernel reports a writeback error only once. This error may concern records
+                # that a flush waits for, so the log fails.
                 self._core.fail(error.errno or 0)
                 self._core.check_failed()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from commitlog._kernel.segments import read_seal
 from commitlog.segment.directory import LogDirectory
 
-# Before any timestamp there can be.
+# The smallest 64-bit timestamp.
 TIME_SMALLEST = -(1 << 63)
 
 

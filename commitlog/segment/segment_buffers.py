@@ -128,7 +128,7 @@ class SegmentBuffers:
         # free.
         buffer = self._lender.try_lend(ahead=False)
         if buffer is None:
-            # Every buffer is lent. One of this log's buffers may only need a commit.
+            # Every buffer is lent. A commit may drain one of this log's buffers.
             self._core.commit(self._core.tail_position)
             self.give_back_drained()
             buffer = self._lender.lend()
@@ -223,7 +223,7 @@ class SegmentBuffers:
             ahead = self._ahead
             if ahead is None:
                 return False
-            # First: from here on the kernel does not roll into it.
+            # Do this first: from here on the kernel does not roll into the segment.
             self._core.ready_below = 0
             if self._entered(ahead):
                 return False

@@ -29,7 +29,7 @@ class Pace:
     def __init__(self, speed: object, max_pause: Duration | None) -> None:
         if speed is None:
             raise InvalidOptionError(
-                "max_pause bounds the pauses of a replay: give its speed, too, such as speed=1"
+                "max_pause applies only to a replay: also give speed=, such as speed=1"
             )
         if (
             isinstance(speed, bool)

@@ -241,8 +241,8 @@ class Tailer(ProcessBound, ReadMethods):
         Returns
         -------
         bool
-            False if all records are older, and the tailer is at the end; or if no record has the
-            key, and the tailer has not moved.
+            False if all records are older; the tailer is then at the end. Also False if no record
+            has the key; the tailer does not move then.
 
         Raises
         ------

@@ -181,7 +181,7 @@ def _lock(directory: LogDirectory, folder_fd: int, name: str) -> TailerLock:
         else:
             holder = "another process"
             message = (
-                f"another process has a shared lock on the file of tailer {name!r}, perhaps to "
+                f"another process has a shared lock on the file of tailer {name!r} and may "
                 "read "
                 "with it: close it there, use another name, or remove read permission from users "
                 "who "

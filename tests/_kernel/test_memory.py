@@ -142,7 +142,7 @@ def test_mapping_past_end_of_file_is_refused(tmp_path: Path) -> None:
 def test_wrong_arguments_and_failed_mappings_raise() -> None:
     with pytest.raises(ValueError, match="at least 1 byte"):
         Memory(0)
-    with pytest.raises(ValueError, match="needs a descriptor"):
+    with pytest.raises(ValueError, match="file descriptor"):
         Memory(SIZE, offset=4096)
     with pytest.raises(OSError, match="cannot map") as caught:
         Memory(1 << 62)

@@ -393,7 +393,7 @@ def test_path_of_a_file_is_refused(tmp_path: Path, options: tuple[str, ...]) -> 
     (tmp_path / "file").write_bytes(b"")
     done = run("append", *options, tmp_path / "file", feed=b"one\n")
     assert done.returncode == 1
-    assert done.stderr.startswith(b"commitlog: this is a file: a log is a directory")
+    assert done.stderr.startswith(b"commitlog: this path is a file, not a log")
 
 
 def test_append_to_a_held_log_names_its_holder(tmp_path: Path, until: Until) -> None:

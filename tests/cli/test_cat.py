@@ -1,4 +1,4 @@
-"""`commitlog cat`: raw values, and which of them."""
+"""`commitlog cat`: raw values, and the options that select records."""
 
 from __future__ import annotations
 

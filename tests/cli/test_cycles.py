@@ -18,7 +18,8 @@ def test_cycles_of_a_day_are_listed_in_time_zone_of_log(clock: Clock, path: Path
         path, roll_cycle="SIX_HOURLY", time_zone="Europe/Berlin", segment_size=SEGMENT
     ) as log:
         for hours in (0, 6, 6, 6, 6, 6):
-            # Moves before each append; a move after the last would make a log thread roll again.
+            # Advance the clock before each append; after the last append, a log thread would roll
+            # again.
             clock.move(hours * 3600)
             log.append(b"x" * 100)
     lines = [

@@ -12,8 +12,8 @@ import commitlog
 from commitlog.cli.filter import Filter, compiled, first_match
 from commitlog.tail.batch import Batch
 
-# Values with common beginnings and ends, so that two neighbours match together what neither matches
-# alone.
+# Values with common prefixes and suffixes: an expression may match across two adjacent values but
+# match neither alone.
 WORDS = [
     b"",
     b"a",

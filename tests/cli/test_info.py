@@ -350,7 +350,7 @@ def test_path_without_a_log_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name, what in (
         ("absent", b"there is no log here"),
-        ("file", b"this is a file"),
+        ("file", b"this file is not a segment of a log"),
         ("empty", b"log.json is missing"),
     ):
         done = run("info", tmp_path / name)

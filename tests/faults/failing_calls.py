@@ -378,8 +378,8 @@ def join_prepared(scene: Scene, log: CommitLog) -> None:
 def _all_causes(
     call: str, fault: str, name: str, where: str, act: Act = roll, **options: Any
 ) -> list[Case]:
-    """Return a case for each errno of a file that cannot be created or grown: a full disk has its
-    own error.
+    """Return a case for each errno with which creating or growing a file can fail; a full disk
+    raises its own error.
     """
     causes = [
         (errno.EIO, IOFailureError),

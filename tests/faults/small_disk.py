@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 SIZE = 1 << 20
-_EXT4_SIZE = 2 << 20  # the file system's structures need a part
+_EXT4_SIZE = 2 << 20  # includes space for the file system's metadata
 
 
 def launcher() -> list[str] | None:

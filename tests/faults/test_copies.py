@@ -27,8 +27,8 @@ LAZY = {"flush": "none", "commit_interval": 60, "commit_thorough_interval": 60}
 
 
 def write_until_told(link: Link, path: str, pool: dict[str, Any] | None) -> None:
-    """Append; every hundred records wait until the parent lets the child continue or asks for the
-    end.
+    """Append; after every hundred records, wait until the parent lets the child continue or tells
+    it to end.
     """
     log, made = open_log(path, pool, {"flush": "async"})
     for index in itertools.count():
@@ -46,7 +46,9 @@ def write_until_told(link: Link, path: str, pool: dict[str, Any] | None) -> None
 def test_copy_of_a_live_log_recovers_independently(
     tmp_path: Path, path: Path, pool: str, start: Start
 ) -> None:
-    """Each copy holds a prefix; appends to a copy do not change the original, nor the reverse."""
+    """Each copy holds a prefix; appends to a copy do not change the original, and appends to the
+    original do not change a copy.
+    """
     child = start(write_until_told, str(path), POOLS[pool])
     account = Account()
     for turn in range(COPIES):

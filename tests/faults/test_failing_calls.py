@@ -96,7 +96,7 @@ def open_refused_then_recovered(link: Link, path: str) -> None:
     log.close()
 
 
-def test_recovery_after_failed_one_zeroes_durably(
+def test_recovery_after_a_failed_recovery_zeroes_durably(
     path: Path, shim: Shim, start: Callable[..., Child]
 ) -> None:
     log, _ = open_log(str(path), None, OPTIONS)

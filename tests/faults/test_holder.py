@@ -1,5 +1,5 @@
-"""The holder of a log: a second opener learns its process, and the lock is released when it
-dies.
+"""The holder of a log: the error of a second open names its process, and its death releases the
+lock.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def test_crash_of_owner_with_live_forked_child_rolls_back_claim(path: Path, star
 
 
 def test_slots_of_killed_writers_are_reused(path: Path, start: Start) -> None:
-    """More writers die than there are slots, beside one that lives."""
+    """While one writer lives, more writers die than there are slots."""
     with commitlog.open(path, segment_size=1 << 16) as log:
         for session in range(40):
             child = start(write_some, str(path), session, 1, How(None, {"flush": "none"}))

@@ -42,8 +42,8 @@ def roll_and_die(
 
 
 def fill(link: Link, log: CommitLog, session: int, segments: int) -> None:
-    """Append until the tail is `segments` further; every SYNC_EVERY-th record is synced, so that a
-    kill also finds unflushed ones.
+    """Append until the tail has advanced by `segments` segments; sync only every SYNC_EVERY-th
+    record, so that some are unflushed at the kill.
     """
     end = log.tail_position + segments * SEGMENT_SIZE
     for index in itertools.count():

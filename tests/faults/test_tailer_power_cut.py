@@ -1,5 +1,5 @@
-"""Named tailers and power cuts: what was durable when a call returned stays; any other change is
-there completely or not at all.
+"""Named tailers and power cuts: a change that was durable when its call returned survives; any
+other change is present completely or not at all.
 """
 
 from __future__ import annotations

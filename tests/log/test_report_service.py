@@ -120,7 +120,7 @@ def test_rolled_back_claim_is_reported_by_owner_and_resolver(
         report.look(0.0)
     warnings = [message for level, message in said(logging.WARNING) if "already" not in message]
     assert [message.partition(":")[2] for message in warnings] == [
-        " 1 claims of this process were rolled back by others: it was stopped or too slow",
+        " other handles rolled back 1 claims of this process: it was stopped or too slow",
         (
             " 1 claims were rolled back: their owners died, or kept them open for longer than the "
             "claim timeout"

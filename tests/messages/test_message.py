@@ -294,7 +294,7 @@ def test_claimed_message_keeps_its_bytes_and_exports_no_buffer(writer: Any) -> N
     with writer.claim(Quote) as quote:
         assert quote.symbol == b"\0\0\0"
         quote.price = 2.5
-        with pytest.raises(ClaimError, match="in place"):
+        with pytest.raises(ClaimError, match="the claim owns the bytes"):
             memoryview(quote)
         assert bytes(quote)[:8] == struct.pack("<d", 2.5)
     quote.count = 5

@@ -131,7 +131,7 @@ def test_missing_last_segments_leave_other_files_unchanged(
     assert "do not reach it" in caplog.text
 
 
-def test_damage_and_missing_last_segments_end_at_segment_end(
+def test_damage_before_missing_segments_ends_log_at_segment_end(
     files: LogFiles,
 ) -> None:
     files.create(0)

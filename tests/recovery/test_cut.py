@@ -131,7 +131,7 @@ def test_opened_segment_after_lost_frames_is_removed(files: LogFiles) -> None:
     assert files.numbers() == [0]
 
 
-def test_full_last_segment_ends_the_log_at_its_end(files: LogFiles) -> None:
+def test_log_with_a_full_last_segment_ends_at_segment_end(files: LogFiles) -> None:
     files.full(0, numbered(10))
     assert files.recover(checkpoint=files.checkpoint(HEADER)) == Recovered("cut", (0, SIZE), SIZE)
 

@@ -39,7 +39,7 @@ def test_claims_below_the_tail_become_skips_and_records_stay(files: LogFiles) ->
 
 
 @pytest.mark.parametrize("overshoot", [0, 4096])
-def test_tail_past_the_segment_end_skips_up_to_the_end(files: LogFiles, overshoot: int) -> None:
+def test_tail_past_segment_end_turns_the_rest_into_skips(files: LogFiles, overshoot: int) -> None:
     files.create(0)
     gap = files.records(0, numbered(5))
     files.create(1)
@@ -83,7 +83,7 @@ def test_claims_are_resolved_in_every_segment_up_to_the_tail(files: LogFiles) ->
     assert files.numbers() == [0, 1, 2]
 
 
-def test_rolled_back_claims_stay_so_without_the_cursors(files: LogFiles) -> None:
+def test_rolled_back_claims_stay_skips_without_the_cursors(files: LogFiles) -> None:
     files.create(0)
     gap = files.records(0, numbered(5))
     end = files.records(0, numbered(5, 5), gap + 80)

@@ -94,7 +94,10 @@ def test_max_bytes_deletes_no_more_segments_than_needed(logs: Logs) -> None:
     assert bases(pruned) == [0, 1]
     assert pruned.bytes == 2 * each
     assert {removal.reason for removal in pruned.segments} == {"max_bytes"}
-    assert (pruned.complete, pruned.stopped_by) == (True, "the rest exceeds no limit")
+    assert (pruned.complete, pruned.stopped_by) == (
+        True,
+        "the remaining segments are within every limit",
+    )
     assert log.prune(Retention(max_bytes=total - 2 * each)).segments == ()
 
 

@@ -123,7 +123,7 @@ def test_blocks_grow_with_the_appends(
     while engine.tail == (0, engine.tail[1]) and engine.tail[1] < SIZE - MIB:
         done += way(log, len(done))
         steps.add(engine.allocated(0))
-        # The service allocates blocks first, and announces them then.
+        # The service first allocates the blocks, then announces them.
         until(lambda: taken(path) <= engine.allocated(0) + SLACK * 3)
     assert steps <= {2 * MIB, 4 * MIB, 8 * MIB}
     assert engine.allocated(0) == SIZE

@@ -182,7 +182,7 @@ def test_irregular_index_file_does_not_stop_lookups(logs: Logs, kind: str) -> No
     assert found(logs.open()) == [1234, 777, 777]
 
 
-def test_index_of_another_spacing_stays_valid(logs: Logs) -> None:
+def test_index_with_another_spacing_stays_valid(logs: Logs) -> None:
     written(logs, spacing=16)
     logs.close()
     log = logs.open(index_spacing=100)

@@ -132,5 +132,5 @@ def test_invalid_segment_file_is_refused(
 
 @pytest.mark.parametrize("mode", ["a", "x"])
 def test_lone_segment_cannot_be_opened_for_writing(path: Path, mode: str) -> None:
-    with pytest.raises(NotALogError, match="a log is a directory"):
+    with pytest.raises(NotALogError, match="a file, not a log"):
         commitlog.open(segment(path, 1), mode)

@@ -134,7 +134,7 @@ def test_fixed_or_sync_log_distance_ignores_the_append_rate(
     assert touching.distance == expected
 
 
-def test_prefault_stays_in_allocated_and_reaches_next_segment(logs: Logs, clock: Clock) -> None:
+def test_prefault_stays_in_blocks_and_reaches_next_segment(logs: Logs, clock: Clock) -> None:
     touching, tail, queue = made(logs, prefault_distance="1GiB")
     while touching.step(64 * MIB):
         pass

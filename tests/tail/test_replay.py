@@ -134,7 +134,7 @@ def test_invalid_speed_is_refused(logs: Logs, speed: Any) -> None:
 
 def test_max_pause_without_speed_or_not_a_duration_is_refused(logs: Logs) -> None:
     log = recorded(logs, 0)
-    with pytest.raises(InvalidOptionError, match="give its speed, too"):
+    with pytest.raises(InvalidOptionError, match="also give speed="):
         log.tailer().follow(max_pause=1)
     wrong: Any
     for wrong in (-1, "soon", True):

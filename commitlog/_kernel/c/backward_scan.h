@@ -23,9 +23,9 @@ typedef struct {
  * scan->damage; the reader does not move. */
 int cl_backward_scan_previous(cl_reader *reader, cl_backward_scan *scan, cl_record *record);
 
-/* Fills the stretch with the frames in [from, the reader's offset), and keeps the last of them. If
- * the end of what the reader may see comes first, the reader moves there. CL_E_BUSY: a claim in
- * between is not resolved yet. */
+/* Fills the stretch with the frames in [from, the reader's offset). If the ring is too small, it
+ * keeps the last ones. If the readable range ends below the reader's offset, moves the reader to
+ * that end. CL_E_BUSY: a claim in between is not resolved yet. */
 int cl_backward_scan_fill(cl_reader *reader, cl_backward_scan *scan, uint64_t from);
 
 /* Steps over the damage that was reported. */

@@ -27,7 +27,7 @@ enum cl_code {
     CL_E_ROLL = -3,        /* the tail is at or past the segment's end: the caller must roll */
     CL_E_ABSENT = -4,      /* there is no such segment file */
     CL_E_TRUNCATED = -5,   /* the segment file is shorter than its header or its log requires */
-    CL_E_HEADER = -6,      /* the first page is no segment header, or fails its CRC */
+    CL_E_HEADER = -6,      /* the first page is not a segment header, or its CRC does not match */
     CL_E_FOREIGN = -7,     /* the segment has another log's uuid, another base or another size */
     CL_E_VERSION = -8,     /* written by a newer format */
     CL_E_END = -9,         /* nothing (more) to read here at present */

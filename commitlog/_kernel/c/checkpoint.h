@@ -24,11 +24,11 @@ typedef struct {
 
 _Static_assert(sizeof(cl_checkpoint) == 56, "a checkpoint record is 56 bytes");
 
-/* Reads the record in force from a checkpoint file's bytes. CL_E_ABSENT when there is none of this
- * log. */
+/* Reads the record in force from a checkpoint file's bytes. CL_E_ABSENT: the file has no valid
+ * record of this log. */
 int cl_checkpoint_read(const uint8_t bytes[CL_CHECKPOINT_SIZE], const uint8_t *log_uuid,
                        cl_checkpoint *out);
-/* Writes the next record through log->checkpoint_fd; `durable` also waits for the disk. */
+/* Writes the next record through log->checkpoint_fd; If `durable` is true, also syncs the file. */
 int cl_checkpoint_write(cl_log *log, uint64_t position, bool clean, bool durable);
 
 #endif

@@ -62,11 +62,9 @@ typedef struct {
                          reread the list */
     cl_line flush_wanted; /* a position: readers wait until everything below it is durable. Only
                              rises. 0 in files of older releases */
-    cl_line allocated; /* offset: that segment has blocks up to the offset\n and is a hole behind
-                          it. | segment number << 32 | offset: that segment has blocks up to the
-                          offset and is a hole after it. | offset: that segment has blocks up to the
-                          offset and is a hole behind it. All other segments have all of their
-                          blocks; 0: every segment has */
+    cl_line allocated; /* segment number << 32 | offset: that segment has blocks up to the offset
+                          and is a hole after it. All other segments have all of their blocks. 0:
+                          every segment has */
     uint8_t more_cells[4096 - 14 * CL_CURSORS_LINE];
 
     cl_slot slots[CL_CURSORS_SLOTS];
@@ -80,11 +78,11 @@ _Static_assert(offsetof(cl_cursors, slots) == 8192, "slots start on the third pa
 _Static_assert(sizeof(cl_cursors) == CL_CURSORS_SIZE, "cursors is 64 KiB");
 _Static_assert(CL_CURSORS_SLOTS <= CL_OWNER_SLOT_MASK, "a slot's index fits the owner word");
 
-/* Slot locks are open-file-description locks on one byte each, past the file's end, so that the
- * system shows whether the owner is dead: across containers, and after its pid was reused. The
- * owner holds that byte of `lock` exclusively. It also holds that byte of `cursors` shared, for
- * readers that cannot open `lock` and for older releases, which lock it exclusively. A user who may
- * only read can place shared locks in `cursors`, but cannot open `lock`. */
+/* Slot locks are open-file-description locks on one byte each, past the file's end, so that a
+ * handle can detect a dead owner even in another container or after its pid was reused. The owner
+ * holds that byte of `lock` exclusively. It also holds that byte of `cursors` shared, for readers
+ * that cannot open `lock` and for older releases, which lock it exclusively. A user who may only
+ * read can place shared locks in `cursors`, but cannot open `lock`. */
 #define CL_SLOT_LOCK_AT (1ll << 32)
 
 /* Two open descriptions for slot locks, which are never mapped; -1: none. */
@@ -99,9 +97,11 @@ typedef struct {
 int cl_slot_attach(cl_cursors *cursors, cl_slot_fds fds, uint32_t *slot, uint32_t *generation);
 void cl_slot_detach(cl_cursors *cursors, cl_slot_fds fds, uint32_t slot);
 
-/* One handle at a time creates a segment, so that several do not fill the disk with the same one.
- * The lock, a byte of `lock`, is advisory: its holder may be stopped, and after a moment other
- * handles proceed without it. Like a slot's lock, it ends with its holder. */
+/* One handle at a time creates a segment, so that several handles do not each allocate disk space
+ * for the same one. The lock, a byte of `lock`, is advisory: if its holder is stopped, other
+ * handles proceed without it after a short timeout. Like a slot's lock, it is released when its
+ * holder dies.
+ */
 #define CL_CREATION_LOCK_AT (CL_SLOT_LOCK_AT + CL_CURSORS_SLOTS)
 bool cl_creation_try(cl_slot_fds fds);
 void cl_creation_end(cl_slot_fds fds);

@@ -18,8 +18,8 @@ int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns);
  * cursors must be writable. */
 void cl_flush_ask(cl_log *log);
 
-/* When a loop acts: at each interval if at least `least_bytes` wait, and at the latest after the
- * thorough interval. */
+/* When a loop acts: after interval_ns if at least `least_bytes` are pending, and after thorough_ns
+ * in any case. */
 typedef struct {
     int64_t interval_ns;
     int64_t thorough_ns;

@@ -1,12 +1,16 @@
+/* clang-format off */
 /* The format of a segment file. Each offset and flag is defined here once; Python imports them.
  *
  * A segment is one page of header and then frames, each on an 8-byte boundary:
  *
- * 0 4 8 16 [24] +--------+--------+-----------------+- - - - - - - - -+----------------------+- -
- * -+ | word | crc32c | timestamp (ns) | type | keylen | key, value | pad |
- * +--------+--------+-----------------+- - - - - - - - -+----------------------+- - -+
+ * 0        4        8                 16       20       24
+ * +--------+--------+-----------------+- - - - + - - - -+------------+- - -+
+ * | word   | crc32c | timestamp (ns)  | type   | keylen | key, value | pad |
+ * +--------+--------+-----------------+- - - - + - - - -+------------+- - -+
  *
- * Word and CRC are one 8-byte cell, read and swapped as one. Little-endian throughout. */
+ * Only a frame with the flag EXT has type and keylen. Word and CRC are one 8-byte cell, read and
+ * swapped as one. Little-endian throughout. */
+/* clang-format on */
 #ifndef CL_FRAME_H
 #define CL_FRAME_H
 
@@ -124,7 +128,8 @@ static inline uint64_t cl_cell(uint32_t word, uint32_t high) { return (uint64_t)
 static inline uint32_t cl_cell_word(uint64_t cell) { return (uint32_t)cell; }
 static inline uint32_t cl_cell_high(uint64_t cell) { return (uint32_t)(cell >> 32); }
 
-/* The tail and every watermark in motion: segment number in the high half, offset in the low. */
+/* The packed form of the tail and of each watermark: segment number in the high half, offset in the
+ * low. */
 static inline uint64_t cl_tail_pack(uint64_t number, uint32_t offset) {
     return number << 32 | offset;
 }

@@ -26,9 +26,9 @@ typedef struct {
 
 /* Decodes from the cursor up to offset `limit`, and checks every CRC; the cursor's own limit is at
  * most that. Records below `first` are passed over and counted. The code says why it stopped at the
- * cursor: CL_E_ROLL at `limit`, CL_E_FULL when the next row has no room, CL_E_ABSENT when the
- * source holds only a part of the frame there, whose size is at least cursor->step bytes, CL_E_END
- * at a zero cell, CL_E_BUSY at a claim, CL_E_DAMAGE. */
+ * cursor: CL_E_ROLL at `limit`, CL_E_FULL when there is no room for the next row, CL_E_ABSENT when
+ * the source holds only a part of the frame there, whose size is at least cursor->step bytes,
+ * CL_E_END at a zero cell, CL_E_BUSY at a claim, CL_E_DAMAGE. */
 int cl_frames_decode(cl_frame_cursor *cursor, uint64_t first, uint64_t limit, cl_rows_out *out);
 
 #endif

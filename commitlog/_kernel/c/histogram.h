@@ -9,7 +9,7 @@
  * most 1/32. */
 #define CL_HISTOGRAM_BITS 5
 #define CL_HISTOGRAM_TOP                                                                           \
-    40 /* 2^40 ns are 18 minutes; the last bucket also counts longer durations */
+    40 /* 2^40 ns is about 18 minutes; the last bucket also counts longer durations */
 #define CL_HISTOGRAM_BUCKETS ((CL_HISTOGRAM_TOP - CL_HISTOGRAM_BITS + 1) << CL_HISTOGRAM_BITS)
 
 typedef struct {

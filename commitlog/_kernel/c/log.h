@@ -8,7 +8,7 @@
 #include "histogram.h"
 #include "segment.h"
 
-/* After waiting this long at a claim, an observer probes whether its owner lives: a live owner
+/* After waiting this long at a claim, an observer probes whether its owner is alive: a live owner
  * publishes within nanoseconds. */
 #define CL_PROBE_AFTER_NS 30000ll
 /* One poll adds at most this much to a timeout, so that no owner times out while the machine is
@@ -149,8 +149,8 @@ static inline uint32_t cl_log_allocated(const cl_log *log, uint64_t number) {
 
 /* Wakes the readers that sleep until the next publish. The first waker clears their announcement,
  * so that a sleep costs one wake-up however many records are appended before the sleepers run. The
- * load must not pass the publish before it, which ends with a sequentially consistent swap: on
- * aarch64 with LDAPR an acquiring load may, and a sleeper would miss its wake-up. */
+ * load must be sequentially consistent, so that it is not reordered before the swap that publishes.
+ * On aarch64 an acquire load (LDAPR) may be, and a sleeper would miss its wake-up. */
 void cl_log_wake_sleepers(cl_log *log);
 static inline void cl_log_wake_readers(cl_log *log) {
     if (CL_UNLIKELY(cl_load_ordered(&log->cursors->waiters.value) != 0)) {

@@ -27,9 +27,9 @@ typedef struct {
 void cl_reader_init(cl_reader *reader, cl_log *log, cl_watch *watch);
 void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset);
 
-/* Reads the next record. Its pointers lead into the segment and are valid while the reader is in
+/* Reads the next record. Its pointers point into the segment and are valid while the reader is in
  * it. CL_E_ROLL: the segment is at its end, the caller enters the next one. CL_E_END, CL_E_BUSY:
- * nothing yet. CL_E_DAMAGE: the bytes at the reader's offset are no valid frame. */
+ * nothing yet. CL_E_DAMAGE: the bytes at the reader's offset are not a valid frame. */
 int cl_reader_next(cl_reader *reader, cl_record *record);
 
 /* Steps over the next record below offset `limit` by its header alone, and ignores the reader's own
@@ -42,7 +42,7 @@ int cl_reader_step(cl_reader *reader, uint64_t limit, cl_frame_cursor *at);
 int cl_reader_step_past_damage(cl_reader *reader, uint64_t limit, cl_frame_cursor *at);
 
 /* Steps over at most `most` published records, notes their offsets if `offsets` is not NULL, and
- * returns their number. Stops at any other cell, also at an uncommitted one, and leaves it to
+ * returns their number. Stops at any other cell, including an uncommitted one, and leaves it to
  * cl_reader_step. */
 size_t cl_reader_step_run(cl_reader *reader, uint64_t limit, uint32_t *offsets, size_t most);
 
@@ -91,10 +91,11 @@ typedef struct {
 #define CL_VIEW_INLINE 12u
 
 /* Columns of a batch; each array has room for `most` records (offset arrays for one more). The
- * caller may leave out, as NULL: positions; timestamps; types; keyed, keys and where they are; data
- * and where it is. Either value_ends or value_views locates the values; the same holds for keys.
- * For views, `data` and `keys` have CL_VIEW_INLINE spare bytes after their room. The CRC check
- * covers omitted columns as well. Backward batches have all columns, and no views. */
+ * caller may pass NULL for positions, timestamps, types, the key arrays (keyed, keys and their ends
+ * or views) or the value arrays (data and its ends or views). Either value_ends or value_views
+ * locates the values; the same holds for keys. For views, `data` and `keys` have CL_VIEW_INLINE
+ * spare bytes beyond their stated size. The CRC check covers omitted columns as well. Backward
+ * batches have all columns, and no views. */
 typedef struct {
     int64_t *positions;
     int64_t *timestamps_ns;
@@ -114,7 +115,7 @@ typedef struct {
     size_t keys_size;
 } cl_batch;
 
-/* Adds a row. Returns false if its bytes have no room. */
+/* Adds a row. Returns false if there is no room for its bytes. */
 bool cl_batch_add(cl_batch *batch, const cl_record *record);
 
 /* The first `count` bytes of a word; the others are zero. */
@@ -145,7 +146,7 @@ static inline uint32_t cl_data_size(uint32_t length, bool views) {
     return views && length <= CL_VIEW_INLINE ? 0 : length;
 }
 
-/* Records where the value or key of a row is after its bytes were copied to `start`: in `views`, or
+/* Stores the location of a row's value or key, whose bytes were copied to `start`, in `views`, or
  * in `ends` if `views` is NULL. Returns the new size of the data. */
 static inline size_t cl_column_end(const uint8_t *data, int64_t *ends, cl_view *views, size_t row,
                                    size_t start, uint32_t length) {
@@ -169,8 +170,9 @@ static inline void cl_batch_note(const cl_batch *columns, size_t row, uint64_t p
 }
 
 /* Copies the frame at `offset` into row `row` if it is a published record without key and type and
- * has room. Computes the CRC over the copied bytes. Returns the frame's size in the segment, or 0
- * with nothing changed. cl_batch_plain_rows fills the columns that such records have in common. */
+ * the batch has room for it. Computes the CRC over the copied bytes. Returns the frame's size in
+ * the segment, or 0 with nothing changed. cl_batch_plain_rows fills the columns that such records
+ * have in common. */
 static inline uint32_t cl_batch_copy(const cl_batch *columns, size_t row, size_t *data_size,
                                      const cl_segment *segment, const uint8_t *source,
                                      uint64_t offset, uint32_t largest) {
@@ -208,8 +210,8 @@ static inline uint32_t cl_batch_copy(const cl_batch *columns, size_t row, size_t
 void cl_batch_plain_rows(cl_batch *batch, size_t count, size_t data_size);
 
 /* Reads into the batch while the records below offset `limit` are published and whole. Leaves any
- * other cell, also one that fails its CRC, to cl_reader_next or cl_reader_step, which classify
- * it. */
+ * other cell, including one whose CRC does not match, to cl_reader_next or cl_reader_step, which
+ * classify it. */
 void cl_reader_batch_whole(cl_reader *reader, uint64_t limit, cl_batch *batch);
 
 /* Reads into the batch until it is full (CL_E_FULL) or no further record is readable (the code of

@@ -41,11 +41,11 @@ uint64_t cl_segment_mark_gap(cl_segment *segment, uint64_t from, uint64_t to);
 uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64_t *offset);
 
 /* Writes the seal of a fully committed segment, once. Reads the records that this handle's
- * commits did not count, and checks each CRC. CL_E_BUSY when the segment is not whole yet. Fills an
- * empty `index`, if not NULL, with the records of a segment that was not sealed before; leaves it
- * empty if only the counts were available. */
+ * commits did not count, and checks each CRC. CL_E_BUSY when the segment is not fully committed
+ * yet. Fills an empty `index`, if not NULL, with the records of a segment that was not sealed
+ * before; leaves it empty if only the counts were available. */
 int cl_segment_seal(cl_segment *segment, uint64_t first_sequence, cl_index *index);
-/* The seal, or CL_E_ABSENT when the segment has none that is valid. */
+/* Reads the seal. CL_E_ABSENT: the segment has no valid seal. */
 int cl_segment_sealed(const cl_segment *segment, cl_header_seal *seal);
 
 #endif

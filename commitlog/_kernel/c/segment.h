@@ -10,8 +10,8 @@ typedef struct {
     uint64_t number;
     uint64_t base;
     uint64_t size;
-    uint64_t
-        extent; /* after it the file was a hole at the time of cl_segment_measure; else `size` */
+    uint64_t extent; /* cl_segment_measure sets it to the offset where the trailing hole began;
+                        before that it is `size` */
     uint64_t id;
     uint32_t seed; /* CRC register after the id: see cl_frame_crc */
     int fd; /* for large commits of a pool buffer: the first commit opens it, the last closes it;
@@ -20,8 +20,8 @@ typedef struct {
     uint8_t *bytes; /* where claims live: the pool buffer while one is attached, else the mapping */
     uint32_t references;
     uint32_t drained; /* 1: its buffer is fully committed and can return to the pool */
-    uint32_t users; /* open claims whose views lead into the buffer: it stays attached while there
-                       are any */
+    uint32_t users; /* open claims whose views point into the buffer, which stays attached while
+                       there are any */
     uint32_t tallied; /* the offset up to which this handle's commits counted the records from the
                          first on, or 0; under the commit mutex */
     cl_tally tally; /* final once it covers the whole segment */
@@ -47,7 +47,7 @@ void cl_segment_name(uint64_t base, char name[CL_SEGMENT_NAME_SIZE]);
 /* Checks a header page against the caller's expectations; log_uuid NULL accepts any log. */
 int cl_header_check(const void *page, const uint8_t *log_uuid, uint64_t base, uint64_t size);
 uint32_t cl_header_opened_crc(uint64_t segment_id, int64_t opened_ns, int64_t cycle);
-/* Copies the opened part of a header page. False if no roll has written it whole. */
+/* Copies the opened part of a header page. Returns false if no roll has written it completely. */
 bool cl_header_opened_read(const void *page, uint64_t segment_id, cl_header_opened *opened);
 uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal);
 

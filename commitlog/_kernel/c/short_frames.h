@@ -7,9 +7,9 @@
 #include "reader.h"
 #include "writer.h"
 
-/* Writes `count` rows from row `first` on as frames from `offset` on, all but the cell of the
- * first, which is to publish them. Returns false and writes nothing if it leaves the rows to the
- * frame-by-frame path. */
+/* Writes `count` rows from row `first` on as frames from `offset` on, except the cell of the first
+ * frame, which the caller writes last to publish them all. Returns false and writes nothing if it
+ * leaves the rows to the frame-by-frame path. */
 bool cl_short_frames_write(const cl_segment *segment, uint32_t offset, const cl_rows *rows,
                            size_t first, size_t count, int64_t timestamp_ns, uint64_t *first_cell,
                            int64_t *positions);
@@ -21,13 +21,13 @@ typedef struct {
     uint64_t offset;
 } cl_progress;
 
-/* Continues a batch, as cl_batch_copy does frame by frame, while short frames are below `end` and
- * have room. */
+/* Continues a batch, as cl_batch_copy does frame by frame, while the next frame is short and below
+ * `end`, and the batch has room for it. */
 void cl_short_frames_read(const cl_batch *columns, cl_progress *progress, const cl_segment *segment,
                           const uint8_t *source, uint64_t end);
 
 /* As cl_short_frames_read, but backward: reads the `most` frames at these ascending offsets from
- * the last down. Returns how many it read; an offset that is no frame's ends the loop. */
+ * the last down. Returns how many it read; stops at an offset at which no frame begins. */
 size_t cl_short_frames_read_back(const cl_batch *columns, cl_progress *progress,
                                  const cl_segment *segment, const uint8_t *source,
                                  const uint32_t *offsets, size_t most);

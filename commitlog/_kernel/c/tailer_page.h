@@ -19,8 +19,8 @@
 #define CL_TAILER_PLACES_AT 1024u
 #define CL_TAILER_STRIDE 512u
 #define CL_TAILER_DROPPED_AT                                                                       \
-    2048u /* records that writers dropped because of this tailer: a counter to which any of them   \
-             adds */
+    2048u /* records that writers dropped because of this tailer; every writer adds to this        \
+             counter */
 
 /* Written when the tailer is opened, evicted or reset. */
 typedef struct {
@@ -81,9 +81,9 @@ typedef struct {
     bool with_care; /* the next save takes more than the stores: see `TailerPage.save_position` */
 } cl_tailer_mark;
 
-/* Saves a position. The stores are made in this order, and no store of the next save, which
- * overwrites the record before, is seen ahead of them: a concurrent reader of the page, or
- * writeback, finds one of the two records whole. */
+/* Saves a position. The stores become visible in this order, and before any store of the next save,
+ * which overwrites the older record. A concurrent reader of the page, or writeback, therefore
+ * always sees one complete record. */
 static inline void cl_tailer_save(cl_tailer_mark *mark, uint64_t position) {
     cl_assert(mark->forks, ==, cl_tailer_forks);
     uint32_t next = ++mark->count;

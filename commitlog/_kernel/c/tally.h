@@ -49,8 +49,8 @@ static inline size_t cl_index_room(uint64_t segment_size, uint32_t spacing) {
     return (size_t)((segment_size - CL_SEGMENT_HEADER) / ((uint64_t)CL_FRAME_HEADER * spacing) + 1);
 }
 
-/* Makes the due entry at a record that follows `records` records, whose largest timestamp is
- * largest_ns. */
+/* Adds the index entry that is due for the record after the first `records`, whose largest
+ * timestamp is largest_ns. */
 static inline void cl_index_mark(cl_index *index, uint64_t at, uint64_t records,
                                  int64_t largest_ns) {
     if (CL_UNLIKELY(records == index->due) && index->count < index->room) {

@@ -5,9 +5,9 @@
 #include "log.h"
 
 /* Walks from `position` over published cells towards `limit`, and resolves dead claims on its way
- * if the handle may. *position is where it stopped, the code why (CL_OK: at or past the limit, or
- * at a segment's end). Requires the commit mutex: a handle that may resolve claims also extends the
- * segment's tally, if the walk starts where the tally ends. */
+ * if the handle may. Sets *position to where it stopped; the code says why (CL_OK: at or past the
+ * limit, or at a segment's end). Requires the commit mutex: a handle that may resolve claims also
+ * extends the segment's tally, if the walk starts where the tally ends. */
 int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch);
 
 /* Waits until every commit and walk of a pooled log that began before this call has ended. */
