@@ -186,7 +186,7 @@ def test_path_without_a_log_is_refused_and_unchanged(tmp_path: Path, log: Path) 
     (tmp_path / "folder" / "notes.txt").write_bytes(b"mine")
     (tmp_path / "link").symlink_to(log)
     for name, what in (
-        ("file", b"this is a file"),
+        ("file", b"this path is a file"),
         (
             "folder",
             b"log.json is missing, and no segment has a valid header: this is not a log",
