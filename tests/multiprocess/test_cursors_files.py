@@ -208,7 +208,7 @@ def test_segment_of_another_log_is_refused_as_foreign(
     original = (path / name).read_bytes()
     shutil.copy(folder / "other" / name, path / name)
     with (
-        pytest.raises(CorruptSegmentError, match="belongs to another log") as caught,
+        pytest.raises(CorruptSegmentError, match="names another log") as caught,
         commitlog.open(path, "r") as reader,
     ):
         list(reader.tailer())
