@@ -48,7 +48,6 @@ cdef class NativeAppender:
 
     cdef int attend(self, int code, const cl_record_input *record) except -2:
         """After a refused append, or with CL_OK for what an append owes: see `native.h`."""
-        cdef uint64_t size
         if code == CL_E_FORKED:
             raise ForkedError(
                 "an appender of the C API belongs to the process that opened it: open one in this "
@@ -60,12 +59,6 @@ cdef class NativeAppender:
             raise ClaimError(
                 "publish: the claim is not open, or the size is more than was claimed",
                 path=self.engine.path)
-        if code == CL_E_TOO_LARGE:
-            size = cl_input_length(record)
-            raise RecordTooLargeError(
-                f"a record of {size} bytes with its header does not fit the log's largest frame of "
-                f"{self.native.largest} bytes; split it, or create the log with larger segments",
-                path=self.engine.path, size=size, limit=self.native.largest)
         if self.engine.handle_refusal(code, record, 1, True):
             return CL_NATIVE_DROPPED
         return CL_OK

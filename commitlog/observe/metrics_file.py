@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from types import TracebackType
 from typing import Self
 
 from commitlog.base.path import path_of
@@ -111,10 +110,5 @@ class MetricsFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

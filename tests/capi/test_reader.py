@@ -112,7 +112,8 @@ def test_named_position_is_saved_up_to_the_record_before(probe: Any, logs: Logs)
         assert tailer.read() is None
 
 
-def test_damage_raises_with_its_position(probe: Any, logs: Logs) -> None:
+def damaged(logs: Logs) -> int:
+    """Make a log of a damaged record and a whole one; return the position of the first."""
     log = logs.open()
     position = log.append(b"damaged")
     log.append(b"whole")
@@ -121,6 +122,11 @@ def test_damage_raises_with_its_position(probe: Any, logs: Logs) -> None:
     content = bytearray(segment.read_bytes())
     content[position + 17] ^= 1
     segment.write_bytes(content)
+    return position
+
+
+def test_damage_raises_with_its_position(probe: Any, logs: Logs) -> None:
+    position = damaged(logs)
     reader = probe.Reader(logs.open(mode="r").tailer())
     with pytest.raises(CorruptRecordError) as raised:
         reader.next()
@@ -128,14 +134,7 @@ def test_damage_raises_with_its_position(probe: Any, logs: Logs) -> None:
 
 
 def test_skipped_damage_leaves_the_other_records(probe: Any, logs: Logs) -> None:
-    log = logs.open()
-    position = log.append(b"damaged")
-    log.append(b"whole")
-    log.close()
-    segment = logs.path / "log" / f"{0:020d}.seg"
-    content = bytearray(segment.read_bytes())
-    content[position + 17] ^= 1
-    segment.write_bytes(content)
+    damaged(logs)
     reader = probe.Reader(logs.open(mode="r").tailer(on_damage="skip"))
     assert read_all(reader) == [b"whole"]
 
