@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -10,7 +12,7 @@ from commitlog.cli import FAILURE
 from commitlog.cli.ending import Ending
 from commitlog.cli.output import print_json
 from commitlog.doctor.checks import examine
-from commitlog.doctor.finding import Finding, Verdict
+from commitlog.doctor.finding import Verdict
 from commitlog.doctor.workspace import Workspace
 
 _COLORS = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAILED: "red"}
@@ -37,48 +39,36 @@ def command(context: click.Context, directory: Path, as_json: bool) -> None:
     a log works but is slower or less safe. The exit status is 1 if a check that every log needs
     failed.
     """
-    try:
-        workspace = Workspace(directory)
-    except OSError as error:
-        raise click.BadParameter(
-            f"cannot create files in {str(directory)!r}: {error.strerror}", param_hint="DIR"
-        ) from error
     findings = []
-    with workspace, Ending() as ending:
-        for finding in examine(workspace):
+    with ExitStack() as stack:
+        try:
+            workspace = stack.enter_context(Workspace.within(directory))
+        except OSError as error:
+            raise click.BadParameter(
+                f"cannot create files in {str(directory)!r}: {error.strerror}", param_hint="DIR"
+            ) from error
+        ending = stack.enter_context(Ending())
+        for check, finding in examine(workspace):
             ending.check()
-            findings.append(finding)
+            verdict, found, advice = finding.verdict.value, finding.found, finding.advice
+            findings.append(
+                {
+                    "name": check.name,
+                    "verdict": verdict.lower(),
+                    "found": found,
+                    "means": check.means,
+                    "advice": advice,
+                }
+            )
             if not as_json:
-                _print(finding)
-    counts = {
-        verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict
-    }
+                colored = click.style(f"{verdict:8}", fg=_COLORS[finding.verdict])
+                why = click.style(check.means, dim=True)
+                click.echo(f"{colored}{check.name:15} {found}; {why}")
+                if advice:
+                    click.echo(f"{'':23} to do: {advice}")
+    counts = Counter(finding["verdict"] for finding in findings)
     if as_json:
-        fields = [_fields(finding) for finding in findings]
-        print_json({"path": str(directory), "fine": not counts[Verdict.FAILED], "findings": fields})
+        print_json({"path": str(directory), "fine": not counts["failed"], "findings": findings})
     else:
-        click.echo(
-            f"{counts[Verdict.OK]} ok, {counts[Verdict.WARNING]} warnings, "
-            f"{counts[Verdict.FAILED]} FAILED"
-        )
-    context.exit(FAILURE if counts[Verdict.FAILED] else 0)
-
-
-def _print(finding: Finding) -> None:
-    """Print a finding, in color if the terminal has colors."""
-    verdict = click.style(f"{finding.verdict.value:8}", fg=_COLORS[finding.verdict])
-    click.echo(
-        f"{verdict}{finding.name:15} {finding.found}; {click.style(finding.means, dim=True)}"
-    )
-    if finding.advice:
-        click.echo(f"{'':8}{'':15} to do: {finding.advice}")
-
-
-def _fields(finding: Finding) -> dict[str, str]:
-    return {
-        "name": finding.name,
-        "verdict": finding.verdict.value.lower(),
-        "found": finding.found,
-        "means": finding.means,
-        "advice": finding.advice,
-    }
+        click.echo(f"{counts['ok']} ok, {counts['warning']} warnings, {counts['failed']} FAILED")
+    context.exit(FAILURE if counts["failed"] else 0)

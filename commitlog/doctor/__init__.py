@@ -1,3 +1,3 @@
 """Whether a machine and a file system give what a log needs: `examine`, in `checks`, runs every
-check and yields a finding for each.
+check and yields what it found.
 """

@@ -7,45 +7,37 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-PREFIX = ".commitlog-doctor-"
 
-
+@dataclass(frozen=True)
 class Workspace:
-    """Create a temporary directory, and remove it when the context ends.
+    """The directory to examine, and a temporary folder in it for the files of the checks."""
 
-    Parameters
-    ----------
-    directory : Path
-        The directory to examine.
+    directory: Path
+    folder: Path
 
-    Raises
-    ------
-    OSError
-        It cannot be created there.
-    """
+    @classmethod
+    @contextmanager
+    def within(cls, directory: Path) -> Iterator[Self]:
+        """Create the folder, and remove it when the context ends.
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=directory))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+        Raises
+        ------
+        OSError
+            It cannot be created there.
+        """
+        folder = Path(tempfile.mkdtemp(prefix=".commitlog-doctor-", dir=directory))
         try:
-            shutil.rmtree(self.folder)
-        except KeyboardInterrupt:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            raise
+            yield cls(directory, folder)
+        finally:
+            try:
+                shutil.rmtree(folder)
+            except KeyboardInterrupt:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
 
     @contextmanager
     def file(self, name: str, size: int = 0) -> Iterator[int]:

@@ -35,11 +35,8 @@ int posix_fallocate64(int fd, off_t offset, off_t length) {
     return posix_fallocate(fd, offset, length);
 }
 
-/* "rename" fails; "names" replaces an existing file. */
+/* "rename" fails. */
 int renameat2(int old_dir, const char *old, int new_dir, const char *new, unsigned int flags) {
-    if (lacks("names")) {
-        return renameat(old_dir, old, new_dir, new);
-    }
     return refused("rename") ? -1 : REAL(renameat2)(old_dir, old, new_dir, new, flags);
 }
 

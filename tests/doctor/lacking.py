@@ -16,7 +16,7 @@ from pathlib import Path
 from commitlog.doctor import checks
 from commitlog.doctor.workspace import Workspace
 wanted = sys.argv[2:]
-with Workspace(Path(sys.argv[1])) as workspace:
+with Workspace.within(Path(sys.argv[1])) as workspace:
     found = [checks.examined(check, workspace) for check in checks.CHECKS if check.name in wanted]
 print(json.dumps([(outcome.verdict.value, outcome.found, outcome.advice) for outcome in found]))
 """
@@ -59,7 +59,6 @@ def examined(
     *names: str,
     library: Path | None = None,
     lacks: str = "",
-    launcher: tuple[str, ...] = (),
 ) -> list[Said]:
     """Return the outcomes of these checks for a directory, run in a process that misses a
     feature.
@@ -67,7 +66,7 @@ def examined(
     environment = dict(os.environ)
     if library is not None:
         environment |= {"LD_PRELOAD": str(library), "COMMITLOG_LACKS": lacks}
-    command = [*launcher, sys.executable, "-c", _EXAMINE, str(place), *names]
+    command = [sys.executable, "-c", _EXAMINE, str(place), *names]
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
     )

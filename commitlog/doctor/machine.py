@@ -1,4 +1,4 @@
-"""Check the machine: platform, clock, boot id, limits, memory."""
+"""Check the machine: platform, and the memory of pools."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ import os
 import platform
 import resource
 import sys
-import time
-from pathlib import Path
 
 import posix_ipc
-import psutil
 
 from commitlog._kernel.memory import Memory, crc32c_implementation
-from commitlog.base.boot import boot_id
-from commitlog.doctor.finding import Outcome, failed, ok, warning
+from commitlog.doctor.finding import Finding, failed, ok, warning
 from commitlog.doctor.workspace import Workspace
 from commitlog.options import PAGE_SIZE
 from commitlog.pool.free_memory import SHM_DIRECTORY, shm_space
@@ -23,15 +19,10 @@ from commitlog.pool.free_memory import SHM_DIRECTORY, shm_space
 _ARCHITECTURES = ("x86_64", "aarch64")
 _KERNEL_LEAST = (3, 15)  # open-file-description locks, renameat2
 _KERNEL_POPULATES = (5, 14)  # MADV_POPULATE_WRITE
-_FAST_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 _POOL = 5 * (64 << 20)  # bytes of a pool with the default options
-_OPEN_FILES_LEAST = 64
-_OPEN_FILES_ENOUGH = 1024
-_CLOCK_CALLS = 2000
-_COARSE = 5  # CLOCK_REALTIME_COARSE
 
 
-def check_platform(workspace: Workspace) -> Outcome:
+def check_platform(workspace: Workspace) -> Finding:
     """Check kernel, processor and CRC implementation."""
     release = platform.release()
     version = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit())
@@ -57,65 +48,7 @@ def check_platform(workspace: Workspace) -> Outcome:
     return ok(found)
 
 
-def check_boot_id(workspace: Workspace) -> Outcome:
-    """Check that the boot id can be read."""
-    try:
-        return ok(boot_id().hex())
-    except (OSError, ValueError) as error:
-        return failed(
-            f"/proc/sys/kernel/random/boot_id: {error}", "mount /proc where the program runs"
-        )
-
-
-def check_clock(workspace: Workspace) -> Outcome:
-    """Check that the clock is fast to read."""
-    began = time.perf_counter_ns()
-    for _ in range(_CLOCK_CALLS):
-        time.clock_gettime_ns(time.CLOCK_REALTIME)
-    each_ns = (time.perf_counter_ns() - began) / _CLOCK_CALLS
-    coarse_ms = time.clock_getres(_COARSE) * 1e3
-    source = _setting("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-    found = (
-        f"{source or 'unknown source'}, coarse timestamps every {coarse_ms:.3g} ms, a precise "
-        f"one takes {each_ns:.0f} ns"
-    )
-    if source is not None and source not in _FAST_CLOCKS:
-        return warning(
-            found,
-            "keep coarse timestamps, or choose a faster clock source: reading this one takes a "
-            "system call",
-        )
-    return ok(found)
-
-
-def _setting(path: str) -> str | None:
-    """Return the content of a file of /proc or /sys, or None if it cannot be read. If the file
-    lists choices, return the selected one.
-    """
-    try:
-        text = Path(path).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return None
-    return text[text.find("[") + 1 : text.find("]")] if "[" in text else text
-
-
-def check_open_files(workspace: Workspace) -> Outcome:
-    """Check the limit on open files."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    used = psutil.Process().num_fds()
-    if limit == resource.RLIM_INFINITY:
-        return ok("no limit")
-    found = f"{limit} for a process, {used} in use"
-    if limit - used < _OPEN_FILES_LEAST:
-        return failed(found, "raise the limit: ulimit -n 1024")
-    if limit < _OPEN_FILES_ENOUGH:
-        return warning(
-            found, "raise the limit if a program has many logs or tailers: ulimit -n 1024"
-        )
-    return ok(found)
-
-
-def check_memory_lock(workspace: Workspace) -> Outcome:
+def check_memory_lock(workspace: Workspace) -> Finding:
     """Check the limit on locked memory."""
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     found = "no limit" if limit == resource.RLIM_INFINITY else f"RLIMIT_MEMLOCK {limit >> 10} KiB"
@@ -138,7 +71,7 @@ def check_memory_lock(workspace: Workspace) -> Outcome:
     return ok(found)
 
 
-def check_shared_memory(workspace: Workspace) -> Outcome:
+def check_shared_memory(workspace: Workspace) -> Finding:
     """Check that shared memory has space for a pool."""
     name = f"/commitlog-doctor-{os.getpid()}-{os.urandom(4).hex()}"
     advice = (
