@@ -24,7 +24,6 @@ from commitlog.bench import harness
 from commitlog.bench.case import Case
 from commitlog.bench.results import json_text
 from commitlog.bench.settings import QUICK, Settings
-from commitlog.bench.workloads import Workload
 
 FULL = headline.HERE.parent / "build" / "bench.json"
 
@@ -74,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         [(workload, workload.cases()) for workload in OWN],
         QUICK if given.quick else Settings(),
         tell,
+        lambda results: None,
     )
     results = json.loads(FULL.read_text(encoding="utf-8"))
     results["cases"] += own.as_object()["cases"]
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return cli.FAILURE if own.failures else status
 
 
-def tell(_workload: Workload, case: Case) -> None:
+def tell(case: Case, _done: int, _total: int) -> None:
     """Print a line a turn."""
     print(case.name, file=sys.stderr, flush=True)
 

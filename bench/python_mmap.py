@@ -32,7 +32,7 @@ def measure(workspace: Workspace, case: Case) -> Sample:
                 began = clock()
                 for _ in repeat(None, count):
                     append(value)
-                meter.note(began, clock() - began, count)
+                meter.note(clock() - began, count)
         finally:
             mapping.close()
     return meter.sample

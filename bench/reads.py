@@ -6,15 +6,19 @@ import time
 from collections.abc import Callable
 from importlib.util import find_spec
 
+import numpy as np
+
+import commitlog
 from commitlog.bench.case import Case
 from commitlog.bench.sample import Meter, Sample
-from commitlog.bench.workspace import Workspace, fill
+from commitlog.bench.workspace import Workspace, frame_size, value_of
 from commitlog.tail.seek import Direction
 from commitlog.tail.tailer import Tailer
 
 BATCH = 65536
 ReadAll = Callable[[Tailer], None]
 _WAIT_S = 0.001
+_ROWS = 1024
 
 
 def values(tailer: Tailer) -> None:
@@ -85,7 +89,7 @@ def measure(workspace: Workspace, case: Case) -> Sample:
             read_all(tailer)
             deadline = clock() + int(workspace.settings.sync_s * 1e9)
             while not meter.sample.records or clock() < deadline:
-                meter.note(clock(), timed(read_all, tailer), count)
+                meter.note(timed(read_all, tailer), count)
     return meter.sample
 
 
@@ -95,3 +99,14 @@ def timed(read_all: ReadAll, tailer: Tailer) -> int:
     began = time.perf_counter_ns()
     read_all(tailer)
     return time.perf_counter_ns() - began
+
+
+def fill(log: commitlog.CommitLog, value_size: int, total_bytes: int) -> int:
+    """Append records of `total_bytes` of log, flush them, and return their number."""
+    rows = np.frombuffer(value_of(value_size) * _ROWS, np.uint8).reshape(_ROWS, value_size)
+    records = 0
+    while records * frame_size(value_size) < total_bytes:
+        log.append_array(rows)
+        records += len(rows)
+    log.flush(timeout=60)
+    return records

@@ -15,10 +15,11 @@ from pathlib import Path
 import numpy as np
 
 import commitlog
+from bench.reads import fill
 from commitlog.base.units import KIB
 from commitlog.bench.case import SETUPS, Case
 from commitlog.bench.sample import Meter, Sample
-from commitlog.bench.workspace import Workspace, fill, value_of
+from commitlog.bench.workspace import Workspace, value_of
 from commitlog.options import OptionOverrides, Tuning
 
 SMALL_SEGMENT = 64 * KIB
@@ -52,7 +53,7 @@ def measure(workspace: Workspace, case: Case) -> Sample:
             # Only an open for writing frees the buffers of a dead pool.
             workspace.open(path, case).close()
     sample = meter.sample
-    meter.note(began, took, records)
+    meter.note(took, records)
     sample.value_bytes = records * case.value_size
     sample.latencies_ns = np.array([took], np.int64)
     sample.facts = {"log_bytes": log_bytes, "log_bytes_s": log_bytes / sample.seconds}
@@ -111,7 +112,7 @@ def measure_open(workspace: Workspace, case: Case) -> Sample:
                 )
                 took = time.perf_counter_ns() - began
                 log.close()
-                meter.note(began, took, 1)
+                meter.note(took, 1)
                 taken.append(took)
     meter.sample.latencies_ns = np.array(taken, np.int64)
     meter.sample.facts = {"segments": segments}

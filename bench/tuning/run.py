@@ -16,7 +16,7 @@ from bench.tuning import kill
 from bench.tuning.kill import Kill
 from bench.tuning.knobs import Knob
 from commitlog.base.units import MIB
-from commitlog.bench import appends, machine, paced, sustained, sync_threads
+from commitlog.bench import appends, machine, paced, sync_threads
 from commitlog.bench.case import Case
 from commitlog.bench.histogram import PERCENTILES, Histogram
 from commitlog.bench.sample import Sample
@@ -157,9 +157,9 @@ def _take_turn(workspace: Workspace, knob: Knob, row: Row) -> None:
         row.appends_s.append(sample.records / sample.seconds)
         row.take(sample)
         return
-    sample = appends.measure(workspace, Case("append", knob.setup, flush, SMALL, "single"))
+    sample = appends.measure_bursts(workspace, Case("append", knob.setup, flush, SMALL, "single"))
     row.appends_s.append(sample.records / sample.seconds)
-    sample = sustained.measure(workspace, Case("sustained", knob.setup, flush, LARGE))
+    sample = appends.measure_sustained(workspace, Case("sustained", knob.setup, flush, LARGE))
     row.sustained_bytes_s.append(sample.value_bytes / sample.seconds)
     row.take(paced.measure(workspace, Case("paced", knob.setup, flush, LARGE)))
 

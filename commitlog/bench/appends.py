@@ -1,4 +1,4 @@
-"""Bursts of appends: one record a call, a list of them, an array of them."""
+"""Appends as fast as they go: in bursts, and several GiB in one piece."""
 
 from __future__ import annotations
 
@@ -9,27 +9,18 @@ from typing import Any
 import numpy as np
 
 import commitlog
+from commitlog.bench import disk
 from commitlog.bench.case import Case
 from commitlog.bench.sample import Meter, Sample
 from commitlog.bench.workspace import Workspace, frame_size, value_of
 
 FORMS = ("single", "batch", "array")
-BATCH = 1024
+_BATCH = 1024
 _SYNC_CALLS = 16
 _LONGEST_S = 10.0
 
 
-def call_of(log: commitlog.CommitLog, form: str, value: bytes) -> tuple[Any, Any, int]:
-    """Return what to call, its argument, and how many records one call appends."""
-    if form == "batch":
-        return log.append_many, [value] * BATCH, BATCH
-    if form == "array":
-        rows = np.frombuffer(value * BATCH, np.uint8).reshape(BATCH, len(value))
-        return log.append_array, rows, BATCH
-    return log.append, value, 1
-
-
-def measure(workspace: Workspace, case: Case) -> Sample:
+def measure_bursts(workspace: Workspace, case: Case) -> Sample:
     """Append in bursts until the turn's bytes or seconds are used up.
 
     Unless appends wait for the disk, the log is flushed or committed after a burst, and rests. The
@@ -39,10 +30,10 @@ def measure(workspace: Workspace, case: Case) -> Sample:
     frame, sync = frame_size(case.value_size), case.flush == "sync"
     room = settings.append_bytes + 2 * settings.burst_bytes
     with workspace.log(case, room) as log, Meter(case.value_size) as meter:
-        call, argument, per_call = call_of(log, case.form, value_of(case.value_size))
+        call, argument, per_call = _call_of(log, case.form, value_of(case.value_size))
         calls = _SYNC_CALLS if sync else max(1, settings.burst_bytes // frame // per_call)
 
-        def burst() -> tuple[int, int]:
+        def burst() -> int:
             began = clock()
             for _ in repeat(None, calls):
                 call(argument)
@@ -53,12 +44,48 @@ def measure(workspace: Workspace, case: Case) -> Sample:
                 log.commit()
             if not sync:
                 time.sleep(settings.rest_s)
-            return began, took
+            return took
 
         burst()
         deadline = clock() + int((settings.sync_s if sync else _LONGEST_S) * 1e9)
         while not meter.sample.records or (
             meter.sample.records * frame < settings.append_bytes and clock() < deadline
         ):
-            meter.note(*burst(), calls * per_call)
+            meter.note(burst(), calls * per_call)
+    return meter.sample
+
+
+def _call_of(log: commitlog.CommitLog, form: str, value: bytes) -> tuple[Any, Any, int]:
+    """Return what to call, its argument, and how many records one call appends."""
+    if form == "batch":
+        return log.append_many, [value] * _BATCH, _BATCH
+    if form == "array":
+        rows = np.frombuffer(value * _BATCH, np.uint8).reshape(_BATCH, len(value))
+        return log.append_array, rows, _BATCH
+    return log.append, value, 1
+
+
+def measure_sustained(workspace: Workspace, case: Case) -> Sample:
+    """Append several GiB, including the work that the pool and the page cache delay; the last flush
+    counts.
+    """
+    value = value_of(case.value_size)
+    records = max(1, workspace.settings.sustained_bytes // case.value_size)
+    total_bytes = records * frame_size(case.value_size)
+    with workspace.log(case, total_bytes) as log, Meter(case.value_size) as meter:
+        append, began = log.append, time.perf_counter_ns()
+        for _ in repeat(None, records):
+            append(value)
+        log.flush(timeout=600)
+        meter.note(time.perf_counter_ns() - began, records)
+    return meter.sample
+
+
+def measure_plain_write(workspace: Workspace, case: Case) -> Sample:
+    """Write as many bytes as a sustained turn puts into its log; the rate is that of the values."""
+    records = max(1, workspace.settings.sustained_bytes // case.value_size)
+    total_bytes = records * frame_size(case.value_size)
+    with workspace.path(total_bytes) as path, Meter(case.value_size) as meter:
+        meter.note(int(disk.write_plainly(path, total_bytes) * 1e9), records)
+    meter.sample.facts = {"piece_bytes": disk.PIECE, "sync_every_bytes": disk.SYNC_EVERY}
     return meter.sample

@@ -10,17 +10,7 @@ from commitlog.options import Flush
 
 @dataclass(frozen=True)
 class Setup:
-    """The memory that appends write to.
-
-    Attributes
-    ----------
-    name, title : str
-        The name in that of a case, and the heading.
-    backing : str or None
-        The memory of the pool; None for a mapped log.
-    prefault : bool
-        Whether a mapped log pre-faults pages ahead of its tail.
-    """
+    """The memory that appends write to: a pool's, or the mapped log's if `backing` is None."""
 
     name: str
     title: str
@@ -41,29 +31,13 @@ SETUPS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A case, measured once in each turn.
-
-    Attributes
-    ----------
-    workload : str
-        The name of the workload.
-    setup : str
-        A name from `SETUPS`, or the baseline's name.
-    flush : str or None
-        Flush option; None if it does not matter.
-    value_size : int
-        Bytes of each value.
-    form : str
-        How records are appended; empty if there is one way.
-    threads : int
-        The number of appending threads.
-    """
+    """A case, measured once in each turn."""
 
     workload: str
-    setup: str
+    setup: str  # a name from `SETUPS`, or the baseline's name
     flush: Flush | None = None
     value_size: int = 0
-    form: str = ""
+    form: str = ""  # how records are appended, if there are several ways
     threads: int = 1
 
     @property

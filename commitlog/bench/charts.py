@@ -43,15 +43,7 @@ CONFIG: Spec = {
 
 @dataclass(frozen=True)
 class Axis:
-    """What an axis shows.
-
-    Attributes
-    ----------
-    title, unit : str
-        The quantity, and the unit behind each number, SI prefix added.
-    log : bool
-        Whether the scale is logarithmic.
-    """
+    """What an axis shows: the quantity, and the unit behind each number, SI prefix added."""
 
     title: str
     unit: str
@@ -166,9 +158,23 @@ class Line:
     points: Sequence[tuple[float, float]]
 
 
-def lines(drawn: Sequence[Line], across: Spec, axis: Axis, about: str) -> Spec:
-    """Return curves over an axis; `about` is a Vega expression that describes a point's place."""
-    points = [(line.name, x, y) for line in drawn for x, y in line.points if y > 0 or not axis.log]
+def percentiles(drawn: Sequence[Line], axis: Axis) -> Spec:
+    """Return latencies by percentile; 90, 99, 99.9, ... are equally far from each other."""
+    highest = max((x for line in drawn for x, _ in line.points if x < 100), default=99.0)
+    last = max(2, math.floor(_nines(highest)))
+    points = [
+        (line.name, min(_nines(x), last), y) for line in drawn for x, y in line.points if y > 0
+    ]
+    text = "format(100 - pow(10, 2 - {}), '.6~f') + ' %'"
+    across = {
+        "axis": {
+            "title": "share of appends that take at most this long",
+            "values": [0, _nines(50), *range(1, last + 1)],
+            "labelExpr": text.format("datum.value"),
+            "labelOverlap": "greedy",
+        },
+        "scale": {"domain": [0, last]},
+    }
     # Not `nearest`: its tooltip has no figures in a layered chart.
     near = {"type": "point", "on": "pointerover", "clear": "pointerout"}
     shown = {"condition": {"param": "near", "empty": False, "value": 1}, "value": 0}
@@ -183,7 +189,7 @@ def lines(drawn: Sequence[Line], across: Spec, axis: Axis, about: str) -> Spec:
         "data": {"values": [dict(zip(("name", "x", "y"), point, strict=True)) for point in points]},
         "transform": [
             {"calculate": axis.said("y", ".3"), "as": "said"},
-            {"calculate": about, "as": "at"},
+            {"calculate": text.format("datum.x"), "as": "at"},
         ],
         "encoding": {
             "x": {"field": "x", "type": "quantitative"} | across,
@@ -199,33 +205,6 @@ def lines(drawn: Sequence[Line], across: Spec, axis: Axis, about: str) -> Spec:
             },
         ],
     }
-
-
-def percentiles(drawn: Sequence[Line], axis: Axis) -> Spec:
-    """Return latencies by percentile; 90, 99, 99.9, ... are equally far from each other."""
-    highest = max((x for line in drawn for x, _ in line.points if x < 100), default=99.0)
-    last = max(2, math.floor(_nines(highest)))
-    curves = [
-        Line(line.setup, line.name, [(min(_nines(x), last), y) for x, y in line.points])
-        for line in drawn
-    ]
-    text = "format(100 - pow(10, 2 - {}), '.6~f') + ' %'"
-    across = {
-        "axis": {
-            "title": "share of appends that take at most this long",
-            "values": [0, _nines(50), *range(1, last + 1)],
-            "labelExpr": text.format("datum.value"),
-            "labelOverlap": "greedy",
-        },
-        "scale": {"domain": [0, last]},
-    }
-    return lines(curves, across, axis, text.format("datum.x"))
-
-
-def over_time(drawn: Sequence[Line], axis: Axis) -> Spec:
-    """Return a course over the seconds of a turn."""
-    across = {"axis": {"title": "seconds since the start", "tickCount": 8}, "scale": {"zero": True}}
-    return lines(drawn, across, axis, "format(datum.x, '.3~f') + ' s'")
 
 
 def _nines(percentile: float) -> float:

@@ -24,12 +24,8 @@ _POLL_S = 0.02
 
 
 def write_plainly(path: Path, total_bytes: int) -> float:
-    """Write an allocated file in pieces of 1 MiB, with fdatasync after each 64 MiB.
-
-    Returns
-    -------
-    float
-        Seconds.
+    """Write an allocated file in pieces of 1 MiB, with fdatasync after each 64 MiB; return the
+    seconds.
     """
     piece = value_of(PIECE)
     total_bytes = max(PIECE, total_bytes // PIECE * PIECE)
@@ -65,25 +61,14 @@ def measure_page_msync(workspace: Workspace, case: Case) -> Sample:
                 ended = clock()
                 taken.append(ended - began)
                 position = (position + frame_size(case.value_size)) % (_MAPPED - page)
-            meter.note(deadline, sum(taken), len(taken))
+            meter.note(sum(taken), len(taken))
     meter.sample.latencies_ns = np.array(taken, np.int64)
     return meter.sample
 
 
 def settle(directory: Path, limit_s: float) -> float:
-    """Write out the file system of `directory`, and wait until the system has little to write.
-
-    Parameters
-    ----------
-    directory : Path
-        On the file system that is measured.
-    limit_s : float
-        How long to wait at most for other file systems; 0 does nothing at all.
-
-    Returns
-    -------
-    float
-        How long it took, in seconds.
+    """Write out the file system of `directory`, and wait up to `limit_s` until the system has
+    little to write; return the seconds. With 0, do nothing at all.
     """
     began = time.monotonic()
     if limit_s <= 0:

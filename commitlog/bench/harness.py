@@ -21,40 +21,20 @@ from commitlog.bench.workspace import SkippedError, Workspace
 from commitlog.errors import CommitLogError, DiskFullError, PoolMemoryError
 
 Chosen = Sequence[tuple[Workload, list[Case]]]
-
-
-Progress = Callable[[Workload, Case], None]
+Progress = Callable[[Case, int, int], None]
 Keep = Callable[[Results], None]
 _NO_MEANS = (SkippedError, DiskFullError, PoolMemoryError)
 _FAULTS = (CommitLogError, OSError, RuntimeError, subprocess.SubprocessError)
 
 
 def run(
-    directory: Path,
-    chosen: Chosen,
-    settings: Settings,
-    progress: Progress | None = None,
-    keep: Keep | None = None,
+    directory: Path, chosen: Chosen, settings: Settings, progress: Progress, keep: Keep
 ) -> Results:
-    """Measure.
+    """Measure in a temporary directory in `directory`.
 
-    Parameters
-    ----------
-    directory : Path
-        Where the run makes a temporary directory, and removes it at the end.
-    chosen : sequence
-        From `workloads.choose`.
-    settings : Settings
-        How large, how long, how often.
-    progress : callable, optional
-        Called before each turn.
-    keep : callable, optional
-        Called after each workload with the results so far, which are marked as interrupted.
-
-    Returns
-    -------
-    Results
-        After Ctrl-C, those so far. A case that cannot be measured here has the reason instead.
+    `progress` is called before each turn, with the number of turns so far and of all turns. `keep`
+    is called after each workload with the results so far, which are marked as interrupted. After
+    Ctrl-C, return those so far. A case that cannot be measured here has the reason instead.
     """
     began = time.monotonic()
     results = Results(
@@ -63,41 +43,24 @@ def run(
         options=dataclasses.asdict(settings),
         interrupted=True,
     )
+    total = sum(workload.turns_of(settings) * len(cases) for workload, cases in chosen)
+    done = 0
     with contextlib.suppress(KeyboardInterrupt), Workspace(directory, settings) as workspace:
         for workload, cases in chosen:
-            _run_workload(workspace, workload, cases, results, progress)
+            for case in cases:
+                results.cases[case.name] = CaseResult(case, workload.unit)
+            for turn in range(workload.turns_of(settings)):
+                # Every other turn goes backward, so that no case always follows the same one.
+                for case in cases if turn % 2 == 0 else reversed(cases):
+                    progress(case, done, total)
+                    _take_turn(workspace, workload, results.cases[case.name])
+                    done += 1
+            workspace.drop_pools()
             results.seconds = time.monotonic() - began
-            if keep is not None:
-                keep(results)
+            keep(results)
         results.interrupted = False
     results.seconds = time.monotonic() - began
     return results
-
-
-def expected_s(chosen: Chosen, settings: Settings) -> float:
-    """Return about how long a run takes."""
-    return sum(
-        workload.turns_of(settings) * len(cases) * workload.turn_s(settings)
-        for workload, cases in chosen
-    )
-
-
-def _run_workload(
-    workspace: Workspace,
-    workload: Workload,
-    cases: list[Case],
-    results: Results,
-    progress: Progress | None,
-) -> None:
-    for case in cases:
-        results.cases[case.name] = CaseResult(case, workload.unit)
-    for turn in range(workload.turns_of(workspace.settings)):
-        # Every other turn goes backward, so that no case always follows the same one.
-        for case in cases if turn % 2 == 0 else reversed(cases):
-            if progress is not None:
-                progress(workload, case)
-            _take_turn(workspace, workload, results.cases[case.name])
-    workspace.drop_pools()
 
 
 def _take_turn(workspace: Workspace, workload: Workload, result: CaseResult) -> None:

@@ -23,11 +23,6 @@ class Histogram:
 
     HdrHistogram itself takes tens of milliseconds for a percentile, so NumPy computes them; it
     only encodes the result for other tools.
-
-    Attributes
-    ----------
-    largest_ns : int
-        The largest latency, exactly.
     """
 
     largest_ns: int = 0

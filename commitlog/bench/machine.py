@@ -63,13 +63,7 @@ def file_system(directory: Path) -> dict[str, str]:
 
 
 def check_disk(directory: Path, memory_allowed: bool) -> None:
-    """Refuse a file system in memory, whose figures say nothing about a disk.
-
-    Raises
-    ------
-    UnsupportedError
-        The directory is on one, and `memory_allowed` is False.
-    """
+    """Refuse a file system in memory, whose figures say nothing about a disk."""
     kind = file_system(directory)["type"]
     if kind in _IN_MEMORY and not memory_allowed:
         raise UnsupportedError(

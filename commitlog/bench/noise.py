@@ -12,17 +12,7 @@ from commitlog.bench.results import Results
 
 @dataclass(frozen=True)
 class Verdict:
-    """How reliable the figures of a run are.
-
-    Attributes
-    ----------
-    level : {"quiet", "restless", "noisy", "unknown"}
-        The level of the worst sign.
-    sentence : str
-        The meaning for the figures.
-    signs : tuple of str
-        One sentence each.
-    """
+    """How reliable the figures of a run are: the level of the worst sign, and all of them."""
 
     level: str
     sentence: str

@@ -19,7 +19,6 @@ from commitlog.bench.sample import Meter, Sample
 from commitlog.bench.workspace import Workspace, frame_size, value_of
 
 _WARM_UP_S = 0.2
-_STEP_S = 0.1
 # From the choice of the first moment to the first append: the other moments are computed here.
 _LEAD_NS = 50_000_000
 # At a larger share, the run would measure the disk and not the log.
@@ -55,9 +54,7 @@ def _paced(append: Callable[[bytes], object], case: Case, records_s: float, coun
     # Not zeros, whose pages would be faulted in one by one while the clock runs.
     latencies = np.ones(count, np.int64)
     with Meter(case.value_size) as meter:
-        began, took = at_rate(append, value_of(case.value_size), records_s, latencies)
-        meter.note(began, took, count)
-        meter.sample.series = over_time(latencies, records_s, case.value_size)
+        meter.note(at_rate(append, value_of(case.value_size), records_s, latencies), count)
     meter.sample.latencies_ns = latencies
     return meter.sample
 
@@ -67,16 +64,11 @@ def at_rate(
     value: bytes,
     records_s: float,
     latencies: npt.NDArray[np.int64],
-) -> tuple[int, int]:
-    """Append at the due times, and fill in the latencies.
+) -> int:
+    """Append at the due times, and fill in the latencies; return the nanoseconds of all.
 
     It spins, since no sleep is as short as the pause between two appends; that costs some 0.3
     microseconds a record.
-
-    Returns
-    -------
-    tuple of (int, int)
-        When the first append was due, and how long all took, in nanoseconds.
     """
     clock = time.perf_counter_ns
     due = (np.arange(len(latencies)) * (1e9 / records_s)).astype(np.int64)
@@ -89,22 +81,7 @@ def at_rate(
             pass
         append(value)
         taken[index] = clock() - moment
-    return began, clock() - began
-
-
-def over_time(
-    latencies: npt.NDArray[np.int64], records_s: float, value_size: int
-) -> list[tuple[float, float, float]]:
-    """Return, for each tenth of a second, the rate in it and the largest latency due in it."""
-    due_s = np.arange(len(latencies)) / records_s
-    ended = np.bincount(((due_s + latencies / 1e9) / _STEP_S).astype(np.int64))
-    steps = (due_s / _STEP_S).astype(np.int64)
-    worst = np.zeros(max(len(ended), steps[-1] + 1), np.int64)
-    np.maximum.at(worst, steps, latencies)
-    # The last step is seldom whole, and would look like a stall.
-    whole = min(max(1, int(due_s[-1] / _STEP_S)), len(ended))
-    rates = ended * (value_size / _STEP_S)
-    return [(step * _STEP_S, float(rates[step]), float(worst[step])) for step in range(whole)]
+    return clock() - began
 
 
 def possible_rate(workspace: Workspace) -> int:

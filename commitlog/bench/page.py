@@ -64,12 +64,8 @@ def page(results: Results) -> str:
 
 
 def headline(results: Results) -> tuple[str, str] | None:
-    """Return what the pool does to the slowest appends, else to the rate, as figure and sentence.
-
-    Returns
-    -------
-    tuple of (str, str) or None
-        None if no workload ran with the pool and without it.
+    """Return what the pool does to the slowest appends, else to the rate, as figure and sentence;
+    None if no workload ran with the pool and without it.
     """
     for workload in ("paced", "sustained", "append", "sync-threads"):
         found = {one.case.setup: one for one in reversed(results.of(workload))}
@@ -101,12 +97,7 @@ def draw(results: Results, workload: str) -> list[Chart]:
     own = [result for result in found if not result.case.baseline]
     made: list[Chart | None] = []
     if workload == "paced":
-        made = [
-            _tails(found),
-            _percentiles("Latency by percentile", found),
-            _over_time("Largest latency over time", "Lower is better.", own, _LATENCY),
-            _over_time("Throughput over time", "A dip is a stall.", own, _RATE),
-        ]
+        made = [_tails(found), _percentiles("Latency by percentile", found)]
     elif workload == "sync-threads":
         most = max((result.case.threads for result in own), default=1)
         busiest = [result for result in own if result.case.threads == most]
@@ -115,11 +106,7 @@ def draw(results: Results, workload: str) -> list[Chart]:
             _percentiles(f"Latency by percentile, {table.threads(most)}", busiest),
         ]
     elif workload == "sustained":
-        ended = "A curve ends when its appends do."
-        made = [
-            _bars("Throughput", found, _RATE),
-            _over_time("Throughput over time", ended, own, _RATE),
-        ]
+        made = [_bars("Throughput", found, _RATE)]
     elif workload == "append":
         groups = dict.fromkeys((result.case.value_size, result.case.flush) for result in own)
         for size, flush in groups:
@@ -150,28 +137,17 @@ def _tails(found: Sequence[CaseResult]) -> Chart | None:
 
 def _percentiles(title: str, found: Sequence[CaseResult]) -> Chart | None:
     curves = [
-        _line(result, [(share, ns / 1e9) for share, ns in result.histogram.curve()])
+        Line(
+            result.case.setup,
+            TITLES[result.case.setup],
+            [(share, ns / 1e9) for share, ns in result.histogram.curve()],
+        )
         for result in found
         if result.histogram.count > 1
     ]
     about = "Lower is better. The further to the right, the rarer and slower the append."
     spec = charts.percentiles(curves, _LATENCY)
     return Chart(title, about, spec, _legend(curves)) if curves else None
-
-
-def _over_time(title: str, about: str, found: Sequence[CaseResult], axis: Axis) -> Chart | None:
-    curves = []
-    for result in found:
-        series = result.samples[-1].series
-        if len(series) > 1:
-            points = [(at, ns / 1e9 if axis is _LATENCY else rate) for at, rate, ns in series]
-            curves.append(_line(result, points))
-    about = f"The last turn of each setup. {about}"
-    return Chart(title, about, charts.over_time(curves, axis), _legend(curves)) if curves else None
-
-
-def _line(result: CaseResult, points: Sequence[tuple[float, float]]) -> Line:
-    return Line(result.case.setup, TITLES[result.case.setup], points)
 
 
 def _legend(shown: Sequence[Bar] | Sequence[Line]) -> tuple[tuple[str, str], ...]:

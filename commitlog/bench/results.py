@@ -31,29 +31,15 @@ def json_text(found: object, level: int = 0) -> str:
 
 @dataclass
 class CaseResult:
-    """All turns of one case.
-
-    Attributes
-    ----------
-    unit : str
-        See `Workload.unit`.
-    samples : list of Sample
-        One a turn; their latencies are in `histogram`.
-    tails_ns : list of int
-        The 99.9th percentile of each turn.
-    skipped : str
-        Why samples are missing; empty otherwise.
-    failed : bool
-        Whether a fault was the reason, and not a lack of space.
-    """
+    """All turns of one case."""
 
     case: Case
     unit: str
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)  # one a turn, without their latencies
     histogram: Histogram = field(default_factory=Histogram)
-    tails_ns: list[int] = field(default_factory=list)
-    skipped: str = ""
-    failed: bool = False
+    tails_ns: list[int] = field(default_factory=list)  # the 99.9th percentile of each turn
+    skipped: str = ""  # why samples are missing
+    failed: bool = False  # a fault was the reason, and not a lack of space
 
     def add(self, sample: Sample) -> None:
         """Count a turn."""
@@ -125,28 +111,14 @@ class CaseResult:
 
 @dataclass
 class Results:
-    """A run.
-
-    Attributes
-    ----------
-    started : str
-        Date and time with the zone.
-    machine, options : dict
-        The machine and the settings of the run.
-    cases : dict of str to CaseResult
-        By the case's name.
-    seconds : float
-        How long the run took.
-    interrupted : bool
-        Whether it ended early. Every turn in it is complete.
-    """
+    """A run."""
 
     started: str
     machine: dict[str, object]
     options: dict[str, object]
-    cases: dict[str, CaseResult] = field(default_factory=dict)
+    cases: dict[str, CaseResult] = field(default_factory=dict)  # by name
     seconds: float = 0.0
-    interrupted: bool = False
+    interrupted: bool = False  # it ended early; every turn in it is complete
 
     @property
     def failures(self) -> list[CaseResult]:

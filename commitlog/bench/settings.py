@@ -9,44 +9,24 @@ from commitlog.base.units import GIB, MIB
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Sizes in bytes, times in seconds, all for one turn of one case; the results keep them.
+    """Sizes in bytes, times in seconds, all for one turn of one case; the results keep them."""
 
-    Attributes
-    ----------
-    turns, paced_turns, sustained_turns : int
-        How often each case is measured; the two long workloads have numbers of their own.
-    burst_bytes, append_bytes : int
-        The bytes appended without a rest, and in all.
-    rest_s : float
-        The rest after a burst, in which the log pre-faults for the next one.
-    settle_s : float
-        How long to wait at most for the disk to finish earlier writes, before it is measured.
-    sync_s, paced_s : float
-        How long to append under "sync", and at the constant rate.
-    rate : int
-        The constant rate, in bytes of values a second.
-    sustained_bytes : int
-        The bytes appended in one piece.
-    segment_size, buffers : int
-        Of each log and of the pool.
-    quick : bool
-        Whether the sizes are too small for the figures to mean anything.
-    """
-
+    # How often each case is measured; the two long workloads have numbers of their own.
     turns: int = 5
+    paced_turns: int = 3
+    sustained_turns: int = 2
+    # Bursts: the bytes without a rest and in all, and the rest, in which the log pre-faults.
     burst_bytes: int = 32 * MIB
     append_bytes: int = 64 * MIB
     rest_s: float = 0.01
-    settle_s: float = 10.0
+    settle_s: float = 10.0  # the longest wait for the disk to finish earlier writes
     sync_s: float = 0.5
     paced_s: float = 15.0
-    paced_turns: int = 3
-    rate: int = 200_000_000
+    rate: int = 200_000_000  # bytes of values a second
     sustained_bytes: int = 8 * GIB
-    sustained_turns: int = 2
-    segment_size: int = 64 * MIB
+    segment_size: int = 64 * MIB  # and of a pool's buffer
     buffers: int = 5
-    quick: bool = False
+    quick: bool = False  # the sizes are too small for the figures to mean anything
 
 
 QUICK = Settings(

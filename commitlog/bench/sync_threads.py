@@ -34,7 +34,7 @@ def measure(workspace: Workspace, case: Case) -> Sample:
             with Meter(case.value_size) as meter:
                 began = time.perf_counter_ns()
                 taken = [future.result() for future in futures]
-                meter.note(began, time.perf_counter_ns() - began, sum(map(len, taken)))
+                meter.note(time.perf_counter_ns() - began, sum(map(len, taken)))
         finally:
             # Release threads that still wait if a signal ended the turn.
             barrier.abort()

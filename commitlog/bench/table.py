@@ -35,20 +35,10 @@ _WIDTH = 200
 
 @dataclass(frozen=True)
 class Table:
-    """A workload's cases, all of it text.
-
-    Attributes
-    ----------
-    workload : str
-        Its name.
-    headings : tuple of str
-        Those of `HEADINGS` that have a figure.
-    rows : list of tuple of str
-        A case each.
-    """
+    """A workload's cases, all of it text."""
 
     workload: str
-    headings: tuple[str, ...]
+    headings: tuple[str, ...]  # those of `HEADINGS` that have a figure
     rows: list[tuple[str, ...]]
 
 
@@ -128,15 +118,7 @@ def notes(results: Results) -> list[str]:
 
 
 def render(results: Results, width: int | None = None, colour: bool = False) -> str:
-    """Return everything as text.
-
-    Parameters
-    ----------
-    width : int, optional
-        Columns of the terminal; None for as many as the tables need.
-    colour : bool
-        Whether escape sequences may be in it.
-    """
+    """Return everything as text, as wide as the terminal or as the tables need."""
     text = io.StringIO()
     console = Console(
         file=text,

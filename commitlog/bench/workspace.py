@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
 import commitlog
 from commitlog._kernel.segments import FRAME_ALIGN, FRAME_HEADER
 from commitlog.base.units import MIB
@@ -20,15 +18,10 @@ from commitlog.bench.settings import Settings
 from commitlog.options import OptionOverrides
 
 _SPARE = 64 * MIB
-_ROWS = 1024
 
 
 class SkippedError(Exception):
     """A case cannot be measured here; the run continues without it."""
-
-
-class NoRoomError(SkippedError):
-    """The disk has too little room."""
 
 
 def value_of(size: int) -> bytes:
@@ -44,19 +37,7 @@ def frame_size(value_size: int) -> int:
 class Workspace:
     """Make a directory under the user's, and remove it at the end.
 
-    Parameters
-    ----------
-    directory : Path
-        Where to make it.
-    settings : Settings
-        Sizes of segments and pools.
-    options, pool_options : dict, optional
-        For every log and every pool, over what the case says.
-
-    Attributes
-    ----------
-    disk_rate : float or None
-        Bytes a second that the disk can take, once measured.
+    `options` and `pool_options` are for every log and every pool, over what the case says.
     """
 
     def __init__(
@@ -68,7 +49,7 @@ class Workspace:
     ) -> None:
         self.directory = directory
         self.settings = settings
-        self.disk_rate: float | None = None
+        self.disk_rate: float | None = None  # bytes a second, once measured
         self._options = options or {}
         self._pool_options = pool_options or {}
         self._pools: dict[tuple[str, int], commitlog.TransientStorePool] = {}
@@ -92,18 +73,12 @@ class Workspace:
 
     @contextlib.contextmanager
     def path(self, needed_bytes: int) -> Iterator[Path]:
-        """Provide a free path for one turn; what is there afterwards is removed.
-
-        Raises
-        ------
-        NoRoomError
-            The file system has less than `needed_bytes` free.
-        """
+        """Provide a free path for one turn; what is there afterwards is removed."""
         needed = needed_bytes + 3 * self.settings.segment_size + _SPARE
         free = shutil.disk_usage(self.root).free
         if free < needed:
             has = f"{self.directory} has {free / MIB:,.0f} MiB"
-            raise NoRoomError(f"needs {needed / MIB:,.0f} MiB of room, and {has}")
+            raise SkippedError(f"needs {needed / MIB:,.0f} MiB of room, and {has}")
         self._paths += 1
         path = self.root / str(self._paths)
         try:
@@ -138,14 +113,3 @@ class Workspace:
             options |= {"buffer_size": buffer_size, "backing": backing, **self._pool_options}
             self._pools[key] = commitlog.TransientStorePool(**options)
         return self._pools[key]
-
-
-def fill(log: commitlog.CommitLog, value_size: int, total_bytes: int) -> int:
-    """Append records of `total_bytes` of log, flush them, and return their number."""
-    rows = np.frombuffer(value_of(value_size) * _ROWS, np.uint8).reshape(_ROWS, value_size)
-    records = 0
-    while records * frame_size(value_size) < total_bytes:
-        log.append_array(rows)
-        records += len(rows)
-    log.flush(timeout=60)
-    return records

@@ -7,22 +7,20 @@ import functools
 import os
 import shutil
 import sys
-import time
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 
-from commitlog.bench import harness, machine, workloads
-from commitlog.bench.case import Case
-from commitlog.bench.harness import Chosen, Progress
+from commitlog.bench import harness, machine
+from commitlog.bench.case import SETUPS, Case
 from commitlog.bench.results import Results, json_text
 from commitlog.bench.settings import QUICK, Settings
-from commitlog.bench.workloads import ALL_FLUSHES, ALL_SETUPS, Workload, choose
+from commitlog.bench.workloads import BY_NAME, choose
 from commitlog.cli import INTERRUPTED, parameters
 from commitlog.cli.ending import Ending
 from commitlog.cli.progress import is_terminal
-from commitlog.errors import InvalidOptionError
 
 _SMALLEST_S = 0.05
 _LIBRARIES = ("hdrh", "humanize", "jinja2", "rich", "vl_convert")
@@ -32,37 +30,23 @@ _ERASE = "\r\x1b[K"
 @click.command(short_help="Measure commitlog on a disk, with and without a pool.")
 @click.argument(
     "directory",
-    metavar="[DIR]",
-    required=False,
+    metavar="DIR",
     type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
 )
 @click.option(
     "-w",
     "--workload",
     "names",
+    type=click.Choice(list(BY_NAME)),
     multiple=True,
-    metavar="NAME",
     help="Run only this workload; may be repeated.",
 )
 @click.option(
     "--setup",
     "setups",
+    type=click.Choice(list(SETUPS)),
     multiple=True,
-    metavar="NAME",
-    help=f"Measure only this setup: {', '.join(ALL_SETUPS)}.",
-)
-@click.option(
-    "--flush",
-    "flushes",
-    multiple=True,
-    metavar="NAME",
-    help=f"Measure only this flush option: {', '.join(ALL_FLUSHES)}.",
-)
-@click.option(
-    "--list",
-    "as_list",
-    is_flag=True,
-    help="Print the workloads and their cases, and measure nothing.",
+    help="Measure only this setup; may be repeated.",
 )
 @click.option(
     "--quick",
@@ -112,11 +96,9 @@ _ERASE = "\r\x1b[K"
 def command(
     context: click.Context,
     *,
-    directory: Path | None,
+    directory: Path,
     names: tuple[str, ...],
     setups: tuple[str, ...],
-    flushes: tuple[str, ...],
-    as_list: bool,
     quick: bool,
     seconds: float | None,
     rate: int | None,
@@ -129,21 +111,14 @@ def command(
     """Measure commitlog on the disk of DIR, with and without a pool.
 
     It works in a temporary directory in DIR, and removes it at the end. A full run takes some
-    twelve minutes and 9 GiB of disk space; the expected time is printed at the start. Ctrl-C ends
-    the run and prints the results so far. Each figure is the median over all runs of its case.
+    twelve minutes and 9 GiB of disk space. Ctrl-C ends the run and prints the results so far. Each
+    figure is the median over all runs of its case.
 
     If DIR has too little free space for a case, the case is skipped and reported. The exit status
     is 1 if a case failed.
     """
-    try:
-        chosen = choose(names, setups, flushes)
-    except InvalidOptionError as error:
-        raise click.UsageError(error.message, context) from error
-    if as_list:
-        click.echo("\n".join(_listing(names)))
-        return
-    if directory is None or not directory.is_dir():  # click lets a device pass
-        raise click.UsageError("give the directory to measure in: commitlog bench DIR", context)
+    if not directory.is_dir():  # click lets a device pass
+        raise click.BadParameter(f"{str(directory)!r} is not a directory", param_hint="DIR")
     if not all(map(find_spec, _LIBRARIES)):
         needed = "bench needs more libraries: pip install 'commitlog-engine[bench]'"
         raise click.UsageError(needed, context)
@@ -157,77 +132,44 @@ def command(
     machine.check_disk(directory, memory)
     for file in files:
         file.open("a").close()  # refuse an unwritable file now, not after minutes
-    settings = _settings(quick, seconds, rate, size, turns)
-    takes = _time_text(harness.expected_s(chosen, settings))
-    click.echo(f"about {takes}; Ctrl-C ends the run and prints the results so far", err=True)
+    given = {"paced_s": seconds, "rate": rate, "sustained_bytes": size}
+    given |= dict.fromkeys(("turns", "paced_turns", "sustained_turns"), turns)
+    changed: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    settings = dataclasses.replace(QUICK if quick else Settings(), **changed)
+
+    def keep(results: Results) -> None:
+        if json_file is not None and json_file.is_file():  # and not a pipe
+            _replace(json_file, json_text(results.as_object()))
+
     with Ending() as ending:
-        keep = None
-        if json_file is not None and json_file.is_file():
-            keep = functools.partial(_keep, json_file=json_file)
-        progress = _progress(ending, chosen, settings)
-        results = harness.run(directory, chosen, settings, progress, keep)
+        results = harness.run(
+            directory, choose(names, setups), settings, functools.partial(_progress, ending), keep
+        )
     if json_file is not None:
-        _keep(results, json_file)
+        _replace(json_file, json_text(results.as_object()))
     _show(results, html_file)
     context.exit(INTERRUPTED if results.interrupted else int(bool(results.failures)))
 
 
-def _settings(
-    quick: bool, seconds: float | None, rate: int | None, size: int | None, turns: int | None
-) -> Settings:
-    given = {"paced_s": seconds, "rate": rate, "sustained_bytes": size}
-    given |= dict.fromkeys(("turns", "paced_turns", "sustained_turns"), turns)
-    changed = {name: value for name, value in given.items() if value is not None}
-    return dataclasses.replace(QUICK if quick else Settings(), **changed)  # type: ignore[arg-type]
-
-
-def _listing(names: tuple[str, ...]) -> list[str]:
-    listed = []
-    for workload in workloads.WORKLOADS:
-        if not names or workload.name in names:
-            listed.append(f"{workload.name}: {workload.title}")
-            listed += [f"  {case.name}" for case in workload.cases()]
-    return listed
-
-
-def _progress(ending: Ending, chosen: Chosen, settings: Settings) -> Progress:
-    """Return a function that shows the turn: on a terminal in one line, else a line a workload.
-
-    No thread redraws the line: it would take processor time from the measurement.
+def _progress(ending: Ending, case: Case, done: int, total: int) -> None:
+    """Show the turn. No thread redraws the line: it would take processor time from the
+    measurement.
     """
-    total_s, done_s, began = harness.expected_s(chosen, settings), 0.0, time.monotonic()
-    seen: list[str] = []
-
-    def show(workload: Workload, case: Case) -> None:
-        nonlocal done_s
-        ending.check()
-        # The more is done, the more the measured pace counts against the expected one.
-        share, elapsed_s = done_s / total_s, time.monotonic() - began
-        left_s = (total_s - done_s) * (1 - share + (elapsed_s / total_s if share else 0))
-        done_s += workload.turn_s(settings)
-        left = f"{100 * share:.0f} %, about {_time_text(left_s)} left: "
-        if is_terminal(sys.stderr):
-            columns = shutil.get_terminal_size().columns - 1
-            sys.stderr.write(_ERASE + (left + case.name)[:columns])
-            sys.stderr.flush()
-        elif workload.name not in seen:
-            seen.append(workload.name)
-            click.echo(left + workload.name, err=True)
-
-    return show
+    ending.check()
+    line = f"{done + 1} of {total}: {case.name}"
+    if is_terminal(sys.stderr):
+        sys.stderr.write(_ERASE + line[: shutil.get_terminal_size().columns - 1])
+        sys.stderr.flush()
+    elif done % 10 == 0:
+        click.echo(line, err=True)
 
 
-def _time_text(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{max(1, round(seconds))} s"
-
-
-def _keep(results: Results, json_file: Path) -> None:
-    """Replace the file with the results, atomically."""
-    text = json_text(results.as_object())
-    if not json_file.is_file():  # a pipe
-        json_file.write_text(text, encoding="utf-8")
+def _replace(file: Path, text: str) -> None:
+    """Write a file, atomically unless it is a pipe."""
+    if not file.is_file():
+        file.write_text(text, encoding="utf-8")
         return
-    file = json_file.resolve()
+    file = file.resolve()
     written = file.with_name(f"{file.name}.{os.getpid()}")
     written.write_text(text, encoding="utf-8")
     written.replace(file)

@@ -21,21 +21,20 @@ MACHINE: dict[str, object] = {
     "commitlog": "0.1.0",
     "file_system": {"type": "ext4", "device": "/dev/sda", "options": ""},
 }
-SERIES = [(0.0, 1e8, 2e6), (0.1, 2e8, 3e6), (0.2, 1e8, 1e6)]
+SILENT = (lambda *turn: None, lambda results: None)
 
 
 def result_of(workload: str, setup: str, rates: list[float], **given: Any) -> CaseResult:
     """Return a case whose turns had these rates in records a second.
 
-    `latencies_ns`, `delay_s` and `series` are those of each turn.
+    `latencies_ns` and `delay_s` are those of each turn.
     """
     latencies_ns, delay_s = given.pop("latencies_ns", None), given.pop("delay_s", None)
-    series = given.pop("series", [])
     found = BY_NAME.get(workload)
     result = CaseResult(Case(workload, setup, **given), found.unit if found else "/s")
     for rate in rates:
         sample = Sample(records=1000, value_bytes=1000, seconds=1000 / rate, wall_s=15.0)
-        sample.run_delay_s, sample.series = delay_s, series
+        sample.run_delay_s = delay_s
         if latencies_ns is not None:
             sample.latencies_ns = np.array(latencies_ns, np.int64)
         result.add(sample)
@@ -51,7 +50,7 @@ def run_of(*cases: CaseResult, quick: bool = False) -> Results:
 def paced(setup: str, tail_ns: int, **given: Any) -> CaseResult:
     """Return a case at a constant rate, with this 99.9th percentile."""
     latencies_ns = [300] * 1000 + [tail_ns] * 20
-    given = {"latencies_ns": latencies_ns, "series": SERIES, "delay_s": 0.0} | given
+    given = {"latencies_ns": latencies_ns, "delay_s": 0.0} | given
     return result_of(
         "paced", setup, given.pop("rates", [2e5, 2e5]), flush="async", value_size=1024, **given
     )

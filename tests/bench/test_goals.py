@@ -18,6 +18,7 @@ from commitlog.bench.case import Case
 from commitlog.bench.results import CaseResult
 from commitlog.bench.sample import Sample
 from commitlog.bench.settings import QUICK
+from tests.bench.made import SILENT
 
 
 def case_of(workload: str, setup: str, rates: list[float], **chosen: Any) -> dict[str, object]:
@@ -48,7 +49,7 @@ def test_gcc_that_cannot_compile_is_run_once_and_reported(
     (tmp_path / "bin" / "gcc").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     slow = next(workload for workload in OWN if workload.measure is slow_flush.measure)
-    found = harness.run(tmp_path / "disk", [(slow, slow.cases())], QUICK)
+    found = harness.run(tmp_path / "disk", [(slow, slow.cases())], QUICK, *SILENT)
     assert {result.skipped for result in found.cases.values()} == {
         "gcc could not compile slow-flush.so: no headers"
     }

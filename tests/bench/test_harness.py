@@ -13,10 +13,11 @@ from commitlog.bench import harness, workloads
 from commitlog.bench.case import Case
 from commitlog.bench.results import Results
 from commitlog.bench.sample import Sample
-from commitlog.bench.settings import QUICK, Settings
+from commitlog.bench.settings import QUICK
 from commitlog.bench.workloads import choose
-from commitlog.bench.workspace import NoRoomError, Workspace
+from commitlog.bench.workspace import SkippedError, Workspace
 from commitlog.errors import DiskFullError
+from tests.bench.made import SILENT
 
 MAPPED, COLD = "sustained/1024B/async/mapped", "sustained/1024B/async/mapped-cold"
 
@@ -34,12 +35,12 @@ def fail_on_mapped(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> Non
     monkeypatch.setattr(workloads, "WORKLOADS", (replaced,))
 
 
-@pytest.mark.parametrize("error", [DiskFullError("no room"), NoRoomError("no room")])
+@pytest.mark.parametrize("error", [DiskFullError("no room"), SkippedError("no room")])
 def test_case_without_room_is_skipped_and_others_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     fail_on_mapped(monkeypatch, error)
-    found = harness.run(tmp_path, choose([], ["mapped-cold", "mapped"]), QUICK)
+    found = harness.run(tmp_path, choose([], ["mapped-cold", "mapped"]), QUICK, *SILENT)
     assert [bool(result.samples) for result in found.cases.values()] == [True, False]
     assert found.cases[MAPPED].skipped == "no room"
     assert found.failures == []
@@ -48,36 +49,39 @@ def test_case_without_room_is_skipped_and_others_measured(
 
 def test_fault_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fail_on_mapped(monkeypatch, OSError(errno.EIO, "broken disk"))
-    found = harness.run(tmp_path, choose([], ["mapped"]), QUICK)
+    found = harness.run(tmp_path, choose([], ["mapped"]), QUICK, *SILENT)
     assert [result.skipped for result in found.failures] == ["OSError: [Errno 5] broken disk"]
 
 
 def test_turns_are_reported_and_kept_after_each_workload(tmp_path: Path) -> None:
-    told: list[str] = []
+    told: list[tuple[str, int, int]] = []
     kept: list[tuple[bool, int]] = []
 
     def keep(results: Results) -> None:
         kept.append((results.interrupted, len(results.cases)))
 
-    chosen = choose(["append", "sustained"], ["mapped"], ["async"])
-    settings = dataclasses.replace(QUICK, turns=3, sustained_turns=2)
+    chosen = choose(["sync-threads", "sustained"], ["mapped"])
+    settings = dataclasses.replace(QUICK, turns=2, sustained_turns=1)
     found = harness.run(
-        tmp_path, chosen, settings, lambda _workload, case: told.append(case.name), keep
+        tmp_path, chosen, settings, lambda case, *count: told.append((case.name, *count)), keep
     )
-    assert len(told) == 2 * 2 + 6 * 3
-    assert kept == [(True, 2), (True, 8)]
+    total = 4 * 2 + 2
+    assert [turn[1:] for turn in told] == [(done, total) for done in range(total)]
+    assert kept == [(True, 4), (True, 6)]
     assert found.interrupted is False
-    assert [len(result.samples) for result in found.cases.values()] == [2] * 2 + [3] * 6
+    assert [len(result.samples) for result in found.cases.values()] == [2] * 4 + [1] * 2
 
 
 def test_order_of_turns_alternates(tmp_path: Path) -> None:
     told: list[str] = []
     chosen = choose(["sustained"], ["mapped-cold", "mapped"])
     settings = dataclasses.replace(QUICK, sustained_turns=2)
-    harness.run(tmp_path, chosen, settings, lambda _workload, case: told.append(case.name))
+    harness.run(
+        tmp_path,
+        chosen,
+        settings,
+        lambda case, *count: told.append(case.name),
+        lambda results: None,
+    )
     assert told == told[::-1]
     assert len(set(told)) == 3
-
-
-def test_full_run_is_expected_to_take_minutes() -> None:
-    assert 5 * 60 < harness.expected_s(choose(), Settings()) < 20 * 60

@@ -10,7 +10,7 @@ import pytest
 from commitlog.bench import machine, page
 from commitlog.bench.charts import COLOURS
 from commitlog.bench.results import CaseResult, Results
-from tests.bench.made import SERIES, paced, result_of, run_of
+from tests.bench.made import paced, result_of, run_of
 from tests.bench.page import Page
 
 SETUPS = ("mapped-cold", "mapped", "pooled", "pooled-shm")
@@ -23,7 +23,7 @@ def full() -> Results:
     sync = {"flush": "sync", "value_size": 40, "latencies_ns": [90_000] * 50}
     for threads in (1, 16):
         cases += [result_of("sync-threads", one, [1e4], threads=threads, **sync) for one in SETUPS]
-    cases += [result_of("sustained", one, [1e6, 2e6], series=SERIES) for one in SETUPS]
+    cases += [result_of("sustained", one, [1e6, 2e6]) for one in SETUPS]
     for form in ("single", "batch"):
         cases += [result_of("append", one, [5e6], form=form, value_size=40) for one in SETUPS]
     return run_of(*cases)
@@ -44,7 +44,7 @@ def test_page_is_well_formed_and_loads_nothing(made: str) -> None:
 
 def test_each_chart_has_a_place_a_title_and_units(made: str) -> None:
     found = Page(made)
-    assert len(found.specs) == 4 + 2 + 2 + 1
+    assert len(found.specs) == 2 + 2 + 1 + 1
     assert [f"chart-{number}" for number in range(len(found.specs))] == [
         name for name in found.ids if name.startswith("chart-")
     ]
@@ -103,11 +103,6 @@ def test_quick_run_has_no_charts_and_no_verdict() -> None:
     assert "QUICK" in found.text
     assert not re.search(r"\b(Quiet|Noisy|Restless|Unknown)\b", found.text)
     assert found.seen["table"] == 4
-
-
-def test_workload_without_a_series_draws_no_empty_chart() -> None:
-    text = page.page(run_of(paced("mapped", 1_000_000, series=[]), paced("pooled", 1, series=[])))
-    assert Page(text).seen["figure"] == 2
 
 
 def test_run_without_any_sample_is_a_page(tmp_path: Path) -> None:

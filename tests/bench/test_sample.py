@@ -1,4 +1,4 @@
-"""The meter: its counts, and the rate over a turn."""
+"""The meter: the wait for a processor."""
 
 from __future__ import annotations
 
@@ -11,17 +11,6 @@ from commitlog.bench.case import Case
 from commitlog.bench.sample import Meter
 from commitlog.bench.settings import QUICK
 from commitlog.bench.workspace import Workspace
-
-
-def test_rate_over_time_is_that_of_equal_steps() -> None:
-    with Meter(10) as meter:
-        start_ns = meter._began_ns
-        meter.note(start_ns, 1_000_000_000, 100)  # 1000 B in the first second
-        meter.note(start_ns + 1_000_000_000, 3_000_000_000, 100)  # 1000 B in three more seconds
-    assert [(at, rate) for at, rate, _ in meter.sample.series] == [
-        (pytest.approx(0.0), pytest.approx((1000 + 1000 / 3) / 2)),
-        (pytest.approx(2.0), pytest.approx(1000 / 3)),
-    ]
 
 
 def test_wait_for_a_processor_is_kept(tmp_path: Path) -> None:
@@ -39,4 +28,3 @@ def test_uncounted_wait_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     with Meter(10) as meter:
         pass
     assert meter.sample.run_delay_s is None
-    assert meter.sample.series == []

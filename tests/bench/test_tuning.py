@@ -109,7 +109,7 @@ def test_row_without_space_is_skipped_and_others_measured(
     def refuse(*given: object) -> None:
         raise DiskFullError("no room")
 
-    monkeypatch.setattr(run.sustained, "measure", refuse)
+    monkeypatch.setattr(run.appends, "measure_sustained", refuse)
     results = run.run(
         tmp_path, [Knob(MAPPED), Knob(MAPPED, {"flush": "sync"})], run.QUICK, lambda *step: None
     )
