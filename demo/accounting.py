@@ -5,22 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from corpus import RunningHash
-from reader import Report
+from processes import Report
 
 from commitlog import CommitLog
 
 
 @dataclass(frozen=True)
 class Promise:
-    """A promise of the log.
-
-    Attributes
-    ----------
-    text : str
-        The promise, as a statement.
-    kept : bool
-        Whether the statement is true.
-    """
+    """A promise of the log, as a statement, and whether it is true."""
 
     text: str
     kept: bool
@@ -28,24 +20,10 @@ class Promise:
 
 @dataclass(frozen=True)
 class Survivors:
-    """The lines that a log holds after a crash.
-
-    Attributes
-    ----------
-    lines : int
-        Records in the log.
-    first_difference : int or None
-        The first line, counted from 0, that differs from the same line of the corpus; None if all
-        are equal.
-    """
+    """The lines that a log holds after a crash, and the first that differs from the corpus."""
 
     lines: int
     first_difference: int | None
-
-    @property
-    def exact(self) -> bool:
-        """Return whether the lines are a prefix of the corpus, byte for byte."""
-        return self.first_difference is None
 
 
 def read_back(log: CommitLog, lines: list[bytes]) -> Survivors:
@@ -59,35 +37,34 @@ def read_back(log: CommitLog, lines: list[bytes]) -> Survivors:
     return Survivors(count, first_difference)
 
 
+def _is_what_was_read(report: Report, lines: list[bytes]) -> bool:
+    return report.digest == RunningHash(lines[: report.lines]).hexdigest()
+
+
 def saw_only(report: Report, survivors: Survivors, lines: list[bytes]) -> Promise:
     """Promise that the tailing process saw nothing that is not in the log."""
-    there = (
-        report.lines <= survivors.lines
-        and report.digest == RunningHash(lines[: report.lines]).hexdigest()
-    )
     return Promise(
-        f"the tailing process saw {report.lines:,} lines, and the log holds all of them", there
+        f"the tailing process saw {report.lines:,} lines, and the log holds all of them",
+        report.lines <= survivors.lines and _is_what_was_read(report, lines),
     )
 
 
 def saw_all(report: Report, survivors: Survivors, lines: list[bytes]) -> Promise:
     """Promise that the tailing process saw the whole log, once and in order."""
-    whole = (
-        report.lines == survivors.lines
-        and report.digest == RunningHash(lines[: report.lines]).hexdigest()
-    )
     return Promise(
-        f"the tailing process saw all {survivors.lines:,} lines, once and in order", whole
+        f"the tailing process saw all {survivors.lines:,} lines, once and in order",
+        report.lines == survivors.lines and _is_what_was_read(report, lines),
     )
 
 
 def is_prefix(survivors: Survivors) -> Promise:
     """Promise that the survivors are a prefix of the appends, without a gap or a foreign byte."""
-    where = "" if survivors.exact else f" (line {survivors.first_difference} differs)"
+    exact = survivors.first_difference is None
+    where = "" if exact else f" (line {survivors.first_difference} differs)"
     return Promise(
         f"the log holds exactly the first {survivors.lines:,} lines of the corpus, byte for "
         f"byte{where}",
-        survivors.exact,
+        exact,
     )
 
 

@@ -6,21 +6,41 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
-from typing import Literal
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import TYPE_CHECKING, Any, Literal
 
 import accounting
 from accounting import Promise, Survivors, read_back
-from child import Child, ChildError
-from console import Bars, Console
-from counters import APPENDED, GO, POSITION, READ, READER_READY, WRITER_READY, Counters
-from reader import ReaderJob, Report
-from writer import WriterJob, pooled_log
+from processes import (
+    APPENDED,
+    CELLS,
+    GO,
+    POSITION,
+    READ,
+    READER_READY,
+    SPAWN,
+    WRITER_READY,
+    Cells,
+    ChildError,
+    Job,
+    Report,
+    end,
+    pooled_log,
+    reader,
+    start,
+    writer,
+)
 
 import commitlog
+
+if TYPE_CHECKING:
+    from console import Console, Show
 
 _START_TIMEOUT_S = 30.0
 _END_TIMEOUT_S = 120.0
@@ -36,19 +56,9 @@ _NEAR = 0.02
 
 @dataclass(frozen=True)
 class Scenario:
-    """The options of one crash run.
+    """The options of one crash run, and the text before it.
 
-    Attributes
-    ----------
-    name : str
-        The name of its log.
-    backing, flush : str
-        The options of that name of the pool and of the log.
-    paced : bool
-        Whether the stream keeps a pace. If not, it is as fast as the disk, and takes a part of the
-        corpus.
-    title, introduction : str
-        The text before the run.
+    If the stream is not paced, it is as fast as the disk, and takes a part of the corpus.
     """
 
     name: str
@@ -61,21 +71,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Setting:
-    """The parameters that all scenarios share.
-
-    Attributes
-    ----------
-    lines : list of bytes
-        The corpus.
-    corpus_file : str
-        The file with the corpus.
-    segment_size : int
-        Bytes of a segment and of a buffer.
-    seconds : float
-        The duration of a stream.
-    random : random.Random
-        Chooses the times of the kills.
-    """
+    """The parameters that all scenarios share; `random` chooses the times of the kills."""
 
     lines: list[bytes]
     corpus_file: str
@@ -86,15 +82,8 @@ class Setting:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a crash run.
-
-    Attributes
-    ----------
-    promises : list of Promise
-        The promises, kept or broken.
-    acknowledged, survived, total : int
-        Lines whose append had returned before the kill, lines in the log after recovery, and lines
-        in the log at the end.
+    """The promises of a crash run; lines acknowledged before the kill, and in the log after
+    recovery and at the end.
     """
 
     promises: list[Promise]
@@ -114,103 +103,80 @@ class Outcome:
 
 
 class CrashRun:
-    """Run one scenario.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        The options.
-    log : str
-        The path of its log, which does not exist yet.
-    setting : Setting
-        The parameters that all scenarios share.
-    console : Console
-        The output.
-    """
+    """Run one scenario, with a log at a path that does not exist yet."""
 
     def __init__(self, scenario: Scenario, log: str, setting: Setting, console: Console) -> None:
         self._scenario, self._log, self._setting, self._console = scenario, log, setting, console
-        self._counters = Counters()
+        self._cells: Cells = SPAWN.Array("Q", CELLS, lock=False)  # type: ignore[assignment]
         rate = len(setting.lines) / setting.seconds if scenario.paced else None
-        self._job = WriterJob(
+        self._job = Job(
             log,
             setting.corpus_file,
             scenario.backing,
             scenario.flush,
             setting.segment_size,
-            0,
-            len(setting.lines),
-            rate,
-            True,
+            first=0,
+            stop=len(setting.lines),
+            rate=rate,
+            until_killed=True,
         )
 
     def run(self) -> Outcome:
         """Run the scenario from the first line to the last promise."""
         with ExitStack() as stack:
-            stack.callback(self._counters.close)
             stack.callback(release_shared_memory, self._log)
-            writer = stack.enter_context(self._start_writer(self._job))
-            reader = stack.enter_context(self._start_reader())
-            with self._bars(len(self._setting.lines)) as bars:
-                self._counters.cells[GO] = 1
-                self._wait_for_kill(writer, bars)
-                writer.kill()
-            acknowledged, position = self._counters.cells[APPENDED], self._counters.cells[POSITION]
-            seen = Report(**reader.ask())
+            first = self._start(stack, writer, WRITER_READY, self._job)
+            ours, theirs = SPAWN.Pipe()
+            self._start(stack, reader, READER_READY, self._job, theirs)
+            with self._bars(len(self._setting.lines)) as show:
+                self._cells[GO] = 1
+                self._wait_for_kill(first, show)
+                end(first)
+            if first.exitcode != -signal.SIGKILL:
+                raise ChildError(f"the writer ended with {first.exitcode} before the kill")
+            acknowledged, position = self._cells[APPENDED], self._cells[POSITION]
+            seen = _ask(ours)
             self._console.print(
-                f"SIGKILL hit the writer (process {writer.pid}) when {acknowledged:,} of its "
+                f"SIGKILL hit the writer (process {first.pid}) when {acknowledged:,} of its "
                 "appends had returned."
             )
-            survivors, end = self._recover()
-            promises = self._promises(acknowledged, position, seen, survivors, end)
+            survivors, log_end = self._recover()
+            promises = self._promises(acknowledged, position, seen, survivors, log_end)
             self._report_losses(acknowledged, survivors)
-            total = self._stream_rest(stack, reader, survivors, promises)
+            total = self._stream_rest(stack, ours, survivors, promises)
         return Outcome(promises, acknowledged, survivors.lines, total)
 
     # --- the stream -------------------------------------------------------------------------------
 
-    def _start_writer(self, job: WriterJob) -> Child:
-        self._counters.cells[WRITER_READY] = 0
-        writer = Child("writer", job.as_json(), self._counters)
-        self._await(writer, lambda: bool(self._counters.cells[WRITER_READY]))
-        return writer
-
-    def _start_reader(self) -> Child:
-        reader = Child(
-            "reader",
-            ReaderJob(
-                self._log, "flushed" if self._scenario.flush == "sync" else "committed"
-            ).as_json(),
-            self._counters,
-        )
-        self._await(reader, lambda: bool(self._counters.cells[READER_READY]))
-        return reader
-
-    def _await(self, child: Child, condition: Callable[[], bool]) -> None:
+    def _start(
+        self,
+        stack: ExitStack,
+        target: Callable[..., None],
+        ready: int,
+        job: Job,
+        *arguments: Any,
+    ) -> BaseProcess:
+        """Start a process and wait until it is ready; the stack ends it."""
+        self._cells[ready] = 0
+        child = start(target, job, self._cells, *arguments)
+        stack.callback(end, child)
         deadline = time.monotonic() + _START_TIMEOUT_S
-        try:
-            while not condition():
-                if not child.running:
-                    raise ChildError(
-                        f"the {child.module} process ended before it was ready; its message is "
-                        "above"
-                    )
-                if time.monotonic() > deadline:
-                    raise ChildError(
-                        f"the {child.module} process was not ready after {_START_TIMEOUT_S:g} s"
-                    )
-                time.sleep(_POLL_S)
-        except BaseException:
-            child.end()
-            raise
+        while not self._cells[ready]:
+            if not child.is_alive() or time.monotonic() > deadline:
+                raise ChildError(
+                    f"the {child.name} process was not ready within {_START_TIMEOUT_S:g} s; if it "
+                    "has printed a message, it is above"
+                )
+            time.sleep(_POLL_S)
+        return child
 
-    def _bars(self, total: int) -> AbstractContextManager[Bars]:
+    def _bars(self, total: int) -> AbstractContextManager[Show]:
         return self._console.bars(appended=total, seen_by_the_tailing_process=total)
 
-    def _show(self, bars: Bars) -> None:
-        bars.show(self._counters.cells[APPENDED], self._counters.cells[READ])
+    def _show(self, show: Show) -> None:
+        show(self._cells[APPENDED], self._cells[READ])
 
-    def _wait_for_kill(self, writer: Child, bars: Bars) -> None:
+    def _wait_for_kill(self, child: BaseProcess, show: Show) -> None:
         """Wait until the stream has reached a random line, or a random time has passed."""
         share = self._setting.random.uniform(_EARLIEST, _LATEST)
         target = max(1, int(share * len(self._setting.lines)))
@@ -219,17 +185,17 @@ class CrashRun:
             _SLOWNESS if self._scenario.paced else 1.0
         )
         last = deadline + _START_TIMEOUT_S
-        while (appended := self._counters.cells[APPENDED]) < target and not (
+        while (appended := self._cells[APPENDED]) < target and not (
             appended and time.monotonic() > deadline
         ):
-            if not writer.running or time.monotonic() > last:
+            if not child.is_alive() or time.monotonic() > last:
                 raise ChildError(
                     "the writer process does not append; if it has printed a message, it is above"
                 )
             if appended < near:
-                self._show(bars)
+                self._show(show)
                 time.sleep(_POLL_S)
-        self._show(bars)
+        self._show(show)
 
     # --- recovery ---------------------------------------------------------------------------------
 
@@ -287,7 +253,7 @@ class CrashRun:
     # --- the rest ---------------------------------------------------------------------------------
 
     def _stream_rest(
-        self, stack: ExitStack, reader: Child, survivors: Survivors, promises: list[Promise]
+        self, stack: ExitStack, tailing: Connection, survivors: Survivors, promises: list[Promise]
     ) -> int:
         """Start a new writer where the log ends, while the same tailing process reads on."""
         lines = self._setting.lines
@@ -297,15 +263,19 @@ class CrashRun:
             else min(len(lines), survivors.lines + survivors.lines // 2)
         )
         job = replace(self._job, first=survivors.lines, stop=stop, until_killed=False)
-        self._counters.cells[APPENDED] = survivors.lines
-        writer = stack.enter_context(self._start_writer(job))
-        with self._bars(stop) as bars:
+        self._cells[APPENDED] = survivors.lines
+        second = self._start(stack, writer, WRITER_READY, job)
+        with self._bars(stop) as show:
             deadline = time.monotonic() + _END_TIMEOUT_S
-            while writer.running and time.monotonic() < deadline:
-                self._show(bars)
+            while second.is_alive() and time.monotonic() < deadline:
+                self._show(show)
                 time.sleep(_POLL_S)
-        writer.expect_success(1.0)
-        seen = Report(**reader.ask())
+        if second.exitcode != 0:
+            raise ChildError(
+                f"the second writer did not succeed within {_END_TIMEOUT_S:g} s; if it has printed "
+                "a message, it is above"
+            )
+        seen = _ask(tailing)
         with commitlog.open(self._log, "r") as log:
             whole = read_back(log, lines)
         promises += [
@@ -318,6 +288,15 @@ class CrashRun:
             f"line {stop:,}. The same tailing process read on and has seen {seen.lines:,} lines."
         )
         return whole.lines
+
+
+def _ask(tailing: Connection) -> Report:
+    """Ask the tailing process for a report."""
+    tailing.send("report")
+    if not tailing.poll(_END_TIMEOUT_S):
+        raise ChildError(f"the tailing process did not answer within {_END_TIMEOUT_S:g} s")
+    report: Report = tailing.recv()
+    return report
 
 
 def release_shared_memory(log: str) -> None:

@@ -15,17 +15,19 @@ import shutil
 import signal
 import sys
 import time
+from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import corpus
-from child import Child, ChildError
-from comparison import ROUNDS, RUNS, ComparisonJob, Figures, table
-from console import Console
-from counters import MEASURED, Counters
 from crash_run import CrashRun, Outcome, Scenario, Setting
-from workspace import Workspace, temporary_workspace
+from processes import ChildError
+from workspace import temporary_workspace
 
 from commitlog import CommitLogError
+
+if TYPE_CHECKING:
+    from console import Console
 
 SCENARIOS = (
     Scenario(
@@ -63,8 +65,6 @@ SEGMENT_SIZE = 2 << 20
 _LINE_SHARE, _FRAME_ROOM = 8, 64
 # Frame headers and segments allocated ahead, with a margin.
 _DISK_FACTOR, _DISK_BASE = 4, 64 << 20
-_COMPARISON_RATE = 50_000.0
-_MEASURING_TIMEOUT_S = 120.0
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -73,6 +73,8 @@ def main() -> int:
     arguments = _parse()
     for number in _INTERRUPTS:
         signal.signal(number, _interrupt)
+    from console import Console  # not in the processes that import this module again
+
     console = Console()
     try:
         lines = corpus.gather(arguments.lines)
@@ -106,7 +108,9 @@ def _parse() -> argparse.Namespace:
         help="stream for this time, 0.1 to 60 [default: 2]",
     )
     parser.add_argument(
-        "--dir", help="create the temporary directory here [default: the current directory]"
+        "--dir",
+        default=".",
+        help="create the temporary directory here [default: the current directory]",
     )
     arguments = parser.parse_args()
     if arguments.seed is None:
@@ -134,18 +138,18 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _run(
-    arguments: argparse.Namespace, lines: list[bytes], workspace: Workspace, console: Console
+    arguments: argparse.Namespace, lines: list[bytes], workspace: str, console: Console
 ) -> bool:
     started = time.monotonic()
     size = sum(map(len, lines))
     console.print(
         f"The corpus: {len(lines):,} lines, {size / 1e6:,.1f} MB of Python's standard library."
     )
-    console.print(
-        f"The directory: {workspace.path}, on {workspace.file_system} (mounted at "
-        f"{workspace.mount_point})."
-    )
-    if workspace.in_memory:
+    from commitlog.bench import machine
+
+    kind = machine.file_system(Path(workspace))["type"]
+    console.print(f"The directory: {workspace}, on {kind}.")
+    if kind in ("tmpfs", "ramfs"):
         console.print(
             "This file system is in memory: a flush makes nothing durable. Choose a directory on a "
             "disk with --dir."
@@ -154,7 +158,7 @@ def _run(
         f"The seed: {arguments.seed} (--seed {arguments.seed} chooses the same lines for the "
         "kills; the machine decides between which instructions they come)."
     )
-    corpus_file = workspace.log("corpus.txt")
+    corpus_file = os.path.join(workspace, "corpus.txt")
     corpus.save(lines, corpus_file)
     setting = Setting(
         lines, corpus_file, _segment_size(lines), arguments.seconds, random.Random(arguments.seed)
@@ -163,7 +167,6 @@ def _run(
         _run_scenario(number, scenario, workspace, setting, console)
         for number, scenario in enumerate(SCENARIOS, 1)
     ]
-    kept.append(_compare(len(SCENARIOS) + 1, workspace, setting, console))
     seconds = time.monotonic() - started
     closing = (
         f"All promises were kept, in {seconds:.0f} s."
@@ -183,11 +186,11 @@ def _segment_size(lines: list[bytes]) -> int:
 
 
 def _run_scenario(
-    number: int, scenario: Scenario, workspace: Workspace, setting: Setting, console: Console
+    number: int, scenario: Scenario, workspace: str, setting: Setting, console: Console
 ) -> bool:
-    console.heading(f"Scenario {number} of {len(SCENARIOS) + 1}: {scenario.title}")
+    console.heading(f"Scenario {number} of {len(SCENARIOS)}: {scenario.title}")
     console.print(scenario.introduction)
-    log = workspace.log(scenario.name)
+    log = os.path.join(workspace, scenario.name)
     outcome = CrashRun(scenario, log, setting, console).run()
     shutil.rmtree(log, ignore_errors=True)
     console.verdict(outcome.kept, _verdict(outcome))
@@ -206,55 +209,6 @@ def _verdict(outcome: Outcome) -> str:
         f"{lost}; an exact prefix of {outcome.survived:,} lines survived, and the log continued to "
         f"{outcome.total:,}."
     )
-
-
-def _compare(number: int, workspace: Workspace, setting: Setting, console: Console) -> bool:
-    console.heading(f"Scenario {number} of {len(SCENARIOS) + 1}: with and without a pool")
-    console.print(
-        f"The same lines, one append each from a plain Python loop (median of {ROUNDS} rounds), "
-        f"flush='async'. Then {_COMPARISON_RATE:,.0f} lines a second for {setting.seconds:g} s or "
-        "until the lines run out, with the latency of each append from when it was due."
-    )
-    figures = _measure(workspace, setting, console)
-    console.table(table(figures))
-    console.print(
-        "This is one run of a Python loop. Other work on the machine changes all figures, most of "
-        "all p99.9 and the maximum, which is a single append. Compare orders of magnitude; `make "
-        "bench` measures more exactly."
-    )
-    mapped, pooled = figures[0], figures[-1]
-    console.verdict(
-        all(row.complete for row in figures),
-        f"every log held all its lines; mapped -> pooled: {mapped.append_ns:,.0f} -> "
-        f"{pooled.append_ns:,.0f} ns an append, "
-        f"p99 {mapped.latencies_us[1]:,.1f} -> {pooled.latencies_us[1]:,.1f} us.",
-    )
-    return all(row.complete for row in figures)
-
-
-def _measure(workspace: Workspace, setting: Setting, console: Console) -> list[Figures]:
-    counters = Counters()
-    try:
-        job = ComparisonJob(
-            workspace.path,
-            setting.corpus_file,
-            setting.segment_size,
-            _COMPARISON_RATE,
-            setting.seconds,
-        )
-        with (
-            Child("comparison", job.as_json(), counters) as child,
-            console.bars(measured_runs=RUNS) as bars,
-        ):
-            deadline = time.monotonic() + _MEASURING_TIMEOUT_S
-            while child.running and counters.cells[MEASURED] < RUNS:
-                if time.monotonic() > deadline:
-                    raise ChildError(f"measuring took longer than {_MEASURING_TIMEOUT_S:g} s")
-                bars.show(counters.cells[MEASURED])
-                time.sleep(0.05)
-            return [Figures(**row) for row in child.answer()["figures"]]
-    finally:
-        counters.close()
 
 
 if __name__ == "__main__":
