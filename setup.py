@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -56,6 +58,8 @@ MODULE_FLAGS = [
     "-iquote",
     "commitlog/include",
 ]
+# In Markdown: `!` for a picture, the text, the target.
+RELATIVE_LINK = re.compile(r"(!?)\[([^\]]+)\]\((?![a-z]+:|#)([^)\s]+)\)")
 DIRECTIVES = {
     "language_level": "3str",
     "autotestdict": False,
@@ -209,12 +213,32 @@ def kernel_modules() -> list[Extension]:
     return modules
 
 
+def long_description() -> str:
+    """Return the README for a package index, where a relative link leads nowhere.
+
+    A relative link becomes a link below the project's URL `Source`. Without that URL it becomes the
+    name of its page, and a picture its caption.
+    """
+    with Path("pyproject.toml").open("rb") as file:
+        base = tomllib.load(file)["project"].get("urls", {}).get("Source", "").rstrip("/")
+
+    def absolute(link: re.Match[str]) -> str:
+        picture, text, target = link.groups()
+        if base:
+            return f"{picture}[{text}]({base}/{'raw' if picture else 'blob'}/HEAD/{target})"
+        return f"*{text}*" if picture else f"{text} (`{target.partition('#')[0]}`)"
+
+    return RELATIVE_LINK.sub(absolute, Path("README.md").read_text(encoding="utf-8"))
+
+
 if __name__ == "__main__":
     refuse_other_platforms()
     os.chdir(Path(__file__).resolve().parent)
     setup(
         libraries=kernel_libraries(),
         ext_modules=kernel_modules(),
+        long_description=long_description(),
+        long_description_content_type="text/markdown",
         cmdclass={
             "build": Build,
             "build_clib": BuildKernelLibrary,

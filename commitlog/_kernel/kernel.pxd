@@ -137,6 +137,7 @@ cdef extern from "tally.h":
         size_t count
         size_t room
         uint32_t spacing
+        uint64_t due
         uint64_t offset
         uint64_t records
         int64_t largest_ns

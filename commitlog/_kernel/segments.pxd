@@ -23,4 +23,4 @@ cdef class SparseIndex:
     cdef readonly uint64_t segment_id
     cdef readonly uint64_t segment_size
 
-    cdef restore(self, bytes content, uint64_t records, int64_t largest_ns)
+    cdef restore(self, bytes content, uint64_t records, int64_t largest_ns, uint64_t end)

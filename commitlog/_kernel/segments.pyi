@@ -122,6 +122,7 @@ class SparseIndex:
         content: bytes | None = None,
         records: int = 0,
         largest_ns: int = ...,
+        end: int = 0,
     ) -> Self: ...
     @property
     def segment_id(self) -> int: ...

@@ -18,9 +18,11 @@ cdef class SparseIndex:
     spacing : int
         Records from one entry to the next.
     content : bytes, optional
-        The entries of a segment that is finished, as an index file holds them.
+        Entries that an index file holds.
     records, largest_ns : int
-        How many records the finished segment has, and the largest of their timestamps.
+        How many records the content covers, and the largest of their timestamps.
+    end : int, optional
+        The offset behind these records; by default, the end of the segment.
 
     Raises
     ------
@@ -30,7 +32,7 @@ cdef class SparseIndex:
 
     def __cinit__(self, uint64_t segment_id, uint64_t segment_size, uint32_t spacing,
                   bytes content=None, uint64_t records=0,
-                  int64_t largest_ns=INT64_MIN):
+                  int64_t largest_ns=INT64_MIN, uint64_t end=0):
         memset(&self.index, 0, sizeof(self.index))
         if spacing == 0 or segment_size <= CL_SEGMENT_HEADER:
             raise ValueError(
@@ -43,7 +45,7 @@ cdef class SparseIndex:
         self.index.offset = CL_SEGMENT_HEADER
         # As many as there can be: memory that is not touched costs nothing, and entries never move
         # under a reader.
-        if content is None:
+        if content is None or end != 0:
             self.index.room = cl_index_room(segment_size, spacing)
         else:
             self.index.room = len(content) // sizeof(cl_index_entry)
@@ -53,33 +55,35 @@ cdef class SparseIndex:
         if self.index.entries == NULL:
             raise MemoryError("no memory for a segment's index")
         if content is not None:
-            self.restore(content, records, largest_ns)
+            self.restore(content, records, largest_ns, end or segment_size)
 
     def __dealloc__(self):
         free(self.index.entries)
 
-    cdef restore(self, bytes content, uint64_t records, int64_t largest_ns):
+    cdef restore(self, bytes content, uint64_t records, int64_t largest_ns, uint64_t end):
+        cdef size_t count = len(content) // sizeof(cl_index_entry)
         cdef uint64_t least = CL_SEGMENT_HEADER
         cdef int64_t earlier_ns = INT64_MIN
         cdef cl_index_entry *entry
         cdef size_t at
         if <uint64_t>len(content) != (
             records // self.index.spacing + (records % self.index.spacing != 0)
-        ) * sizeof(cl_index_entry):
+        ) * sizeof(cl_index_entry) or count > self.index.room or end > self.segment_size:
             raise ValueError("the content does not match the number of records")
         memcpy(self.index.entries, <char *>content, len(content))
-        for at in range(self.index.room):
+        for at in range(count):
             entry = self.index.entries + at
-            if (entry.offset < least or entry.offset >= self.segment_size
+            if (entry.offset < least or entry.offset >= end
                 or entry.offset % CL_FRAME_ALIGN
                     or entry.earlier_ns < earlier_ns):
                 raise ValueError("the entries of the index are not ascending")
             least = entry.offset + 1
             earlier_ns = entry.earlier_ns
-        self.index.count = self.index.room
+        self.index.count = count
+        self.index.due = count * self.index.spacing
         self.index.records = records
         self.index.largest_ns = largest_ns
-        self.index.offset = self.segment_size
+        self.index.offset = end
 
     @property
     def spacing(self):

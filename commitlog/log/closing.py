@@ -42,6 +42,8 @@ def _end_writing(parts: LogParts, writer: WriterServices) -> CommitLogError | No
         try:
             if failure is None:
                 _seal(parts, writer)
+                with contextlib.suppress(CommitLogError):  # an index is worth no error
+                    parts.index.file_unsealed()
         finally:  # also after Ctrl-C: release the log and everything that its threads use
             writer.stop()
         if failure is None:

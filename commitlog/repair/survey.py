@@ -206,7 +206,7 @@ class Survey:
         """Check the index, if there is one, against the seal and the frames."""
         seal = SealTable(self.directory).get(segment.number)
         index, state = (
-            (None, "missing")
+            index_file.read_unsealed(self.directory, segment)
             if seal is None
             else index_file.read(self.directory, segment.number, seal)
         )
