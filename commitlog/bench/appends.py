@@ -18,6 +18,7 @@ FORMS = ("single", "batch", "array")
 _BATCH = 1024
 _SYNC_CALLS = 16
 _LONGEST_S = 10.0
+_STEPS = 120
 
 
 def measure_bursts(workspace: Workspace, case: Case) -> Sample:
@@ -70,14 +71,20 @@ def measure_sustained(workspace: Workspace, case: Case) -> Sample:
     counts.
     """
     value = value_of(case.value_size)
-    records = max(1, workspace.settings.sustained_bytes // case.value_size)
-    total_bytes = records * frame_size(case.value_size)
+    per_step = max(1, workspace.settings.sustained_bytes // case.value_size // _STEPS)
+    total_bytes = _STEPS * per_step * frame_size(case.value_size)
+    clock = time.perf_counter_ns
     with workspace.log(case, total_bytes) as log, Meter(case.value_size) as meter:
-        append, began = log.append, time.perf_counter_ns()
-        for _ in repeat(None, records):
-            append(value)
+        append, moments = log.append, [clock()]
+        for _ in range(_STEPS):
+            for _ in repeat(None, per_step):
+                append(value)
+            moments.append(clock())
         log.flush(timeout=600)
-        meter.note(time.perf_counter_ns() - began, records)
+        meter.note(clock() - moments[0], _STEPS * per_step)
+    ended_s = (np.array(moments[1:]) - moments[0]) / 1e9
+    rates = per_step * case.value_size / np.diff(ended_s, prepend=0.0)
+    meter.sample.rates = list(zip(ended_s.tolist(), rates.tolist(), strict=True))
     return meter.sample
 
 

@@ -162,8 +162,9 @@ def percentiles(drawn: Sequence[Line], axis: Axis) -> Spec:
     """Return latencies by percentile; 90, 99, 99.9, ... are equally far from each other."""
     highest = max((x for line in drawn for x, _ in line.points if x < 100), default=99.0)
     last = max(2, math.floor(_nines(highest)))
-    points = [
-        (line.name, min(_nines(x), last), y) for line in drawn for x, y in line.points if y > 0
+    curves = [
+        Line(line.setup, line.name, [(min(_nines(x), last), y) for x, y in line.points if y > 0])
+        for line in drawn
     ]
     text = "format(100 - pow(10, 2 - {}), '.6~f') + ' %'"
     across = {
@@ -175,6 +176,18 @@ def percentiles(drawn: Sequence[Line], axis: Axis) -> Spec:
         },
         "scale": {"domain": [0, last]},
     }
+    return _lines(curves, across, axis, text.format("datum.x"))
+
+
+def over_time(drawn: Sequence[Line], axis: Axis) -> Spec:
+    """Return a quantity over the seconds of a turn."""
+    across = {"axis": {"title": "seconds since the start", "tickCount": 8}, "scale": {"zero": True}}
+    return _lines(drawn, across, axis, "format(datum.x, '.3~f') + ' s'")
+
+
+def _lines(drawn: Sequence[Line], across: Spec, axis: Axis, about: str) -> Spec:
+    """Return curves over an axis; `about` is a Vega expression that describes a point's place."""
+    points = [(line.name, x, y) for line in drawn for x, y in line.points]
     # Not `nearest`: its tooltip has no figures in a layered chart.
     near = {"type": "point", "on": "pointerover", "clear": "pointerout"}
     shown = {"condition": {"param": "near", "empty": False, "value": 1}, "value": 0}
@@ -189,7 +202,7 @@ def percentiles(drawn: Sequence[Line], axis: Axis) -> Spec:
         "data": {"values": [dict(zip(("name", "x", "y"), point, strict=True)) for point in points]},
         "transform": [
             {"calculate": axis.said("y", ".3"), "as": "said"},
-            {"calculate": text.format("datum.x"), "as": "at"},
+            {"calculate": about, "as": "at"},
         ],
         "encoding": {
             "x": {"field": "x", "type": "quantitative"} | across,

@@ -106,7 +106,7 @@ def draw(results: Results, workload: str) -> list[Chart]:
             _percentiles(f"Latency by percentile, {table.threads(most)}", busiest),
         ]
     elif workload == "sustained":
-        made = [_bars("Throughput", found, _RATE)]
+        made = [_bars("Throughput", found, _RATE), _over_time(own)]
     elif workload == "append":
         groups = dict.fromkeys((result.case.value_size, result.case.flush) for result in own)
         for size, flush in groups:
@@ -148,6 +148,17 @@ def _percentiles(title: str, found: Sequence[CaseResult]) -> Chart | None:
     about = "Lower is better. The further to the right, the rarer and slower the append."
     spec = charts.percentiles(curves, _LATENCY)
     return Chart(title, about, spec, _legend(curves)) if curves else None
+
+
+def _over_time(found: Sequence[CaseResult]) -> Chart | None:
+    curves = [
+        Line(result.case.setup, TITLES[result.case.setup], result.samples[-1].rates)
+        for result in found
+        if result.samples and result.samples[-1].rates
+    ]
+    about = "The last turn of each setup. A curve ends when its appends do."
+    spec = charts.over_time(curves, _RATE)
+    return Chart("Throughput over time", about, spec, _legend(curves)) if curves else None
 
 
 def _legend(shown: Sequence[Bar] | Sequence[Line]) -> tuple[tuple[str, str], ...]:

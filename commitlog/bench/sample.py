@@ -26,6 +26,7 @@ class Sample:
     run_delay_s: float | None = None  # what the thread waited for a processor, if it is counted
     rss_bytes: int = 0  # at the end, pages of mapped files included
     latencies_ns: npt.NDArray[np.int64] | None = None
+    rates: list[tuple[float, float]] = field(default_factory=list)  # seconds, bytes a second
     facts: dict[str, object] = field(default_factory=dict)  # such as the requested rate
 
 

@@ -27,14 +27,15 @@ SILENT = (lambda *turn: None, lambda results: None)
 def result_of(workload: str, setup: str, rates: list[float], **given: Any) -> CaseResult:
     """Return a case whose turns had these rates in records a second.
 
-    `latencies_ns` and `delay_s` are those of each turn.
+    `latencies_ns`, `delay_s` and `over_time` are those of each turn.
     """
     latencies_ns, delay_s = given.pop("latencies_ns", None), given.pop("delay_s", None)
+    over_time = given.pop("over_time", [])
     found = BY_NAME.get(workload)
     result = CaseResult(Case(workload, setup, **given), found.unit if found else "/s")
     for rate in rates:
         sample = Sample(records=1000, value_bytes=1000, seconds=1000 / rate, wall_s=15.0)
-        sample.run_delay_s = delay_s
+        sample.run_delay_s, sample.rates = delay_s, over_time
         if latencies_ns is not None:
             sample.latencies_ns = np.array(latencies_ns, np.int64)
         result.add(sample)

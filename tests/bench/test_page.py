@@ -23,7 +23,8 @@ def full() -> Results:
     sync = {"flush": "sync", "value_size": 40, "latencies_ns": [90_000] * 50}
     for threads in (1, 16):
         cases += [result_of("sync-threads", one, [1e4], threads=threads, **sync) for one in SETUPS]
-    cases += [result_of("sustained", one, [1e6, 2e6]) for one in SETUPS]
+    curve = [(0.1, 1e8), (0.2, 2e8), (0.3, 1e8)]
+    cases += [result_of("sustained", one, [1e6, 2e6], over_time=curve) for one in SETUPS]
     for form in ("single", "batch"):
         cases += [result_of("append", one, [5e6], form=form, value_size=40) for one in SETUPS]
     return run_of(*cases)
@@ -44,7 +45,7 @@ def test_page_is_well_formed_and_loads_nothing(made: str) -> None:
 
 def test_each_chart_has_a_place_a_title_and_units(made: str) -> None:
     found = Page(made)
-    assert len(found.specs) == 2 + 2 + 1 + 1
+    assert len(found.specs) == 2 + 2 + 2 + 1
     assert [f"chart-{number}" for number in range(len(found.specs))] == [
         name for name in found.ids if name.startswith("chart-")
     ]
@@ -103,6 +104,11 @@ def test_quick_run_has_no_charts_and_no_verdict() -> None:
     assert "QUICK" in found.text
     assert not re.search(r"\b(Quiet|Noisy|Restless|Unknown)\b", found.text)
     assert found.seen["table"] == 4
+
+
+def test_workload_without_rates_draws_no_empty_chart() -> None:
+    text = page.page(run_of(result_of("sustained", "mapped", [1e6]), paced("pooled", 1)))
+    assert Page(text).seen["figure"] == 3
 
 
 def test_run_without_any_sample_is_a_page(tmp_path: Path) -> None:
