@@ -21,8 +21,9 @@
  *
  * Functions of commitlog/_kernel that are modelled
  *   claim.h    cl_slot_enter, cl_slot_leave
- *   writer.c   check_tail, reserve, reserve_large, cl_pad_to_end, swap_claim, cl_frame_write, cl_writer_publish, cl_writer_abandon,
- *              cl_writer_append, cl_writer_init
+ *   claim.c    check_tail, claim_try, claim_name, reserve_large, cl_pad_to_end, swap_claim, cl_writer_publish, cl_writer_abandon
+ *   append.c   cl_frame_write, cl_writer_append, append_shared
+ *   writer.c   cl_writer_init
  *   roll.c     cl_writer_close_segment, open_segment, cl_writer_roll, cl_writer_rolls_from
  *   cursors.c  cl_slot_attach, cl_slot_alive
  *   resolve.c  cl_resolve, watch_start, watch_gap, review_suspects, owner_dead, resolve_gap, mark_gap, resolve_claim
@@ -314,7 +315,7 @@ check: /* again, with the record in hand */
     :: tail_number == overshot && !IS(overshoots_again) -> goto roll
     fi;
 
-add: /* reserve by an add; reserve_large and cl_writer_close_segment by a swap, which never overshoots */
+add: /* claim_try by an add; reserve_large and cl_writer_close_segment by a swap, which never overshoots */
     if
     :: d_step { true ->
         number = tail_number;
@@ -331,7 +332,7 @@ add: /* reserve by an add; reserve_large and cl_writer_close_segment by a swap, 
     d_step { flip(me) };
 #endif
 
-claim: /* reserve: the first swap */
+claim: /* claim_name: the first swap */
     if
     :: d_step { offset >= SEGMENT -> overshot = number; number = 0; offset = 0 }; goto even_no_room
     :: d_step { offset < SEGMENT && !FITS -> /* cl_pad_to_end */

@@ -83,8 +83,8 @@ int main(void) {
     check_output(flush_uncommitted_bytes, "log.h:", "flushed <= committed", ": 4136 and 0");
     check_output(commit_past_the_tail, "log.h:", "appended <= ", ": 4144 and 4136");
     check_output(publish_a_claim_as_a_claim,
-                 "writer.c:", "cl_cell_published(cell) == ", ": 0 and 1");
-    check_output(publish_more_than_was_claimed, "writer.c:", " <= claim->length", ": 48 and 40");
+                 "claim.c:", "cl_cell_published(cell) == ", ": 0 and 1");
+    check_output(publish_more_than_was_claimed, "claim.c:", " <= claim->length", ": 48 and 40");
     check_output(enter_the_odd_window_twice, "claim.h:", "slot->counter % 2 == 0", ": 1 and 0");
     return 0;
 }

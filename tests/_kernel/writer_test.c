@@ -29,6 +29,52 @@ static void every_value_length_reads_back(bool plain) {
     end(&place, &handle);
 }
 
+static void padding_behind_a_value_is_zero(bool plain) {
+    test_place place;
+    test_handle handle;
+    start(&place, &handle, SMALL, plain);
+    for (uint32_t length = 0; length < 300; length++) {
+        uint64_t position = append_value(&handle, noise + length, length);
+        const uint8_t *value = handle.writer.segment->bytes + position + CL_FRAME_HEADER;
+        CHECK(memcmp(value, noise + length, length) == 0);
+        for (uint32_t at = length; at < cl_frame_aligned(length); at++) {
+            CHECK(value[at] == 0);
+        }
+        CHECK(handle.writer.counters.records == length + 1);
+    }
+    CHECK(scan_log(&handle) == 300);
+    end(&place, &handle);
+}
+
+/* Each of them acts on the very next append, whatever the appends before it have found. */
+static void what_stops_an_append_stops_the_next_one(bool plain) {
+    test_place place;
+    test_handle handle;
+    uint64_t position;
+    cl_record_input input = record_of(noise, 24);
+    start(&place, &handle, SMALL, plain);
+    cl_writer *writer = &handle.writer;
+    uint64_t last = append_value(&handle, noise, 24);
+    CHECK(writer->fast_below > *handle.log.tail);
+    cl_writer_limit(writer, *handle.log.tail, 0); /* the append that passes the limit is the last */
+    CHECK(append_value(&handle, noise, 24) > last);
+    CHECK(cl_writer_append(writer, &input, &position) == CL_E_LAG);
+    cl_writer_limit(writer, UINT64_MAX, 0);
+    writer->cycle_end_ns = 0;
+    CHECK(cl_writer_append_value(writer, noise, 24, &position) == CL_E_CYCLE);
+    writer->cycle_end_ns = INT64_MAX;
+    writer->largest = 0;
+    CHECK(cl_writer_append(writer, &input, &position) == CL_E_TOO_LARGE);
+    CHECK(cl_writer_append_value(writer, noise, 24, &position) == CL_E_TOO_LARGE);
+    writer->largest = LARGEST;
+    cl_writer_clear(writer);
+    CHECK(writer->fast_below == 0 && append_value(&handle, noise, 24) > last);
+    CHECK(cl_writer_close_segment(writer, CL_SEGMENT_CURRENT) == CL_OK);
+    CHECK(cl_writer_append(writer, &input, &position) == CL_E_ROLL);
+    CHECK(append_value(&handle, noise, 24) == SMALL + CL_SEGMENT_HEADER && scan_log(&handle) == 4);
+    end(&place, &handle);
+}
+
 static void keys_and_types_read_back(bool plain) {
     static const uint32_t key_lengths[] = {CL_KEYLEN_NONE, 0, 1, 7, 8, 300};
     static const uint32_t types[] = {0, 1, UINT32_MAX};
@@ -151,6 +197,7 @@ static void full_disk_overshoots_once_per_handle_and_segment(void) {
     make_place(&place, SMALL);
     for (int index = 0; index < HANDLES; index++) {
         open_handle(&place, &handles[index], false);
+        append_value(&handles[index], noise, 5);
     }
     while (cl_writer_rolls_from(&handles[0].writer) == UINT64_MAX) {
         cl_record_input input = record_of(noise, 1000);
@@ -158,7 +205,9 @@ static void full_disk_overshoots_once_per_handle_and_segment(void) {
         int code = cl_writer_append(&handles[0].writer, &input, &position);
         CHECK(code == CL_OK || code == CL_E_ROLL);
     }
+    uint64_t overshot = 0;
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+        overshot = attempt == 1 ? *handles[0].log.tail : overshot;
         for (int index = 0; index < HANDLES; index++) {
             cl_record_input input = record_of(noise, attempt % 2 ? 5 : 5000);
             uint64_t position;
@@ -169,6 +218,7 @@ static void full_disk_overshoots_once_per_handle_and_segment(void) {
     CHECK(cl_tail_number(*handles[0].log.tail) == 0 &&
           cl_tail_offset(*handles[0].log.tail) < SMALL + (HANDLES + 1) * LARGEST);
     uint64_t reached = *handles[0].log.tail;
+    CHECK(reached == overshot);
     /* A handle opened now knows of the overshoot and adds none. */
     close_handle(&handles[2]);
     open_handle(&place, &handles[2], false);
@@ -354,6 +404,8 @@ int main(void) {
     for (int plain = 0; plain < 2; plain++) {
         every_value_length_reads_back(plain);
         keys_and_types_read_back(plain);
+        padding_behind_a_value_is_zero(plain);
+        what_stops_an_append_stops_the_next_one(plain);
         frame_above_the_largest_size_is_refused(plain);
         exact_fill_needs_no_padding(plain);
         frame_across_the_end_pads_and_enters_the_next_segment(plain);

@@ -17,6 +17,7 @@
 
 #define INLINED static inline __attribute__((always_inline))
 #define INTERLEAVED_LEAST 256u /* bytes; below, one chain of steps is fastest */
+#define SHORT_LENGTH (CL_FRAME_HEADER + INTERLEAVED_LEAST - 1)
 
 INLINED uint64_t load_u64(const uint8_t *at) {
     uint64_t value;
@@ -53,6 +54,13 @@ WITH_CRC INLINED uint32_t step_u32(uint32_t state, uint32_t word) { return __crc
  * thread may change the source, and the stored word must be the one that the CRC covers. */
 INLINED uint64_t take_u64(const uint8_t *from) {
     uint64_t word = load_u64(from);
+    __asm__ volatile("" : "+r"(word));
+    return word;
+}
+
+INLINED uint32_t take_u32(const uint8_t *from) {
+    uint32_t word;
+    memcpy(&word, from, sizeof word);
     __asm__ volatile("" : "+r"(word));
     return word;
 }
@@ -116,9 +124,84 @@ WITH_CRC INLINED uint64_t feed_chain(uint64_t state, uint8_t *to, const uint8_t 
     return step_last(state, last, fed);
 }
 
+/* One to seven bytes as a word: overlapping parts, without a loop. Each byte that is read twice is
+ * the same in both, or the other thread that changes it gets either. */
+INLINED uint64_t take_rest(const uint8_t *from, size_t length) {
+    if (length >= 4) {
+        uint64_t first = take_u32(from), last = take_u32(from + length - 4);
+        return first | last << (length - 4) * 8;
+    }
+    const volatile uint8_t *bytes = from;
+    return bytes[0] | (uint64_t)bytes[length / 2] << length / 2 * 8 |
+           (uint64_t)bytes[length - 1] << (length - 1) * 8;
+}
+
+/* Keeps the compiler from deriving more variables from one that counts a loop: short loops pay more
+ * for them than they save. */
+#define HIDE(variable) __asm__("" : "+r"(variable))
+
+WITH_CRC INLINED uint64_t copy_word(uint64_t state, uint8_t *to, const uint8_t *from) {
+    uint64_t word = take_u64(from);
+    memcpy(to, &word, sizeof word);
+    return step_u64(state, word);
+}
+
+/* Feeds a value and copies it to its place in a frame, padded with zeros to whole words. */
+WITH_CRC INLINED uint64_t feed_into_frame(uint64_t state, uint8_t *to, const uint8_t *from,
+                                          size_t length) {
+    const ptrdiff_t size = (ptrdiff_t)length;
+    ptrdiff_t at = 0;
+    for (; at <= size - 32; at += 32) {
+        state = copy_word(state, to + at, from + at);
+        state = copy_word(state, to + at + 8, from + at + 8);
+        state = copy_word(state, to + at + 16, from + at + 16);
+        state = copy_word(state, to + at + 24, from + at + 24);
+        HIDE(at);
+    }
+    for (; at <= size - 8; at += 8) {
+        state = copy_word(state, to + at, from + at);
+        HIDE(at);
+    }
+    if (at == size) {
+        return state;
+    }
+    const unsigned fed = (unsigned)(8 - (size - at)) * 8;
+    uint64_t rest = CL_LIKELY(at != 0) ? take_u64(from + size - 8) >> fed : take_rest(from, length);
+    memcpy(to + at, &rest, 8);
+    return step_last(state, rest << fed, fed);
+}
+
+/* Feeds a value in its frame, whose padding may be read, too. */
+WITH_CRC INLINED uint64_t feed_from_frame(uint64_t state, const uint8_t *from, size_t length) {
+    const ptrdiff_t size = (ptrdiff_t)length;
+    ptrdiff_t at = 0;
+    for (; at <= size - 32; at += 32) {
+        state = step_u64(state, load_u64(from + at));
+        state = step_u64(state, load_u64(from + at + 8));
+        state = step_u64(state, load_u64(from + at + 16));
+        state = step_u64(state, load_u64(from + at + 24));
+        HIDE(at);
+    }
+    for (; at <= size - 8; at += 8) {
+        state = step_u64(state, load_u64(from + at));
+        HIDE(at);
+    }
+    if (at == size) {
+        return state;
+    }
+    const unsigned fed = (unsigned)(8 - (size - at)) * 8;
+    return step_last(state, load_u64(from + at) << fed, fed);
+}
+
 /* Feeds the offset and the word, with which a frame's CRC begins. */
 WITH_CRC INLINED uint64_t feed_position(uint32_t seed, uint64_t offset, uint32_t word) {
     return step_u32((uint32_t)step_u64(seed, offset), word);
+}
+
+/* The CRC register after the part of a frame without key and type that precedes its value. */
+WITH_CRC INLINED uint64_t feed_plain_head(uint32_t seed, uint64_t offset, uint32_t length,
+                                          uint64_t timestamp) {
+    return step_u64(feed_position(seed, offset, length), timestamp);
 }
 
 #endif /* HAS_INSTRUCTIONS */

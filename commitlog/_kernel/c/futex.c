@@ -4,26 +4,17 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "atomics.h"
 
-#define NS_PER_SECOND 1000000000ll
-
-static int64_t read_clock(clockid_t clock) {
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (int64_t)now.tv_sec * NS_PER_SECOND + now.tv_nsec;
-}
-
-int64_t cl_clock_monotonic_ns(void) { return read_clock(CLOCK_MONOTONIC); }
-int64_t cl_clock_coarse_ns(void) { return read_clock(CLOCK_REALTIME_COARSE); }
-int64_t cl_clock_precise_ns(void) { return read_clock(CLOCK_REALTIME); }
+int64_t cl_clock_monotonic_ns(void) { return cl_clock_ns(CLOCK_MONOTONIC); }
+int64_t cl_clock_coarse_ns(void) { return cl_clock_ns(CLOCK_REALTIME_COARSE); }
+int64_t cl_clock_precise_ns(void) { return cl_clock_ns(CLOCK_REALTIME); }
 
 static struct timespec as_timespec(int64_t duration_ns) {
-    struct timespec spec = {.tv_sec = duration_ns / NS_PER_SECOND,
-                            .tv_nsec = duration_ns % NS_PER_SECOND};
+    struct timespec spec = {.tv_sec = duration_ns / CL_NS_PER_SECOND,
+                            .tv_nsec = duration_ns % CL_NS_PER_SECOND};
     return spec;
 }
 

@@ -2,7 +2,11 @@
 #ifndef CL_FUTEX_H
 #define CL_FUTEX_H
 
+#include <time.h>
+
 #include "base.h"
+
+#define CL_NS_PER_SECOND 1000000000ll
 
 /* Wakes every waiter on the word, after adding one to it. The word may lie in shared memory. */
 void cl_futex_raise(uint32_t *word);
@@ -11,6 +15,11 @@ void cl_futex_raise(uint32_t *word);
  * handler ran (CL_E_INTERRUPTED). A wake-up may be spurious: the caller checks again. */
 int cl_futex_wait(const uint32_t *word, uint32_t seen, int64_t timeout_ns);
 
+static inline int64_t cl_clock_ns(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * CL_NS_PER_SECOND + now.tv_nsec;
+}
 int64_t cl_clock_monotonic_ns(void);
 int64_t cl_clock_coarse_ns(void);  /* wall clock at the kernel's tick, about 6 ns a call */
 int64_t cl_clock_precise_ns(void); /* wall clock, about 34 ns a call */

@@ -8,15 +8,8 @@
            lines that the writer uses next */
 #define ALIKE 16u /* frames of one length that are read at once */
 #define PADDING (CL_FRAME_ALIGN - 1u)
-#define SHORT_LENGTH (CL_FRAME_HEADER + INTERLEAVED_LEAST - 1)
 
 #ifdef HAS_INSTRUCTIONS
-
-/* The CRC register after the part of a frame without key and type that precedes its value. */
-WITH_CRC INLINED uint64_t feed_plain_head(uint32_t seed, uint64_t offset, uint32_t length,
-                                          uint64_t timestamp) {
-    return step_u64(feed_position(seed, offset, length), timestamp);
-}
 
 WITH_CRC static void write_rows(const cl_segment *segment, uint32_t offset, const cl_rows *rows,
                                 size_t first, size_t count, int64_t timestamp_ns,
@@ -34,7 +27,7 @@ WITH_CRC static void write_rows(const cl_segment *segment, uint32_t offset, cons
         memcpy(at + CL_FRAME_TIMESTAMP, &timestamp_ns, sizeof timestamp_ns);
         uint64_t state = feed_plain_head(seed, offset, length, (uint64_t)timestamp_ns);
         uint64_t cell = cl_cell(
-            length, (uint32_t)~feed_chain(state, at + CL_FRAME_HEADER, from, value_length, true));
+            length, (uint32_t)~feed_into_frame(state, at + CL_FRAME_HEADER, from, value_length));
         if (row == 0) {
             *first_cell = cell;
         } else {
@@ -257,15 +250,16 @@ WITH_CRC static bool next_record(cl_reader *reader, cl_record *record) {
         __builtin_prefetch(at + CL_AHEAD);
     }
     uint64_t timestamp = take_u64(at + CL_FRAME_TIMESTAMP);
-    uint64_t state = feed_plain_head(segment->seed, offset, length, timestamp);
-    state = feed_chain(state, NULL, at + CL_FRAME_HEADER, length - CL_FRAME_HEADER, false);
-    if (CL_UNLIKELY((uint32_t)~state != cl_cell_high(cell))) {
-        return false;
-    }
+    /* Filled before the CRC is known, so that nothing of it has to be kept in registers. */
     *record = (cl_record){.position = segment->base + offset,
                           .timestamp_ns = (int64_t)timestamp,
                           .value = at + CL_FRAME_HEADER,
                           .value_length = length - CL_FRAME_HEADER};
+    uint64_t state = feed_plain_head(segment->seed, offset, length, timestamp);
+    state = feed_from_frame(state, at + CL_FRAME_HEADER, length - CL_FRAME_HEADER);
+    if (CL_UNLIKELY((uint32_t)~state != cl_cell_high(cell))) {
+        return false;
+    }
     reader->offset = next;
     reader->streak++;
     return true;

@@ -33,7 +33,7 @@ size_t cl_short_frames_read_back(const cl_batch *columns, cl_progress *progress,
                                  const uint32_t *offsets, size_t most);
 
 /* Reads the record at the reader's offset if it is a published short one. Otherwise returns false,
- * changes nothing, and leaves the cell to cl_reader_next, which classifies it. */
+ * changes nothing but *record, and leaves the cell to cl_reader_next, which classifies it. */
 bool cl_short_frame_next(cl_reader *reader, cl_record *record);
 
 #endif

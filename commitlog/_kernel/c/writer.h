@@ -2,6 +2,7 @@
 #ifndef CL_WRITER_H
 #define CL_WRITER_H
 
+#include "futex.h"
 #include "log.h"
 
 typedef struct {
@@ -23,6 +24,8 @@ typedef struct {
                           not add there again */
     int64_t cycle_end_ns; /* from then on the tail's cycle may have ended; INT64_MAX: the log rolls
                              by size alone */
+    uint64_t fast_below; /* a short frame that ends below this tail (packed) is appended without a
+                            look at the rest: there is room, and nothing else is due; or 0 */
     uint64_t wake_tail; /* the tail at which the next publish calls `see_to` */
     uint64_t limit_tail; /* the tail beyond which an append first checks the required tailers */
     uint64_t required_seen; /* the value of the cell `required` when limit_tail was set */
@@ -34,7 +37,7 @@ typedef struct {
     uint32_t add_limit; /* larger frames claim by compare-and-swap, so that they never overshoot:
                            all of them while the segment in use has not all of its blocks */
     bool plain; /* plain stores instead of swaps: one process, one lock around every append */
-    bool precise; /* timestamps from the precise clock */
+    clockid_t clock; /* of timestamps */
     bool segment_missing; /* the segment of the last claim could not be opened; the writer opens it
                              before the next add */
     bool roll_due; /* the last claim ended exactly at the segment's end: this handle rolls now,
@@ -77,7 +80,7 @@ void cl_writer_clear(cl_writer *writer);
  * `required` has changed, which the writer checks after wake_bytes at the latest. Clears an earlier
  * CL_E_LAG refusal. */
 void cl_writer_limit(cl_writer *writer, uint64_t limit_tail, uint64_t required_seen);
-int64_t cl_writer_now(const cl_writer *writer);
+static inline int64_t cl_writer_now(const cl_writer *writer) { return cl_clock_ns(writer->clock); }
 
 /* Writes all of a frame but its cell at `offset`, and returns the cell that publishes it. */
 uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_record_input *input);

@@ -1,0 +1,245 @@
+/* Appends one record: claim, write, publish. Short values without key and type take a fast path, in
+ * which the CRC is computed inline. */
+#include <string.h>
+
+#include "claim.h"
+#include "crc32c.h"
+#include "crc32c_steps.h"
+
+/* Writes type and key, and returns where they end in the frame. Out of line, because most frames
+ * have none. */
+static __attribute__((noinline)) size_t write_extension(uint8_t *at, const cl_record_input *input) {
+    memcpy(at + CL_FRAME_TYPE, &input->type, sizeof input->type);
+    memcpy(at + CL_FRAME_KEYLEN, &input->key_length, sizeof input->key_length);
+    if (input->key_length == CL_KEYLEN_NONE || input->key_length == 0) {
+        return CL_FRAME_EXTENDED;
+    }
+    memcpy(at + CL_FRAME_EXTENDED, input->key, input->key_length);
+    return CL_FRAME_EXTENDED + (size_t)input->key_length;
+}
+
+uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_record_input *input) {
+    uint8_t *at = segment->bytes + offset;
+    uint32_t word = (uint32_t)cl_input_length(input);
+    size_t head = CL_FRAME_HEADER;
+    memcpy(at + CL_FRAME_TIMESTAMP, &input->timestamp_ns, sizeof input->timestamp_ns);
+    if (CL_UNLIKELY(cl_input_extended(input))) {
+        word |= CL_WORD_EXT;
+        head = write_extension(at, input);
+    }
+    return cl_cell(
+        word, cl_frame_copy_crc(segment->seed, offset, word, at, head, at + head, input->value));
+}
+
+/* Continues an append from a claim, or from the code of a claim that was refused. */
+static int finish(cl_writer *writer, const cl_record_input *input, cl_claim *claim, int code,
+                  uint64_t *position) {
+    uint32_t length = (uint32_t)cl_input_length(input);
+    for (;;) { /* cl_claim_gives_up bounds the rounds */
+        if (CL_LIKELY(code == CL_OK)) {
+            code = cl_writer_publish(writer, claim,
+                                     cl_frame_write(claim->segment, claim->offset, input), 1);
+            *position = claim->segment->base + claim->offset;
+        }
+        if (CL_LIKELY(code != CL_E_ROLLED_BACK)) {
+            return code;
+        }
+        if (cl_claim_gives_up(writer)) {
+            return CL_E_BUSY;
+        }
+        code = cl_claim_try(writer, cl_frame_aligned(length), length, claim);
+    }
+}
+
+static int append_any(cl_writer *writer, uint32_t largest, const cl_record_input *input,
+                      uint64_t *position) {
+    uint64_t length = cl_input_length(input);
+    int code = cl_writer_refusal(writer);
+    if (CL_UNLIKELY(code != CL_OK)) {
+        return code;
+    }
+    if (CL_UNLIKELY(length > largest)) {
+        return CL_E_TOO_LARGE;
+    }
+    uint32_t need = cl_frame_aligned((uint32_t)length);
+    cl_claim claim;
+    if (!writer->plain) {
+        code = cl_claim_try(writer, need, (uint32_t)length, &claim);
+        return finish(writer, input, &claim, code, position);
+    }
+    code = cl_plain_claim(writer, need, &claim);
+    if (CL_LIKELY(code == CL_OK)) {
+        cl_plain_publish(writer, claim.offset, need,
+                         cl_frame_write(claim.segment, claim.offset, input));
+        cl_writer_tell(writer, cl_tail_pack(claim.segment->number, claim.offset + need), 1, need);
+        *position = claim.segment->base + claim.offset;
+    }
+    return code;
+}
+
+#ifdef HAS_INSTRUCTIONS
+
+typedef struct {
+    const uint8_t *bytes;
+    uint32_t length; /* of the frame, before padding */
+    int64_t timestamp_ns;
+} short_value;
+
+static cl_record_input input_of(const short_value *value) {
+    return (cl_record_input){.value = value->bytes,
+                             .value_length = value->length - CL_FRAME_HEADER,
+                             .key_length = CL_KEYLEN_NONE,
+                             .timestamp_ns = value->timestamp_ns};
+}
+
+/* Whether the fast path may be tried: it fits a frame, and has CRC instructions. */
+static inline bool is_fast(const cl_writer *writer, uint32_t largest, uint64_t length) {
+    return length <= SHORT_LENGTH && length <= largest && writer->fast_below != 0;
+}
+
+/* The code with which an append is refused, or CL_OK. Completes a timestamp below 0. */
+static inline int check_short(const cl_writer *writer, short_value *value) {
+    if (value->timestamp_ns < 0) {
+        value->timestamp_ns = cl_writer_now(writer);
+        if (CL_UNLIKELY(value->timestamp_ns >= writer->cycle_end_ns)) {
+            return CL_E_CYCLE;
+        }
+    }
+    return cl_writer_refusal(writer);
+}
+
+/* As cl_frame_write; the frame is at `at`. */
+WITH_CRC INLINED uint64_t write_short(uint32_t seed, uint32_t offset, uint8_t *at,
+                                      const short_value *value) {
+    uint64_t state = feed_plain_head(seed, offset, value->length, (uint64_t)value->timestamp_ns);
+    memcpy(at + CL_FRAME_TIMESTAMP, &value->timestamp_ns, sizeof value->timestamp_ns);
+    state =
+        feed_into_frame(state, at + CL_FRAME_HEADER, value->bytes, value->length - CL_FRAME_HEADER);
+    return cl_cell(value->length, (uint32_t)~state);
+}
+
+static __attribute__((noinline)) int append_slowly(cl_writer *writer, short_value value,
+                                                   uint64_t *position) {
+    const cl_record_input input = input_of(&value);
+    return append_any(writer, value.length, &input, position);
+}
+
+WITH_CRC static __attribute__((noinline)) int append_plain(cl_writer *writer, const uint8_t *bytes,
+                                                           uint32_t length, uint64_t *position,
+                                                           int64_t timestamp_ns) {
+    short_value value = {bytes, length, timestamp_ns};
+    int code = check_short(writer, &value);
+    if (CL_UNLIKELY(code != CL_OK)) {
+        return code;
+    }
+    const cl_segment *segment = writer->segment;
+    const uint32_t need = cl_frame_aligned(value.length);
+    const uint64_t packed = cl_load_relaxed(writer->tail);
+    if (CL_UNLIKELY(packed + need >= writer->fast_below)) {
+        return append_slowly(writer, value, position);
+    }
+    const uint32_t offset = cl_tail_offset(packed);
+    uint8_t *at = segment->bytes + offset;
+    cl_assert(segment->number, ==, cl_tail_number(packed));
+    cl_assert(offset, >=, CL_SEGMENT_HEADER);
+    cl_assert(offset + (uint64_t)need, <, segment->size);
+    *position = segment->base + offset;
+    cl_writer_count(writer, 1, need);
+    uint64_t cell = write_short(segment->seed, offset, at, &value);
+    cl_plain_store(writer, at, cell, packed, packed + need);
+    return CL_OK;
+}
+
+static __attribute__((noinline)) int name_late(cl_writer *writer, uint64_t packed,
+                                               short_value value, uint64_t *position) {
+    const cl_record_input input = input_of(&value);
+    cl_claim claim;
+    int code = cl_claim_name(writer, packed, cl_frame_aligned(value.length), value.length, &claim);
+    return finish(writer, &input, &claim, code, position);
+}
+
+static __attribute__((noinline)) int append_again(cl_writer *writer, short_value value,
+                                                  uint64_t *position) {
+    const cl_record_input input = input_of(&value);
+    cl_claim claim;
+    writer->counters.refused++;
+    return finish(writer, &input, &claim, CL_E_ROLLED_BACK, position);
+}
+
+WITH_CRC static __attribute__((noinline)) int append_shared(cl_writer *writer, const uint8_t *bytes,
+                                                            uint32_t length, uint64_t *position,
+                                                            int64_t timestamp_ns) {
+    short_value value = {bytes, length, timestamp_ns};
+    int code = check_short(writer, &value);
+    if (CL_UNLIKELY(code != CL_OK)) {
+        return code;
+    }
+    const cl_segment *segment = writer->segment;
+    const uint32_t need = cl_frame_aligned(value.length);
+    cl_slot_enter(writer->slot);
+    const uint64_t packed = cl_add(writer->tail, need);
+    if (CL_UNLIKELY(packed + need >= writer->fast_below)) {
+        return name_late(writer, packed, value, position);
+    }
+    const uint32_t offset = cl_tail_offset(packed);
+    uint8_t *at = segment->bytes + offset;
+    cl_assert(segment->number, ==, cl_tail_number(packed));
+    cl_assert(offset, >=, CL_SEGMENT_HEADER);
+    cl_assert(offset + (uint64_t)need, <, segment->size);
+    uint64_t claimed = cl_cell(CL_WORD_CLAIMED | value.length, writer->log->owner);
+    bool mine = cl_claim_swap(at, need, claimed);
+    cl_slot_leave(writer->slot);
+    if (CL_UNLIKELY(!mine || !cl_swap((uint64_t *)at, &claimed,
+                                      write_short(segment->seed, offset, at, &value)))) {
+        return append_again(writer, value, position);
+    }
+    *position = segment->base + offset;
+    cl_writer_count(writer, 1, need);
+    cl_log_wake_readers(writer->log);
+    return CL_OK;
+}
+
+static inline int append_short(cl_writer *writer, const void *bytes, uint32_t length,
+                               uint64_t *position, int64_t timestamp_ns) {
+    return writer->plain ? append_plain(writer, bytes, length, position, timestamp_ns)
+                         : append_shared(writer, bytes, length, position, timestamp_ns);
+}
+
+#endif
+
+int cl_writer_append_upto(cl_writer *writer, uint32_t largest, const cl_record_input *input,
+                          uint64_t *position) {
+#ifdef HAS_INSTRUCTIONS
+    if (!cl_input_extended(input) && is_fast(writer, largest, cl_input_length(input))) {
+        return append_short(writer, input->value, (uint32_t)cl_input_length(input), position,
+                            input->timestamp_ns);
+    }
+#endif
+    return append_any(writer, largest, input, position);
+}
+
+int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position) {
+    return cl_writer_append_upto(writer, writer->largest, input, position);
+}
+
+static __attribute__((noinline)) int append_long(cl_writer *writer, const void *value,
+                                                 uint32_t length, uint64_t *position) {
+    const cl_record_input input = {.value = value,
+                                   .value_length = length,
+                                   .key_length = CL_KEYLEN_NONE,
+                                   .timestamp_ns = cl_writer_now(writer)};
+    if (CL_UNLIKELY(input.timestamp_ns >= writer->cycle_end_ns)) {
+        return CL_E_CYCLE;
+    }
+    return append_any(writer, writer->largest, &input, position);
+}
+
+int cl_writer_append_value(cl_writer *writer, const void *value, uint32_t length,
+                           uint64_t *position) {
+#ifdef HAS_INSTRUCTIONS
+    if (CL_LIKELY(is_fast(writer, writer->largest, (uint64_t)CL_FRAME_HEADER + length))) {
+        return append_short(writer, value, CL_FRAME_HEADER + length, position, -1);
+    }
+#endif
+    return append_long(writer, value, length, position);
+}
