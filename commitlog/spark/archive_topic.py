@@ -211,5 +211,10 @@ class ArchiveTopic(Topic):
             may_be_partial=is_last and self._seal(file) is None,
         )
 
+    def records_in(self, piece: Slice) -> int | None:
+        seal = self._seal(_File(piece.location, piece.base))
+        whole = seal is not None and piece.start == HEADER_SIZE and piece.stop >= seal.end
+        return seal.record_count if seal is not None and whole else None
+
     def close(self) -> None:
         """Do nothing: no file is kept open."""

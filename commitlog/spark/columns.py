@@ -4,7 +4,8 @@ object for each row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ DDL = (
     "timestampType int, sequence bigint, "
     "type bigint"
 )
+# The others are known without reading a record.
+RECORD_COLUMNS = frozenset({"key", "value", "offset", "timestamp", "type"})
 _SPARK_NAMES = {
     pa.binary(): "binary",
     pa.string(): "string",
@@ -72,6 +75,12 @@ def arrow_schema(fields: Sequence[tuple[str, str, bool]]) -> pa.Schema:
     return pa.schema(made)
 
 
+@functools.lru_cache(maxsize=8)
+def _constant(name: str, value: str | int, count: int) -> pa.Array:
+    """Return a column that has one value in every row. A worker keeps it for its next tasks."""
+    return pa.repeat(pa.scalar(value, FIELDS[name]), count)
+
+
 class RowBuilder:
     """Build record batches of the requested columns. The kernel writes into their buffers.
 
@@ -90,8 +99,6 @@ class RowBuilder:
         )
         self._most = most
         self._room_bytes = _ROOM_BYTES
-        self._topic: str | None = None
-        self._constants: dict[str, pa.Array] = {}
         self.rows = self._begin()
 
     @property
@@ -128,14 +135,31 @@ class RowBuilder:
 
     def finish(self, topic: str, first_sequence: int | None) -> pa.RecordBatch:
         """Return the rows as a record batch, and begin an empty one."""
-        by_name = {name.lower(): self._column(name, topic, first_sequence) for name in self.wanted}
+        batch = self._batch(self.count, topic, first_sequence)
         self.rows = self._begin()
+        return batch
+
+    def counted(
+        self, topic: str, first_sequence: int | None, count: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows of columns that need no record: none of `RECORD_COLUMNS`."""
+        for start in range(0, count, self._most):
+            first = None if first_sequence is None else first_sequence + start
+            yield self._batch(min(self._most, count - start), topic, first)
+
+    def _batch(self, count: int, topic: str, first_sequence: int | None) -> pa.RecordBatch:
+        if not self.wanted:
+            rows = pa.StructArray.from_buffers(pa.struct([]), count, [None])
+            return pa.RecordBatch.from_struct_array(rows)
+        by_name = {
+            name.lower(): self._column(name, count, topic, first_sequence) for name in self.wanted
+        }
         return pa.RecordBatch.from_arrays(
             [by_name[name.lower()] for name in self.schema.names], schema=self.schema
         )
 
-    def _column(self, name: str, topic: str, first_sequence: int | None) -> pa.Array:
-        count, buffers = self.count, self._buffers
+    def _column(self, name: str, count: int, topic: str, first_sequence: int | None) -> pa.Array:
+        buffers = self._buffers
         numbers = {"offset": "positions", "timestamp": "timestamps_us", "type": "types"}
         if name in numbers:
             return pa.Array.from_buffers(
@@ -157,13 +181,4 @@ class RowBuilder:
             if first_sequence is None:
                 return pa.nulls(count, FIELDS[name])
             return pa.array(np.arange(first_sequence, first_sequence + count, dtype=np.int64))
-        return self._constant(name, topic).slice(0, count)
-
-    def _constant(self, name: str, topic: str) -> pa.Array:
-        """Return a column that has one value in every row. It is made once for each topic."""
-        if topic != self._topic:
-            self._topic, self._constants = topic, {}
-        if name not in self._constants:
-            value = topic if name == "topic" else 0
-            self._constants[name] = pa.repeat(pa.scalar(value, FIELDS[name]), self._most)
-        return self._constants[name]
+        return _constant(name, topic if name == "topic" else 0, self._most).slice(0, count)

@@ -7,6 +7,7 @@ from typing import Literal
 
 import commitlog
 from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.errors import PositionError, SequenceError
 from commitlog.log.parts import parts_of
 from commitlog.spark.presence import check_present
 from commitlog.spark.slices import Slice
@@ -125,6 +126,17 @@ class LogTopic(Topic):
                 stop=wanted_stop,
                 sequence=self._parts.index.sequence_at(number, scan) if with_sequence else None,
             )
+
+    def records_in(self, piece: Slice) -> int | None:
+        if piece.scan < piece.start or piece.sequence is None:
+            return None
+        seal = self._seals.get(piece.base // self.segment_size)
+        if seal is not None and piece.stop == seal.end:
+            return seal.first_sequence + seal.record_count - piece.sequence
+        try:
+            return self.sequence_of(piece.base + piece.stop) - piece.sequence
+        except (PositionError, SequenceError):
+            return None  # the slice ends inside a record
 
     def close(self) -> None:
         self.log.close()

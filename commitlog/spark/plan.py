@@ -54,6 +54,7 @@ def partitions_of(
     least: int,
     parallelism: int,
     with_sequence: bool,
+    counts: bool = False,
     fail_on_data_loss: bool,
 ) -> list[LogPartition]:
     """Plan partitions of about equal size for ranges of positions of some topics.
@@ -66,9 +67,13 @@ def partitions_of(
         Least number of partitions, if the ranges can be cut into as many.
     parallelism : int
         Number of tasks that run at once.
+    counts : bool
+        No column needs the records themselves. A slice whose records the seals and the index count
+        is not read.
     """
+    with_sequence = with_sequence or counts
     found = [
-        (topic, piece)
+        (topic, replace(piece, records=topic.records_in(piece)) if counts else piece)
         for topic, start, stop in ranges
         if start < stop
         for piece in topic.slices(
@@ -125,6 +130,13 @@ def _cut(
         at = topic.boundary(piece.base + piece.scan + room_bytes) - piece.base
         if at > max(piece.start, piece.scan):
             sequence = topic.sequence_of(piece.base + at) if with_sequence else None
-            return replace(piece, stop=at), replace(piece, scan=at, start=at, sequence=sequence)
+            before = after = None
+            if piece.records is not None and piece.sequence is not None and sequence is not None:
+                before = sequence - piece.sequence
+                after = piece.records - before
+            return (
+                replace(piece, stop=at, records=before),
+                replace(piece, scan=at, start=at, sequence=sequence, records=after),
+            )
         room_bytes = most_bytes + 1 if room_bytes == most_bytes else min(room_bytes * 2, most_bytes)
     return piece, None

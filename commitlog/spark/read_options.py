@@ -49,7 +49,7 @@ _BOTH = (
     "visibility",
     "onDamage",
 )
-_BATCH_ONLY = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp", "filterPushdown")
+_BATCH_ONLY = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 _STREAM_ONLY = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
@@ -84,7 +84,6 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     visibility: Literal["flushed", "committed"] = "flushed"
     on_damage: OnDamage = "fail"
-    filter_pushdown: bool = False
     max_offsets: int | None = None
     min_offsets: int | None = None
     max_trigger_delay_s: float = _DELAY_DEFAULT_S
@@ -119,7 +118,6 @@ class ReadOptions:
             fail_on_data_loss=ask.flag("failOnDataLoss", True),
             visibility=ask.choice("visibility", ("flushed", "committed")),
             on_damage=ask.choice("onDamage", ("fail", "skip")),
-            filter_pushdown=ask.flag("filterPushdown", False),
             max_offsets=ask.count("maxOffsetsPerTrigger"),
             min_offsets=ask.count("minOffsetsPerTrigger"),
             max_trigger_delay_s=ask.delay("maxTriggerDelay"),

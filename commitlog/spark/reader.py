@@ -1,16 +1,16 @@
-"""LogReader: a batch read."""
+"""LogReader: a batch read, and what it shares with a stream."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from commitlog.spark.columns import arrow_schema
+from commitlog.spark.columns import RECORD_COLUMNS, arrow_schema
 from commitlog.spark.filters import RowFilter, is_taken
 from commitlog.spark.plan import LogPartition, cores, partitions_of
 from commitlog.spark.read_options import ReadOptions
@@ -18,20 +18,12 @@ from commitlog.spark.slices import read_slices
 from commitlog.spark.topic import Topic
 from commitlog.spark.topics import check_names, end_of, locate, open_topic, start_of
 
-
-def schema_of(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema of the columns that Spark requests."""
-    return arrow_schema(
-        [(field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields]
-    )
+# In the process that runs it, Spark asks which filters the source takes.
+FILTER_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
-def wants_sequence(schema: pa.Schema) -> bool:
-    return "sequence" in {name.lower() for name in schema.names}
-
-
-class LogReader(DataSourceReader):
-    """Read the records of some logs between two bounds.
+class Reading:
+    """What the readers of batches and streams share.
 
     Parameters
     ----------
@@ -43,13 +35,47 @@ class LogReader(DataSourceReader):
         Number of tasks that the session runs at once [default: the cores of this machine].
     """
 
+    _stream = False
+
     def __init__(
         self, options: Mapping[str, str], schema: StructType, parallelism: int | None = None
     ) -> None:
         self._parallelism = parallelism or cores()
-        self._schema = schema_of(schema)
-        self._options = ReadOptions.parse(options, stream=False)
-        self._filter = RowFilter()
+        self._schema = arrow_schema(
+            [(field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields]
+        )
+        self._options = ReadOptions.parse(options, stream=self._stream)
+
+    def _planned(self, ranges: Iterable[tuple[Topic, int, int]]) -> list[InputPartition]:
+        columns, options = {name.lower() for name in self._schema.names}, self._options
+        return [
+            *partitions_of(
+                ranges,
+                least=options.min_partitions,
+                parallelism=self._parallelism,
+                with_sequence="sequence" in columns,
+                counts=columns.isdisjoint(RECORD_COLUMNS) and options.on_damage == "fail",
+                fail_on_data_loss=options.fail_on_data_loss,
+            )
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the rows of a partition, on an executor. If the plan is empty, Spark passes a
+        partition of its own.
+        """
+        slices = partition.slices if isinstance(partition, LogPartition) else ()
+        yield from read_slices(
+            slices,
+            self._schema,
+            on_damage=self._options.on_damage,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
+
+
+class LogReader(Reading, DataSourceReader):
+    """Read the records of some logs between two bounds."""
+
+    _filter = RowFilter()
 
     def partitions(self) -> list[InputPartition]:
         """Plan what each task reads. Spark calls this once, on the driver."""
@@ -60,52 +86,25 @@ class LogReader(DataSourceReader):
         ):
             check_names(bound, name, list(places))
         with contextlib.ExitStack() as stack:
-            wanted = {
-                name: place for name, place in places.items() if self._filter.wants_topic(name)
-            }
             topics = [
                 stack.enter_context(open_topic(name, place, self._options))
-                for name, place in wanted.items()
+                for name, place in places.items()
+                if self._filter.wants_topic(name)
             ]
-            return [
-                *partitions_of(
-                    self._ranges(topics),
-                    least=self._options.min_partitions,
-                    parallelism=self._parallelism,
-                    with_sequence=wants_sequence(self._schema),
-                    fail_on_data_loss=self._options.fail_on_data_loss,
+            return self._planned(
+                (
+                    topic,
+                    *self._filter.narrowed(
+                        topic, start_of(topic, self._options), end_of(topic, self._options)
+                    ),
                 )
-            ]
-
-    def _ranges(self, topics: list[Topic]) -> list[tuple[Topic, int, int]]:
-        return [
-            (
-                topic,
-                *self._filter.narrowed(
-                    topic, start_of(topic, self._options), end_of(topic, self._options)
-                ),
+                for topic in topics
             )
-            for topic in topics
-        ]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the rows of a partition, on an executor. If the plan is empty, Spark passes a
-        partition of its own.
-        """
-        slices = partition.slices if isinstance(partition, LogPartition) else ()
-        yield from self._filter.passing(
-            read_slices(
-                slices,
-                self._schema,
-                on_damage=self._options.on_damage,
-                fail_on_data_loss=self._options.fail_on_data_loss,
-            )
-        )
 
 
 class FilteringReader(LogReader):
-    """A batch read that applies filters itself. It is an option, because Spark rejects a reader
-    with `pushFilters` unless the session enables filter push-down.
+    """A batch read that applies filters itself. Spark refuses a reader with `pushFilters` where
+    filter push-down is off.
     """
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
@@ -113,10 +112,18 @@ class FilteringReader(LogReader):
         self._filter = RowFilter([one for one in filters if is_taken(one)])
         return [one for one in filters if not is_taken(one)]
 
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the rows of a partition that pass the filters."""
+        yield from self._filter.passing(super().read(partition))
+
 
 def batch_reader(
-    options: Mapping[str, str], schema: StructType, parallelism: int | None = None
+    options: Mapping[str, str],
+    schema: StructType,
+    parallelism: int | None = None,
+    *,
+    takes_filters: bool,
 ) -> LogReader:
-    """Return the reader of a query, with filter push-down if the options ask for it."""
-    pushes = ReadOptions.parse(options, stream=False).filter_pushdown
-    return (FilteringReader if pushes else LogReader)(options, schema, parallelism)
+    """Return the reader of a query. It takes filters if Spark offers them."""
+    kind = FilteringReader if takes_filters and FILTER_WORKER in sys.modules else LogReader
+    return kind(options, schema, parallelism)

@@ -1,9 +1,13 @@
-"""Registration of the format with a session, whose parallelism then sizes the plans of reads."""
+"""Registration of the format with a session: how many tasks its reads have, and which columns and
+filters Spark tells them.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from commitlog.spark.source import CommitLogSource
@@ -11,19 +15,28 @@ from commitlog.spark.source import CommitLogSource
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 _LOGGER = "org.apache.spark.sql.execution.datasources.DataSourceManager"
+_RULE = "commitlog.spark.ColumnPruning"
+_logger = logging.getLogger("commitlog.spark")
 
 
 def register_source(spark: SparkSession) -> None:
     """See `commitlog.spark.register`."""
-    if not hasattr(spark, "_jvm"):  # Spark Connect: the parallelism is not known
+    if not hasattr(spark, "_jvm"):  # Spark Connect: the JVM is out of reach
         spark.dataSource.register(CommitLogSource)
         return
     session: Any = spark
-    sized = type(
+    prunes = _prune_columns(session)
+    if prunes and not session._jsparkSession.conf().contains(FILTER_PUSHDOWN):
+        spark.conf.set(FILTER_PUSHDOWN, "true")
+    of_session = type(
         "CommitLogSource",
         (CommitLogSource,),
-        {"parallelism": int(session.sparkContext.defaultParallelism)},
+        {
+            "parallelism": int(session.sparkContext.defaultParallelism),
+            "takes_filters": prunes,
+        },
     )
     known = (
         session._jsparkSession.sessionState()
@@ -31,7 +44,31 @@ def register_source(spark: SparkSession) -> None:
         .dataSourceExists(CommitLogSource.name())
     )
     with _quiet(session._jvm) if known else contextlib.nullcontext():
-        spark.dataSource.register(sized)
+        spark.dataSource.register(of_session)
+
+
+def _prune_columns(session: Any) -> bool:
+    """Add the rule of `column_pruning.java` to the session's optimizer, if it is not there. Return
+    false if this Spark is of another make than the rule expects: its reads have all columns.
+    """
+    from py4j.protocol import Py4JError
+
+    extensions, jvm = session._jsparkSession.extensions(), session._jvm
+    try:
+        if _RULE in str(extensions.buildOptimizerRules(session._jsparkSession)):
+            return True
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
+        source = resources.files("commitlog.spark").joinpath("column_pruning.java")
+        compiler.cook(source.read_text(encoding="utf-8"))
+        rule = compiler.getClassLoader().loadClass(_RULE).getConstructors()[0]
+        arguments = session.sparkContext._gateway.new_array(jvm.Object, 1)
+        arguments[0] = CommitLogSource.name()
+        extensions.injectOptimizerRule(rule.newInstance(arguments))
+    except (Py4JError, TypeError) as error:  # a class that is not there is not callable
+        _logger.info("reads have all columns, and Spark applies the filters: %s", error)
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -11,29 +11,36 @@ leaves joined segments in the log.
 
 from __future__ import annotations
 
+import itertools
+import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
 
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import InvalidOptionError, RecordTypeError
 from commitlog.options import Options
+from commitlog.spark.columns import FIELDS
+from commitlog.spark.slices import Slice, read_slices
 from commitlog.spark.target import Target, folder_of
 from commitlog.spark.write_options import WriteOptions, check_schema
 from commitlog.stage.joining import join
-from commitlog.stage.staging import StagedSegment, StagingWriter
+from commitlog.stage.staging import NOWHERE, StagedSegment, StagingWriter
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 _TOPICS_LIMIT = 256  # for each task: a topic has an open file and a buffer
+_SMALL_BYTES = 1 << 20
+_STAGED = pa.schema([(name, FIELDS[name]) for name in ("value", "key", "type", "timestamp")])
 
 
 @dataclass
@@ -107,6 +114,7 @@ class _Sink:
     def join_all(
         self,
         messages: Sequence[WriterCommitMessage | None],
+        job: str,
         query: str | None = None,
         batch: int | None = None,
     ) -> None:
@@ -117,10 +125,11 @@ class _Sink:
                 for topic, segments in message.staged.items():
                     staged.setdefault(topic, []).extend(segments)
         for topic in sorted(staged, key=str):
-            options = Options(segment_size=self.target.size_of(topic))
+            size = self.target.size_of(topic)
+            options = Options(segment_size=size)
             join(
                 self.target.log_path(topic),
-                staged[topic],
+                _merged(staged[topic], self.target.folder(job), size),
                 query=query,
                 batch=batch,
                 options=options,
@@ -133,6 +142,34 @@ class _Sink:
             if isinstance(message, StagedTask):
                 topics.update(message.staged)
         self.target.clear(job, list(topics))
+
+
+def _merged(segments: list[StagedSegment], folder: str, size: int) -> list[StagedSegment]:
+    """Write successive small segments as one. Each joined segment is a file of the log, and a batch
+    of a stream would leave one for each of its tasks.
+    """
+    if not all(os.path.exists(segment.path) for segment in segments):
+        return segments  # they have joined, or the join reports the missing one
+    merged: list[StagedSegment] = []
+    for is_small, found in itertools.groupby(segments, lambda one: one.size <= _SMALL_BYTES):
+        run = [*found]
+        if is_small and len(run) > 1:
+            writer = StagingWriter(folder, size)
+            try:
+                for segment in run:
+                    for rows in read_slices([_slice_of(segment, size)], _STAGED):
+                        writer.write(rows)
+                run = writer.finish()
+            except BaseException:
+                writer.discard()
+                raise
+        merged += run
+    return merged
+
+
+def _slice_of(segment: StagedSegment, size: int) -> Slice:
+    stop = HEADER_SIZE + segment.size
+    return Slice(topic="", location=segment.path, uuid=NOWHERE, base=0, size=size, stop=stop)
 
 
 def _equal(indices: pa.Array, index: int) -> pa.Array:
@@ -170,7 +207,7 @@ class LogWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Join the staged segments, on the driver."""
-        self.sink.join_all(messages, *(self.sink.transaction or (None, None)))
+        self.sink.join_all(messages, self.job, *(self.sink.transaction or (None, None)))
         self.sink.give_up(messages, self.job)
         self.sink.target.sweep()
 
@@ -215,7 +252,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         query = _query_of(messages)
         if query is None:
             return  # a batch without a task has no records
-        self.sink.join_all(messages, query, batchId)
+        self.sink.join_all(messages, folder_of(query, batchId), query, batchId)
         self.sink.target.sweep(query, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name

@@ -42,6 +42,8 @@ class Slice:
         The task returns the records that begin in [start, stop).
     sequence : int or None
         Sequence of the first record at or after `scan`; None if unknown or not requested.
+    records : int or None
+        The number of these records, if no column needs more of them. The task does not read them.
     may_be_partial : bool
         The segment is the last of an archive and may have been copied before it was full. It ends
         after its last whole frame.
@@ -56,6 +58,7 @@ class Slice:
     start: int = HEADER_SIZE
     stop: int
     sequence: int | None = None
+    records: int | None = None
     may_be_partial: bool = False
 
     @property
@@ -240,6 +243,9 @@ def read_slices(
     """
     builder = RowBuilder(schema)
     for piece in slices:
+        if piece.records is not None:
+            yield from builder.counted(piece.topic, piece.sequence, piece.records)
+            continue
         try:
             yield from SliceReader(piece, builder, on_damage).batches()
         except PositionError as error:

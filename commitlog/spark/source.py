@@ -30,6 +30,8 @@ class CommitLogSource(DataSource):
 
     # Number of tasks that the session runs at once. `register` sets it in a subclass.
     parallelism: int | None = None
+    # Each query has a scan of its own, so its filters stay in it. `register` sets it, too.
+    takes_filters = False
 
     @classmethod
     def name(cls) -> str:
@@ -46,7 +48,9 @@ class CommitLogSource(DataSource):
         """Return the reader of a batch query."""
         from commitlog.spark.reader import batch_reader
 
-        return batch_reader(self.options, schema, self.parallelism)
+        return batch_reader(
+            self.options, schema, self.parallelism, takes_filters=self.takes_filters
+        )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a streaming query."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -18,10 +18,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from commitlog.spark.log_topic import LogTopic
-from commitlog.spark.plan import LogPartition, cores, partitions_of
-from commitlog.spark.read_options import ReadOptions
-from commitlog.spark.reader import schema_of, wants_sequence
-from commitlog.spark.slices import read_slices
+from commitlog.spark.reader import Reading
 from commitlog.spark.stream_topics import StreamTopics, lost
 
 # The JSON that Spark keeps in the checkpoint, as Kafka's source has it: {"orders": {"0": 4096}}.
@@ -37,26 +34,17 @@ def _places(offset: Mapping[str, Mapping[str, int]] | None) -> _Places:
     return {name: int(partitions["0"]) for name, partitions in (offset or {}).items()}
 
 
-class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class LogStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follow some logs. An offset is a position in each log, which rolls and retention do not
     change.
-
-    Parameters
-    ----------
-    options : mapping of str to str
-        The options as Spark gives them.
-    schema : pyspark.sql.types.StructType
-        The requested columns.
-    parallelism : int, optional
-        As for `LogReader`.
     """
+
+    _stream = True
 
     def __init__(
         self, options: Mapping[str, str], schema: StructType, parallelism: int | None = None
     ) -> None:
-        self._parallelism = parallelism or cores()
-        self._schema = schema_of(schema)
-        self._options = ReadOptions.parse(options, stream=True)
+        super().__init__(options, schema, parallelism)
         self._topics = StreamTopics(self._options)
         self._initial: Offset | None = None
         self._target: _Places | None = None
@@ -172,25 +160,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
         for topic, _, stop in ranges:
             self._topics.check_reached(topic, stop)
-        return [
-            *partitions_of(
-                ranges,
-                least=self._options.min_partitions,
-                parallelism=self._parallelism,
-                with_sequence=wants_sequence(self._schema),
-                fail_on_data_loss=self._options.fail_on_data_loss,
-            )
-        ]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the rows of a partition, on an executor."""
-        slices = partition.slices if isinstance(partition, LogPartition) else ()
-        yield from read_slices(
-            slices,
-            self._schema,
-            on_damage=self._options.on_damage,
-            fail_on_data_loss=self._options.fail_on_data_loss,
-        )
+        return self._planned(ranges)
 
     def stop(self) -> None:
         """Close the logs when the query ends."""

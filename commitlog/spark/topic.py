@@ -67,6 +67,10 @@ class Topic(ABC):
         raise NotImplementedError("an archive is cut between segments only")
 
     @abstractmethod
+    def records_in(self, piece: Slice) -> int | None:
+        """Return how many records a slice has, if that is known without reading them."""
+
+    @abstractmethod
     def close(self) -> None:
         """Release it."""
 

@@ -25,7 +25,6 @@ SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.streaming.metricsEnabled": "false",
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.log.level": "ERROR",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import BinaryType, LongType, StringType, StructType, TimestampType
 
 from commitlog.spark.filters import is_taken
-from commitlog.spark.reader import FilteringReader, LogReader, batch_reader
+from commitlog.spark.reader import FILTER_WORKER, FilteringReader, LogReader, batch_reader
 from tests.spark.logs_in_spark import EPOCH, fill, numbered
 
 SCHEMA = (
@@ -122,17 +123,19 @@ def test_unsupported_filter_is_left_to_spark(one: Any) -> None:
     assert not is_taken(one)
 
 
-def test_filter_pushdown_is_off_by_default() -> None:
-    assert type(batch_reader({"path": "/log"}, SCHEMA)) is LogReader
-    assert "pushFilters" not in vars(LogReader)
-    assert type(batch_reader({"path": "/log", "filterPushdown": "true"}, SCHEMA)) is FilteringReader
+def test_reader_takes_filters_only_where_spark_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, FILTER_WORKER, raising=False)
+    assert type(batch_reader({"path": "/log"}, SCHEMA, takes_filters=True)) is LogReader
+    monkeypatch.setitem(sys.modules, FILTER_WORKER, sys)
+    assert type(batch_reader({"path": "/log"}, SCHEMA, takes_filters=True)) is FilteringReader
+    assert type(batch_reader({"path": "/log"}, SCHEMA, takes_filters=False)) is LogReader
 
 
 def test_spark_query_with_filter_pushdown_returns_right_rows(
     spark: Any, log: tuple[Path, list[int]]
 ) -> None:
     path, positions = log
-    frame = spark.read.format("commitlog").option("filterPushdown", "true").load(str(path))
+    frame = spark.read.format("commitlog").load(str(path))
     wanted = frame.where(
         f.col("offset").between(positions[100], positions[1100])
         & (f.col("timestamp") >= f.lit("1970-01-01 00:10:00").cast("timestamp"))

@@ -107,7 +107,6 @@ def test_ending_offsets_of_a_stream_raise() -> None:
         ("subscribe", " , "),
         ("subscribe", "../other"),
         ("subscribePattern", "("),
-        ("filterPushdown", "1"),
     ],
 )
 def test_wrong_batch_option_value_names_accepted_values(name: str, value: str) -> None:

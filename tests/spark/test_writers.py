@@ -87,6 +87,36 @@ def test_commit_joins_tasks_in_order_and_skips_failed_task(tmp_path: Path) -> No
     assert values_of(tmp_path / "log") == [b"0", b"2", b"1"]
 
 
+@pytest.mark.parametrize("large", [None, 0, 2, 4])
+def test_commit_merges_small_segments_and_keeps_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int | None
+) -> None:
+    monkeypatch.setattr("commitlog.spark.sink._SMALL_BYTES", 500)
+    times = pa.array([7 * 10**6, 8 * 10**6], pa.timestamp("us", tz="UTC"))
+    columns = {
+        "key": pa.array([None, b"k"], pa.binary()),
+        "type": pa.array([3, None], pa.int32()),
+        "timestamp": times,
+    }
+    tasks = [[b"%d" % task, b"x" * (600 if task == large else 6)] for task in range(5)]
+    made = schema(
+        value=BinaryType(), key=BinaryType(), type=IntegerType(), timestamp=TimestampType()
+    )
+    writer = batch_writer(tmp_path / "log", made)
+    writer.commit([writer.write(iter(batches(values, **columns))) for values in tasks])
+    with commitlog.open(tmp_path / "log", "r") as log:
+        found = [(bytes(one.value), one.key, one.type, one.timestamp_ns) for one in log.tailer()]
+        segments = {one.position // SIZE for one in log.tailer()}
+    wanted = [
+        row
+        for first, second in tasks
+        for row in ((first, None, 3, 7 * 10**9), (second, b"k", 0, 8 * 10**9))
+    ]
+    assert found == wanted
+    assert len(segments) == {None: 1, 0: 2, 2: 3, 4: 2}[large]
+    assert not (tmp_path / "log" / ".staged").exists()
+
+
 def test_commit_without_records_creates_an_empty_log(tmp_path: Path) -> None:
     writer = batch_writer(tmp_path / "log")
     writer.commit([writer.write(iter(batches([])))])

@@ -1,0 +1,190 @@
+// Lets Spark ask a Python data source for the columns that a query needs, and for no others.
+//
+// Spark's own scan of a Python source always has all columns, and its plan of a read, once made, is
+// kept for all queries of a data frame, also for those with other filters. Here each query gets a
+// scan of its own. Spark's compiler of generated code, Janino, compiles this file on the driver.
+package commitlog.spark;
+
+import java.lang.reflect.Field;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonScanBuilder;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Function1;
+import scala.Option;
+import scala.runtime.AbstractFunction1;
+import scala.runtime.AbstractPartialFunction;
+
+/** Makes the optimizer rule of a session. */
+public final class ColumnPruning extends AbstractFunction1 {
+    final String format;
+    final Field source;
+
+    /** Fails on a Spark whose tables are made differently. */
+    public ColumnPruning(String format) throws NoSuchFieldException {
+        this.format = format;
+        source = PythonTable.class.getDeclaredField("ds");
+        source.setAccessible(true);
+    }
+
+    @Override
+    public Object apply(Object session) {
+        return new TablesThatPrune();
+    }
+
+    /** Runs before Spark builds the scans. */
+    public final class TablesThatPrune extends Rule {
+        @Override
+        public TreeNode apply(TreeNode plan) {
+            return ((LogicalPlan) plan).transform(new Replacement());
+        }
+    }
+
+    public final class Replacement extends AbstractPartialFunction {
+        @Override
+        public boolean isDefinedAt(Object node) {
+            if (!(node instanceof DataSourceV2Relation)) {
+                return false;
+            }
+            Object table = ((DataSourceV2Relation) node).table();
+            return table.getClass() == PythonTable.class
+                    && ((PythonTable) table).name().equals(format);
+        }
+
+        @Override
+        public Object applyOrElse(Object node, Function1 otherwise) {
+            if (!isDefinedAt(node)) {
+                return otherwise.apply(node);
+            }
+            DataSourceV2Relation relation = (DataSourceV2Relation) node;
+            Object[] parts = new Object[relation.productArity()];
+            for (int at = 0; at < parts.length; at++) {
+                Object part = relation.productElement(at);
+                parts[at] = part == relation.table() ? pruning((PythonTable) part) : part;
+            }
+            return relation.makeCopy(parts);
+        }
+
+        private PruningTable pruning(PythonTable table) {
+            try {
+                return new PruningTable((PythonDataSourceV2) source.get(table), table);
+            } catch (IllegalAccessException error) {
+                throw new IllegalStateException(error);
+            }
+        }
+    }
+
+    static final class PruningTable extends PythonTable {
+        private final PythonDataSourceV2 source;
+
+        PruningTable(PythonDataSourceV2 source, PythonTable table) {
+            super(source, table.name(), table.schema());
+            this.source = source;
+        }
+
+        @Override
+        public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+            return new PruningScanBuilder(source, name(), schema(), options);
+        }
+    }
+
+    /** The source of one scan: it shares nothing but the Python object with those of others. */
+    static final class ScanSource extends PythonDataSourceV2 {
+        private final PythonDataSourceV2 shared;
+
+        ScanSource(PythonDataSourceV2 shared) {
+            this.shared = shared;
+        }
+
+        @Override
+        public UserDefinedPythonDataSource source() {
+            return shared.source();
+        }
+
+        @Override
+        public PythonDataSourceCreationResult getOrCreateDataSourceInPython(
+                String name, CaseInsensitiveStringMap options, Option schema) {
+            return shared.getOrCreateDataSourceInPython(name, options, schema);
+        }
+    }
+
+    static final class PruningScanBuilder
+            implements SupportsPushDownFilters, SupportsPushDownRequiredColumns {
+        private final PythonDataSourceV2 source;
+        private final String format;
+        private final StructType schema;
+        private final CaseInsensitiveStringMap options;
+        private Filter[] filters = new Filter[0];
+        private PythonScanBuilder builder;
+
+        PruningScanBuilder(
+                PythonDataSourceV2 source,
+                String format,
+                StructType schema,
+                CaseInsensitiveStringMap options) {
+            this.source = source;
+            this.format = format;
+            this.schema = schema;
+            this.options = options;
+            builder = builderOf(schema);
+        }
+
+        private PythonScanBuilder builderOf(StructType columns) {
+            return new PythonScanBuilder(new ScanSource(source), format, columns, options);
+        }
+
+        @Override
+        public Filter[] pushFilters(Filter[] given) {
+            filters = given;
+            return builder.pushFilters(given);
+        }
+
+        @Override
+        public Filter[] pushedFilters() {
+            return builder.pushedFilters();
+        }
+
+        /** Also keeps the columns of pushed filters, which Spark needs to describe them to Python. */
+        @Override
+        public void pruneColumns(StructType required) {
+            Set wanted = new HashSet(Arrays.asList(required.fieldNames()));
+            for (Filter filter : filters) {
+                wanted.addAll(Arrays.asList(filter.references()));
+            }
+            StructType columns = new StructType();
+            for (StructField field : schema.fields()) {
+                if (wanted.contains(field.name())) {
+                    columns = columns.add(field);
+                }
+            }
+            if (columns.length() == schema.length()) {
+                return;
+            }
+            builder = builderOf(columns);
+            if (filters.length > 0) {
+                builder.pushFilters(filters);
+            }
+        }
+
+        @Override
+        public Scan build() {
+            return builder.build();
+        }
+    }
+}
