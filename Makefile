@@ -9,6 +9,7 @@
 #   make build       the virtual environment and the kernel
 #   make wheels      a tested wheel for each interpreter of this machine, in dist; PYTHONS names others
 #   make bench       the benchmarks                make instructions   counts instructions of the hot paths (needs valgrind)
+#   make bench-peers commitlog beside other stores: ROWS=burst,sync PEERS=chronicle TURNS=5
 #   make screenshots takes the pictures of docs/images: site, benchmark page, top (needs Chromium)
 #   make clean       removes what was built        make distclean   and the virtual environment
 #
@@ -34,7 +35,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 NOT_INSTALLED := { echo "make: pip could not install what constraints.txt names: see its message above; without a network, set PIP_INDEX_URL to an index" >&2; exit 1; }
 KERNEL := $(wildcard $(addprefix commitlog/_kernel/*.,pyx pxd pxi) commitlog/_kernel/c/*.[ch])
-C_FILES := $(filter %.c %.h,$(KERNEL)) $(wildcard commitlog/include/*/*.h bench/instructions/*.c examples/*/*.c tests/*.[ch] tests/*/*.[ch])
+C_FILES := $(filter %.c %.h,$(KERNEL)) $(wildcard commitlog/include/*/*.h bench/*/*.c examples/*/*.c tests/*.[ch] tests/*/*.[ch])
 # The stamps carry the checkout's path, because a virtual environment that was moved still points to where it was.
 HERE := $(shell pwd -P | cksum | cut -d ' ' -f 1)
 BASE := .venv/.base-$(HERE)
@@ -44,8 +45,8 @@ INSTALLED := .venv/.installed-$(HERE)
 KERNELS := .venv/.built-$(HERE) .venv/.asserts-$(HERE)
 BUILT := $(word $(if $(COMMITLOG_ASSERT),2,1),$(KERNELS))
 
-.PHONY: help demo test test-long asan lint docs model build asserts wheels bench screenshots \
-	instructions clean distclean check FORCE
+.PHONY: help demo test test-long asan lint docs model build asserts wheels bench bench-peers \
+	screenshots instructions clean distclean check FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -73,6 +74,10 @@ asan: build $(DEPENDENCIES)
 
 bench: build $(DEPENDENCIES)
 	@$(BIN)/python -m bench
+
+bench-peers: build $(DEPENDENCIES)
+	@$(BIN)/python -m bench.peers --rows "$(ROWS)" --peers "$(PEERS)" --turns $(or $(TURNS),5) $(if $(LIST),--list) \
+		--home "$(or $(PEERS_HOME),.peers)"
 
 screenshots: docs
 	@$(BIN)/python docs/site/screenshots.py $(PAGE)

@@ -1,3 +1,1 @@
-"""Other systems, measured beside commitlog in one run: Mappedbus 0.5.1 so far. `python -m
-bench.peers`.
-"""
+"""Other stores, measured beside commitlog in one run: `python -m bench.peers`."""

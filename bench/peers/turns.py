@@ -1,117 +1,94 @@
-"""A turn: the processes of one side of a row, started, told to go at once, and heard."""
+"""A turn: the processes of one side, in a directory of its own that is deleted afterwards."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from bench.peers.java import Java
-from bench.peers.rows import PEER, Role, Row, Side
+from bench.peers.programs import ROOT, Program
+from bench.peers.rows import GIB, Row
 
-ROOT = Path(__file__).resolve().parents[2]
-LIMIT_S = 100.0
-Result = dict[str, object]
+MEMORY = Path("/dev/shm")
+LIMIT_S = 240.0
+_SETTLED_KB = 32 << 10
+Figures = dict[str, Any]
 
 
 class TurnError(Exception):
-    """A process of a turn failed, or was not done in time."""
+    """A process of a turn failed, or did not end in time."""
 
 
-def settings_of(row: Row, scale: float) -> list[str]:
-    """How much a row's processes do; a scale below 1 is for trying things out."""
-    messages, warm = max(1, int(row.messages * scale)), int(row.warm * scale)
-    return [
-        f"messages={messages}",
-        f"warm={warm}",
-        f"writers={row.writers}",
-        f"per_minute={row.per_minute}",
+def take_turn(row: Row, side: str, program: Program, home: Path, quick: bool) -> Figures:
+    """Run one side once; return what the measured process said."""
+    place = MEMORY if row.memory else home / "data"
+    place.mkdir(exist_ok=True)
+    free, needed = shutil.disk_usage(place).free / GIB, 1 if quick else row.room + 2
+    if free < needed:
+        raise TurnError(f"{free:.1f} GiB are free in {place}, and {needed:g} are needed")
+    folder = tempfile.mkdtemp(prefix="commitlog-peers-", dir=place)
+    settings = [f"{name}={text}" for name, text in row.settings_of(side, quick).items()]
+    commands = [
+        [*program.command, role, folder, *settings, *program.settings] for role in row.roles
     ]
-
-
-def command_of(
-    side: Side, role: Role, path: str, settings: list[str], java: Java | None
-) -> list[str]:
-    """The command line of one process."""
-    if side.name == PEER and role.name not in ("dead", "sizes"):
-        if java is None:
-            raise TurnError("Mappedbus was not prepared")
-        return java.command(role.name, path, settings)
-    return [
-        sys.executable,
-        "-m",
-        "bench.peers.ours",
-        role.name,
-        path,
-        f"form={role.form}",
-        *settings,
-    ]
-
-
-def take_turn(row: Row, side: Side, place: Path, java: Java | None, scale: float = 1.0) -> Result:
-    """Run one side of a row once, in a directory of its own; what the measured process said."""
-    settings = settings_of(row, scale)
-    folder = Path(tempfile.mkdtemp(prefix="commitlog-peers-", dir=place))
-    path = str(folder / "bus")
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{home / 'python'}"}
     try:
-        if side.before:
-            # What is read again was written whole: by one process that appends as much as all are
-            # to read.
-            run_together([command_of(side, role, path, settings, java) for role in side.before])
-        return run_together([command_of(side, role, path, settings, java) for role in side.roles])[
-            side.measured
-        ]
+        return run_together(commands, environment)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        if not row.memory and not quick:
+            settle(place)
 
 
-def run_together(commands: Sequence[list[str]]) -> list[Result]:
-    """Start processes, each when the one before is ready; let them go together; what each said.
+def run_together(commands: Sequence[list[str]], environment: dict[str, str]) -> Figures:
+    """Start processes, each when the one before is ready, and release them together.
 
-    Raises
-    ------
-    TurnError
-        One failed, or they were not done in time.
+    The last one is released first and is measured; the others stay until it has ended.
     """
     with contextlib.ExitStack() as stack:
-        errors = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in commands]
+        error = stack.enter_context(tempfile.TemporaryFile("w+"))
         started: list[subprocess.Popen[str]] = []
         stack.enter_context(_ended_in_time(started))
-        for command, error in zip(commands, errors, strict=True):
+        for command in commands:
             process = subprocess.Popen(
                 command,
                 cwd=ROOT,
+                env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=error,
                 text=True,
             )
             started.append(stack.enter_context(process))
-            if _line_of(process) != "ready":
-                raise TurnError(_what_went_wrong(command, error))
-        # The measured process is the last one, so that it is there when the others begin.
-        for process in reversed(started):
+            if len(commands) > 1 and _line(process, "ready") is None:
+                raise TurnError(_last_line(command, error))
+        for process in reversed(started) if len(commands) > 1 else ():
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        said = []
-        for process, command, error in zip(started, commands, errors, strict=True):
-            line = _line_of(process)
-            if process.wait() != 0 or not line:
-                raise TurnError(_what_went_wrong(command, error))
-            said.append(json.loads(line))
-        return said
+        said = _line(started[-1], "{")
+        if said is None or started[-1].wait() != 0:
+            raise TurnError(_last_line(commands[-1], error))
+        return dict(json.loads(said))
+
+
+def _line(process: subprocess.Popen[str], start: str) -> str | None:
+    """Return the next line that starts so; None if the process ends before."""
+    assert process.stdout is not None
+    return next((line for line in process.stdout if line.startswith(start)), None)
 
 
 @contextlib.contextmanager
 def _ended_in_time(started: list[subprocess.Popen[str]]) -> Iterator[None]:
-    """Kills what runs at the end of the block, or of the time."""
+    """Kill what runs at the end of the block, or after the time limit."""
 
     def end() -> None:
         for process in started:
@@ -126,15 +103,20 @@ def _ended_in_time(started: list[subprocess.Popen[str]]) -> Iterator[None]:
         end()
 
 
-def _line_of(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
-
-
-def _what_went_wrong(command: list[str], error: tempfile._TemporaryFileWrapper[str]) -> str:
+def _last_line(command: list[str], error: tempfile._TemporaryFileWrapper[str]) -> str:
     error.seek(0)
-    lines = error.read().strip().splitlines()
-    return (
-        f"{' '.join(command)} failed: "
-        f"{lines[-1] if lines else f'killed, or silent, within {LIMIT_S:g} s'}"
-    )
+    lines = [line for line in error.read().splitlines() if line and not line.startswith("\tat ")]
+    return f"{Path(command[0]).name} failed: {lines[-1] if lines else f'killed, or {LIMIT_S:g} s'}"
+
+
+def settle(place: Path) -> None:
+    """Wait until the disk has done what a turn left it."""
+    subprocess.run(["sync", "-f", str(place)], check=False)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+        pairs = (line.split(":", 1) for line in lines)
+        known = {name: int(text.split()[0]) for name, text in pairs}
+        if known["Dirty"] + known["Writeback"] < _SETTLED_KB:
+            return
+        time.sleep(0.2)

