@@ -427,3 +427,22 @@ def test_closed_standard_input_is_refused(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert b"standard input is closed: give a FILE" in done.stderr
+
+
+def test_what_recovery_cuts_off_is_a_line_on_standard_error(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    if os.fork() == 0:
+        log = commitlog.open(path, flush="none")
+        log.append_many([b"whole", b"torn"])
+        os._exit(0)
+    os.wait()
+    (path / "cursors").unlink()
+    segment = next(path.glob("*.seg"))
+    segment.write_bytes(segment.read_bytes().replace(b"torn", b"TORN", 1))
+    done = run("append", path, feed=b"next\n")
+    assert done.returncode == 0
+    lines = done.stderr.decode().splitlines()
+    assert sum("were cut off as a torn tail" in line for line in lines) == 1
+    assert all(line.startswith(f"commitlog: {path}") for line in lines[:-1])
+    assert lines[-1].startswith("appended 1 record")
+    assert run("cat", path).stdout == b"whole\nnext\n"
