@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 from commitlog.observe.prometheus import (
     CounterMetricFamily,
@@ -129,113 +129,109 @@ _POOL_COUNTERS = (
     ("pool_exhausted", "exhausted", "Times that no buffer became free in time."),
 )
 
+Kind = type[GaugeMetricFamily] | type[CounterMetricFamily]
 Snapshot = tuple[str, LogFigures | None, LogStats | None]
 """Path of a log, its figures, and the statistics of a handle of this process."""
 
 
 def families(snapshots: Sequence[Snapshot]) -> list[Metric]:
     """Return every metric family, with samples for these logs."""
-    up = GaugeMetricFamily(
-        "commitlog_up", "1 if the log could be read at this scrape.", labels=["log"]
-    )
-    for path, figures, _ in snapshots:
-        up.add_metric([path], figures is not None)
+    up = [(path, figures is not None) for path, figures, _ in snapshots]
     seen = [(path, figures) for path, figures, _ in snapshots if figures is not None]
     own = [(path, stats) for path, _, stats in snapshots if stats is not None]
     pools = [(path, stats.pool) for path, stats in own if stats.pool is not None]
-    disk = GaugeMetricFamily(
-        "commitlog_disk",
-        "1 for the present state of the free disk space, as this process sees it.",
-        labels=["log", "state"],
-    )
-    for path, stats in own:
-        for state in get_args(DiskState):
-            disk.add_metric([path, state], stats.disk == state)
     return [
-        up,
+        _family(GaugeMetricFamily, "up", "1 if the log could be read at this scrape.", up),
         *_shared(seen),
-        disk,
-        *(
-            _gauge(name, text, [(path, getattr(figures, field)) for path, figures in seen])
-            for name, field, text in _GAUGES
+        _family(
+            GaugeMetricFamily,
+            "disk",
+            "1 for the present state of the free disk space, as this process sees it.",
+            (
+                (path, state, stats.disk == state)
+                for path, stats in own
+                for state in get_args(DiskState)
+            ),
+            "state",
         ),
-        *(
-            _counter(name, text, [(path, getattr(stats, field)) for path, stats in own])
-            for name, field, text in _COUNTERS
-        ),
+        *_fields(GaugeMetricFamily, _GAUGES, seen),
+        *_fields(CounterMetricFamily, _COUNTERS, own),
         *(
             _histogram(name, text, [(path, getattr(stats, field)) for path, stats in own])
             for name, field, text in _LATENCIES
         ),
-        *(
-            _gauge(name, text, [(path, getattr(pool, field)) for path, pool in pools])
-            for name, field, text in _POOL_GAUGES
-        ),
-        *(
-            _counter(name, text, [(path, getattr(pool, field)) for path, pool in pools])
-            for name, field, text in _POOL_COUNTERS
-        ),
+        *_fields(GaugeMetricFamily, _POOL_GAUGES, pools),
+        *_fields(CounterMetricFamily, _POOL_COUNTERS, pools),
     ]
 
 
 def _shared(seen: Sequence[tuple[str, LogFigures]]) -> Iterator[Metric]:
     """Yield the metrics that need more than one field of a log."""
-    yield _gauge(
+    yield _family(
+        GaugeMetricFamily,
         "failed",
         "1 after the log has failed for all its processes.",
-        [(path, bool(figures.failed)) for path, figures in seen],
+        ((path, bool(figures.failed)) for path, figures in seen),
     )
-    yield _counter(
+    yield _family(
+        CounterMetricFamily,
         "rolled_back_claims",
         "Claims of dead or slow writers that were rolled back.",
-        [(path, f.rolled_back_claims) for path, f in seen],
+        ((path, figures.rolled_back_claims) for path, figures in seen),
     )
-    writers = GaugeMetricFamily(
-        "commitlog_writers",
+    states = [(path, Counter(writer.state for writer in figures.writers)) for path, figures in seen]
+    yield _family(
+        GaugeMetricFamily,
+        "writers",
         "Handles that have the log open for writing, by state.",
-        labels=["log", "state"],
+        ((path, state, counts[state]) for path, counts in states for state in WRITER_STATES),
+        "state",
     )
-    claims = CounterMetricFamily(
-        "commitlog_writer_claims", "Claims made through a writer's slot.", labels=["log", "slot"]
+    yield _family(
+        CounterMetricFamily,
+        "writer_claims",
+        "Claims made through a writer's slot.",
+        (
+            (path, str(writer.slot), writer.claims)
+            for path, figures in seen
+            for writer in figures.writers
+        ),
+        "slot",
     )
-    for path, figures in seen:
-        states = Counter(writer.state for writer in figures.writers)
-        for state in WRITER_STATES:
-            writers.add_metric([path, state], states[state])
-        for writer in figures.writers:
-            claims.add_metric([path, str(writer.slot)], writer.claims)
-    yield writers
-    yield claims
     tailers = [(path, tailer) for path, figures in seen for tailer in figures.tailers]
     for kind, name, field, text in _TAILERS:
-        family = kind(f"commitlog_tailer_{name}", text, labels=["log", "tailer"])
-        for path, tailer in tailers:
-            value = getattr(tailer, field)
-            if tailer.damage is None or field == "damage":
-                family.add_metric(
-                    [path, label_text(tailer.name)], bool(value) if field in _FLAGS else value
-                )
-        yield family
+        samples = [
+            (path, label_text(tailer.name), getattr(tailer, field))
+            for path, tailer in tailers
+            if tailer.damage is None or field == "damage"
+        ]
+        if field in _FLAGS:
+            samples = [(path, tailer, bool(value)) for path, tailer, value in samples]
+        yield _family(kind, f"tailer_{name}", text, samples, "tailer")
+
+
+def _fields(
+    kind: Kind, fields: Iterable[tuple[str, str, str]], sources: Sequence[tuple[str, object]]
+) -> Iterator[Metric]:
+    for name, field, text in fields:
+        values = ((path, getattr(source, field)) for path, source in sources)
+        yield _family(kind, name, text, values)
+
+
+def _family(
+    kind: Kind, name: str, text: str, samples: Iterable[tuple[Any, ...]], *labels: str
+) -> Metric:
+    """Return a family; a sample is the path, the other labels, and the value if it is known."""
+    family = kind(f"commitlog_{name}", text, labels=["log", *labels])
+    for *where, value in samples:
+        if value is not None:
+            family.add_metric(where, value)
+    return family
 
 
 def label_text(name: str) -> str:
     """Return a path or a file name as a label. Prometheus takes UTF-8: other bytes are escaped."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-def _gauge(name: str, text: str, values: Iterable[tuple[str, float | None]]) -> Metric:
-    family = GaugeMetricFamily(f"commitlog_{name}", text, labels=["log"])
-    for path, value in values:
-        if value is not None:
-            family.add_metric([path], value)
-    return family
-
-
-def _counter(name: str, text: str, values: Iterable[tuple[str, float]]) -> Metric:
-    family = CounterMetricFamily(f"commitlog_{name}", text, labels=["log"])
-    for path, value in values:
-        family.add_metric([path], value)
-    return family
 
 
 def _histogram(name: str, text: str, values: Iterable[tuple[str, Latency]]) -> Metric:
