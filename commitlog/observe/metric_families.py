@@ -19,115 +19,67 @@ from commitlog.stats import Latency, LogStats
 # Bounds of the histograms in seconds, from a flush into a drive's cache to a disk that hangs.
 _BOUNDS = (*(round(step * 10.0**power, 9) for power in range(-5, 1) for step in (1, 2.5, 5)), 10.0)
 
-# Every log, from what its processes share: name, field of LogFigures, help text.
-_GAUGES = (
-    ("first_position_bytes", "first_position", "Position of the oldest record."),
-    ("tail_position_bytes", "tail_position", "Position of the next claim."),
-    (
-        "appended_position_bytes",
-        "appended_position",
-        "End of the prefix in which every claim is published or rolled back.",
+# Every log, from what its processes share.
+_GAUGES = {
+    "first_position_bytes": "Position of the oldest record.",
+    "tail_position_bytes": "Position of the next claim.",
+    "appended_position_bytes": (
+        "End of the prefix in which every claim is published or rolled back."
     ),
-    ("committed_position_bytes", "committed_position", "End of what is visible to every process."),
-    ("flushed_position_bytes", "flushed_position", "End of what survives a power cut."),
-    ("first_sequence", "first_sequence", "Sequence of the oldest record."),
-    (
-        "next_sequence",
-        "next_sequence",
-        "Sequence of the next record: the number of all records so far.",
-    ),
-    ("segments", "segments", "Segment files, those allocated ahead included."),
-    ("segment_size_bytes", "segment_size", "Size of a segment file."),
-    ("disk_bytes", "disk_bytes", "Disk space of the files of the log."),
-    ("free_disk_bytes", "free_disk_bytes", "Free space of the file system for this user."),
-    ("disk_size_bytes", "disk_size_bytes", "Size of the file system."),
-    (
-        "recovering",
-        "recovering",
-        "1 while a process recovers the log, or if one was killed while it did.",
-    ),
-)
-# A log that this process writes: name, field of LogStats, help text.
-_COUNTERS = (
-    ("appends", "appends", "Appends of this process; a batch counts once."),
-    ("records", "records", "Records appended by this process."),
-    ("appended_bytes", "appended_bytes", "Bytes of the frames appended by this process."),
-    ("committed_bytes", "committed_bytes", "Bytes that commits of this process covered."),
-    ("flushed_bytes", "flushed_bytes", "Bytes that flushes led by this process covered."),
-    ("rolls", "rolls", "Rolls to the next segment by this process."),
-    (
-        "dropped_records",
-        "dropped_records",
-        "Records not appended because a required tailer lagged too far.",
-    ),
-    (
-        "listener_failures",
-        "listener_failures",
-        "Exceptions of the segment listener.",
-    ),
-    (
-        "dropped_events",
-        "dropped_events",
-        "Events dropped because the segment listener was too slow.",
-    ),
-    ("refused_claims", "refused_claims", "Claims of this process that other handles rolled back."),
-)
-_LATENCIES = (
-    ("commit_seconds", "commit_latency", "Duration of commits by this process."),
-    ("flush_seconds", "flush_latency", "Duration of flushes led by this process."),
-    ("sync_seconds", "sync_latency", "Time that appends of this process waited for durability."),
-    (
-        "roll_seconds",
-        "roll_latency",
-        "Time that appends of this process waited for the next segment.",
-    ),
-    (
-        "claim_wait_seconds",
-        "claim_latency",
-        "Time that open claims blocked commits of this process.",
-    ),
-    (
-        "lag_wait_seconds",
-        "lag_latency",
-        "Time that appends of this process waited for required tailers.",
-    ),
-)
-# Every named tailer: name, field of TailerState, help text. If the file of a tailer is damaged, it
-# has only the last one.
-_TAILERS = (
-    (
-        GaugeMetricFamily,
-        "position_bytes",
-        "position",
-        "Position of the next record for the tailer.",
-    ),
-    (
-        GaugeMetricFamily,
-        "lag_bytes",
-        "lag_bytes",
-        "Bytes from the tailer to the committed watermark.",
-    ),
-    (GaugeMetricFamily, "required", "required", "1 if retention and appends wait for the tailer."),
-    (GaugeMetricFamily, "reading", "owner", "1 while a process reads with the tailer."),
-    (
-        CounterMetricFamily,
-        "dropped_records",
-        "dropped_records",
-        "Records that writers dropped because the tailer lagged too far.",
-    ),
-    (GaugeMetricFamily, "evicted", "evicted_ns", "1 after the tailer was evicted."),
-    (GaugeMetricFamily, "damaged", "damage", "1 if the file of the tailer is damaged."),
-)
-_FLAGS = ("required", "owner", "evicted_ns", "damage")
-_POOL_GAUGES = (
-    ("pool_buffers", "buffers", "Buffers of the pool."),
-    ("pool_available_buffers", "available", "Free buffers of the pool."),
-)
-_POOL_COUNTERS = (
-    ("pool_waits", "waits", "Times that a log waited for a buffer of the pool."),
-    ("pool_wait_seconds", "wait_seconds", "Total time that logs waited for a buffer."),
-    ("pool_exhausted", "exhausted", "Times that no buffer became free in time."),
-)
+    "committed_position_bytes": "End of what is visible to every process.",
+    "flushed_position_bytes": "End of what survives a power cut.",
+    "first_sequence": "Sequence of the oldest record.",
+    "next_sequence": "Sequence of the next record: the number of all records so far.",
+    "segments": "Segment files, those allocated ahead included.",
+    "segment_size_bytes": "Size of a segment file.",
+    "disk_bytes": "Disk space of the files of the log.",
+    "free_disk_bytes": "Free space of the file system for this user.",
+    "disk_size_bytes": "Size of the file system.",
+    "recovering": "1 while a process recovers the log, or if one was killed while it did.",
+}
+# A log that this process writes.
+_COUNTERS = {
+    "appends": "Appends of this process; a batch counts once.",
+    "records": "Records appended by this process.",
+    "appended_bytes": "Bytes of the frames appended by this process.",
+    "committed_bytes": "Bytes that commits of this process covered.",
+    "flushed_bytes": "Bytes that flushes led by this process covered.",
+    "rolls": "Rolls to the next segment by this process.",
+    "dropped_records": "Records not appended because a required tailer lagged too far.",
+    "listener_failures": "Exceptions of the segment listener.",
+    "dropped_events": "Events dropped because the segment listener was too slow.",
+    "refused_claims": "Claims of this process that other handles rolled back.",
+}
+_LATENCIES = {
+    "commit_seconds": "Duration of commits by this process.",
+    "flush_seconds": "Duration of flushes led by this process.",
+    "sync_seconds": "Time that appends of this process waited for durability.",
+    "roll_seconds": "Time that appends of this process waited for the next segment.",
+    "claim_wait_seconds": "Time that open claims blocked commits of this process.",
+    "lag_wait_seconds": "Time that appends of this process waited for required tailers.",
+}
+# Every named tailer. If the file of a tailer is damaged, it has only the last one.
+_TAILERS = {
+    "position_bytes": "Position of the next record for the tailer.",
+    "lag_bytes": "Bytes from the tailer to the committed watermark.",
+    "required": "1 if retention and appends wait for the tailer.",
+    "reading": "1 while a process reads with the tailer.",
+    "dropped_records": "Records that writers dropped because the tailer lagged too far.",
+    "evicted": "1 after the tailer was evicted.",
+    "damaged": "1 if the file of the tailer is damaged.",
+}
+_POOL_GAUGES = {
+    "pool_buffers": "Buffers of the pool.",
+    "pool_available_buffers": "Free buffers of the pool.",
+}
+_POOL_COUNTERS = {
+    "pool_waits": "Times that a log waited for a buffer of the pool.",
+    "pool_wait_seconds": "Total time that logs waited for a buffer.",
+    "pool_exhausted": "Times that no buffer became free in time.",
+}
+# The fields of metrics that have other names.
+_FLAGS = {"required": "required", "reading": "owner", "evicted": "evicted_ns", "damaged": "damage"}
+_FIELDS = {"segment_size_bytes": "segment_size", "pool_available_buffers": "available", **_FLAGS}
 
 Kind = type[GaugeMetricFamily] | type[CounterMetricFamily]
 Snapshot = tuple[str, LogFigures | None, LogStats | None]
@@ -157,8 +109,8 @@ def families(snapshots: Sequence[Snapshot]) -> list[Metric]:
         *_fields(GaugeMetricFamily, _GAUGES, seen),
         *_fields(CounterMetricFamily, _COUNTERS, own),
         *(
-            _histogram(name, text, [(path, getattr(stats, field)) for path, stats in own])
-            for name, field, text in _LATENCIES
+            _histogram(name, text, [(path, getattr(stats, _field_of(name))) for path, stats in own])
+            for name, text in _LATENCIES.items()
         ),
         *_fields(GaugeMetricFamily, _POOL_GAUGES, pools),
         *_fields(CounterMetricFamily, _POOL_COUNTERS, pools),
@@ -199,22 +151,34 @@ def _shared(seen: Sequence[tuple[str, LogFigures]]) -> Iterator[Metric]:
         "slot",
     )
     tailers = [(path, tailer) for path, figures in seen for tailer in figures.tailers]
-    for kind, name, field, text in _TAILERS:
+    for name, text in _TAILERS.items():
+        kind = CounterMetricFamily if name == "dropped_records" else GaugeMetricFamily
         samples = [
-            (path, label_text(tailer.name), getattr(tailer, field))
+            (path, label_text(tailer.name), getattr(tailer, _field_of(name)))
             for path, tailer in tailers
-            if tailer.damage is None or field == "damage"
+            if tailer.damage is None or name == "damaged"
         ]
-        if field in _FLAGS:
+        if name in _FLAGS:
             samples = [(path, tailer, bool(value)) for path, tailer, value in samples]
         yield _family(kind, f"tailer_{name}", text, samples, "tailer")
 
 
+def _field_of(name: str) -> str:
+    """Return the field of `LogFigures`, `LogStats`, `TailerState` or `PoolStats` that it shows."""
+    if name in _FIELDS:
+        return _FIELDS[name]
+    if name.endswith("position_bytes"):
+        return name.removesuffix("_bytes")
+    if name in _LATENCIES:
+        return name.removesuffix("_seconds").removesuffix("_wait") + "_latency"
+    return name.removeprefix("pool_")
+
+
 def _fields(
-    kind: Kind, fields: Iterable[tuple[str, str, str]], sources: Sequence[tuple[str, object]]
+    kind: Kind, names: dict[str, str], sources: Sequence[tuple[str, object]]
 ) -> Iterator[Metric]:
-    for name, field, text in fields:
-        values = ((path, getattr(source, field)) for path, source in sources)
+    for name, text in names.items():
+        values = ((path, getattr(source, _field_of(name))) for path, source in sources)
         yield _family(kind, name, text, values)
 
 
