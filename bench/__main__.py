@@ -5,7 +5,7 @@ Runs `commitlog bench`, then the workloads of `bench/workloads.py`. The full res
 docs/performance.md uses of them: the goals, and the curves of the picture in `docs/images/`. A
 quick run is only shown.
 
-Other measurements have modules of their own: `python -m bench.commit_copy`, `bench.tuning`,
+Other measurements have modules of their own: `python -m bench.columns`, `bench.tuning`,
 `bench.instructions`, `bench.peers`, `bench.spark`.
 """
 

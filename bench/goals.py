@@ -18,27 +18,13 @@ Case = dict[str, Any]
 
 @dataclass(frozen=True)
 class Verdict:
-    """One goal and what came of it.
-
-    Attributes
-    ----------
-    goal : str
-        In words.
-    figure : str
-        What was measured, in words.
-    value, limit : float or None
-        The ratio (or the figure itself), and what it should be; None where it was not measured.
-    least : bool
-        Whether the limit is the least that is asked for, and not the most.
-    met : bool or None
-        None where it was not measured.
-    """
+    """One goal and what came of it; `value` and `met` are None where it was not measured."""
 
     goal: str
     figure: str
     value: float | None
     limit: float
-    least: bool
+    least: bool  # the limit is the least that is asked for, and not the most
     met: bool | None
 
 

@@ -10,13 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Marked:
-    """The part called so.
-
-    Parameters
-    ----------
-    name : str
-        It begins behind ``<!-- name: begin -->`` and ends before ``<!-- name: end -->``.
-    """
+    """The part between ``<!-- name: begin -->`` and ``<!-- name: end -->``."""
 
     name: str
 
@@ -35,13 +29,7 @@ class Marked:
         )
 
     def write(self, page: Path, text: str) -> None:
-        """Put lines in its place.
-
-        Raises
-        ------
-        SystemExit
-            The page has no such part.
-        """
+        """Put lines in its place, or exit if the page has no such part."""
         before, begin, rest = page.read_text(encoding="utf-8").partition(self.begin)
         _, end, after = rest.partition(self.end)
         if not begin or not end:

@@ -20,12 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from bench import compiler
 from commitlog.bench import disk, sync_threads
 from commitlog.bench.case import Case
 from commitlog.bench.sample import Sample
 from commitlog.bench.settings import Settings
-from commitlog.bench.workspace import Workspace
+from commitlog.bench.workspace import SkippedError, Workspace
 
 DELAY_NS = 500_000
 _LIMIT_S = 120
@@ -71,15 +70,7 @@ int fdatasync(int fd) {
 
 def measure(workspace: Workspace, case: Case) -> Sample:
     """One turn, in a process with slow flushes; without gcc the case is skipped."""
-    library = compiler.build(
-        workspace.root,
-        "slow-flush.so",
-        _C_SOURCE,
-        "-shared",
-        "-fPIC",
-        f"-DDELAY_NS={DELAY_NS}L",
-        "-ldl",
-    )
+    library = _library(workspace.root)
     arguments = [
         str(workspace.root),
         json.dumps(dataclasses.asdict(workspace.settings)),
@@ -96,6 +87,34 @@ def measure(workspace: Workspace, case: Case) -> Sample:
     given: dict[str, Any] = json.loads(done.stdout)
     latencies = np.array(given.pop("latencies_ns"), np.int64)
     return Sample(**given, latencies_ns=latencies)
+
+
+def _library(folder: Path) -> Path:
+    """Compile the library, once a run; without gcc, the cases are skipped."""
+    library, fault = folder / "slow-flush.so", folder / "slow-flush.failed"
+    if not library.exists() and not fault.exists():
+        source = folder / "slow-flush.c"
+        source.write_text(_C_SOURCE, encoding="utf-8")
+        flags = ["-O2", "-shared", "-fPIC", f"-DDELAY_NS={DELAY_NS}L"]
+        try:
+            done = subprocess.run(
+                ["gcc", *flags, "-o", library, source, "-ldl"],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_LIMIT_S,
+                check=False,
+            )
+        except FileNotFoundError:
+            fault.write_text("this needs gcc (Debian, Ubuntu: apt install gcc libc6-dev)")
+        else:
+            if done.returncode:
+                library.unlink(missing_ok=True)
+                said = (done.stderr.strip() or "it said nothing").splitlines()[0]
+                fault.write_text(f"gcc could not compile {library.name}: {said}")
+    if fault.exists():
+        raise SkippedError(fault.read_text(encoding="utf-8"))
+    return library
 
 
 def main() -> None:

@@ -23,6 +23,8 @@ from typing import Any
 
 import pytest
 
+from tests.preloaded import compiled
+
 ROOT = Path(__file__).resolve().parents[1]
 _STATE = "COMMITLOG_TEST_CLOCK"
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -66,24 +68,8 @@ class _Host:
     """
 
     def __init__(self, directory: Path) -> None:
-        library, self.state = directory / "clock.so", directory / "clock"
-        source = Path(__file__).with_name("clock.c")
-        subprocess.run(
-            [
-                "gcc",
-                "-shared",
-                "-fPIC",
-                "-O1",
-                "-Wall",
-                "-Wextra",
-                "-Werror",
-                "-o",
-                library,
-                source,
-                "-ldl",
-            ],
-            check=True,
-        )
+        self.state = directory / "clock"
+        library = compiled(Path(__file__).with_name("clock.c"), directory)
         self.state.write_bytes(bytes(8))
         variables = {_STATE: str(self.state), "LD_PRELOAD": str(library), "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-X", "faulthandler", "-W", "error", "-m", "tests.clock"]

@@ -27,32 +27,16 @@ _HEADER = 4096
 
 @dataclass(frozen=True)
 class Kill:
-    """One kill.
+    """One kill."""
 
-    Attributes
-    ----------
-    appended : int
-        Records that `append` had returned to the child.
-    lost : int
-        Of those, how many the log did not have when it was opened again.
-    not_flushed : int
-        Of those, how many stood above the flushed watermark: what a power cut at that moment could
-        have taken.
-    """
-
-    appended: int
-    lost: int
-    not_flushed: int
+    appended: int  # records that `append` had returned to the child
+    lost: int  # of those, not in the log when it was opened again
+    not_flushed: int  # of those, above the flushed watermark: a power cut could have taken them
 
 
 def killed(knob: Knob, directory: Path, options: Workspace, moments_s: list[float]) -> list[Kill]:
     """Kill a child at each of the moments, counted from its first append; they run beside each
-    other.
-
-    Parameters
-    ----------
-    options : Workspace
-        Says how a log of this knob is opened, and where.
+    other, each with a log as `options` opens it.
     """
     case = Case("kill", knob.setup, flush_of(knob), VALUE_SIZE)
     children: list[_Child] = []
@@ -131,13 +115,7 @@ class _Child:
             )
 
     def account(self) -> Kill:
-        """Open the log again, and compare.
-
-        Raises
-        ------
-        RuntimeError
-            What survived is not a prefix of what was appended.
-        """
+        """Open the log again, and compare; raise if what survived is not a prefix."""
         appended = self.count
         with commitlog.open(self.path, mode="r") as log:
             durable = records_below(log.flushed_position, log.segment_size)

@@ -12,19 +12,10 @@ MAPPED, POOLED, POOLED_SHM = "mapped", "pooled", "pooled-shm"
 
 @dataclass(frozen=True)
 class Knob:
-    """A row.
+    """A row: a setup of `commitlog bench`, and what is not as it is by default.
 
-    Attributes
-    ----------
-    setup : str
-        The setup of `commitlog bench` that it begins with.
-    options, tuning, pool : dict
-        What is not as it is by default, of the log, its `Tuning` and its pool.
-    threads : int
-        How many append; above 1 only under "sync".
-    cycle_s : float
-        The longest time between two rounds of its services: a kill comes up to two of them after
-        the first append.
+    `cycle_s` is the longest time between two rounds of its services: a kill comes up to two of them
+    after the first append.
     """
 
     setup: str

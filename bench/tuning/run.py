@@ -58,31 +58,19 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass
 class Row:
-    """What came of a knob; a list has one figure a turn.
-
-    Attributes
-    ----------
-    appends_s : list of float
-        Records a second: small ones in bursts, or, under "sync", as they become durable.
-    sustained_bytes_s : list of float
-        Bytes of values a second, several hundred MiB in one piece.
-    latency_ns : dict of str to list of int
-        Percentiles at a constant rate, from when each append was due; under "sync", of each append.
-    kills : list of Kill
-        One each.
-    skipped : str
-        Why there are no figures.
-    """
+    """What came of a knob; a list has one figure a turn."""
 
     setup: str
     name: str
     flush: str
     threads: int
+    # Records a second: small ones in bursts, or, under "sync", as they become durable.
     appends_s: list[float] = field(default_factory=list)
     sustained_bytes_s: list[float] = field(default_factory=list)
+    # Percentiles at a constant rate, from when each append was due; under "sync", of each append.
     latency_ns: dict[str, list[int]] = field(default_factory=dict)
     kills: list[Kill] = field(default_factory=list)
-    skipped: str = ""
+    skipped: str = ""  # why there are no figures
 
     @classmethod
     def of(cls, entry: dict[str, Any]) -> Row:

@@ -57,7 +57,6 @@ def measure_bursts(workspace: Workspace, case: Case) -> Sample:
 
 
 def _call_of(log: commitlog.CommitLog, form: str, value: bytes) -> tuple[Any, Any, int]:
-    """Return what to call, its argument, and how many records one call appends."""
     if form == "batch":
         return log.append_many, [value] * _BATCH, _BATCH
     if form == "array":

@@ -31,8 +31,6 @@ SETUPS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A case, measured once in each turn."""
-
     workload: str
     setup: str  # a name from `SETUPS`, or the baseline's name
     flush: Flush | None = None
@@ -42,7 +40,6 @@ class Case:
 
     @property
     def baseline(self) -> bool:
-        """Return whether the case measures the machine without commitlog."""
         return self.setup not in SETUPS
 
     @property

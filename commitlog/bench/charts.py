@@ -151,8 +151,6 @@ def bars(drawn: Sequence[Bar], axis: Axis) -> Spec:
 
 @dataclass(frozen=True)
 class Line:
-    """A curve of one setup."""
-
     setup: str
     name: str
     points: Sequence[tuple[float, float]]

@@ -30,7 +30,6 @@ class Histogram:
     _counts: npt.NDArray[np.int64] = field(default_factory=_empty)
 
     def add(self, latencies_ns: npt.NDArray[np.int64]) -> None:
-        """Count an array of latencies."""
         if not len(latencies_ns):
             return
         values = np.clip(latencies_ns, _LOWEST_NS, _HIGHEST_NS)

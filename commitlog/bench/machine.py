@@ -17,7 +17,6 @@ _IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs")
 
 
 def describe(directory: Path) -> dict[str, object]:
-    """Return machine, kernel and file system, for the results."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),

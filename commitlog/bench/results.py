@@ -31,8 +31,6 @@ def json_text(found: object, level: int = 0) -> str:
 
 @dataclass
 class CaseResult:
-    """All turns of one case."""
-
     case: Case
     unit: str
     samples: list[Sample] = field(default_factory=list)  # one a turn, without their latencies
@@ -42,7 +40,6 @@ class CaseResult:
     failed: bool = False  # a fault was the reason, and not a lack of space
 
     def add(self, sample: Sample) -> None:
-        """Count a turn."""
         if sample.latencies_ns is not None:
             own = Histogram()
             own.add(sample.latencies_ns)
@@ -85,7 +82,6 @@ class CaseResult:
         return max((sample.rss_bytes for sample in self.samples), default=0)
 
     def as_object(self) -> dict[str, object]:
-        """Return what JSON keeps."""
         figures, samples = self.figures, [dataclasses.asdict(sample) for sample in self.samples]
         for sample in samples:
             del sample["latencies_ns"]
@@ -111,8 +107,6 @@ class CaseResult:
 
 @dataclass
 class Results:
-    """A run."""
-
     started: str
     machine: dict[str, object]
     options: dict[str, object]
@@ -130,7 +124,6 @@ class Results:
         return [result for result in found if result.samples]
 
     def as_object(self) -> dict[str, object]:
-        """Return what JSON keeps."""
         return {
             "format": FORMAT,
             "started": self.started,

@@ -16,8 +16,6 @@ import psutil
 
 @dataclass
 class Sample:
-    """Figures of one turn."""
-
     records: int = 0
     value_bytes: int = 0
     seconds: float = 0.0  # of the appends
@@ -46,7 +44,6 @@ class Meter:
         return self
 
     def note(self, took_ns: int, records: int) -> None:
-        """Count `records` that took `took_ns`."""
         self.sample.records += records
         self.sample.seconds += took_ns / 1e9
 

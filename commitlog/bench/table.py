@@ -35,8 +35,6 @@ _WIDTH = 200
 
 @dataclass(frozen=True)
 class Table:
-    """A workload's cases, all of it text."""
-
     workload: str
     headings: tuple[str, ...]  # those of `HEADINGS` that have a figure
     rows: list[tuple[str, ...]]
@@ -54,7 +52,6 @@ def tables(results: Results) -> list[Table]:
 
 
 def threads(number: int) -> str:
-    """Return a number of threads, in words."""
     return f"{number} thread{'s' * (number > 1)}"
 
 
@@ -93,7 +90,6 @@ def _of_baseline(results: Results, result: CaseResult) -> str:
 
 
 def machine(results: Results) -> str:
-    """Return the machine of the run, in a line."""
     found, system = results.machine, results.machine["file_system"]
     assert isinstance(system, dict)
     place = (

@@ -62,11 +62,9 @@ class Workload:
         return found
 
     def turns_of(self, settings: Settings) -> int:
-        """Return how many turns each case takes."""
         return settings.turns if self.turns is None else self.turns(settings)
 
     def measure_of(self, case: Case) -> Measure:
-        """Return what measures one of its cases."""
         baselines = {baseline.name: baseline.measure for baseline in self.baselines}
         return baselines.get(case.setup, self.measure)
 

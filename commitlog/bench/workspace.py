@@ -66,7 +66,6 @@ class Workspace:
             shutil.rmtree(self.root, ignore_errors=True)
 
     def drop_pools(self) -> None:
-        """Give back the memory of the pools."""
         for pool in self._pools.values():
             pool.close(force=True)
         self._pools.clear()
@@ -88,7 +87,6 @@ class Workspace:
             path.unlink(missing_ok=True)
 
     def options(self, case: Case, segment_size: int | None = None) -> OptionOverrides:
-        """Return the options of a log of this case."""
         setup = SETUPS[case.setup]
         size = segment_size or self.settings.segment_size
         options: OptionOverrides = {"flush": case.flush or "async", "prefault": setup.prefault}
@@ -97,7 +95,6 @@ class Workspace:
         return {**options, "pool": self._pool(setup.backing, size), **self._options}
 
     def open(self, path: Path, case: Case, segment_size: int | None = None) -> commitlog.CommitLog:
-        """Open a log of this case."""
         return commitlog.open(path, **self.options(case, segment_size))
 
     @contextlib.contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import errno
 import io
+import logging
 import os
 import sys
 
@@ -27,13 +28,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit status.
-
-    Parameters
-    ----------
-    arguments : list of str
-        The arguments without the name of the program.
-    """
+    """Run one command, given without the name of the program; return its exit status."""
     try:
         import click
     except ImportError:
@@ -46,6 +41,8 @@ def run(arguments: list[str]) -> int:
     from commitlog.cli.group import group
     from commitlog.errors import CommitLogError
 
+    logger, warnings = logging.getLogger("commitlog"), _Warnings(logging.WARNING)
+    logger.addHandler(warnings)
     try:
         status = group.main(arguments, prog_name="commitlog", standalone_mode=False)
         if sys.stdout is not None:
@@ -72,6 +69,22 @@ def run(arguments: list[str]) -> int:
         else:
             click.echo(f"commitlog: {_text_of(error)}", err=True)
         return FAILURE
+    finally:
+        logger.removeHandler(warnings)
+
+
+class _Warnings(logging.Handler):
+    """Print what the library warns of, such as what recovery cut, as a line on standard error.
+
+    The report of `commitlog repair` has what a repair logs.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.name != "commitlog.repair"
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if sys.stderr is not None:
+            print(f"commitlog: {record.getMessage()}", file=sys.stderr)
 
 
 def _text_of(error: Exception) -> str:

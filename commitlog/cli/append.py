@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 import commitlog
+from commitlog._kernel.segments import FRAME_EXTENDED, FRAME_HEADER
 from commitlog.cli import FAILURE, INTERRUPTED, parameters
 from commitlog.cli.intake import STANDARD_INPUT, Delimited, Frames, Splitter, pieces, total_bytes
 from commitlog.cli.output import print_json
@@ -20,12 +21,7 @@ from commitlog.cli.quantities import size_text
 from commitlog.cli.record_format import ENDINGS
 from commitlog.cli.roll_options import roll_cycle_of, roll_options
 from commitlog.cli.stop import Stop
-from commitlog.errors import (
-    CommitLogError,
-    InvalidOptionError,
-    LogNotFoundError,
-    RecordTooLargeError,
-)
+from commitlog.errors import CommitLogError, InvalidOptionError, LogNotFoundError
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
 from commitlog.options import SEGMENT_SIZE_DEFAULT, Options
@@ -173,12 +169,7 @@ class _Appending:
         buffers: int | None,
         create: bool,
     ) -> tuple[bool, Exception | None]:
-        """Append all sources.
-
-        Returns
-        -------
-        tuple of (bool, Exception or None)
-            Whether Ctrl-C ended it, and what failed.
+        """Append all sources; return whether Ctrl-C ended it, and what failed.
 
         Raises
         ------
@@ -222,7 +213,7 @@ class _Appending:
 
     def _take_all(self, log: CommitLog, sources: tuple[str, ...], stop: Stop, show: Show) -> bool:
         for source in sources:
-            splitter = self._split(log.largest_value)
+            splitter = self._split(self._largest(log))
             for piece in pieces(source, stop):
                 self._taken += len(piece)
                 self._append(log, source, splitter, splitter.feed(piece))
@@ -238,23 +229,16 @@ class _Appending:
             self._append(log, source, splitter, splitter.end())
         return False
 
+    def _largest(self, log: CommitLog) -> int:
+        """Return the longest value that fits beside the key and the type."""
+        if self._key is None and self._kind == 0:
+            return log.largest_value
+        return log.largest_value - (FRAME_EXTENDED - FRAME_HEADER) - len(self._key or b"")
+
     def _append(self, log: CommitLog, source: str, splitter: Splitter, values: list[bytes]) -> None:
-        name = "standard input" if source == STANDARD_INPUT else source
-        try:
-            self._append_values(log, values)
-        except RecordTooLargeError:
-            # The log refused the whole list: append one by one up to the record that is too large.
-            for index, value in enumerate(values):
-                try:
-                    self._append_values(log, [value])
-                except RecordTooLargeError as error:
-                    offset = (
-                        splitter.offset + sum(map(len, values[:index])) + index * splitter.overhead
-                    )
-                    raise _RefusedError(
-                        f"{name}, the record at offset {offset}: {error.message}"
-                    ) from error
+        self._append_values(log, values)
         if splitter.fault is not None:
+            name = "standard input" if source == STANDARD_INPUT else source
             raise _RefusedError(f"{name}: {splitter.fault}")
 
     def _append_values(self, log: CommitLog, values: list[bytes]) -> None:
@@ -287,7 +271,6 @@ class _Appending:
 
 
 def _identity(path: str) -> Identity | None:
-    """Return the identity of the log at a path, or None if there is no log."""
     try:
         fd = open_directory(path)
     except LogNotFoundError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
 from typing import IO, Any
 
 import click
@@ -13,7 +12,7 @@ import click
 import commitlog
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.ending import Ending
-from commitlog.cli.new_file import NewFile
+from commitlog.cli.new_file import new_file
 from commitlog.cli.output import Output
 from commitlog.cli.progress import is_terminal, record_progress
 from commitlog.cli.reading import Selection, chosen_format, reading_options
@@ -118,11 +117,7 @@ def _format_of(format: str | None, target: str, *, overwrite: bool) -> str:
     return found
 
 
-@contextlib.contextmanager
-def _opened(target: str, *, overwrite: bool) -> Iterator[IO[bytes] | Output]:
-    if target == STANDARD_OUTPUT:
-        with Output() as output:
-            yield output
-    else:
-        with NewFile(target, overwrite=overwrite) as new:
-            yield new.file
+def _opened(
+    target: str, *, overwrite: bool
+) -> contextlib.AbstractContextManager[IO[bytes] | Output]:
+    return Output() if target == STANDARD_OUTPUT else new_file(target, overwrite=overwrite)

@@ -49,13 +49,7 @@ q, Ctrl-C  quit     any key  close help"""
 
 
 class LatencySampler(threading.Thread):
-    """Read single records as they become visible, and measure their age.
-
-    Parameters
-    ----------
-    path : str
-        The log.
-    """
+    """Read single records as they become visible, and measure their age."""
 
     def __init__(self, path: str) -> None:
         super().__init__(name=f"commitlog latency {path}", daemon=True)
@@ -80,14 +74,12 @@ class LatencySampler(threading.Thread):
                 self.latencies_ns.append(max(0, time.time_ns() - int(batch.timestamps_ns[0])))
 
     def take(self) -> list[int]:
-        """Return what was measured since the last call."""
         taken = []
         while self.latencies_ns:
             taken.append(self.latencies_ns.popleft())
         return taken
 
     def end(self) -> None:
-        """Stop measuring."""
         self._ended.set()
         self.join()
 
@@ -109,16 +101,6 @@ class Help(ModalScreen[None]):
 
 
 class Dashboard(App[int]):
-    """Show live figures of one log.
-
-    Parameters
-    ----------
-    watch : LogWatch
-        The log.
-    interval_s : float
-        The time between two snapshots.
-    """
-
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     #title { height: 1; text-style: bold; }
@@ -176,11 +158,9 @@ class Dashboard(App[int]):
         self._show(self._before)
 
     def action_help(self) -> None:
-        """Show the help."""
         self.push_screen(Help())
 
     def action_interrupt(self) -> None:
-        """Exit with the status of Ctrl-C."""
         self.exit(INTERRUPTED)
 
     def _update(self) -> None:

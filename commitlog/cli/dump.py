@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -74,33 +73,24 @@ def command(
     output = Output()
     damaged = False
     with commitlog.open(log, "r") as opened:
+        directory = parts_of(opened).directory
         for number in _numbers(opened, start, stop):
-            parts_of(opened).directory.fetch(number)
-            with contextlib.closing(
-                _Held(parts_of(opened).directory.open_segment(number, writable=False))
-            ) as held:
-                for found in _parts(
-                    held.segment, _offset_before(opened, held.segment, start), start, stop
-                ):
+            directory.fetch(number)
+            segment = directory.open_segment(number, writable=False)
+            try:
+                first = _offset_before(opened, segment, start)
+                for found in _parts(segment, first, start, stop):
                     damaged |= found["kind"] == "damage"
-                    if as_json:
-                        output.write(json.dumps(json_fields(found)).encode() + b"\n")
-                    else:
-                        output.write(
-                            "".join(f"{line}\n" for line in _lines(found, in_hex=in_hex)).encode()
-                        )
+                    lines = (
+                        [json.dumps(json_fields(found))]
+                        if as_json
+                        else _lines(found, in_hex=in_hex)
+                    )
+                    output.write("".join(f"{line}\n" for line in lines).encode())
+            finally:
+                segment.release()
     output.flush()
     context.exit(FAILURE if damaged else 0)
-
-
-class _Held:
-    """Release a segment on close."""
-
-    def __init__(self, segment: Segment) -> None:
-        self.segment = segment
-
-    def close(self) -> None:
-        self.segment.release()
 
 
 def _numbers(log: CommitLog, start: int | None, stop: int | None) -> list[int]:
@@ -164,27 +154,15 @@ def _frame(segment: Segment, offset: int) -> dict[str, Any]:
     if code == ROLLED_BACK:
         return {"kind": "skip", **found, "step": step, **fields, "crc_right": True}
     if code != 0:
-        return {
-            "kind": "damage",
-            **found,
-            "step": segment.resume(offset) - offset,
-            **fields,
-            "crc_right": False,
-        }
-    extended = "EXT" in fields["flags"]
-    header = FRAME_EXTENDED if extended else FRAME_HEADER
+        step = segment.resume(offset) - offset
+        return {"kind": "damage", **found, "step": step, **fields, "crc_right": False}
+    header = FRAME_EXTENDED if "EXT" in fields["flags"] else FRAME_HEADER
     body = segment.read(offset + header, fields["length"] - header)
-    key = None if key_length is None else body[:key_length]
-    value = body[key_length or 0 :]
-    return {
-        "kind": "record",
-        **found,
-        "step": step,
-        **fields,
-        "crc_right": True,
-        "key": key,
-        "value": value,
+    content = {
+        "key": None if key_length is None else body[:key_length],
+        "value": body[key_length or 0 :],
     }
+    return {"kind": "record", **found, "step": step, **fields, "crc_right": True, **content}
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -194,12 +172,8 @@ def _lines(found: dict[str, Any], *, in_hex: bool) -> Iterator[str]:
     if found["kind"] == "segment":
         yield from _header_lines(found)
         return
-    parts = [
-        str(found["position"]),
-        str(found["offset"]),
-        found["kind"],
-        str(found.get("length", found["step"])),
-    ]
+    length = found.get("length", found["step"])
+    parts = [str(found["position"]), str(found["offset"]), found["kind"], str(length)]
     if "flags" in found:
         parts.append("+".join(found["flags"]) or "-")
     if "crc" in found:

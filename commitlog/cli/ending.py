@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self
 
 
@@ -30,12 +30,7 @@ class Ending:
         self._unraisable, sys.unraisablehook = sys.unraisablehook, self._report_dropped
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         sys.unraisablehook = self._unraisable

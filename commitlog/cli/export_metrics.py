@@ -123,12 +123,8 @@ def _server(registry: CollectorRegistry, host: str, port: int) -> Iterator[None]
 
 @contextlib.contextmanager
 def _ending_signals() -> Iterator[Callable[[], int]]:
-    """Block the signals that end a program, so that a write or a scrape is finished.
-
-    Yields
-    ------
-    callable
-        Waits for one of the signals, and returns the exit status.
+    """Block the signals that end a program, so that a write or a scrape is finished; yield a
+    function that waits for one of them, and returns the exit status.
     """
     ending = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     # A shell ignores SIGINT for a background job; keep that.

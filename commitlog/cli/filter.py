@@ -20,12 +20,7 @@ _TOKEN = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]?|\\?[^\x00-\x7f]|\\.|.", re.DOT
 
 
 def compiled(text: str) -> Pattern:
-    """Compile an expression over bytes.
-
-    Parameters
-    ----------
-    text : str
-        A regular expression of Python's `re`. A character beyond ASCII matches its UTF-8 bytes.
+    """Compile an expression of `re` over bytes. A character beyond ASCII matches its UTF-8 bytes.
 
     Raises
     ------
@@ -64,11 +59,7 @@ def _grouped(token: re.Match[str]) -> str:
 
 class Filter:
     """Accept a value if every pattern of `include` matches in it and no pattern of `exclude` does.
-
-    Parameters
-    ----------
-    include, exclude : sequence of Pattern
-        ``^`` and ``$`` match the start and the end of a value.
+    ``^`` and ``$`` match the start and the end of a value.
     """
 
     def __init__(self, include: Sequence[Pattern] = (), exclude: Sequence[Pattern] = ()) -> None:
@@ -88,8 +79,3 @@ class Filter:
         for search in self._exclude:
             rows = [row for row in rows if not search(values[row])]
         return np.array(rows, dtype=np.int64)
-
-
-def first_match(pattern: Pattern, batch: Batch) -> int | None:
-    """Return the first row of a batch in whose value the pattern matches; None if there is none."""
-    return next((row for row, value in enumerate(batch.values()) if pattern.search(value)), None)

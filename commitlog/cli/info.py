@@ -111,16 +111,8 @@ def _line(cycle: Cycle) -> str:
     )
     names = " ".join(os.path.basename(file) for file in cycle.files)
     number = "-" if cycle.number is None else str(cycle.number)
-    return "\t".join(
-        (
-            number,
-            start,
-            end + "+" * (not cycle.over),
-            str(cycle.records),
-            size_text(cycle.bytes),
-            names,
-        )
-    )
+    current = "+" * (not cycle.over)
+    return f"{number}\t{start}\t{end}{current}\t{cycle.records}\t{size_text(cycle.bytes)}\t{names}"
 
 
 def _as_object(cycle: Cycle) -> dict[str, object]:
@@ -128,9 +120,5 @@ def _as_object(cycle: Cycle) -> dict[str, object]:
         f"{name}_time": None if moment is None else time_text(nanoseconds_of(moment))
         for name, moment in (("start", cycle.start), ("end", cycle.end))
     }
-    rest = asdict(cycle)
-    return {
-        "number": rest.pop("number"),
-        **times,
-        **{key: rest[key] for key in rest if key not in ("start", "end")},
-    }
+    rest = {key: value for key, value in asdict(cycle).items() if key not in ("start", "end")}
+    return {"number": rest.pop("number"), **times, **rest}

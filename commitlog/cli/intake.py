@@ -14,31 +14,13 @@ STANDARD_INPUT = "-"
 
 
 class Splitter:
-    """Split one source into records.
-
-    Parameters
-    ----------
-    largest : int
-        The largest value that the log takes. A longer one is refused before it fills the memory.
-
-    Attributes
-    ----------
-    offset : int
-        The offset in the source of the first value that the last call returned.
-    overhead : int
-        Bytes that a record takes in the source beside its value.
-    fault : str or None
-        Why the rest of the source cannot be split. Values returned before are valid.
-    unfinished : int
-        Bytes read of a record whose end is not read yet.
+    """Split one source into records. A value longer than `largest` is refused before it fills the
+    memory.
     """
 
-    overhead: int
-
     def __init__(self, largest: int) -> None:
-        self.offset = 0
-        self.fault: str | None = None
-        self.unfinished = 0
+        self.fault: str | None = None  # why the rest cannot be split; earlier values are valid
+        self.unfinished = 0  # bytes read of a record whose end is not read yet
         self._largest = largest
         self._parts: list[bytes] = []  # of the unfinished record
         self._next = 0
@@ -55,8 +37,6 @@ class Splitter:
 class Delimited(Splitter):
     """Split at a delimiter of one byte. Bytes behind the last delimiter are a value, too."""
 
-    overhead = 1
-
     def __init__(self, delimiter: bytes, largest: int) -> None:
         super().__init__(largest)
         self._delimiter = delimiter
@@ -64,30 +44,32 @@ class Delimited(Splitter):
     def feed(self, piece: bytes) -> list[bytes]:
         *values, rest = piece.split(self._delimiter)
         if values:
-            if self._parts:
-                values[0] = b"".join((*self._parts, values[0]))
-            self.offset = self._next
-            self._next += self.unfinished + len(piece) - len(rest)
+            values[0] = b"".join((*self._parts, values[0]))
             self._parts, self.unfinished = [], 0
+        for index, value in enumerate(values):
+            if len(value) > self._largest:
+                self._refuse()
+                return values[:index]
+            self._next += len(value) + 1
         if rest:
             self._parts.append(rest)
             self.unfinished += len(rest)
         if self.unfinished > self._largest:
-            self.fault = (
-                f"the record at offset {self._next} is longer than {self._largest} bytes, the "
-                "limit of this log"
-            )
+            self._refuse()
         return values
 
+    def _refuse(self) -> None:
+        self.fault = (
+            f"the record at offset {self._next} is longer than {self._largest} bytes, the limit of "
+            "this log"
+        )
+
     def end(self) -> list[bytes]:
-        self.offset = self._next
         return [b"".join(self._parts)] if self._parts else []
 
 
 class Frames(Splitter):
     """Split by the length before each value, 4 bytes little-endian."""
-
-    overhead = LENGTH.size
 
     def __init__(self, largest: int) -> None:
         super().__init__(largest)
@@ -116,7 +98,7 @@ class Frames(Splitter):
                 break
             values.append(data[start : start + length])
             at = start + length
-        self.offset, self._next = self._next, self._next + at
+        self._next += at
         rest = data[at:]
         self._parts, self.unfinished = [rest] if rest else [], len(rest)
         return values

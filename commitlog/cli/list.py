@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 
@@ -85,21 +86,10 @@ def _print(reports: list[Report]) -> None:
             "-" if at is None else time_text(at)[:19] + "Z"
             for at in (report[key] for key in _KEYS[5:7])
         ]
-        rows.append(
-            (
-                report["path"],
-                size,
-                records,
-                *span,
-                report["problems"][0] if report["problems"] else report["state"],
-            )
-        )
+        health = report["problems"][0] if report["problems"] else report["state"]
+        rows.append((report["path"], size, records, *span, health))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    line = "{:{}}  {:>{}}  {:>{}}  {:{}}  {:{}}  {:{}}"
     for row in rows:
-        path, size, records, first, last, health = (
-            cell.ljust(width) for cell, width in zip(row, widths, strict=True)
-        )
-        click.echo(
-            f"{path}  {size.strip():>{widths[1]}}  {records.strip():>{widths[2]}}  {first}  "
-            f"{last}  {health.rstrip()}"
-        )
+        cells = itertools.chain(*zip(row, widths, strict=True))
+        click.echo(line.format(*cells).rstrip())

@@ -7,82 +7,63 @@ import errno
 import os
 import stat
 import tempfile
-from types import TracebackType
-from typing import IO, Self
+from collections.abc import Iterator
+from typing import IO
 
 import click
 
 
-class NewFile:
-    """Provide a temporary file for a `with` block, and rename it at the end of the block. If the
-    block raises, remove it.
-
-    Parameters
-    ----------
-    path : str
-        The name of the complete file.
-    overwrite : bool
-        Whether to replace an existing file.
+@contextlib.contextmanager
+def new_file(path: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
+    """Provide a temporary file for a `with` block, and rename it to `path` at the end of the block.
+    If the block raises, remove it.
 
     Raises
     ------
     click.UsageError
         There is a file and `overwrite` is False, or the path is not a regular file.
     """
-
-    def __init__(self, path: str, *, overwrite: bool) -> None:
-        self._path = path
-        self._overwrite = overwrite
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISREG(os.stat(path).st_mode):
-                raise click.UsageError(
-                    f"{path} is not a regular file: choose another name, or leave out -o to "
-                    "write to standard output"
-                )
-            if not overwrite:
-                raise self._exists()
-
-    def _exists(self) -> click.UsageError:
-        return click.UsageError(f"{self._path} exists: choose another name, or add --overwrite")
-
-    def __enter__(self) -> Self:
-        folder, name = os.path.split(self._path)
-        descriptor, self._temporary = tempfile.mkstemp(
-            prefix=f".{name[:200]}.", suffix=".part", dir=folder or "."
-        )
+    exists = click.UsageError(f"{path} exists: choose another name, or add --overwrite")
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise click.UsageError(
+                f"{path} is not a regular file: choose another name, or leave out -o to write to "
+                "standard output"
+            )
+        if not overwrite:
+            raise exists
+    folder, name = os.path.split(path)
+    descriptor, temporary = tempfile.mkstemp(
+        prefix=f".{name[:200]}.", suffix=".part", dir=folder or "."
+    )
+    try:
         # mkstemp gives only the owner access; a new file has the rights that umask leaves.
         mask = os.umask(0)
         os.umask(mask)
         os.fchmod(descriptor, 0o666 & ~mask)
-        self.file: IO[bytes] = os.fdopen(descriptor, "wb")
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+        file = os.fdopen(descriptor, "wb")
         try:
-            if kind is None:
-                self.file.flush()
-                os.fsync(self.file.fileno())
-                self._rename()
+            yield file
+            file.flush()
+            os.fsync(descriptor)
         finally:
             with contextlib.suppress(OSError):  # the block's own error is raised instead
-                self.file.close()
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._temporary)
+                file.close()
+        if overwrite or not _linked(temporary, path, exists):
+            os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
 
-    def _rename(self) -> None:
-        if not self._overwrite:
-            try:
-                os.link(self._temporary, self._path)
-            except FileExistsError:
-                raise self._exists() from None  # created since the constructor
-            except OSError as error:
-                if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
-                    raise
-            else:
-                return
-        os.replace(self._temporary, self._path)
+
+def _linked(temporary: str, path: str, exists: click.UsageError) -> bool:
+    """Give the file its name, unless another has it since; False if it cannot have two names."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise exists from None
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
+            raise
+        return False
+    return True

@@ -9,7 +9,6 @@ import json
 import os
 import select
 import sys
-from types import TracebackType
 from typing import Any, Self
 
 import click
@@ -36,12 +35,7 @@ class Output:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if isinstance(error, CommitLogError):
             self.flush()  # print the records before the damage, then the error
 
@@ -56,25 +50,18 @@ class Output:
             self.flush()
 
     def flush(self) -> None:
-        """Write everything now."""
         if self._waiting:
             self._stream.write(self._waiting)
             self._waiting = bytearray()
         self._stream.flush()
 
     def check_reader(self) -> None:
-        """Check that the output has a reader: without this, a command that waits for records finds
-        out only with the next one.
-
-        Raises
-        ------
-        BrokenPipeError
-            The reader closed the pipe, or the terminal is gone.
+        """Raise BrokenPipeError if the reader closed the pipe, or the terminal is gone: without
+        this, a command that waits for records finds out only with the next one.
         """
         if any(events & (select.POLLERR | select.POLLHUP) for _, events in self._hung_up.poll(0)):
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def print_json(content: dict[str, Any]) -> None:
-    """Print an object as JSON."""
     click.echo(json.dumps(content, indent=2))

@@ -47,12 +47,10 @@ def _position_of(text: str) -> int:
 
 
 def position(text: str) -> int:
-    """Read a position, decimal or hexadecimal."""
     return _read(text, "a position, decimal or 0x...", _position_of)
 
 
 def start(*words: str) -> Callable[[str], int | str]:
-    """Read a start: a position, or one of some words."""
     expected = f"{', '.join(map(repr, words))} or a position, decimal or 0x..."
 
     def read(text: str) -> int | str:
@@ -62,8 +60,6 @@ def start(*words: str) -> Callable[[str], int | str]:
 
 
 def whole(least: int, most: int = _LARGEST) -> Callable[[str], int]:
-    """Read a whole number between two bounds."""
-
     def number(given: str | int) -> int:
         text = str(given)  # a default is an int
         value = int(text) if _WHOLE.fullmatch(text) else -1
@@ -76,8 +72,6 @@ def whole(least: int, most: int = _LARGEST) -> Callable[[str], int]:
 
 
 def size_from(least: int) -> Callable[[str], int]:
-    """Read a size with a lower bound, in bytes."""
-
     def read(text: str) -> int:
         value = _read(
             text, "a size such as 65536, 64K or 64MiB", lambda given: parse_size(given, "size")
@@ -90,8 +84,6 @@ def size_from(least: int) -> Callable[[str], int]:
 
 
 def duration_from(least_s: float) -> Callable[[str], float]:
-    """Read a duration with a lower bound, in seconds."""
-
     def read(text: str) -> float:
         seconds = _read(
             text,
@@ -144,7 +136,6 @@ def zone_name(text: str) -> str:
 
 
 def segment_size(text: str) -> int:
-    """Read the size of a segment."""
     try:
         return Options(segment_size=size(text)).new_segment_size
     except InvalidOptionError as error:
@@ -154,7 +145,6 @@ def segment_size(text: str) -> int:
 
 
 def roll_cycle(text: str) -> str:
-    """Read a roll cycle's name, or a period."""
     try:
         return Options(roll_cycle=text).roll_cycle or text
     except InvalidOptionError as error:
@@ -162,7 +152,6 @@ def roll_cycle(text: str) -> str:
 
 
 def pattern(text: str) -> Pattern:
-    """Read a regular expression."""
     try:
         return compiled(text)
     except ValueError as error:
@@ -172,7 +161,6 @@ def pattern(text: str) -> Pattern:
 
 
 def record_format(*names: str) -> Callable[[str], str]:
-    """Read the name of a record format, or a template."""
     from commitlog.cli.record_format import Template
 
     def read(text: str) -> str:
@@ -195,7 +183,6 @@ def record_format(*names: str) -> Callable[[str], str]:
 def complete_words(
     *words: str,
 ) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Complete one of some words."""
     return lambda context, parameter, incomplete: [
         CompletionItem(word) for word in words if word.startswith(incomplete)
     ]
@@ -212,7 +199,6 @@ def speed(text: str) -> float:
 
 
 def tailer_name(text: str) -> str:
-    """Read the name of a tailer."""
     try:
         return check_name(text)
     except InvalidOptionError as error:

@@ -5,35 +5,28 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
 
 Show = Callable[[int, int], None]
 
 
 @contextlib.contextmanager
 def record_progress(total: int | None) -> Iterator[Show]:
-    """Yield a function that shows bytes and records; it shows nothing if records are typed.
-
-    Parameters
-    ----------
-    total : int or None
-        The bytes of the whole input, if known.
+    """Yield a function that shows bytes, of `total` if that is known, and records; it shows nothing
+    if records are typed.
     """
     if not is_terminal(sys.stderr) or (total is None and is_terminal(sys.stdin)):
         yield lambda taken, records: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
 
-    columns = (
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TextColumn("{task.fields[records]} records"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=total, records=0)
-        yield lambda taken, records: progress.update(task, completed=taken, records=records)
+    records_column = TextColumn("{task.fields[records]} records")
+    with _progress(BarColumn(), DownloadColumn(), TransferSpeedColumn(), records_column) as bars:
+        task = bars.add_task("", total=total, records=0)
+        yield lambda taken, records: bars.update(task, completed=taken, records=records)
 
 
 @contextlib.contextmanager
@@ -42,12 +35,16 @@ def step_progress(name: str) -> Iterator[Show]:
     if not is_terminal(sys.stderr):
         yield lambda done, total: None
         return
+    with _progress() as bars:
+        task = bars.add_task(name, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
+
+
+def _progress(*columns: ProgressColumn) -> Progress:
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(name, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+    return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -70,13 +70,6 @@ def command(
 def retention_of(
     older_than: dt.timedelta | None, max_bytes: int | None, min_free: str | None
 ) -> Retention:
-    """Return the options as a retention rule.
-
-    Raises
-    ------
-    click.UsageError
-        No option is given, or a value is out of range.
-    """
     if older_than is None and max_bytes is None and min_free is None:
         raise click.UsageError(
             "nothing selects segments: add --older-than, --max-bytes or --min-free"
@@ -104,7 +97,6 @@ def _room(text: str | None) -> tuple[int | None, float | None]:
 
 
 def as_object(log: str, pruned: Pruned) -> dict[str, object]:
-    """Return a result as `--json` prints it."""
     removals = [
         {
             "path": found.path,
@@ -118,7 +110,6 @@ def as_object(log: str, pruned: Pruned) -> dict[str, object]:
 
 
 def lines(log: str, pruned: Pruned, verb: str = "", target: str = "") -> list[str]:
-    """Return a result as text."""
     what = verb or ("would delete" if pruned.dry_run else "deleted")
     where = f", to {target}" if target else ""
     text = [f"{log}: {what} {len(pruned.segments)} segments, {size_text(pruned.bytes)}{where}"]

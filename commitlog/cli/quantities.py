@@ -14,12 +14,10 @@ def size_text(count: float) -> str:
 
 
 def age_text(since_ns: int) -> str:
-    """Return how long ago an instant was."""
     return humanize.naturaldelta(
         dt.timedelta(microseconds=max(0, time.time_ns() - since_ns) // 1000)
     )
 
 
 def latency_text(seconds: float) -> str:
-    """Return a latency in the unit that fits it."""
     return humanize.metric(seconds, "s")

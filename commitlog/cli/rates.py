@@ -10,26 +10,14 @@ from commitlog.observe.watching import LogFigures
 
 @dataclass(frozen=True)
 class Rates:
-    """Hold rates per second; None if there is no earlier snapshot.
-
-    Attributes
-    ----------
-    tail_bytes, committed_bytes, flushed_bytes : float or None
-        Bytes by which the watermarks moved.
-    records : float or None
-        Records appended.
-    claims : dict
-        Claims by slot.
-    tailers : dict
-        Bytes read by named tailer.
-    """
+    """Hold rates per second; None if there is no earlier snapshot."""
 
     tail_bytes: float | None
     committed_bytes: float | None
     flushed_bytes: float | None
     records: float | None
-    claims: dict[int, float]
-    tailers: dict[str, float]
+    claims: dict[int, float]  # by slot
+    tailers: dict[str, float]  # bytes read, by name
 
     @classmethod
     def between(cls, old: LogFigures | None, new: LogFigures) -> Rates:
@@ -63,7 +51,6 @@ class Rates:
 
 
 def as_object(now: LogFigures, rates: Rates) -> dict[str, Any]:
-    """Return a snapshot and its rates as `--json` prints them."""
     made = asdict(now)
     del made["taken_ns"]
     for name in ("tail_bytes", "committed_bytes", "flushed_bytes", "records"):

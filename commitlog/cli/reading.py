@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
-import numpy as np
 
 from commitlog.base.moment import read_moment
 from commitlog.cli import parameters
@@ -110,7 +109,6 @@ def reading_options(command: Command) -> Command:
 
 
 def chosen_format(format: str | None, *, as_json: bool) -> str | None:
-    """Return the format that `--format` or `--json` asks for."""
     if as_json and format not in (None, "jsonl"):
         raise click.UsageError("--json and --format exclude each other: use one of them")
     return "jsonl" if as_json else format
@@ -153,16 +151,13 @@ class Selection:
 
     @property
     def filter(self) -> Filter:
-        """Return the filter of `include` and `exclude`."""
         return Filter(self.include, self.exclude)
 
     @property
     def until_ns(self) -> int | None:
-        """Return the time of `--until` in nanoseconds since 1970; None without it."""
         return None if self.until is None else read_moment(self.until, self.zone)
 
     def begins_by_option(self) -> bool:
-        """Return whether an option sets the start."""
         return any(
             given is not None for given in (self.last, self.place, self.sequence, self.since)
         )
@@ -178,7 +173,6 @@ class Selection:
         return None
 
     def seek_start(self, log: CommitLog, tailer: Tailer, end: int | None) -> None:
-        """Move the tailer to the first record."""
         if self.last is not None:
             tailer.seek(_last_start(log, self.last, self.filter, self.visibility, end))
         elif self.sequence is not None:
@@ -224,13 +218,3 @@ def report_damage(tailer: Tailer, reported: int = 0) -> int:
     for position, resume_position in tailer.damaged[reported:]:
         click.echo(f"commitlog: damage: skipped position {position} to {resume_position}", err=True)
     return len(tailer.damaged)
-
-
-def rows_in(
-    batch_positions: np.ndarray[Any, np.dtype[np.int64]], start: int, end: int | None
-) -> int:
-    """Return how many leading rows of a batch lie in the range, in either direction."""
-    inside = batch_positions >= start
-    if end is not None:
-        inside &= batch_positions < end
-    return int(np.count_nonzero(inside))

@@ -53,13 +53,7 @@ def format_of(name: str, zone: dt.tzinfo | None, *, escape: bool) -> RecordForma
 
 
 class JsonLines:
-    """Format records as JSON, one object per line, with every field.
-
-    Parameters
-    ----------
-    zone : datetime.tzinfo or None
-        The zone of `timestamp`; None is the zone of this machine.
-    """
+    """Format records as JSON, one object per line, with every field."""
 
     def __init__(self, zone: dt.tzinfo | None = dt.UTC) -> None:
         self._zone = zone
@@ -120,19 +114,9 @@ def _quoted(content: bytes, what: str, position: int) -> str:
 class Template:
     """Format records by a text with fields in braces, such as ``{position} {value}``.
 
-    Parameters
-    ----------
-    text : str
-        Backslash sequences are those of Python. A field takes the format specifications of
-        `str.format`; `x` prints a key or a value in hexadecimal digits.
-    zone : datetime.tzinfo or None
-        The zone of `timestamp`; None is the zone of this machine.
-    escape : bool
-        Escape control characters, quote keys, and print a missing key as ``-``.
-    highlight : sequence of Pattern
-        Print their matches in a value in color.
-    width : int or None
-        Expand tabs and cut lines to this many columns.
+    Backslash sequences are those of Python. A field takes the specifications of `str.format`; `x`
+    prints a key or a value in hexadecimal digits. `escape` escapes control characters, quotes keys,
+    and prints a missing key as ``-``; the matches of `highlight` are printed in color.
 
     Raises
     ------
@@ -147,12 +131,10 @@ class Template:
         *,
         escape: bool,
         highlight: Sequence[Pattern] = (),
-        width: int | None = None,
     ) -> None:
         self._zone = zone
         self._escape = escape
         self._highlight = highlight
-        self._width = width
         self._fields: list[tuple[str, str]] = []
         line = ""
         for literal, field, spec, conversion in string.Formatter().parse(_unescaped(text)):
@@ -168,8 +150,6 @@ class Template:
             return (self._line % () * len(rows)).encode("utf-8", "surrogateescape")
         columns = [self._text(field, spec, batch, rows) for field, spec in self._fields]
         text = "".join([self._line % row for row in zip(*columns, strict=True)])
-        if self._width is not None:
-            text = "\n".join([_cut(line, self._width) for line in text.split("\n")])
         return text.encode("utf-8", "surrogateescape")
 
     def _text(self, field: str, spec: str, batch: Batch, rows: Rows) -> list[str]:
@@ -234,19 +214,6 @@ def _byte(code: int) -> str:
     return bytes([code]).decode("utf-8", "surrogateescape")
 
 
-def _cut(line: str, width: int) -> str:
-    from rich.console import Console
-    from rich.text import Text
-
-    text = Text.from_ansi(line)
-    text.expand_tabs(8)
-    text.truncate(width, overflow="ellipsis")
-    segments = text.render(Console(), end="")
-    return "".join(
-        [part.text if part.style is None else part.style.render(part.text) for part in segments]
-    )
-
-
 # --- columns --------------------------------------------------------------------------------------
 
 
@@ -276,14 +243,8 @@ def _values(batch: Batch, rows: Rows) -> list[bytes]:
 
 
 def times_text(timestamps_ns: npt.NDArray[np.int64], zone: dt.tzinfo | None = dt.UTC) -> list[str]:
-    """Return instants in ISO 8601 with nanoseconds; with ``Z`` if the zone is UTC.
-
-    Parameters
-    ----------
-    timestamps_ns : numpy.ndarray of int64
-        Nanoseconds since 1970.
-    zone : datetime.tzinfo or None
-        None is the zone of this machine.
+    """Return instants in ISO 8601 with nanoseconds; with ``Z`` if the zone is UTC. The zone None is
+    that of this machine.
     """
     moments = timestamps_ns.astype("datetime64[ns]")
     if zone is dt.UTC:

@@ -23,7 +23,7 @@ from commitlog.segment import cursors_file
 from commitlog.segment.directory import STAGED, LogDirectory
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import NAME as LOCK_NAME
-from commitlog.segment.lock_file import LockFile, describe_process, is_foreign, process_name
+from commitlog.segment.lock_file import LockFile, describe_process
 
 _TAILERS = "tailers"
 _IDENTITY = "log.json"
@@ -38,8 +38,6 @@ _OURS = re.compile(
 
 @dataclass
 class _Removed:
-    """What was deleted and what is left."""
-
     path: str
     files: list[str] = field(default_factory=list)
     bytes: int = 0
@@ -77,7 +75,8 @@ def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> No
     directory = LogDirectory(log, identity.segment_size, identity.uuid, identity.roll_cycle)
     try:
         _check_permission(directory)
-        _check_unheld(directory, identity)
+        # It is not held while the user decides, which may take long.
+        _lock(directory, identity).close()
         if not yes and not _confirmed(directory):
             click.echo("nothing was deleted", err=True)
             context.exit(FAILURE)
@@ -109,18 +108,11 @@ def _check_permission(directory: LogDirectory) -> None:
             )
 
 
-def _check_unheld(directory: LogDirectory, identity: Identity) -> None:
-    """Check the lock before the question. It is not held while the user decides, which may take
-    long.
-    """
-    _lock(directory, identity).close()
-
-
 def _lock(directory: LogDirectory, identity: Identity) -> LockFile:
     lock_file = LockFile(directory.fd)
     if lock_file.acquire("exclusive"):
         return lock_file
-    holders = _describe_holders(directory, identity, lock_file)
+    holders = _describe_holders(directory, identity)
     lock_file.close()
     raise LogLockedError(
         f"the log is open for writing in {holders}: close it there first",
@@ -129,21 +121,13 @@ def _lock(directory: LogDirectory, identity: Identity) -> LockFile:
     )
 
 
-def _describe_holders(directory: LogDirectory, identity: Identity, lock_file: LockFile) -> str:
-    """Return the names of the processes that hold the lock, for a message."""
+def _describe_holders(directory: LogDirectory, identity: Identity) -> str:
     with contextlib.suppress(CommitLogError, OSError):
         found = cursors_file.live_writers(directory.fd, identity)
         if found:
             return ", ".join(
                 sorted({describe_process(writer.pid, writer.pid_namespace) for writer in found})
             )
-    holder = lock_file.read()
-    if (
-        holder.boot_id == boot_id().hex()
-        and not is_foreign(holder.pid_namespace)
-        and process_name(holder.pid) == holder.name
-    ):
-        return holder.describe()
     return "another process, which is opening, recovering or repairing it"
 
 
@@ -209,7 +193,6 @@ def _unlink(directory: LogDirectory, name: str, removed: _Removed) -> None:
 
 
 def _remove_tailers(directory: LogDirectory, removed: _Removed) -> None:
-    """Delete the files of named tailers and their directory."""
     try:
         fd = os.open(
             _TAILERS,

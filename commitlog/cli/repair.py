@@ -53,7 +53,6 @@ def command(
 
 
 def lines(report: RepairReport) -> list[str]:
-    """Return the report as text."""
     text = []
     for action in report.actions:
         where = "" if action.position is None else f", position {action.position}"

@@ -46,7 +46,6 @@ STATES = {
 
 
 def state_of(*, live: bool, clean: bool) -> str:
-    """Return a key of `STATES`."""
     return "open" if live else "closed" if clean else "unclean"
 
 
@@ -122,13 +121,9 @@ def _segments(directory: LogDirectory, identity: Identity) -> Report:
 
 def _sequences(first: int | None, behind: int | None) -> Report:
     """Return sequences and count of the records from `first` up to `behind`, exclusive."""
-    known = first is not None and behind is not None
-    count = behind - first if first is not None and behind is not None else None
-    return {
-        "records": count,
-        "first_sequence": first,
-        "last_sequence": behind - 1 if known and count and behind is not None else None,
-    }
+    count = None if first is None or behind is None else behind - first
+    last = behind - 1 if behind is not None and count else None
+    return {"records": count, "first_sequence": first, "last_sequence": last}
 
 
 # --- a log ----------------------------------------------------------------------------------------
@@ -167,13 +162,8 @@ def _log(path: str) -> Report:
     except CommitLogError as error:
         problems.append(str(error))
     report["writers"] = [
-        {
-            "slot": writer.slot,
-            "pid": writer.pid,
-            "name": writer_name(writer),
-            "since_ns": writer.since_ns,
-        }
-        for writer in writers
+        {"slot": one.slot, "pid": one.pid, "name": writer_name(one), "since_ns": one.since_ns}
+        for one in writers
     ]
     return {**report, "problems": problems}
 
@@ -198,11 +188,8 @@ def _add_records(report: Report, opened: CommitLog) -> None:
 
 def _archive(directory: ArchivedDirectory) -> Report:
     """Report an archive from the list of its files and the headers of its first and last file."""
-    identity, size, numbers = (
-        directory.identity,
-        directory.segment_size,
-        directory.segment_numbers(),
-    )
+    identity, size = directory.identity, directory.segment_size
+    numbers = directory.segment_numbers()
     problems = [
         f"segments from position {start} to {stop} are missing"
         for start, stop in holes(numbers, size)

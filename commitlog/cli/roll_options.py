@@ -49,13 +49,6 @@ def roll_options(when: str) -> Callable[[_Command], _Command]:
 def roll_cycle_of(
     roll_cycle: str | None, roll_epoch: float | None, time_zone: str | None
 ) -> dict[str, Any]:
-    """Return the three as options of a log.
-
-    Raises
-    ------
-    click.UsageError
-        `--roll-epoch` or `--time-zone` is given without `--roll-cycle`.
-    """
     if roll_cycle is None and (roll_epoch is not None or time_zone is not None):
         raise click.UsageError(
             "--roll-epoch and --time-zone need --roll-cycle: add it, or leave them out"

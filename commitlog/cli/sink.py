@@ -23,15 +23,7 @@ _GROUP_BYTES = 32 << 20
 
 
 class ByteSink:
-    """Write records in a format of bytes.
-
-    Parameters
-    ----------
-    output : Output or binary file
-        The destination. An `Output` is flushed after each batch.
-    form : callable
-        Returns the bytes of some rows of a batch.
-    """
+    """Write records in a format of bytes. An `Output` is flushed after each batch."""
 
     def __init__(self, output: Output | IO[bytes], form: RecordFormat) -> None:
         self._output = output
@@ -53,14 +45,8 @@ class ByteSink:
 
 
 class TableSink:
-    """Write the columns position, sequence, timestamp, type, key and value, in groups.
-
-    Parameters
-    ----------
-    file : binary file
-        The destination.
-    format : {"parquet", "arrow"}
-        Parquet, or Arrow's file format.
+    """Write the columns position, sequence, timestamp, type, key and value as Parquet or as Arrow's
+    file format, in groups.
     """
 
     def __init__(self, file: IO[bytes], format: str) -> None:

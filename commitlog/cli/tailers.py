@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
-from typing import cast
 
 import click
 
@@ -15,48 +13,21 @@ from commitlog.cli.output import print_json
 from commitlog.cli.quantities import age_text, size_text
 from commitlog.tail.seek import Start
 
-_start = parameters.start("first", "end")
-
-
-def _reset(log: CommitLog, name: str, position: str | None) -> str:
-    assert position is not None  # `command` has checked it
-    log.reset_tailer(name, cast(Start, _start(position)))
-    state = next(state for state in log.tailers() if state.name == name)
-    return f"{name}: reset to position {state.position}"
-
-
-def _delete(log: CommitLog, name: str, _position: str | None) -> str:
-    log.delete_tailer(name)
-    return f"{name}: deleted"
-
-
-def _evict(log: CommitLog, name: str, _position: str | None) -> str:
-    return (
-        f"{name}: evicted; it is not required any more"
-        if log.evict_tailer(name)
-        else f"{name}: not required, so nothing to evict"
-    )
-
-
-ACTIONS: dict[str, Callable[[CommitLog, str, str | None], str]] = {
-    "reset": _reset,
-    "delete": _delete,
-    "evict": _evict,
-}
+ACTIONS = ("reset", "delete", "evict")
 
 
 @click.command()
 @click.argument("log", type=click.Path())
-@click.argument("action", required=False, type=click.Choice(list(ACTIONS)))
+@click.argument("action", required=False, type=click.Choice(ACTIONS))
 @click.argument(
     "name", required=False, type=parameters.tailer_name, shell_complete=parameters.complete_tailer
 )
-@click.argument("position", required=False)
+@click.argument("position", required=False, type=parameters.start("first", "end"))
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the list or the result as a JSON object."
 )
 def command(
-    *, log: str, action: str | None, name: str | None, position: str | None, as_json: bool
+    *, log: str, action: str | None, name: str | None, position: Start | None, as_json: bool
 ) -> None:
     """List the named tailers of LOG, or change one.
 
@@ -83,20 +54,15 @@ def command(
             f"{action} needs the name of a tailer: commitlog tailers LOG {action} NAME"
         )
     if position is not None and action != "reset":
-        raise click.UsageError(f"only reset takes a position, not {action}: leave out {position!r}")
+        raise click.UsageError(f"only reset takes a position, not {action}: leave out {position}")
     if action == "reset" and position is None:
         raise click.UsageError(
             f"reset needs a position: commitlog tailers LOG reset {name} POSITION; it is first, "
             "end or the position of a record"
         )
-    if position is not None:
-        try:
-            _start(position)
-        except click.BadParameter as error:
-            raise click.BadParameter(error.message, param_hint="POSITION") from None
     with commitlog.open(log, "r") as opened:
         if action is not None and name is not None:
-            done = ACTIONS[action](opened, name, position)
+            done = _changed(opened, action, name, position)
             if as_json:
                 print_json({"path": log, "action": action, "name": name, "done": done})
             else:
@@ -115,8 +81,22 @@ def command(
     )
 
 
+def _changed(log: CommitLog, action: str, name: str, position: Start | None) -> str:
+    """Change a tailer; return what was done."""
+    if action == "delete":
+        log.delete_tailer(name)
+        return f"{name}: deleted"
+    if action == "evict":
+        evicted = log.evict_tailer(name)
+        done = "evicted; it is not required any more"
+        return f"{name}: {done if evicted else 'not required, so nothing to evict'}"
+    assert position is not None  # `command` has checked it
+    log.reset_tailer(name, position)
+    state = next(state for state in log.tailers() if state.name == name)
+    return f"{name}: reset to position {state.position}"
+
+
 def line_of(state: TailerState) -> str:
-    """Return a tailer as a line of text."""
     if state.damage is not None:
         return (
             f"  {state.name}: damaged: {state.damage}; rebuild it with "

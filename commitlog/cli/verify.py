@@ -58,18 +58,9 @@ def command(context: click.Context, log: str, as_json: bool) -> None:
 
 def as_object(report: VerifyReport) -> dict[str, object]:
     """Return the report as `--json` prints it, sums included."""
-    segments = [
-        {
-            **{
-                key: content
-                for key, content in dataclasses.asdict(segment).items()
-                if key not in ("base", "end")
-            },
-            "base_position": segment.base,
-            "end_position": segment.end,
-        }
-        for segment in report.segments
-    ]
+    segments = [dataclasses.asdict(segment) for segment in report.segments]
+    for segment in segments:
+        segment |= {"base_position": segment.pop("base"), "end_position": segment.pop("end")}
     return {
         "kind": report.kind,
         "path": report.path,
@@ -91,7 +82,6 @@ def as_object(report: VerifyReport) -> dict[str, object]:
 
 
 def lines(report: VerifyReport) -> list[str]:
-    """Return the report as text."""
     state = "open for writing" if report.live else _STATES[report.kind, report.clean]
     text = [
         (

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 
-from commitlog.cli.filter import Pattern, Rows, first_match
-from commitlog.cli.reading import BATCH_RECORDS, Selection, report_damage, rows_in
+from commitlog.cli.filter import Pattern, Rows
+from commitlog.cli.reading import BATCH_RECORDS, Selection, report_damage
+from commitlog.cli.sink import ByteSink, TableSink
 from commitlog.errors import LogNotFoundError
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
@@ -22,45 +22,17 @@ from commitlog.tail.tailer import Tailer
 _CHECK_S = 0.2
 
 
-class Sink(Protocol):
-    """Write records in a format."""
-
-    def write(self, batch: Batch, rows: Rows) -> None:
-        """Write some rows of a batch."""
-
-    def check_reader(self) -> None:
-        """Raise BrokenPipeError if the reader of the output is gone."""
-
-    def close(self) -> None:
-        """Write what is buffered, and the end of the file."""
-
-
 class View:
-    """Write what a tailer reads to a sink.
+    """Write what a tailer reads to a sink, up to the first record whose value `stop_at` matches.
 
-    Parameters
-    ----------
-    log : CommitLog
-        The log.
-    selection : Selection
-        The records to write.
-    sink : Sink
-        The destination.
-    stop_at : Pattern or None
-        End after the first record whose value it matches.
-    pace : Pace or None
-        The pace of a replay.
-    follow : bool
-        Wait for new records.
-    named : Tailer or None
-        A named tailer, which is moved past each record once the sink has written it.
+    A `named` tailer is moved past each record once the sink has written it.
     """
 
     def __init__(
         self,
         log: CommitLog,
         selection: Selection,
-        sink: Sink,
+        sink: ByteSink | TableSink,
         *,
         stop_at: Pattern | None = None,
         pace: Pace | None = None,
@@ -114,7 +86,6 @@ class View:
             self._check()
 
     def _most(self) -> int:
-        """Return how many records to read at once."""
         return (
             BATCH_RECORDS
             if self._left is None or self._filter
@@ -138,14 +109,20 @@ class View:
 
     def _take(self, batch: Batch) -> bool:
         """Write the selected rows of a batch; return whether to continue."""
-        count = rows_in(batch.positions, self._start, self._end)
+        inside = batch.positions >= self._start
+        if self._end is not None:
+            inside &= batch.positions < self._end
+        count = int(np.count_nonzero(inside))  # the leading rows, in either direction
         if self._follow and self._until_ns is not None:
             late = np.flatnonzero(batch.timestamps_ns >= self._until_ns)
             count = min([count, *late[:1].tolist()])
-        last = None if self._stop_at is None else first_match(self._stop_at, batch)
         more = count == len(batch)
-        if last is not None and last < count:
-            count, more = last + 1, False
+        if self._stop_at is not None:
+            search = self._stop_at.search
+            found = (row for row, value in enumerate(batch.values()[:count]) if search(value))
+            last = next(found, None)
+            if last is not None:
+                count, more = last + 1, False
         rows = self._filter.rows(batch)
         rows = rows[rows < count]
         if self._left is not None:

@@ -23,7 +23,6 @@ _POOL = 5 * (64 << 20)  # bytes of a pool with the default options
 
 
 def check_platform(workspace: Workspace) -> Finding:
-    """Check kernel, processor and CRC implementation."""
     release = platform.release()
     version = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit())
     python = f"{platform.python_implementation()} {platform.python_version()}"
@@ -49,7 +48,6 @@ def check_platform(workspace: Workspace) -> Finding:
 
 
 def check_memory_lock(workspace: Workspace) -> Finding:
-    """Check the limit on locked memory."""
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     found = "no limit" if limit == resource.RLIM_INFINITY else f"RLIMIT_MEMLOCK {limit >> 10} KiB"
     memory = Memory(PAGE_SIZE)
@@ -72,7 +70,6 @@ def check_memory_lock(workspace: Workspace) -> Finding:
 
 
 def check_shared_memory(workspace: Workspace) -> Finding:
-    """Check that shared memory has space for a pool."""
     name = f"/commitlog-doctor-{os.getpid()}-{os.urandom(4).hex()}"
     advice = (
         "mount a larger tmpfs at /dev/shm (in a container: --shm-size) for pools with "

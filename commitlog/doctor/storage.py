@@ -28,7 +28,6 @@ _SLOW_S = 20e-3
 
 
 def check_kind(workspace: Workspace) -> Finding:
-    """Check that the file system is local and on a disk."""
     mount = file_system(workspace.directory)
     found = f"{mount['type']} ({mount['device']})"
     try:
@@ -54,7 +53,6 @@ def check_kind(workspace: Workspace) -> Finding:
 
 
 def check_room(workspace: Workspace) -> Finding:
-    """Check that there is space for segments."""
     space = os.statvfs(workspace.directory)
     free = space.f_bavail * space.f_frsize
     found = f"{free / 2**20:,.0f} MiB free"
@@ -75,7 +73,6 @@ def check_room(workspace: Workspace) -> Finding:
 
 
 def check_allocation(workspace: Workspace) -> Finding:
-    """Check that fallocate allocates blocks."""
     with workspace.file("allocated") as fd:
         began = time.perf_counter()
         try:
@@ -98,7 +95,6 @@ def check_allocation(workspace: Workspace) -> Finding:
 
 
 def check_msync(workspace: Workspace) -> Finding:
-    """Measure msync of one page."""
     took_s = []
     with (
         workspace.file("mapped", _SYNCS * PAGE_SIZE) as fd,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 from commitlog.observe.prometheus import (
     CounterMetricFamily,
@@ -19,223 +19,183 @@ from commitlog.stats import Latency, LogStats
 # Bounds of the histograms in seconds, from a flush into a drive's cache to a disk that hangs.
 _BOUNDS = (*(round(step * 10.0**power, 9) for power in range(-5, 1) for step in (1, 2.5, 5)), 10.0)
 
-# Every log, from what its processes share: name, field of LogFigures, help text.
-_GAUGES = (
-    ("first_position_bytes", "first_position", "Position of the oldest record."),
-    ("tail_position_bytes", "tail_position", "Position of the next claim."),
-    (
-        "appended_position_bytes",
-        "appended_position",
-        "End of the prefix in which every claim is published or rolled back.",
+# Every log, from what its processes share.
+_GAUGES = {
+    "first_position_bytes": "Position of the oldest record.",
+    "tail_position_bytes": "Position of the next claim.",
+    "appended_position_bytes": (
+        "End of the prefix in which every claim is published or rolled back."
     ),
-    ("committed_position_bytes", "committed_position", "End of what is visible to every process."),
-    ("flushed_position_bytes", "flushed_position", "End of what survives a power cut."),
-    ("first_sequence", "first_sequence", "Sequence of the oldest record."),
-    (
-        "next_sequence",
-        "next_sequence",
-        "Sequence of the next record: the number of all records so far.",
-    ),
-    ("segments", "segments", "Segment files, those allocated ahead included."),
-    ("segment_size_bytes", "segment_size", "Size of a segment file."),
-    ("disk_bytes", "disk_bytes", "Disk space of the files of the log."),
-    ("free_disk_bytes", "free_disk_bytes", "Free space of the file system for this user."),
-    ("disk_size_bytes", "disk_size_bytes", "Size of the file system."),
-    (
-        "recovering",
-        "recovering",
-        "1 while a process recovers the log, or if one was killed while it did.",
-    ),
-)
-# A log that this process writes: name, field of LogStats, help text.
-_COUNTERS = (
-    ("appends", "appends", "Appends of this process; a batch counts once."),
-    ("records", "records", "Records appended by this process."),
-    ("appended_bytes", "appended_bytes", "Bytes of the frames appended by this process."),
-    ("committed_bytes", "committed_bytes", "Bytes that commits of this process covered."),
-    ("flushed_bytes", "flushed_bytes", "Bytes that flushes led by this process covered."),
-    ("rolls", "rolls", "Rolls to the next segment by this process."),
-    (
-        "dropped_records",
-        "dropped_records",
-        "Records not appended because a required tailer lagged too far.",
-    ),
-    (
-        "listener_failures",
-        "listener_failures",
-        "Exceptions of the segment listener.",
-    ),
-    (
-        "dropped_events",
-        "dropped_events",
-        "Events dropped because the segment listener was too slow.",
-    ),
-    ("refused_claims", "refused_claims", "Claims of this process that other handles rolled back."),
-)
-_LATENCIES = (
-    ("commit_seconds", "commit_latency", "Duration of commits by this process."),
-    ("flush_seconds", "flush_latency", "Duration of flushes led by this process."),
-    ("sync_seconds", "sync_latency", "Time that appends of this process waited for durability."),
-    (
-        "roll_seconds",
-        "roll_latency",
-        "Time that appends of this process waited for the next segment.",
-    ),
-    (
-        "claim_wait_seconds",
-        "claim_latency",
-        "Time that open claims blocked commits of this process.",
-    ),
-    (
-        "lag_wait_seconds",
-        "lag_latency",
-        "Time that appends of this process waited for required tailers.",
-    ),
-)
-# Every named tailer: name, field of TailerState, help text. If the file of a tailer is damaged, it
-# has only the last one.
-_TAILERS = (
-    (
-        GaugeMetricFamily,
-        "position_bytes",
-        "position",
-        "Position of the next record for the tailer.",
-    ),
-    (
-        GaugeMetricFamily,
-        "lag_bytes",
-        "lag_bytes",
-        "Bytes from the tailer to the committed watermark.",
-    ),
-    (GaugeMetricFamily, "required", "required", "1 if retention and appends wait for the tailer."),
-    (GaugeMetricFamily, "reading", "owner", "1 while a process reads with the tailer."),
-    (
-        CounterMetricFamily,
-        "dropped_records",
-        "dropped_records",
-        "Records that writers dropped because the tailer lagged too far.",
-    ),
-    (GaugeMetricFamily, "evicted", "evicted_ns", "1 after the tailer was evicted."),
-    (GaugeMetricFamily, "damaged", "damage", "1 if the file of the tailer is damaged."),
-)
-_FLAGS = ("required", "owner", "evicted_ns", "damage")
-_POOL_GAUGES = (
-    ("pool_buffers", "buffers", "Buffers of the pool."),
-    ("pool_available_buffers", "available", "Free buffers of the pool."),
-)
-_POOL_COUNTERS = (
-    ("pool_waits", "waits", "Times that a log waited for a buffer of the pool."),
-    ("pool_wait_seconds", "wait_seconds", "Total time that logs waited for a buffer."),
-    ("pool_exhausted", "exhausted", "Times that no buffer became free in time."),
-)
+    "committed_position_bytes": "End of what is visible to every process.",
+    "flushed_position_bytes": "End of what survives a power cut.",
+    "first_sequence": "Sequence of the oldest record.",
+    "next_sequence": "Sequence of the next record: the number of all records so far.",
+    "segments": "Segment files, those allocated ahead included.",
+    "segment_size_bytes": "Size of a segment file.",
+    "disk_bytes": "Disk space of the files of the log.",
+    "free_disk_bytes": "Free space of the file system for this user.",
+    "disk_size_bytes": "Size of the file system.",
+    "recovering": "1 while a process recovers the log, or if one was killed while it did.",
+}
+# A log that this process writes.
+_COUNTERS = {
+    "appends": "Appends of this process; a batch counts once.",
+    "records": "Records appended by this process.",
+    "appended_bytes": "Bytes of the frames appended by this process.",
+    "committed_bytes": "Bytes that commits of this process covered.",
+    "flushed_bytes": "Bytes that flushes led by this process covered.",
+    "rolls": "Rolls to the next segment by this process.",
+    "dropped_records": "Records not appended because a required tailer lagged too far.",
+    "listener_failures": "Exceptions of the segment listener.",
+    "dropped_events": "Events dropped because the segment listener was too slow.",
+    "refused_claims": "Claims of this process that other handles rolled back.",
+}
+_LATENCIES = {
+    "commit_seconds": "Duration of commits by this process.",
+    "flush_seconds": "Duration of flushes led by this process.",
+    "sync_seconds": "Time that appends of this process waited for durability.",
+    "roll_seconds": "Time that appends of this process waited for the next segment.",
+    "claim_wait_seconds": "Time that open claims blocked commits of this process.",
+    "lag_wait_seconds": "Time that appends of this process waited for required tailers.",
+}
+# Every named tailer. If the file of a tailer is damaged, it has only the last one.
+_TAILERS = {
+    "position_bytes": "Position of the next record for the tailer.",
+    "lag_bytes": "Bytes from the tailer to the committed watermark.",
+    "required": "1 if retention and appends wait for the tailer.",
+    "reading": "1 while a process reads with the tailer.",
+    "dropped_records": "Records that writers dropped because the tailer lagged too far.",
+    "evicted": "1 after the tailer was evicted.",
+    "damaged": "1 if the file of the tailer is damaged.",
+}
+_POOL_GAUGES = {
+    "pool_buffers": "Buffers of the pool.",
+    "pool_available_buffers": "Free buffers of the pool.",
+}
+_POOL_COUNTERS = {
+    "pool_waits": "Times that a log waited for a buffer of the pool.",
+    "pool_wait_seconds": "Total time that logs waited for a buffer.",
+    "pool_exhausted": "Times that no buffer became free in time.",
+}
+# The fields of metrics that have other names.
+_FLAGS = {"required": "required", "reading": "owner", "evicted": "evicted_ns", "damaged": "damage"}
+_FIELDS = {"segment_size_bytes": "segment_size", "pool_available_buffers": "available", **_FLAGS}
 
+Kind = type[GaugeMetricFamily] | type[CounterMetricFamily]
 Snapshot = tuple[str, LogFigures | None, LogStats | None]
 """Path of a log, its figures, and the statistics of a handle of this process."""
 
 
 def families(snapshots: Sequence[Snapshot]) -> list[Metric]:
     """Return every metric family, with samples for these logs."""
-    up = GaugeMetricFamily(
-        "commitlog_up", "1 if the log could be read at this scrape.", labels=["log"]
-    )
-    for path, figures, _ in snapshots:
-        up.add_metric([path], figures is not None)
+    up = [(path, figures is not None) for path, figures, _ in snapshots]
     seen = [(path, figures) for path, figures, _ in snapshots if figures is not None]
     own = [(path, stats) for path, _, stats in snapshots if stats is not None]
     pools = [(path, stats.pool) for path, stats in own if stats.pool is not None]
-    disk = GaugeMetricFamily(
-        "commitlog_disk",
-        "1 for the present state of the free disk space, as this process sees it.",
-        labels=["log", "state"],
-    )
-    for path, stats in own:
-        for state in get_args(DiskState):
-            disk.add_metric([path, state], stats.disk == state)
     return [
-        up,
+        _family(GaugeMetricFamily, "up", "1 if the log could be read at this scrape.", up),
         *_shared(seen),
-        disk,
-        *(
-            _gauge(name, text, [(path, getattr(figures, field)) for path, figures in seen])
-            for name, field, text in _GAUGES
+        _family(
+            GaugeMetricFamily,
+            "disk",
+            "1 for the present state of the free disk space, as this process sees it.",
+            (
+                (path, state, stats.disk == state)
+                for path, stats in own
+                for state in get_args(DiskState)
+            ),
+            "state",
         ),
+        *_fields(GaugeMetricFamily, _GAUGES, seen),
+        *_fields(CounterMetricFamily, _COUNTERS, own),
         *(
-            _counter(name, text, [(path, getattr(stats, field)) for path, stats in own])
-            for name, field, text in _COUNTERS
+            _histogram(name, text, [(path, getattr(stats, _field_of(name))) for path, stats in own])
+            for name, text in _LATENCIES.items()
         ),
-        *(
-            _histogram(name, text, [(path, getattr(stats, field)) for path, stats in own])
-            for name, field, text in _LATENCIES
-        ),
-        *(
-            _gauge(name, text, [(path, getattr(pool, field)) for path, pool in pools])
-            for name, field, text in _POOL_GAUGES
-        ),
-        *(
-            _counter(name, text, [(path, getattr(pool, field)) for path, pool in pools])
-            for name, field, text in _POOL_COUNTERS
-        ),
+        *_fields(GaugeMetricFamily, _POOL_GAUGES, pools),
+        *_fields(CounterMetricFamily, _POOL_COUNTERS, pools),
     ]
 
 
 def _shared(seen: Sequence[tuple[str, LogFigures]]) -> Iterator[Metric]:
     """Yield the metrics that need more than one field of a log."""
-    yield _gauge(
+    yield _family(
+        GaugeMetricFamily,
         "failed",
         "1 after the log has failed for all its processes.",
-        [(path, bool(figures.failed)) for path, figures in seen],
+        ((path, bool(figures.failed)) for path, figures in seen),
     )
-    yield _counter(
+    yield _family(
+        CounterMetricFamily,
         "rolled_back_claims",
         "Claims of dead or slow writers that were rolled back.",
-        [(path, f.rolled_back_claims) for path, f in seen],
+        ((path, figures.rolled_back_claims) for path, figures in seen),
     )
-    writers = GaugeMetricFamily(
-        "commitlog_writers",
+    states = [(path, Counter(writer.state for writer in figures.writers)) for path, figures in seen]
+    yield _family(
+        GaugeMetricFamily,
+        "writers",
         "Handles that have the log open for writing, by state.",
-        labels=["log", "state"],
+        ((path, state, counts[state]) for path, counts in states for state in WRITER_STATES),
+        "state",
     )
-    claims = CounterMetricFamily(
-        "commitlog_writer_claims", "Claims made through a writer's slot.", labels=["log", "slot"]
+    yield _family(
+        CounterMetricFamily,
+        "writer_claims",
+        "Claims made through a writer's slot.",
+        (
+            (path, str(writer.slot), writer.claims)
+            for path, figures in seen
+            for writer in figures.writers
+        ),
+        "slot",
     )
-    for path, figures in seen:
-        states = Counter(writer.state for writer in figures.writers)
-        for state in WRITER_STATES:
-            writers.add_metric([path, state], states[state])
-        for writer in figures.writers:
-            claims.add_metric([path, str(writer.slot)], writer.claims)
-    yield writers
-    yield claims
     tailers = [(path, tailer) for path, figures in seen for tailer in figures.tailers]
-    for kind, name, field, text in _TAILERS:
-        family = kind(f"commitlog_tailer_{name}", text, labels=["log", "tailer"])
-        for path, tailer in tailers:
-            value = getattr(tailer, field)
-            if tailer.damage is None or field == "damage":
-                family.add_metric(
-                    [path, label_text(tailer.name)], bool(value) if field in _FLAGS else value
-                )
-        yield family
+    for name, text in _TAILERS.items():
+        kind = CounterMetricFamily if name == "dropped_records" else GaugeMetricFamily
+        samples = [
+            (path, label_text(tailer.name), getattr(tailer, _field_of(name)))
+            for path, tailer in tailers
+            if tailer.damage is None or name == "damaged"
+        ]
+        if name in _FLAGS:
+            samples = [(path, tailer, bool(value)) for path, tailer, value in samples]
+        yield _family(kind, f"tailer_{name}", text, samples, "tailer")
+
+
+def _field_of(name: str) -> str:
+    """Return the field of `LogFigures`, `LogStats`, `TailerState` or `PoolStats` that it shows."""
+    if name in _FIELDS:
+        return _FIELDS[name]
+    if name.endswith("position_bytes"):
+        return name.removesuffix("_bytes")
+    if name in _LATENCIES:
+        return name.removesuffix("_seconds").removesuffix("_wait") + "_latency"
+    return name.removeprefix("pool_")
+
+
+def _fields(
+    kind: Kind, names: dict[str, str], sources: Sequence[tuple[str, object]]
+) -> Iterator[Metric]:
+    for name, text in names.items():
+        values = ((path, getattr(source, _field_of(name))) for path, source in sources)
+        yield _family(kind, name, text, values)
+
+
+def _family(
+    kind: Kind, name: str, text: str, samples: Iterable[tuple[Any, ...]], *labels: str
+) -> Metric:
+    """Return a family; a sample is the path, the other labels, and the value if it is known."""
+    family = kind(f"commitlog_{name}", text, labels=["log", *labels])
+    for *where, value in samples:
+        if value is not None:
+            family.add_metric(where, value)
+    return family
 
 
 def label_text(name: str) -> str:
     """Return a path or a file name as a label. Prometheus takes UTF-8: other bytes are escaped."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-def _gauge(name: str, text: str, values: Iterable[tuple[str, float | None]]) -> Metric:
-    family = GaugeMetricFamily(f"commitlog_{name}", text, labels=["log"])
-    for path, value in values:
-        if value is not None:
-            family.add_metric([path], value)
-    return family
-
-
-def _counter(name: str, text: str, values: Iterable[tuple[str, float]]) -> Metric:
-    family = CounterMetricFamily(f"commitlog_{name}", text, labels=["log"])
-    for path, value in values:
-        family.add_metric([path], value)
-    return family
 
 
 def _histogram(name: str, text: str, values: Iterable[tuple[str, Latency]]) -> Metric:

@@ -8,7 +8,6 @@ import os
 import time
 import uuid
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Literal, Self
 
 import psutil
@@ -359,10 +358,5 @@ class LogWatch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

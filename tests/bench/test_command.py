@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from commitlog import cli
-from commitlog.bench import machine, workspace
+from commitlog.bench import workspace
 from commitlog.cli import bench
 from tests.bench.test_harness import fail_on_mapped
 
@@ -74,17 +74,6 @@ def test_missing_library_says_what_to_install(
     assert "pip install 'commitlog-engine[bench]'" in err
 
 
-def test_memory_is_refused_where_a_disk_was_meant(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tmpfs = {"type": "tmpfs", "device": "tmpfs", "options": ""}
-    monkeypatch.setattr(machine, "file_system", lambda directory: tmpfs)
-    status, out, err = answer(capsys, str(tmp_path), "--quick", "-w", "sustained")
-    assert (status, out) == (cli.FAILURE, "")
-    assert "tmpfs, which is memory" in err
-    assert answer(capsys, str(tmp_path), *ONE)[0] == 0
-
-
 def test_lack_of_space_is_reported_and_skips_the_case(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,18 +100,8 @@ def test_ctrl_c_keeps_the_results_so_far(
     fail_on_mapped(monkeypatch, KeyboardInterrupt())
     disk, kept = tmp_path / "disk", tmp_path / "kept.json"
     disk.mkdir()
-    status, out, _ = answer(
-        capsys,
-        str(disk),
-        "--quick",
-        "--memory",
-        "--setup",
-        "mapped",
-        "--setup",
-        "mapped-cold",
-        "--json",
-        str(kept),
-    )
+    setups = ("--setup", "mapped", "--setup", "mapped-cold")
+    status, out, _ = answer(capsys, str(disk), "--quick", "--memory", *setups, "--json", str(kept))
     assert status == 128 + signal.SIGINT
     assert "INTERRUPTED" in out
     saved = json.loads(kept.read_text())

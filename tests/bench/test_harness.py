@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import os
 from pathlib import Path
 
@@ -45,12 +44,6 @@ def test_case_without_room_is_skipped_and_others_measured(
     assert found.cases[MAPPED].skipped == "no room"
     assert found.failures == []
     assert os.listdir(tmp_path) == []
-
-
-def test_fault_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_on_mapped(monkeypatch, OSError(errno.EIO, "broken disk"))
-    found = harness.run(tmp_path, choose([], ["mapped"]), QUICK, *SILENT)
-    assert [result.skipped for result in found.failures] == ["OSError: [Errno 5] broken disk"]
 
 
 def test_turns_are_reported_and_kept_after_each_workload(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from commitlog.bench.workspace import Workspace
 from tests.cli.program import LIMIT_S, started
 
 Until = Callable[..., None]
+QUICK = ("bench", "--quick", "--memory", "-w", "sustained")
 
 
 def kept(file: Path) -> dict[str, Any]:
@@ -102,17 +103,8 @@ def test_kept_file_is_replaced_whole_behind_a_link(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "real.json").write_text("old")
     (tmp_path / "link.json").symlink_to("real.json")
-    arguments = [
-        "bench",
-        str(tmp_path / "disk"),
-        "--quick",
-        "--memory",
-        "-w",
-        "sustained",
-        "--json",
-        str(tmp_path / "link.json"),
-    ]
-    assert cli.run(arguments) == 0
+    places = (str(tmp_path / "disk"), "--json", str(tmp_path / "link.json"))
+    assert cli.run([*QUICK, *places]) == 0
     assert kept(tmp_path / "real.json")["interrupted"] is False
     assert (tmp_path / "link.json").is_symlink()
     assert sorted(os.listdir(tmp_path)) == ["disk", "link.json", "real.json"]
@@ -121,21 +113,7 @@ def test_kept_file_is_replaced_whole_behind_a_link(tmp_path: Path) -> None:
 def test_unwritable_results_are_refused_before_measuring(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert (
-        cli.run(
-            [
-                "bench",
-                str(tmp_path),
-                "--quick",
-                "--memory",
-                "-w",
-                "sustained",
-                "--json",
-                "/proc/version",
-            ]
-        )
-        == cli.FAILURE
-    )
+    assert cli.run([*QUICK, str(tmp_path), "--json", "/proc/version"]) == cli.FAILURE
     assert capfd.readouterr().out == ""
     assert os.listdir(tmp_path) == []
 

@@ -326,12 +326,14 @@ def test_partial_frame_is_refused_and_earlier_records_stay(
 
 @pytest.mark.parametrize("key", [(), ("--key", "k" * 100)])
 def test_too_large_record_is_refused_with_its_offset(tmp_path: Path, key: tuple[str, ...]) -> None:
-    large = b"x" * (8176 if key else 8177)
+    large = b"x" * (8069 if key else 8177)
     (tmp_path / "input").write_bytes(b"one\ntwo\n" + large + b"\nthree\n")
     done = run("append", *key, "--segment-size", SEGMENT, tmp_path / "log", tmp_path / "input")
     assert done.returncode == 1
     assert done.stderr.startswith(b"appended 2 records")
-    assert f"{tmp_path / 'input'}, the record at offset 8: a record of ".encode() in done.stderr
+    limit = 8176 - 8 - 100 if key else 8176
+    said = f"{tmp_path / 'input'}: the record at offset 8 is longer than {limit} bytes, the limit"
+    assert said.encode() in done.stderr
     assert values(tmp_path / "log") == [b"one", b"two"]
 
 
@@ -427,3 +429,22 @@ def test_closed_standard_input_is_refused(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert b"standard input is closed: give a FILE" in done.stderr
+
+
+def test_what_recovery_cuts_off_is_a_line_on_standard_error(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    if os.fork() == 0:
+        log = commitlog.open(path, flush="none")
+        log.append_many([b"whole", b"torn"])
+        os._exit(0)
+    os.wait()
+    (path / "cursors").unlink()
+    segment = next(path.glob("*.seg"))
+    segment.write_bytes(segment.read_bytes().replace(b"torn", b"TORN", 1))
+    done = run("append", path, feed=b"next\n")
+    assert done.returncode == 0
+    lines = done.stderr.decode().splitlines()
+    assert sum("were cut off as a torn tail" in line for line in lines) == 1
+    assert all(line.startswith(f"commitlog: {path}") for line in lines[:-1])
+    assert lines[-1].startswith("appended 1 record")
+    assert run("cat", path).stdout == b"whole\nnext\n"

@@ -55,7 +55,6 @@ NUMBERS = {
         "--until",
         "--limit",
         "--speed",
-        "--max-width",
     ),
     "top": ("--interval",),
     "export-metrics": ("--interval", "--listen"),

@@ -86,7 +86,7 @@ def test_damaged_tailer_file_is_reported_and_reset(log: Path) -> None:
     [
         (("reset",), "reset needs the name of a tailer"),
         (("delete", "billing", "end"), "only reset takes a position"),
-        (("reset", "billing", "middle"), "POSITION: expected 'first', 'end' or a position"),
+        (("reset", "billing", "middle"), "expected 'first', 'end' or a position"),
         (("rewind", "billing"), "'reset', 'delete', 'evict'"),
         (("reset", "a/b"), "letters, digits"),
     ],

@@ -9,10 +9,14 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.preloaded import compiled
+
 ROOT = Path(__file__).resolve().parents[2]
 _EXAMINE = """
 import json, os, sys
 from pathlib import Path
+
+from tests.preloaded import compiled
 from commitlog.doctor import checks
 from commitlog.doctor.workspace import Workspace
 wanted = sys.argv[2:]
@@ -33,25 +37,7 @@ class Said:
 
 def build(directory: Path) -> Path:
     """Compile the library."""
-    library = directory / "faults.so"
-    source = Path(__file__).with_name("faults.c")
-    subprocess.run(
-        [
-            "gcc",
-            "-shared",
-            "-fPIC",
-            "-O1",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-o",
-            library,
-            source,
-            "-ldl",
-        ],
-        check=True,
-    )
-    return library
+    return compiled(Path(__file__).with_name("faults.c"), directory)
 
 
 def examined(

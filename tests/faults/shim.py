@@ -6,10 +6,10 @@ import mmap
 import os
 import random
 import struct
-import subprocess
 from pathlib import Path
 
 from tests.faults import image
+from tests.preloaded import compiled
 
 # "fsync" covers files and directories; "punch" is an fallocate that makes a hole.
 CALLS = (
@@ -34,26 +34,7 @@ _NAME_SIZE = 64
 
 def build(directory: Path) -> Path:
     """Compile the shim."""
-    library = directory / "shim.so"
-    source = Path(__file__).with_name("shim.c")
-    subprocess.run(
-        [
-            "gcc",
-            "-shared",
-            "-fPIC",
-            "-O1",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-o",
-            library,
-            source,
-            "-ldl",
-            "-pthread",
-        ],
-        check=True,
-    )
-    return library
+    return compiled(Path(__file__).with_name("shim.c"), directory)
 
 
 def fail(state: mmap.mmap, call: str, cause: int, *, name: str = "", after: int = 0) -> None:

@@ -13,7 +13,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from tests.faults.child import Link
+
 SIZE = 1 << 20
+FULL, FREED = "X", "R"
 _EXT4_SIZE = 2 << 20  # includes space for the file system's metadata
 
 
@@ -88,3 +91,32 @@ def fill(point: Path) -> Path:
         except OSError:
             pass
     return ballast
+
+
+class Disk:
+    """A small file system that can be filled and freed. Without one, the parent's shim makes the
+    disk look full when the child says `FULL`, and free when it says `FREED`.
+    """
+
+    def __init__(self, link: Link, kind: str, point: str, size: int = SIZE) -> None:
+        self._link = link
+        self._kind = kind
+        self.path = Path(point)
+        mount(kind, self.path, size)
+        self._ballast: Path | None = None
+
+    def fill(self) -> None:
+        if self._kind == "shim":
+            self._ask(FULL)
+        else:
+            self._ballast = fill(self.path)
+
+    def free(self) -> None:
+        if self._ballast is None:
+            self._ask(FREED)
+        else:
+            self._ballast.unlink()
+
+    def _ask(self, kind: str) -> None:
+        self._link.say(kind)
+        self._link.wait()

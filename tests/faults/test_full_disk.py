@@ -22,44 +22,16 @@ from tests.faults import small_disk
 from tests.faults.account import Account, read_all
 from tests.faults.child import Child, Link, Report
 from tests.faults.shim import Shim
+from tests.faults.small_disk import FREED, FULL, Disk
 from tests.faults.writers import APPENDED, close_log, open_log, value_of
 from tests.setups import HEADER
 
 Start = Callable[..., Child]
-FULL, FREED, OVERCOME = "X", "R", "G"
+OVERCOME = "G"
 POOLS: dict[str, dict[str, Any] | None] = {"mapped": None, "pooled": {}, "shm": {"backing": "shm"}}
 THREADS = 3
 GROWING = 8 << 20  # a segment that begins with fewer blocks
 LARGE = b"v" * 30_000
-
-
-class Disk:
-    """A small file system that can be filled and freed. Without one, the parent's shim simulates
-    it.
-    """
-
-    def __init__(self, link: Link, kind: str, point: str, size: int = small_disk.SIZE) -> None:
-        self._link = link
-        self.path = Path(point)
-        small_disk.mount(kind, self.path, size)
-        self._kind = kind
-        self._ballast: Path | None = None
-
-    def fill(self) -> None:
-        if self._kind == "shim":
-            self._ask(FULL)
-        else:
-            self._ballast = small_disk.fill(self.path)
-
-    def free(self) -> None:
-        if self._ballast is None:
-            self._ask(FREED)
-        else:
-            self._ballast.unlink()
-
-    def _ask(self, kind: str) -> None:
-        self._link.say(kind)
-        self._link.wait()
 
 
 def append_until_full(link: Link, log: CommitLog, session: int, first: int = 0) -> int:

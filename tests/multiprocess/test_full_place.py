@@ -18,10 +18,11 @@ from tests.faults import image, small_disk
 from tests.faults.account import Account
 from tests.faults.child import Child, Link, Report
 from tests.faults.shim import Shim
+from tests.faults.small_disk import FREED, FULL, Disk
 from tests.faults.writers import APPENDED, SEGMENT_SIZE, open_log, value_of
 
 Start = Callable[..., Child]
-FULL, FREED, REFUSED, RESUMED, DONE = "X", "R", "N", "M", "D"
+REFUSED, RESUMED, DONE = "N", "M", "D"
 WRITERS = 4
 ROUNDS = 3
 
@@ -49,33 +50,6 @@ def append_through_full(link: Link, path: str, session: int) -> None:
         link.say(RESUMED, session, index, log.tail_position)
         link.wait()
     log.close()
-
-
-class Disk:
-    """A small file system, or one that the parent's shim makes look full."""
-
-    def __init__(self, link: Link, kind: str, point: str) -> None:
-        self._link = link
-        self._kind = kind
-        self.path = Path(point)
-        small_disk.mount(kind, self.path)
-        self._ballast: Path | None = None
-
-    def fill(self) -> None:
-        if self._kind == "shim":
-            self._ask(FULL)
-        else:
-            self._ballast = small_disk.fill(self.path)
-
-    def free(self) -> None:
-        if self._ballast is None:
-            self._ask(FREED)
-        else:
-            self._ballast.unlink()
-
-    def _ask(self, kind: str) -> None:
-        self._link.say(kind)
-        self._link.wait()
 
 
 def conduct(link: Link, kind: str, point: str) -> None:
