@@ -63,7 +63,7 @@ static void waiting_head_lets_served_threads_return(void) {
     CHECK(waiters[2].role == CL_FLUSH_CALLED);
 }
 
-/* A thread whose time has passed leaves from wherever it is, and nobody calls it later. */
+/* A thread whose time has passed leaves from wherever it is, and is not called later. */
 static void threads_leave_before_they_are_called(void) {
     cl_flush_queue queue;
     cl_flush_waiter waiters[4];

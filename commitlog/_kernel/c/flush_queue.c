@@ -23,7 +23,7 @@ static void list_append(cl_flush_waiter *list, cl_flush_waiter *node) {
 }
 
 /* Returns the word on which the waiter sleeps, for `wake` after the mutex is released. By then the
- * waiter may have returned: a wake-up on an address that nobody sleeps on has no effect. */
+ * waiter may have returned: a wake-up has no effect then. */
 static const uint32_t *call(cl_flush_waiter *waiter, enum cl_flush_role role) {
     cl_assert(cl_load32(&waiter->role), ==, CL_FLUSH_WAITS);
     cl_store32(&waiter->role, role);

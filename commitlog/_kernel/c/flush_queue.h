@@ -30,7 +30,7 @@ typedef struct {
     pthread_mutex_t mutex; /* held for some instructions, and for the list in `serve` */
     cl_flush_waiter waiting; /* the list of the waiters that are not served */
     cl_flush_waiter served; /* the list of those that are served and asleep */
-    cl_flush_waiter *head; /* NULL: nobody waits */
+    cl_flush_waiter *head; /* NULL: no thread waits */
     cl_flush_waiter *called; /* the one waiter that is CL_FLUSH_CALLED */
     uint32_t in_vain; /* how many turns to take without a spin after the next spin in vain */
     uint32_t rests; /* how many turns are still taken without a spin */
