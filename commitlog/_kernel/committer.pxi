@@ -49,6 +49,7 @@ cdef class Committer(Core):
             with nogil:
                 code = cl_flush(&self.log, upto, slice_ns)
                 cause = errno
+            cl_flush_pass_on(&self.log)
             self.leave()
             if code == CL_OK:
                 return

@@ -292,6 +292,7 @@ cdef extern from "flush.h":
         uint64_t least_bytes
     int cl_commit(cl_log *log, uint64_t upto) nogil
     int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns) nogil
+    void cl_flush_pass_on(cl_log *log) nogil
     void cl_flush_ask(cl_log *log) nogil
     int cl_commit_loop(cl_log *log, const cl_pace *pace) nogil
     int cl_flush_loop(cl_log *log, const cl_pace *pace) nogil

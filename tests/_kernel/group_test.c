@@ -91,6 +91,22 @@ static void short_flush_opens_no_window(void) {
     CHECK(false);
 }
 
+static void patience_lets_each_served_thread_return(void) {
+    cl_group_commit group = {0};
+    int64_t before_ns = cl_clock_monotonic_ns();
+    group.began_ns = before_ns - 3 * MILLISECOND / 10;
+    group.complete = 20;
+    cl_group_commit_end(&group);
+    CHECK(group.until_ns >= before_ns + 2 * MILLISECOND / 10);
+    /* The wait is never longer than the flush. */
+    group.began_ns = before_ns;
+    group.complete = UINT32_MAX;
+    cl_sleep_ns(MILLISECOND / 10);
+    cl_group_commit_end(&group);
+    int64_t after_ns = cl_clock_monotonic_ns();
+    CHECK(group.until_ns <= after_ns + (after_ns - before_ns));
+}
+
 static void deadline_ends_gathering(void) {
     cl_group_commit group = {0};
     flush_served(&group, 4, LONG_NS);
@@ -118,6 +134,7 @@ int main(void) {
     single_appender_does_not_gather();
     leader_after_the_window_does_not_gather();
     short_flush_opens_no_window();
+    patience_lets_each_served_thread_return();
     deadline_ends_gathering();
     fruitless_waits_make_gathering_rare();
     return 0;

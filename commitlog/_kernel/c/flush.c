@@ -8,6 +8,7 @@
 
 #define KEEP_MAPPED 64u             /* segments kept mapped for readers after they are flushed */
 #define LEADER_POLL_NS 1000000ll    /* how often a follower probes whether its leader lives */
+#define WAITER_POLL_NS 10000000ll   /* how often the other waiters look whether they are served */
 #define CLAIM_POLL_NS 50000ll       /* how often a leader polls a claim that blocks its commit */
 /* After a round that commits this much, the next one follows after COMMIT_INTERVAL_NS. */
 #define BUSY_BYTES (64u << 10)
@@ -180,42 +181,63 @@ static int follow_once(cl_log *log, uint32_t seen, int64_t remaining_ns) {
     return code;
 }
 
+/* One round of the head of the queue: leads a flush, or follows another handle's leader. */
+static int head_round(cl_log *log, uint64_t upto, int64_t deadline_ns, int64_t remaining_ns) {
+    uint32_t seen = cl_load32((uint32_t *)&log->cursors->flush_signal.value);
+    int code;
+    if (lead_try(log)) {
+        code = lead_group(log, upto, deadline_ns);
+        lead_end(log);
+        code = code == CL_E_TIMEOUT ? CL_OK : code; /* the caller checks the deadline */
+        if (code == CL_E_BUSY || (code == CL_OK && cl_load(&log->cursors->flushed.value) < upto)) {
+            cl_sleep_ns(CLAIM_POLL_NS);
+            code = CL_OK;
+        }
+    } else {
+        code = follow_once(log, seen, remaining_ns);
+    }
+    return code;
+}
+
 int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns) {
     int code = CL_OK;
     if (!log->resolves) {
         return CL_E_READ_ONLY;
     }
     upto = cl_log_downward(log, upto);
-    if (cl_load(&log->cursors->flushed.value) < upto) {
-        cl_group_commit_arrive(&log->group);
+    if (cl_load(&log->cursors->flushed.value) >= upto) {
+        return CL_OK;
     }
+    cl_flush_waiter waiter;
+    cl_flush_queue_join(&log->flush_queue, &waiter, upto);
+    cl_group_commit_arrive(&log->group);
     /* Each round waits for the disk, a leader or a claim; the deadline ends the loop. */
-    while (cl_load(&log->cursors->flushed.value) < upto) {
+    while (code == CL_OK && cl_load(&log->cursors->flushed.value) < upto) {
         int64_t remaining_ns = deadline_ns - cl_clock_monotonic_ns();
-        uint32_t seen = cl_load32((uint32_t *)&log->cursors->flush_signal.value);
         if (remaining_ns <= 0) {
-            return CL_E_TIMEOUT;
-        }
-        if (lead_try(log)) {
-            code = lead_group(log, upto, deadline_ns);
-            lead_end(log);
-            code = code == CL_E_TIMEOUT ? CL_OK : code; /* the loop checks the deadline */
-            if (code == CL_E_BUSY ||
-                (code == CL_OK && cl_load(&log->cursors->flushed.value) < upto)) {
-                cl_sleep_ns(CLAIM_POLL_NS);
-                code = CL_OK;
+            code = CL_E_TIMEOUT;
+        } else if (cl_flush_queue_heads(&waiter)) {
+            code = head_round(log, upto, deadline_ns, remaining_ns);
+            uint64_t flushed = cl_load(&log->cursors->flushed.value);
+            if (code == CL_OK && flushed < upto) {
+                cl_flush_queue_serve(&log->flush_queue, flushed);
             }
         } else {
-            code = follow_once(log, seen, remaining_ns);
-        }
-        if (code != CL_OK) {
-            break;
+            code = cl_flush_queue_wait(&waiter, remaining_ns < WAITER_POLL_NS ? remaining_ns
+                                                                              : WAITER_POLL_NS);
+            code = code == CL_E_TIMEOUT ? CL_OK : code;
         }
     }
+    int cause = errno;
+    uint64_t flushed = cl_load(&log->cursors->flushed.value);
+    cl_flush_queue_leave(&log->flush_queue, &waiter, flushed);
+    errno = cause;
     /* A record that was flushed before the log failed stays acknowledged: no flush begins after the
      * failure. */
-    return cl_load(&log->cursors->flushed.value) >= upto ? CL_OK : code;
+    return flushed >= upto ? CL_OK : code;
 }
+
+void cl_flush_pass_on(cl_log *log) { cl_flush_queue_pass_on(&log->flush_queue); }
 
 /* Sleeps one interval, or until the signal is raised. Returns false if the loop is to end. */
 static bool loop_wait(cl_log *log, const uint32_t *signal, uint32_t seen, int64_t interval_ns) {

@@ -14,6 +14,10 @@ int cl_commit(cl_log *log, uint64_t upto);
  * signal handler is pending. */
 int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns);
 
+/* Called after `cl_flush`, once the thread has the interpreter's lock again: lets the next thread
+ * that the flush served return. Without this call it may return 10 ms later. */
+void cl_flush_pass_on(cl_log *log);
+
 /* Asks the writers' flush loops, through `cursors`, to flush everything that is claimed now. The
  * cursors must be writable. */
 void cl_flush_ask(cl_log *log);

@@ -28,7 +28,7 @@ void cl_futex_raise(uint32_t *word) {
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-int cl_futex_wait(const uint32_t *word, uint32_t seen, int64_t timeout_ns) {
+static int wait_on(const uint32_t *word, uint32_t seen, int64_t timeout_ns, int operation) {
     if (cl_load32(word) != seen) {
         return CL_OK;
     }
@@ -36,8 +36,20 @@ int cl_futex_wait(const uint32_t *word, uint32_t seen, int64_t timeout_ns) {
         return CL_E_TIMEOUT;
     }
     struct timespec spec = as_timespec(timeout_ns);
-    if (syscall(SYS_futex, word, FUTEX_WAIT, seen, &spec, NULL, 0) == 0 || errno == EAGAIN) {
+    if (syscall(SYS_futex, word, operation, seen, &spec, NULL, 0) == 0 || errno == EAGAIN) {
         return CL_OK;
     }
     return errno == EINTR ? CL_E_INTERRUPTED : CL_E_TIMEOUT;
+}
+
+int cl_futex_wait(const uint32_t *word, uint32_t seen, int64_t timeout_ns) {
+    return wait_on(word, seen, timeout_ns, FUTEX_WAIT);
+}
+
+int cl_futex_wait_private(const uint32_t *word, uint32_t seen, int64_t timeout_ns) {
+    return wait_on(word, seen, timeout_ns, FUTEX_WAIT_PRIVATE);
+}
+
+void cl_futex_wake_private(const uint32_t *word) {
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }

@@ -25,4 +25,8 @@ int64_t cl_clock_coarse_ns(void);  /* wall clock at the kernel's tick, about 6 n
 int64_t cl_clock_precise_ns(void); /* wall clock, about 34 ns a call */
 void cl_sleep_ns(int64_t duration_ns);
 
+/* `cl_futex_wait` on a word that only this process uses; wakes one waiter. */
+int cl_futex_wait_private(const uint32_t *word, uint32_t seen, int64_t timeout_ns);
+void cl_futex_wake_private(const uint32_t *word);
+
 #endif

@@ -1,10 +1,4 @@
-#define _GNU_SOURCE
 #include "group_commit.h"
-
-#include <limits.h>
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "atomics.h"
 #include "futex.h"
@@ -14,15 +8,18 @@
  * alternate, and every flush would serve half of the threads.
  *
  * The leader therefore waits for them, within these bounds: */
-#define LEAST_FLUSH_NS 200000ll /* after a shorter flush the leader does not wait */
-#define PATIENCE_SHARE 4        /* of the last flush's time, counted from its end */
+#define LEAST_FLUSH_NS 50000ll /* after a shorter flush the leader does not wait */
+/* Counted from the end of the last flush, and no longer than that took. The threads return one
+ * after another, in 5 to 10 us each, because each needs the interpreter's lock. */
+#define RETURN_NS 10000ll
+#define PATIENCE_SHARE 4 /* of the last flush's time, if that is more */
 #define PATIENCE_NS 1000000ll
 #define RESTS_MOST 63u          /* flushes without a wait, if the awaited threads do not return */
 
 void cl_group_commit_arrive(cl_group_commit *group) {
     uint32_t number = cl_add32(&group->arrived, 1) + 1;
     if (number == cl_load32_ordered(&group->awaited)) {
-        syscall(SYS_futex, &group->arrived, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+        cl_futex_wake_private(&group->arrived);
     }
 }
 
@@ -40,7 +37,7 @@ void cl_group_commit_gather(cl_group_commit *group, int64_t deadline_ns) {
     }
     cl_store32(&group->awaited, group->complete);
     while ((int32_t)(group->complete - came) > 0 && now_ns < until_ns) {
-        cl_futex_wait(&group->arrived, came, until_ns - now_ns);
+        cl_futex_wait_private(&group->arrived, came, until_ns - now_ns);
         came = cl_load32(&group->arrived);
         now_ns = cl_clock_monotonic_ns();
     }
@@ -63,9 +60,19 @@ void cl_group_commit_begin(cl_group_commit *group) {
     group->began_ns = cl_clock_monotonic_ns();
 }
 
+static int64_t smaller(int64_t one, int64_t other) { return one < other ? one : other; }
+
+static int64_t patience(int64_t took_ns, uint32_t served) {
+    if (took_ns < LEAST_FLUSH_NS) {
+        return 0;
+    }
+    int64_t share_ns = smaller(took_ns / PATIENCE_SHARE, PATIENCE_NS);
+    int64_t returns_ns = smaller(served * RETURN_NS, took_ns);
+    return share_ns > returns_ns ? share_ns : returns_ns;
+}
+
 void cl_group_commit_end(cl_group_commit *group) {
     int64_t now_ns = cl_clock_monotonic_ns(), took_ns = now_ns - group->began_ns;
-    int64_t patience_ns = took_ns < LEAST_FLUSH_NS ? 0 : took_ns / PATIENCE_SHARE;
-    group->until_ns = now_ns + (patience_ns < PATIENCE_NS ? patience_ns : PATIENCE_NS);
+    group->until_ns = now_ns + patience(took_ns, group->complete);
     group->complete += cl_load32(&group->arrived);
 }

@@ -19,7 +19,8 @@ int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log
     log->copy_limit = 64u << 10;
     log->watch.position = UINT64_MAX;
     log->held_at = UINT64_MAX;
-    if (pthread_mutex_init(&log->commit_mutex, NULL) != 0) {
+    if (pthread_mutex_init(&log->commit_mutex, NULL) != 0 ||
+        !cl_flush_queue_init(&log->flush_queue)) {
         return CL_E_MEMORY;
     }
     return cl_table_init(&log->table, dir_fd, log_uuid, segment_size, writable);
@@ -37,7 +38,8 @@ void cl_log_after_fork(cl_log *log) {
     log->watch = (cl_watch){.position = UINT64_MAX};
     log->held_at = UINT64_MAX;
     log->lead_watch = (cl_lead_watch){0};
-    log->group = (cl_group_commit){0}; /* the waiting threads are the parent's */
+    cl_flush_queue_init(&log->flush_queue); /* the waiting threads are the parent's */
+    log->group = (cl_group_commit){0};
 }
 
 int cl_log_fail(cl_log *log, int cause) {

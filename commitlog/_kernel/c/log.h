@@ -4,6 +4,7 @@
 
 #include "atomics.h"
 #include "cursors.h"
+#include "flush_queue.h"
 #include "group_commit.h"
 #include "histogram.h"
 #include "segment.h"
@@ -83,7 +84,8 @@ typedef struct {
     uint32_t commit_rests; /* 1: the commit loop sleeps its long interval, and appenders wake it
                               when enough bytes wait */
     uint32_t flush_request; /* futex: raised when the flush loop should run, or at stop */
-    cl_group_commit group; /* the threads that wait for a flush */
+    cl_flush_queue flush_queue; /* the threads that wait for a flush */
+    cl_group_commit group; /* how long a leader waits for more of them */
     uint32_t leading; /* 1: a thread of this handle leads a flush */
     uint32_t event; /* futex: raised when the allocation service has work */
     uint32_t index_spacing; /* records between two entries of the indexes that commits build; 0:
