@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -283,3 +285,17 @@ def test_duckdb_reads_readers_and_batches(logs: Logs) -> None:
     batch = log.tailer().read_batch()
     assert duckdb.sql("SELECT count(key) FROM batch").fetchall() == [(int(batch.keyed.sum()),)]
     assert reader is not batch
+
+
+def test_scan_does_not_import_the_compute_functions(logs: Logs) -> None:
+    log = logs.open()
+    filled(log, 10)
+    log.close()
+    program = (
+        "import sys, commitlog, commitlog.polars\n"
+        "with commitlog.open(sys.argv[1], 'r') as log:\n"
+        "    assert log.to_arrow().num_rows == 10\n"
+        "assert commitlog.polars.scan(sys.argv[1]).collect().height == 10\n"
+        "assert 'pyarrow' in sys.modules and 'pyarrow.compute' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(log.path)], check=True)
