@@ -85,7 +85,7 @@ def queries(path: Path, parquet: Path, rows: int) -> dict[str, tuple[Query, Quer
             lambda frame: frame.filter(pl.col("timestamp") >= moment).select(pl.len())
         ),
         "Polars, sum": by_polars(lambda frame: frame.select(decoded)),
-        "DuckDB, count(*)": by_duckdb("count(*)", ["position"]),
+        "DuckDB, count(*)": by_duckdb("count(*)", ["sequence"]),
         "DuckDB, time": by_duckdb("count(*)", ["timestamp"], since),
         "DuckDB, sum": by_duckdb("sum(value::BIT::BIGINT)", ["value"]),
         "log.count()": (lambda: _count(path), lambda: pq.read_metadata(parquet).num_rows),

@@ -1,12 +1,12 @@
-# The memory behind a batch's columns: one block, which the reader's next batch reuses once no view
-# of it is left. The system zeroes fresh memory page by page at the first write. For short records
-# that takes longer than decoding them.
+# The memory of a batch's columns is one block. The reader uses the block again for a later batch,
+# once no view of it is left: the system zeroes fresh memory at its first write, which takes longer
+# than decoding short records.
 
-# The reader reuses no larger block, and none for a batch that needs less than a fourth of it: a
-# batch that the caller keeps must not hold much more memory than it needs.
+# The reader does not use a larger block again, nor one of which a batch needs less than a fourth:
+# the caller may keep the batch, and with it the whole block.
 cdef size_t KEPT_LARGEST = 64 << 20
 cdef size_t FIT = 4
-# The columns that a reader may leave out; with VIEWS, views say where values and keys are.
+# The columns that a caller may want. With VIEWS, views locate values and keys.
 cdef enum:
     VALUES = 1
     KEYS = 2
@@ -23,8 +23,8 @@ cdef dict NAMED = {
 
 @cython.no_gc
 cdef class Shelf:
-    """Keeps at most one block: in a loop over batches the caller usually releases each batch while
-    the next but one is read.
+    """Keep at most one block: a loop over batches usually releases a batch while it reads the next
+    but one.
     """
 
     def __dealloc__(self):
@@ -54,7 +54,7 @@ cdef class Shelf:
 @cython.final
 @cython.no_gc_clear
 cdef class Block:
-    """What the arrays of one batch lie in; each of them holds it."""
+    """Hold the memory of the arrays of one batch; each array holds the block."""
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         PyBuffer_FillInfo(view, self, self.bytes, <Py_ssize_t>self.size, 0, flags)
@@ -66,10 +66,10 @@ cdef class Block:
 
 @cython.final
 cdef class Columns:
-    """Room for up to `most` records with up to `room` bytes of values, and as many of keys.
+    """Provide room for `most` records, with `room` bytes for their values and as many for keys.
 
-    What is not `wanted` has no room. With VIEWS, a value or key of up to CL_VIEW_INLINE bytes
-    takes none of `room`.
+    A column that is not in `wanted` gets no room. With VIEWS, a value or key of up to
+    CL_VIEW_INLINE bytes takes none of `room`.
     """
 
     def __cinit__(self, Shelf shelf not None, Py_ssize_t most, Py_ssize_t room, int wanted):
@@ -136,10 +136,10 @@ cdef class Columns:
             return self.column(ends - 1, self.native.count + 1, numpy.int64)
 
     cdef tuple cut(self):
-        """The arrays, as long as there are records; None for what is not wanted.
+        """Return the arrays, cut to the number of records; None for a column that is not wanted.
 
-        (positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets), with views in
-        place of offsets if those are wanted.
+        (positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets). With VIEWS,
+        views take the place of the offsets.
         """
         cdef const cl_batch *native = &self.native
         cdef Py_ssize_t count = native.count

@@ -1,11 +1,11 @@
-# Finds records in a segment by ordinal, timestamp or offset, going from the nearest entry of a
-# sparse index.
+# Finds records in a segment by ordinal, timestamp or offset, from the nearest entry of a sparse
+# index on.
 
-cdef uint64_t NEAR_BYTES = 64 << 10  # up to here counting is as fast as to ask the index
+cdef uint64_t NEAR_BYTES = 64 << 10  # counting over this distance is as fast as the index
 
 
 cdef class Finder:
-    """What the indexes of a log ask of its segments. One thread at a time, but for `count`.
+    """Find records for the indexes of a log. One thread at a time, except for `count`.
 
     Parameters
     ----------
@@ -28,13 +28,13 @@ cdef class Finder:
         return reader
 
     def extend(self, SparseIndex index not None, Segment segment not None, uint64_t limit):
-        """Look on from where an index ends, up to `limit` or to what cannot be seen yet."""
+        """Extend an index up to `limit`, or to the first record that is not visible yet."""
         cdef cl_segment *held = segment.held()
         cdef cl_reader reader = self.reader(held, 0)
         cdef cl_index grown = index.index
         reader.watch = &self.watch
         if reader.from_buffer:
-            # buffers are taken back under the interpreter's lock
+            # The interpreter's lock keeps the pool from taking the buffer back.
             cl_index_extend(&grown, &reader, limit)
         else:
             self.core.enter()
@@ -42,26 +42,26 @@ cdef class Finder:
                 cl_index_extend(&grown, &reader, limit)
             self.core.leave()
         cl_segment_release(held)
-        # Entries that are new to those who look for one meanwhile.
+        # Other threads may search the index meanwhile: they see the new entries from here on.
         index.index = grown
 
     def find(self, SparseIndex index not None, Segment segment not None, uint64_t ordinal):
-        """The offset of the record with that ordinal in the segment, or None."""
+        """Return the offset of the record with that ordinal in the segment, or None."""
         segment.check()
         cdef cl_reader reader = self.reader(segment.segment, index.index.offset)
         cdef uint64_t at = 0
         return at if cl_index_find(&index.index, &reader, ordinal, &at) == CL_OK else None
 
     def since(self, SparseIndex index not None, Segment segment not None, int64_t timestamp_ns):
-        """The offset of the first record whose timestamp is not smaller, or None."""
+        """Return the offset of the first record whose timestamp is not smaller, or None."""
         segment.check()
         cdef cl_reader reader = self.reader(segment.segment, index.index.offset)
         cdef uint64_t at = 0
         return at if cl_index_since(&index.index, &reader, timestamp_ns, &at) == CL_OK else None
 
     def ordinal(self, SparseIndex index not None, Segment segment not None, uint64_t offset):
-        """How many records of the segment begin below an offset, and whether a frame begins or ends
-        there; None if the frames below are not known yet.
+        """Return how many records of the segment begin below an offset, and whether a frame begins
+        or ends there; None if the frames below are not known yet.
         """
         segment.check()
         cdef cl_reader reader = self.reader(segment.segment, index.index.offset)
@@ -71,8 +71,8 @@ cdef class Finder:
         return ordinal, reader.offset == offset
 
     def entry(self, SparseIndex index not None, uint64_t offset, bint before):
-        """The offset of the last entry before an offset, or of the first one from there on; None
-        where there is none.
+        """Return the offset of the last entry before an offset, or of the first one from there on;
+        None if there is none.
         """
         cdef size_t below
         if offset == 0:
@@ -85,8 +85,8 @@ cdef class Finder:
         return index.index.entries[below].offset if below < index.index.count else None
 
     cdef int count(self, cl_segment *segment, uint64_t start, uint64_t stop, uint64_t *records):
-        """Records in [start, stop), both of them frames' beginnings or ends; false where that
-        cannot be said.
+        """Count the records in [start, stop); both are the start or the end of a frame. Return
+        false if they cannot be counted.
         """
         cdef cl_reader reader = self.reader(segment, 0)
         reader.offset = start
@@ -96,7 +96,7 @@ cdef class Finder:
 
 
 cdef void move_anchor(Segment segment, uint64_t offset, uint64_t sequence):
-    """Note the sequence of a record, so that those near it are counted from there."""
+    """Note the sequence of a record: the sequences of records near it are counted from there."""
     segment.anchor_offset = offset
     segment.anchor_sequence = sequence
 
@@ -118,14 +118,14 @@ cdef bint _count_from_anchor(Segment segment, uint64_t offset, uint64_t *sequenc
 
 
 cdef object sequence_of(Segment segment, uint64_t offset):
-    """The sequence of the record at an offset of a segment that a tailer has shared.
+    """Return the sequence of the record at an offset of a segment that a tailer has shared.
 
     Raises
     ------
     SequenceError
         A claim below it is still open.
     ClosedError
-        The log was closed, and nothing near is known.
+        The log was closed, and no sequence near the record is known.
     """
     cdef uint64_t sequence = 0
     cdef uint64_t anchor = segment.anchor_offset
@@ -147,8 +147,8 @@ cdef object sequence_of(Segment segment, uint64_t offset):
 
 
 def first_sequence(Segment segment not None, positions):
-    """The sequence of the first of some records, which were read together and stand at
-    `positions`.
+    """Return the sequence of the first of several records that were read together; `positions`
+    are those of the records.
     """
     cdef uint64_t base = segment.segment.base
     cdef uint64_t first = positions[0]

@@ -1,16 +1,17 @@
-# Decodes a part of a segment file that was read into memory, into buffers laid out as Arrow's are.
+# Decodes a part of a segment file in memory into buffers in Arrow's layout.
 
-cdef size_t ROOM_LARGEST = 0x7FFFFFFF  # what 32-bit ends can say
+cdef size_t ROOM_LARGEST = 0x7FFFFFFF  # the largest 32-bit offset
 
 
 cdef class RowBuffers:
-    """Output buffers for rows: writable, None for columns that the caller does not want.
-    `value_ends` and `key_ends` begin with their leading 0.
+    """Hold the output buffers for rows: writable; None for a column that the caller does not want.
+
+    The first entry of `value_ends` and `key_ends` is 0, as in Arrow.
 
     Parameters
     ----------
     most : int
-        Rows that each has room for.
+        The number of rows for which each buffer has room.
     """
     cdef cl_rows_out rows
     cdef object held
@@ -62,12 +63,14 @@ cdef class RowBuffers:
 
     @property
     def count(self):
-        """Rows that are in."""
+        """Return the number of decoded rows."""
         return self.rows.count
 
     @property
     def passed(self):
-        """Records that were gone over, since they stand before the first that is wanted."""
+        """Return the number of records that were skipped, because they are before the first wanted
+        one.
+        """
         return self.rows.passed
 
     @property
@@ -80,7 +83,7 @@ cdef class RowBuffers:
 
 
 cdef class FrameDecoder:
-    """Decodes the frames of one segment, a part of its file at a time.
+    """Decode the frames of one segment, a part of its file at a time.
 
     Parameters
     ----------
@@ -103,7 +106,7 @@ cdef class FrameDecoder:
     cdef cl_frame_cursor cursor(
         self, const uint8_t[::1] data, uint64_t start, uint64_t offset, uint64_t limit
     ) except *:
-        """A cursor over the part of the file that begins at offset `start`."""
+        """Return a cursor over the part of the file that begins at offset `start`."""
         cdef const uint8_t *first = &data[0] if data.shape[0] else NULL
         cdef uint64_t stop = start + (<uint64_t>data.shape[0] & ~<uint64_t>(CL_FRAME_ALIGN - 1))
         if ((start | offset | <size_t>first) % CL_FRAME_ALIGN or offset < start or offset > stop
@@ -122,25 +125,25 @@ cdef class FrameDecoder:
         self, const uint8_t[::1] data, uint64_t start, uint64_t offset, uint64_t first,
         uint64_t limit, RowBuffers out not None
     ):
-        """Decode on from `offset` into what room there is.
+        """Decode frames from `offset` on, until the buffers are full.
 
         Parameters
         ----------
         data : buffer
             The bytes of the file from offset `start` on.
         offset : int
-            Where a frame begins; inside the data, or at its end.
+            The start of a frame, inside the data or at its end.
         first : int
-            Records below this offset are only counted.
+            Records below this offset are counted and not decoded.
         limit : int
-            Frames from this offset on are left.
+            The offset at which to stop.
 
         Returns
         -------
         tuple of (int, int, int)
-            A code, the offset at which it stopped, and the length of the frame there where the code
-            is about that: `ROLL` at the limit, `FULL` where a row has no room, `ABSENT` where the
-            data ends before the frame does, `END` at a zero cell, `BUSY` at a claim, `DAMAGE`.
+            A code, the offset at which the decoder stopped, and for `ABSENT` the length of the
+            frame there. `ROLL`: the limit. `FULL`: the next row has no room. `ABSENT`: the data
+            ends inside a frame. `END`: a zero cell. `BUSY`: a claim. `DAMAGE`: a bad frame.
         """
         cdef cl_frame_cursor cursor = self.cursor(data, start, offset, limit)
         cdef int code
@@ -149,8 +152,10 @@ cdef class FrameDecoder:
         return code, cursor.offset, cursor.step
 
     def resume(self, const uint8_t[::1] data, uint64_t start, uint64_t offset, uint64_t limit):
-        """The offset of the next frame behind `offset` that certainly is one, or `limit`. The data
-        have to reach as far behind the limit as the largest frame is long, or to the segment's end.
+        """Return the offset of the next valid frame behind `offset`, or `limit`.
+
+        The data must reach behind the limit by the size of the largest frame, or to the end of the
+        segment.
         """
         cdef cl_frame_cursor cursor = self.cursor(data, start, offset, limit)
         cdef bint found

@@ -1,7 +1,7 @@
 # The methods of `Tailer` that are one C call each, and its loops.
 
 
-@cython.no_gc_clear  # a step that comes while a cycle is taken apart finds all of it
+@cython.no_gc_clear  # steps called while the collector breaks a cycle find all attributes
 cdef class Loop:
     """Iterate over a tailer; the iterator keeps the tailer alive.
 
@@ -32,7 +32,7 @@ cdef class Loop:
             try:
                 cursor.return_to_saved()
             except CommitLogError:
-                pass  # the saved place is gone; the next read says so
+                pass  # the saved position is gone; the next read raises
 
 
 cdef class RecordIterator(Loop):
@@ -92,7 +92,7 @@ cdef class FollowIterator(Loop):
     """
     cdef Patience patience
     cdef object waiter
-    cdef object later  # what `waiter` gave
+    cdef object later  # what `waiter` returned
 
     def __cinit__(self, tailer, timeout, idle, waiter=None):
         self.patience = patience_of(timeout, idle)
@@ -116,7 +116,7 @@ cdef class FollowIterator(Loop):
         return self.later.next()
 
 
-@cython.no_gc_clear  # a call that comes while a cycle is taken apart finds the cursor
+@cython.no_gc_clear  # calls while the collector breaks a cycle find the cursor
 cdef class ReadMethods:
     """The compiled base of `Tailer`. It has a cursor and forwards to it.
 

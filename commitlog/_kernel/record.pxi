@@ -1,9 +1,9 @@
-# Records, as reading gives them.
+# The records that reading returns.
 
 
 @cython.freelist(64)
 cdef class Record:
-    """One record, copied out of the log.
+    """Hold one record, copied out of the log.
 
     Attributes
     ----------
@@ -53,9 +53,9 @@ cdef class Record:
         return self.ordinal - 1
 
     def view(self):
-        """The value without a copy: a read-only memoryview of the mapped segment, which stays
-        mapped as long as the view lives. If the record was read before its commit, or was pickled,
-        this is a view of `value`.
+        """Return the value without a copy: a read-only memoryview of the mapped segment, which
+        stays mapped as long as the view lives. If the record was read before its commit, or was
+        pickled, this is a view of `value`.
 
         Returns
         -------

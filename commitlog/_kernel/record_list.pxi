@@ -1,4 +1,4 @@
-# A list of records that is to be appended: checked as a whole before the first of them is.
+# A list of records to append. The whole list is checked before its first record is appended.
 
 
 cdef object _each(values, str what):
@@ -11,22 +11,22 @@ cdef object _each(values, str what):
 
 
 cdef class RecordList:
-    """Records as the kernel takes them, with the bytes that they point into, and how many of them
-    were appended so far.
+    """Hold records in the form of the kernel, with the bytes that they point into, and how many of
+    them were appended so far.
 
     Parameters
     ----------
     log : Writer
-        Which is to take them.
+        The writer that appends them.
     values, keys, types, timestamp_ns
         As for `append_many`.
 
     Attributes
     ----------
     count, done : int
-        How many there are; how many of them, from the first on, were appended.
+        The number of records; how many of them, from the first on, were appended.
     positions : numpy.ndarray
-        int64, one a record; -1 of those that were not appended, once that was tried.
+        int64, one a record; -1 for a record whose append was tried and failed.
     """
 
     def __cinit__(self, Writer log, values, keys, types, timestamp_ns):
@@ -81,7 +81,7 @@ cdef class RecordList:
         return 0
 
     cdef uint64_t end(self):
-        """Where the last one ends that was appended; 0 where none was."""
+        """Return the end of the last appended record; 0 if none was appended."""
         if not self.done:
             return 0
         cdef const int64_t[::1] positions = self.positions

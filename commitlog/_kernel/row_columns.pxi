@@ -1,9 +1,9 @@
-# Records that are to be appended, as columns: where each value, key, type and timestamp is, without
-# an object for any of them. Not in engine.pxd: its views would be compiled into every module there.
+# Records to append, as columns, without an object for each record. Not declared in engine.pxd: its
+# memory views would be compiled into every module that imports it.
 
 
 cdef class RowColumns:
-    """Columns of equal length, one row a record.
+    """Hold columns of equal length, one row a record.
 
     Parameters
     ----------
@@ -14,7 +14,7 @@ cdef class RowColumns:
         Data and offsets of the keys, and for each row whether it has one (uint8).
     types : numpy.ndarray of uint32, optional
     timestamps_ns : numpy.ndarray of int64, optional
-        Below 0: the clock's.
+        Below 0: the current time.
     """
     cdef readonly Py_ssize_t count
     cdef const uint8_t[::1] data
@@ -50,8 +50,8 @@ cdef class RowColumns:
                 raise RecordTypeError(f"{self.count} values need {self.count} timestamps")
 
     cdef int fill(self, Py_ssize_t first, Py_ssize_t count, cl_record_input *records) except -1:
-        """Fill in rows from `first` on as kernel records. Checks the offsets, which are untrusted
-        input.
+        """Convert rows from `first` on to kernel records, and check their offsets, which are
+        untrusted input.
         """
         cdef Py_ssize_t index, row
         cdef const uint8_t *values = &self.data[0] if self.data.shape[0] else NULL

@@ -1,20 +1,20 @@
-# A sparse index of one segment: in the making, or as an index file held it.
+# The sparse index of one segment: being built, or read from an index file.
 
 ENTRY_SIZE = sizeof(cl_index_entry)
 
 
 def crc32c(const uint8_t[::1] data not None):
-    """The CRC-32C of some bytes."""
+    """Return the CRC-32C of some bytes."""
     return cl_crc32c(0, &data[0], data.shape[0]) if data.shape[0] else cl_crc32c(0, NULL, 0)
 
 
 cdef class SparseIndex:
-    """The offset of every `spacing`-th record of a segment, and the largest timestamp before it.
+    """Hold the offset of every `spacing`-th record of a segment, and the largest timestamp before.
 
     Parameters
     ----------
     segment_id, segment_size : int
-        The segment's, in whose place another may stand later.
+        Of the segment. Another segment may get the same name later.
     spacing : int
         Records from one entry to the next.
     content : bytes, optional
@@ -43,8 +43,8 @@ cdef class SparseIndex:
         self.index.spacing = spacing
         self.index.largest_ns = INT64_MIN
         self.index.offset = CL_SEGMENT_HEADER
-        # As many as there can be: memory that is not touched costs nothing, and entries never move
-        # under a reader.
+        # Room for the largest possible number: untouched memory costs nothing, and entries never
+        # move under a reader.
         if content is None or end != 0:
             self.index.room = cl_index_room(segment_size, spacing)
         else:
@@ -87,32 +87,32 @@ cdef class SparseIndex:
 
     @property
     def spacing(self):
-        """Records from one entry to the next."""
+        """Return the number of records from one entry to the next."""
         return self.index.spacing
 
     @property
     def records(self):
-        """How many were looked at."""
+        """Return the number of indexed records."""
         return self.index.records
 
     @property
     def offset(self):
-        """Behind the last frame that was looked at."""
+        """Return the offset behind the last indexed frame."""
         return self.index.offset
 
     @property
     def largest_ns(self):
-        """The largest timestamp; the smallest number where there is no record."""
+        """Return the largest timestamp; without records, the smallest 64-bit number."""
         return self.index.largest_ns
 
     @property
     def complete(self):
-        """The whole segment was looked at."""
+        """Return whether the whole segment is indexed."""
         return self.index.offset >= self.segment_size
 
     def __len__(self):
         return self.index.count
 
     def content(self):
-        """The entries as an index file holds them."""
+        """Return the entries as an index file holds them."""
         return (<char *>self.index.entries)[:self.index.count * sizeof(cl_index_entry)]

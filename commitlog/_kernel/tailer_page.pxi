@@ -9,11 +9,11 @@ cdef uint64_t POSITION_LIMIT = <uint64_t>1 << 63
 
 
 class DamagedPageError(ValueError):
-    """The bytes are not those of a tailer of this log; the argument says how so."""
+    """The bytes are not those of a tailer of this log; the argument says why."""
 
 
 def new_page(bytes log_uuid, uint64_t position, int64_t now_ns):
-    """The content of a new tailer's file."""
+    """Return the content of a new tailer's file."""
     cdef uint8_t page[CL_TAILER_SIZE]
     cdef cl_tailer_terms terms
     cdef cl_tailer_mark mark
@@ -47,12 +47,12 @@ cdef int _terms(const uint8_t *page, bytes log_uuid, cl_tailer_terms *terms) exc
 
 
 def read_page(bytes content, bytes log_uuid):
-    """What a page says: a dict of its terms and its place.
+    """Return the terms and the position of a page as a dict.
 
     Raises
     ------
     DamagedPageError
-        It says nothing that can be trusted.
+        The terms or the position are damaged.
     """
     cdef cl_tailer_terms terms
     cdef cl_tailer_saved place
@@ -75,7 +75,7 @@ def read_page(bytes content, bytes log_uuid):
 
 
 cdef class TailerPage:
-    """A mapped tailer's file.
+    """Map the file of a tailer.
 
     Parameters
     ----------
@@ -105,43 +105,44 @@ cdef class TailerPage:
         cl_memory_unmap(&self.area)
 
     def content(self):
-        """A copy of the page."""
+        """Return a copy of the page."""
         return (<char *>self.mark.page)[:CL_TAILER_SIZE]
 
     def keep_durable(self, int64_t every_ns):
-        """Bring what is saved to the disk with each save, at most once in so many nanoseconds; -1:
-        leave it to the system.
+        """Sync the page after a save, at most once in `every_ns` nanoseconds. -1: leave it to the
+        system.
         """
         self.sync_every_ns = every_ns
         self.mark.with_care = True
 
     @property
     def foreign(self):
-        """This is the child of a fork, and the place is its parent's."""
+        """Return whether this process is the child of a fork, and the page its parent's."""
         return self.mark.forks != cl_tailer_forks
 
     @property
     def position(self):
-        """The position that is saved, as far as this mapping knows: that of its own last save."""
+        """Return the position of the last save through this mapping."""
         return self.mark.saved
 
     def read_position(self):
-        """The position as the page has it now, which another process may have saved; None where it
-        is damaged.
+        """Return the position in the page, which another process may have saved; None if it is
+        damaged.
         """
         cdef cl_tailer_saved place
         return place.position if cl_tailer_read_saved(self.mark.page, &place) == CL_OK else None
 
     cdef int save_position(self, uint64_t position) except -1:
-        """What a plain save passes over: the page is the parent's, or closed, or has to be on the
-        disk; or time is to be asked for, since some has passed, or many saves."""
+        """Save a position, in the cases that `cl_tailer_save_plainly` leaves: the page is the
+        parent's or closed, it must be synced, or the clock must be read again.
+        """
         if self.mark.forks != cl_tailer_forks:
             raise ForkedError(
                 "a named tailer belongs to the process that opened it: open it in this one, once "
                 "it is closed there"
             )
         if position == self.mark.saved or self.closed:
-            self.mark.with_care = True  # nothing new: time passes before the next save
+            self.mark.with_care = True  # the next save reads the clock again
             return 0
         self.mark.now_ns = cl_clock_coarse_ns()
         self.mark.with_care = self.sync_every_ns >= 0
@@ -155,16 +156,16 @@ cdef class TailerPage:
         return 0
 
     def save(self, uint64_t position):
-        """Keep a position: a store into the mapping."""
+        """Save a position by a store into the mapping."""
         self.save_position(position)
 
     def sync(self):
-        """Bring what was saved to the disk.
+        """Make the saved position durable.
 
         Raises
         ------
         IOFailureError
-            The system could not.
+            The sync failed.
         """
         cdef int code, cause
         self.unsynced = False
@@ -177,7 +178,7 @@ cdef class TailerPage:
             )
 
     def close(self):
-        """Refuse further saves, sync what `keep_durable` has deferred, and unmap the file; a
+        """Refuse further saves, sync what `keep_durable` has deferred, and unmap the file. A
         private copy of the page stays readable. Idempotent.
         """
         cdef bint first = not self.closed
@@ -187,13 +188,13 @@ cdef class TailerPage:
                 self.sync()
         finally:
             if first:
-                cl_memory_part(&self.area)  # where memory is short, the file stays mapped
+                cl_memory_part(&self.area)  # if memory is short, the file stays mapped
 
     def change_terms(
         self, bytes log_uuid, *, required=None, max_lag_bytes=None, evicted_ns=None, owner=None
     ):
-        """Write new terms; what is None stays. `owner` is (pid, pid namespace, since when in
-        nanoseconds). One process at a time.
+        """Write new terms; None keeps a term. `owner` is (pid, pid namespace, the time since when
+        in nanoseconds). One process at a time.
         """
         cdef cl_tailer_terms terms
         _terms(self.mark.page, log_uuid, &terms)
@@ -208,7 +209,7 @@ cdef class TailerPage:
         cl_tailer_write_terms(self.mark.page, &terms)
 
     def terms(self, bytes log_uuid):
-        """(required, max_lag_bytes) as the page has them now; None where they are damaged."""
+        """Return (required, max_lag_bytes) of the page; None if they are damaged."""
         cdef cl_tailer_terms terms
         try:
             _terms(self.mark.page, log_uuid, &terms)
@@ -217,7 +218,7 @@ cdef class TailerPage:
         return bool(terms.required), terms.max_lag_bytes
 
     def count_dropped(self, uint64_t records):
-        """Add to the records that writers dropped because of this tailer."""
+        """Add to the number of records that writers dropped because of this tailer."""
         cl_add(<uint64_t *>(self.mark.page + CL_TAILER_DROPPED_AT), records)
 
     @property

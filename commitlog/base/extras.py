@@ -48,5 +48,4 @@ def _wanting(what: str, package: str, extra: str) -> str:
 
 def pyarrow_for(what: str) -> Any:
     """Import pyarrow for the call that `what` names: see `imported`."""
-    imported("pyarrow.compute", what, "arrow")  # so that `pa.compute` is there
     return imported("pyarrow", what, "arrow")

@@ -157,7 +157,7 @@ def _with_tombstones(pa: Any, values: Any, keys: Any, row: int) -> Any:
             "key; "
             "drop such rows, or fill them with empty values"
         )
-    return pa.compute.fill_null(_plain(pa, values, "value", always=True), b"")
+    return _plain(pa, values, "value", always=True).fill_null(b"")
 
 
 def _valid(array: Any) -> npt.NDArray[np.uint8]:
@@ -215,7 +215,7 @@ def _numbers(pa: Any, array: Any, name: str, row: int, *, kind: Any, for_null: i
         also = " or timestamps" if for_null < 0 else ""
         raise RecordTypeError(f"the column {name} must hold whole numbers{also}, not {array.type}")
     array = array.cast(kind)
-    numbers = (pa.compute.fill_null(array, for_null) if array.null_count else array).to_numpy(
+    numbers = (array.fill_null(for_null) if array.null_count else array).to_numpy(
         zero_copy_only=False
     )
     wrong = numbers < 0 if array.null_count == 0 else (numbers < 0) & _valid(array).astype(bool)

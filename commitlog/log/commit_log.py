@@ -223,7 +223,8 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
             of the call.
         columns : sequence of str, optional
             Some of position, sequence, timestamp, type, key and value; all by default. Values and
-            keys are copied only if they are selected.
+            keys are copied only if they are selected. Sequences alone come from seals and indexes:
+            no record is read, and no CRC is checked.
 
         Returns
         -------

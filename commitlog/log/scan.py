@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from commitlog.base.units import whole_of
-from commitlog.errors import InvalidOptionError
+from commitlog.errors import InvalidOptionError, PositionError, SequenceError
 from commitlog.log.parts import parts_of
 from commitlog.tail.arrow import BatchForm
 from commitlog.tail.batch import Batch
@@ -51,6 +53,7 @@ class Scan:
         parts.check_open()
         self._log = log  # kept, because a dropped log is closed
         self._form = BatchForm(columns, what, views=views)
+        self._index = parts.index
         self._seeker = Seeker(parts.engine, parts.queue, parts.index, start="first")
         present_end = parts.engine.committed_position
         self._end = present_end if end is None else min(self._position_of(end), present_end)
@@ -90,6 +93,10 @@ class Scan:
         cursor, form = self._seeker.cursor, self._form
         rows = BATCH_ROWS if {"key", "value"} & set(form.names) else NUMBERS_ROWS
         try:
+            sequences = self._sequences() if form.names == ("sequence",) else None
+            if sequences is not None:
+                yield from self._counted(sequences[:most])
+                return
             while most:
                 columns = cursor.columns(min(rows, most), form.names, views=form.views)
                 part = form.record_batch(Batch(*columns))
@@ -100,3 +107,18 @@ class Scan:
         finally:
             cursor.leave()
             self._seeker.segments.release()
+
+    def _sequences(self) -> range | None:
+        """Return the sequences of the range without reading a record, or None if seals and indexes
+        do not have them: a claim is open, or the range does not end at a record.
+        """
+        try:
+            first = self._index.sequence_of(self._seeker.cursor.position)
+            return range(first, self._index.sequence_of(self._end))
+        except (PositionError, SequenceError):
+            return None
+
+    def _counted(self, sequences: range) -> Iterator[Any]:
+        for start in range(sequences.start, sequences.stop, NUMBERS_ROWS):
+            stop = min(start + NUMBERS_ROWS, sequences.stop)
+            yield self._form.numbers(np.arange(start, stop, dtype=np.int64))

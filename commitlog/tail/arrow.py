@@ -122,6 +122,11 @@ class BatchForm:
             [self._makers[name](batch) for name in self.names], schema=self.schema
         )
 
+    def numbers(self, numbers: npt.NDArray[Any]) -> pa.RecordBatch:
+        """Make a record batch of the only column."""
+        (name,) = self.names
+        return self._pa.RecordBatch.from_arrays([self._numbers(name, numbers)], schema=self.schema)
+
     def _numbers(self, name: str, numbers: npt.NDArray[Any]) -> Any:
         buffers = [None, self._pa.py_buffer(numbers)]
         return self._pa.Array.from_buffers(self.schema.field(name).type, len(numbers), buffers)

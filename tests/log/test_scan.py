@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -203,8 +205,10 @@ def test_archive_scan_equals_log_scan(logs: Logs, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [8, 300, 5000])
-@pytest.mark.parametrize("column", NAMES)
-def test_damaged_value_raises_for_any_requested_column(logs: Logs, size: int, column: str) -> None:
+@pytest.mark.parametrize("columns", [[name] for name in NAMES if name != "sequence"] + [NAMES])
+def test_damaged_value_raises_for_any_column_but_sequence(
+    logs: Logs, size: int, columns: list[str]
+) -> None:
     log = logs.open()
     positions = log.append_many([bytes([number]) * size for number in range(10)])
     log.close()
@@ -212,8 +216,42 @@ def test_damaged_value_raises_for_any_requested_column(logs: Logs, size: int, co
         file.seek(int(positions[6]) + 16)
         file.write(b"damage")
     with commitlog.open(log.path, "r") as damaged, pytest.raises(CorruptRecordError) as raised:
-        damaged.to_arrow(columns=[column])
+        damaged.to_arrow(columns=columns)
     assert raised.value.position == positions[6]
+
+
+def test_sequences_alone_are_read_from_the_index(logs: Logs) -> None:
+    log = logs.open()
+    positions = filled(log)
+    log.close()
+    with open(logs.path / "log" / f"{0:020}.seg", "r+b") as file:
+        file.seek(positions[6] + 16)
+        file.write(b"damage")
+    with commitlog.open(log.path, "r") as damaged:
+        reader = damaged.to_reader(columns=["sequence"])
+        found = [one for batch in reader for one in batch["sequence"].to_pylist()]
+        assert found == list(range(damaged.count()))
+
+
+def test_position_bounds_of_sequences_select_the_records(logs: Logs) -> None:
+    log = logs.open()
+    positions = filled(log)
+
+    def found(start: int, end: int) -> list[int]:
+        table = log.to_arrow(start=start, end=end, columns=["sequence"])
+        return list(table["sequence"].to_pylist())
+
+    assert found(positions[10], positions[2500]) == list(range(10, 2500))
+    assert found(positions[5], positions[5]) == []
+    # Inside a record, where the records have to be read:
+    assert found(positions[10], positions[20] + 8) == list(range(10, 21))
+
+
+def test_sequences_below_an_open_claim_are_read(logs: Logs) -> None:
+    log = logs.open()
+    filled(log, 10)
+    with log.claim(8):
+        assert log.to_arrow(columns=["sequence"])["sequence"].to_pylist() == list(range(10))
 
 
 def test_scan_of_pooled_log_has_the_records_sequences(logs: Logs) -> None:
@@ -247,3 +285,17 @@ def test_duckdb_reads_readers_and_batches(logs: Logs) -> None:
     batch = log.tailer().read_batch()
     assert duckdb.sql("SELECT count(key) FROM batch").fetchall() == [(int(batch.keyed.sum()),)]
     assert reader is not batch
+
+
+def test_scan_does_not_import_the_compute_functions(logs: Logs) -> None:
+    log = logs.open()
+    filled(log, 10)
+    log.close()
+    program = (
+        "import sys, commitlog, commitlog.polars\n"
+        "with commitlog.open(sys.argv[1], 'r') as log:\n"
+        "    assert log.to_arrow().num_rows == 10\n"
+        "assert commitlog.polars.scan(sys.argv[1]).collect().height == 10\n"
+        "assert 'pyarrow' in sys.modules and 'pyarrow.compute' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(log.path)], check=True)

@@ -26,11 +26,11 @@ static inline void add_row(cl_rows_out *out, uint64_t position, int64_t timestam
     out->count++;
 }
 
-/* Decodes whole records without key and type. Leaves any other frame, also one that fails its CRC,
- * to decode_one. */
+/* Decodes whole records without key and type. Leaves any other frame to decode_one, also one whose
+ * CRC does not match. */
 static void decode_plain(cl_frame_cursor *cursor, cl_rows_out *out) {
-    const cl_frame_cursor source = *cursor; /* copies that nothing points to: no store through a
-                                               pointer makes them be loaded again */
+    const cl_frame_cursor source =
+        *cursor; /* a copy that nothing points to: no store through a pointer forces a reload */
     const uint32_t seed = source.segment->seed;
     const uint64_t base = source.segment->base;
     const uint32_t largest = cl_frame_largest(source.size);
@@ -103,8 +103,8 @@ static int decode_one(cl_frame_cursor *cursor, uint64_t first, cl_rows_out *out)
     cl_record record;
     int code = cl_frame_read(cursor);
     if (code == CL_E_ABSENT && cursor->step > cl_frame_largest(cursor->size)) {
-        return CL_E_DAMAGE; /* no appender writes such a frame: the caller must not bring so much of
-                               the file */
+        return CL_E_DAMAGE; /* no appender writes such a frame, so the caller must not read on for
+                               the rest of it */
     }
     code = cl_frame_verify(cursor, code, &record);
     if (code == CL_OK) {

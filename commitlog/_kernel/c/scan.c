@@ -88,7 +88,7 @@ uint64_t cl_segment_landing(const cl_segment *segment, uint64_t to) {
         }
         offset = cl_segment_resume(segment, scan.offset);
     }
-    return to; /* what is written here is the next certain frame behind the damage */
+    return to; /* no frame spans `to`: the next valid frame begins at or behind it */
 }
 
 uint64_t cl_segment_certain_end(const cl_segment *segment, const uint8_t *bytes, uint64_t offset) {

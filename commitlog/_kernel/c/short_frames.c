@@ -76,8 +76,8 @@ WITH_CRC INLINED uint64_t copy_frame(const cl_batch *columns, size_t row, size_t
     return step;
 }
 
-/* Feeds a value and, where `copies`, copies it, eight bytes at a time to the end of its frame: up
- * to seven bytes of padding are copied behind it, and not fed. */
+/* Feeds a value to the CRC and, if `copies`, copies it, eight bytes at a time. The copy includes up
+ * to seven bytes of padding, the CRC does not. */
 WITH_CRC INLINED uint64_t feed_padded(uint64_t state, uint8_t *to, const uint8_t *from,
                                       size_t length, const bool copies) {
     size_t at = 0;
@@ -100,8 +100,8 @@ WITH_CRC INLINED uint64_t feed_padded(uint64_t state, uint8_t *to, const uint8_t
                      : step_last(state, word << fed, fed);
 }
 
-/* Feeds a value that its view holds, and makes the view of the same words: a view made of bytes
- * that were just copied takes as long as the frame. */
+/* Feeds a value that fits its view to the CRC, and makes the view from the same words: loading
+ * bytes that were just stored takes as long as the whole frame. */
 WITH_CRC INLINED uint64_t feed_inline(uint64_t state, cl_view *view, const uint8_t *from,
                                       uint32_t length) {
     const uint64_t first = length > 0 ? take_u64(from) : 0;
@@ -115,9 +115,9 @@ WITH_CRC INLINED uint64_t feed_inline(uint64_t state, cl_view *view, const uint8
     return state;
 }
 
-/* Reads those of the next ALIKE frames, for all of which there is room, that have the length of the
- * frame before, and returns their number. That frame has passed all checks of the length, and the
- * processor predicts every branch. */
+/* Reads up to ALIKE frames, as long as they have the length of the frame before them, and returns
+ * their number. The caller has checked that length, and that ALIKE frames have room, so no check of
+ * either is left, and the processor predicts every branch. */
 WITH_CRC INLINED size_t copy_alike(const cl_batch *columns, size_t row, size_t data_size,
                                    const cl_segment *segment, const uint8_t *source,
                                    uint64_t offset, uint32_t length, const value_form form) {
@@ -158,8 +158,8 @@ WITH_CRC INLINED void read_frames(const cl_batch *batch, cl_progress *progress,
                                   const cl_segment *segment, const uint8_t *source, uint64_t end,
                                   const value_form form) {
     const bool copies = form != NO_VALUES;
-    const cl_batch columns = *batch; /* copies that nothing points to: no store through a pointer
-                                        makes them be loaded again */
+    const cl_batch columns = *batch; /* a copy that nothing points to: no store through a
+                                        pointer forces a reload */
     const cl_segment identity = {
         .seed = segment->seed, .base = segment->base, .size = segment->size};
     size_t count = progress->count, data_size = progress->data_size;
@@ -176,9 +176,8 @@ WITH_CRC INLINED void read_frames(const cl_batch *batch, cl_progress *progress,
         }
         offset += step;
         count++;
-        size_t alike = length == before
-                           ? ALIKE
-                           : 0; /* if the lengths vary, this is all that the attempt costs */
+        size_t alike =
+            length == before ? ALIKE : 0; /* frames of varying length pay only this comparison */
         const size_t value_length = copies ? length - CL_FRAME_HEADER : 0;
         while (alike == ALIKE && count + ALIKE <= columns.most && offset + ALIKE * step <= room &&
                (!copies || data_size + ALIKE * value_length + PADDING <= columns.data_room)) {
@@ -290,7 +289,7 @@ bool cl_short_frames_write(const cl_segment *segment, uint32_t offset, const cl_
 void cl_short_frames_read(const cl_batch *columns, cl_progress *progress, const cl_segment *segment,
                           const uint8_t *source, uint64_t end) {
 #ifdef HAS_INSTRUCTIONS
-    /* A frame that is none of them costs no more than this check: keyed records come one by one. */
+    /* Any other frame pays only this check, because keyed records arrive one by one. */
     if (cl_crc32c_steps && progress->offset < end &&
         cl_frame_is_plain(cl_cell_word(cl_load((const uint64_t *)(source + progress->offset))),
                           SHORT_LENGTH)) {

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* Bytes [*start, *start + *length) of a column, or false where the offsets lead elsewhere. */
+/* Finds the bytes [*start, *start + *length) of a row. Returns false if its offsets are not inside
+ * the column. */
 static bool slot_of(const int64_t *offsets, uint64_t size, size_t row, uint64_t *start,
                     uint64_t *length) {
     int64_t first = offsets[row], last = offsets[row + 1];
@@ -47,7 +48,7 @@ int cl_stage_lay(const cl_segment *segment, uint64_t *offset, uint64_t stop,
             return CL_E_FULL;
         }
         uint8_t *at = segment->bytes + *offset;
-        memset(at + step - CL_FRAME_ALIGN, 0, CL_FRAME_ALIGN); /* what pads the frame */
+        memset(at + step - CL_FRAME_ALIGN, 0, CL_FRAME_ALIGN); /* the padding */
         uint64_t cell = cl_frame_write(segment, (uint32_t)*offset, &input);
         memcpy(at, &cell, sizeof cell);
         *offset += step;
