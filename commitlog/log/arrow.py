@@ -12,13 +12,11 @@ import numpy.typing as npt
 from commitlog._kernel.engine import RowColumns
 from commitlog.base.extras import pyarrow_for
 from commitlog.errors import RecordTypeError
-from commitlog.tail.arrow import warn_of_old_timestamp
 
 # Columns that only the log can give: a batch that was read has them, and appended again its records
 # get new ones.
 _GIVEN_BY_THE_LOG = ("position", "sequence")
-_TIMESTAMPS = ("timestamp_ns", "timestamp")
-_TAKEN = ("value", "key", "type", *_TIMESTAMPS)
+_TAKEN = ("value", "key", "type", "timestamp")
 
 _Bytes = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 
@@ -120,15 +118,11 @@ def _check_names(names: list[str]) -> None:
                 f"unknown column {name!r}: the columns are value and, optionally, "
                 "key, type and timestamp"
             )
-    taken = ["timestamp" if name in _TIMESTAMPS else name for name in names]
-    if "value" not in taken or len(set(taken)) != len(taken):
+    if "value" not in names or len(set(names)) != len(names):
         raise RecordTypeError(
             "there must be exactly one value column, and at most one each of key, type and "
-            "timestamp; "
-            f"the columns are {names}"
+            f"timestamp; the columns are {names}"
         )
-    if "timestamp_ns" in names:
-        warn_of_old_timestamp()
 
 
 def _part(pa: Any, batch: Any, row: int) -> Rows:
@@ -199,7 +193,7 @@ def _bytes_of(pa: Any, array: Any, name: str) -> _Bytes:
 
 
 def _as_nanoseconds(pa: Any, columns: dict[str, Any]) -> Any:
-    array = columns.get("timestamp_ns", columns.get("timestamp"))
+    array = columns.get("timestamp")
     if array is not None and pa.types.is_timestamp(array.type):
         return array.cast(pa.timestamp("ns", array.type.tz)).cast(pa.int64())
     return array
