@@ -70,23 +70,20 @@ def sync_directory(path: str) -> None:
         os.close(fd)
 
 
-@contextlib.contextmanager
-def opened_directory(path: str) -> Iterator[int]:
-    """Open a directory that may be a log, for the length of a `with`.
-
-    Raises
-    ------
-    FileNotFoundError
-        The path does not exist.
-    NotALogError
-        The path is a file.
-    """
+def open_directory(path: str) -> int:
+    """Open a directory that may be a log; refuse a file by `NotALogError`."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except NotADirectoryError:
         raise NotALogError(
             "this path is a file, not a log: give the directory of the log", path=path
         ) from None
+
+
+@contextlib.contextmanager
+def opened_directory(path: str) -> Iterator[int]:
+    """Open a directory that may be a log, for the length of a `with`: see `open_directory`."""
+    fd = open_directory(path)
     try:
         yield fd
     finally:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from commitlog._kernel import memory as kernel
 from commitlog._kernel.memory import Cursors
 from commitlog.base.boot import boot_id
-from commitlog.base.path import make_directory, opened_directory, sync_directory
+from commitlog.base.path import make_directory, open_directory, opened_directory, sync_directory
 from commitlog.base.polling import attempts
 from commitlog.errors import (
     CommitLogError,
@@ -36,14 +36,7 @@ from commitlog.segment.cursors_file import CursorsFile
 from commitlog.segment.directory import STAGED, LogDirectory, check_file_system, names_in
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import NAME as LOCK_NAME
-from commitlog.segment.lock_file import (
-    Holder,
-    LockFile,
-    describe_process,
-    is_foreign,
-    new_holder,
-    process_name,
-)
+from commitlog.segment.lock_file import Holder, LockFile, is_foreign, new_holder, process_name
 
 _logger = logging.getLogger("commitlog")
 NEVER_UNCERTAIN = 2**64 - 1
@@ -91,7 +84,7 @@ def open_for_reading(path: str, options: Options) -> Opened:
         return _open_detached(detached)
     identity = _await_identity(path, options.wait_for_log)
     _check_options(identity, options, path)
-    directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
+    directory = LogDirectory(path, identity)
     file = cursors_file.open_for_reading(directory.fd, identity)
     if file.usable:
         return Opened(directory, identity, file.cells)
@@ -136,16 +129,10 @@ def _look_for_identity(path: str, *, waits: bool) -> Identity | CommitLogError:
     except FileNotFoundError:
         why = (
             "there is no log here, and a reader does not create one: check the path, or wait for "
-            "its "
-            "writer"
+            "its writer"
         )
         return LogNotFoundError(why, path=path)
-    return NotALogError(
-        f"this directory has no {identities.NAME}: it is not a log, or its identity was lost; if "
-        "it "
-        "was a log, run `commitlog repair`",
-        path=path,
-    )
+    return identities.missing(path)
 
 
 def _stand_in(directory: LogDirectory, identity: Identity, file: CursorsFile) -> Opened:
@@ -186,14 +173,8 @@ def open_for_writing(path: str, mode: str, options: Options) -> Opened:
 
 
 def _open_directory(path: str, mode: str) -> int:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        pass
-    except NotADirectoryError:
-        raise NotALogError(
-            "this path is a file, not a log: give the log's directory", path=path
-        ) from None
+    with contextlib.suppress(FileNotFoundError):
+        return open_directory(path)
     try:
         make_directory(path)
     except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
@@ -203,7 +184,7 @@ def _open_directory(path: str, mode: str) -> int:
         raise NotALogError(
             "a component of this path is a file, not a directory: check the path", path=path
         ) from None
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return open_directory(path)
 
 
 def _refuse_dangling_link(path: str) -> None:
@@ -284,16 +265,11 @@ def _try_to_join(
         return None
     file = cursors_file.find(fd, identity)
     if file is not None and _is_joinable(file):
-        directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
+        directory = LogDirectory(path, identity)
         try:
             if options.pool is not None:
                 writers = cursors_file.live_writers(directory.fd, identity)
-                names = (
-                    ", ".join(
-                        describe_process(writer.pid, writer.pid_namespace) for writer in writers
-                    )
-                    or "another process"
-                )
+                names = cursors_file.describe(writers)
                 raise LogLockedError(
                     f"a pooled log has one writer, but this log is open for writing in {names}: "
                     "close it there, or open it without a pool",
@@ -381,7 +357,7 @@ def _open_exclusively(
             sync_directory(os.path.dirname(os.path.realpath(path)))
         identities.write(fd, identity)
     _check_options(identity, options, path)
-    directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
+    directory = LogDirectory(path, identity)
     try:
         finish_pending(directory)
         return _recover(directory, identity, options, lock_file)

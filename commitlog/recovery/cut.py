@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
 from commitlog.base.failpoint import failpoint
-from commitlog.base.regular_file import open_regular, opened_regular, write_whole
+from commitlog.base.regular_file import opened_regular, write_whole
 from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.recovery.location import Location
@@ -191,23 +191,17 @@ def _put_aside(directory: LogDirectory, source: str, name: str) -> str:
 def _existing_copy(directory: LogDirectory, segment: Segment, start: int, end: int) -> str | None:
     """Return the copy of the same bytes that an earlier, killed recovery has made, or None."""
     for name in _copy_names(os.path.basename(segment.path)):
+        spans = [(0, SEAL_AT), *((at, min(at + _CHUNK, end)) for at in range(start, end, _CHUNK))]
         try:
-            fd = open_regular(name, dir_fd=directory.fd)
+            with opened_regular(name, dir_fd=directory.fd) as fd:
+                if all(
+                    os.pread(fd, stop - at, at) == segment.read(at, stop - at) for at, stop in spans
+                ):
+                    return os.path.join(directory.path, name)
         except FileNotFoundError:
             return None
         except IOFailureError:
             continue  # a link, a directory or the like has this name: the copy gets the next one
-        try:
-            spans = [
-                (0, SEAL_AT),
-                *((at, min(at + _CHUNK, end)) for at in range(start, end, _CHUNK)),
-            ]
-            if all(
-                os.pread(fd, stop - at, at) == segment.read(at, stop - at) for at, stop in spans
-            ):
-                return os.path.join(directory.path, name)
-        finally:
-            os.close(fd)
     return None
 
 
@@ -238,10 +232,9 @@ def _zero(directory: LogDirectory, start: Location) -> int:
     bytes.
     """
     last = 0
-    name = segment_name(start.number * directory.segment_size)
     with (
         directory.opened_segment(start.number) as segment,
-        opened_regular(name, os.O_RDWR, dir_fd=directory.fd) as fd,
+        directory.opened_file(start.number, os.O_RDWR) as fd,
     ):
         try:
             write_whole(fd, bytes(SEAL_SIZE), SEAL_AT)

@@ -181,10 +181,9 @@ def _rename_staged(source: str, target: str, dir_fd: int | None = None) -> None:
 
 def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
     """Close the segment in which readers wait by one store, durably, and free its unused blocks."""
-    name = segment_name(number * directory.segment_size)
     with (
         directory.opened_segment(number, writable=True) as segment,
-        opened_regular(name, os.O_RDWR, dir_fd=directory.fd) as fd,
+        directory.opened_file(number, os.O_RDWR) as fd,
     ):
         if segment.nonzero(offset, offset + CELL_SIZE) == offset + CELL_SIZE:
             segment.skip(offset, 0)
@@ -213,9 +212,7 @@ def roll_into(directory: LogDirectory, number: int) -> int:
     before = roll_into(directory, number - 1) if directory.has(number - 1) else 0
     opened_ns = max(time.time_ns(), before)
     page = directory.header_page(number, segment_id, 0, opened_ns)
-    with opened_regular(
-        segment_name(number * directory.segment_size), os.O_RDWR, dir_fd=directory.fd
-    ) as fd:
+    with directory.opened_file(number, os.O_RDWR) as fd:
         write_whole(fd, page[OPENED_AT:SEAL_AT], OPENED_AT)
         os.fsync(fd)
     return opened_ns

@@ -7,7 +7,7 @@ import stat
 
 from commitlog._kernel import segments as kernel
 from commitlog.base.failpoint import failpoint
-from commitlog.base.regular_file import open_regular
+from commitlog.base.regular_file import opened_regular
 from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import IOFailureError
 
@@ -36,8 +36,7 @@ class KeptFiles:
         """Copy a file, at most `size` bytes of it, durably; return False if it was kept before."""
         if name in self._kept:
             return False
-        source = open_regular(name, dir_fd=self._dir_fd)
-        try:
+        with opened_regular(name, dir_fd=self._dir_fd) as source:
             mode = stat.S_IMODE(os.fstat(source).st_mode)
             with temporary_file(self._dir_fd, name, mode) as (target, temporary):
                 left = size
@@ -45,8 +44,6 @@ class KeptFiles:
                     left -= copied
                 os.fsync(target)
                 self._keep(name, temporary)
-        finally:
-            os.close(source)
         failpoint("copied")
         return True
 

@@ -142,9 +142,7 @@ class _Repair:
                 "cycle out, or move that file away first",
                 path=path,
             )
-        self.directory = LogDirectory(
-            path, self.identity.segment_size, self.identity.uuid, self.identity.roll_cycle
-        )
+        self.directory = LogDirectory(path, self.identity)
         self.size = self.identity.segment_size
 
     def run(self) -> RepairReport:
@@ -221,11 +219,8 @@ class _Repair:
             self.kept.move_away(JOIN_NOTE)
 
     def _is_regular(self, number: int) -> bool:
-        return stat.S_ISREG(
-            os.stat(
-                segment_name(number * self.size), dir_fd=self.dir_fd, follow_symlinks=False
-            ).st_mode
-        )
+        name = segment_name(number * self.size)
+        return stat.S_ISREG(os.stat(name, dir_fd=self.dir_fd, follow_symlinks=False).st_mode)
 
     def _move_irregular_away(self, recorded: RecordedEnd) -> None:
         """Move away each link, directory, FIFO or device that has the name of a segment. The gap

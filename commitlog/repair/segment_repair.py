@@ -17,7 +17,7 @@ from commitlog._kernel.segments import (
     Segment,
 )
 from commitlog.base.failpoint import failpoint
-from commitlog.base.regular_file import open_regular, write_whole
+from commitlog.base.regular_file import opened_regular, write_whole
 from commitlog.repair.kept_files import KeptFiles
 from commitlog.repair.lost_identity import read_page
 from commitlog.repair.lost_segment_id import find_segment_id
@@ -64,12 +64,9 @@ class SegmentRepair:
         ):
             return
         self._copy(name)
-        fd = open_regular(name, os.O_RDWR, dir_fd=self._fd)
-        try:
+        with self._directory.opened_file(number, os.O_RDWR) as fd:
             os.posix_fallocate(fd, 0, self._size)
             os.fsync(fd)
-        finally:
-            os.close(fd)
         failpoint("extended")
 
     def mend_header(self, number: int) -> None:
@@ -148,12 +145,9 @@ class SegmentRepair:
             self._recorded.distrust()
 
     def _write(self, name: str, offset: int, content: bytes) -> None:
-        fd = open_regular(name, os.O_RDWR, dir_fd=self._fd)
-        try:
+        with opened_regular(name, os.O_RDWR, dir_fd=self._fd) as fd:
             write_whole(fd, content, offset)
             os.fsync(fd)
-        finally:
-            os.close(fd)
         failpoint("written")
 
     def _sound_page(self, page: bytes, segment_id: int, base: int) -> bytes:
@@ -166,8 +160,7 @@ class SegmentRepair:
         header, since any id matches.
         """
         found = kernel.header_fields(page)[1]
-        fd = open_regular(name, dir_fd=self._fd)
-        try:
+        with opened_regular(name, dir_fd=self._fd) as fd:
             size = min(os.fstat(fd).st_size, self._size)
             if size <= HEADER_SIZE:
                 return None  # in a dry run, which has not extended the file
@@ -182,8 +175,6 @@ class SegmentRepair:
                 if blank:
                     return found or None
                 return find_segment_id(page, content, self._directory.log_uuid, base, self._size)
-        finally:
-            os.close(fd)
 
     def _seal_again(self, segment: Segment) -> None:
         """Seal a sealed segment again, for its present content. Its first sequence stays, so that

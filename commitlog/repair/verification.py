@@ -17,6 +17,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
+from commitlog.base import path as paths
 from commitlog.base.path import path_of, telling_of_refusals
 from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import LogNotFoundError, NotALogError, UnsupportedVersionError
@@ -73,13 +74,9 @@ def open_directory(path: str) -> int:
     """Open a directory that may be a log; return its descriptor."""
     refuse_archive(path)
     try:
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return paths.open_directory(path)
     except FileNotFoundError:
         raise LogNotFoundError("there is no log here: check the path", path=path) from None
-    except NotADirectoryError:
-        raise NotALogError(
-            "this path is a file, not a log: give the directory of the log", path=path
-        ) from None
 
 
 def read_identity(
@@ -141,9 +138,7 @@ def surveying(path: str, *, live: bool | None = None) -> Iterator[Survey]:
 def surveying_log(dir_fd: int, path: str, *, live: bool) -> Iterator[Survey]:
     """Open a survey of a log whose directory is open."""
     identity, fault = read_identity(dir_fd, path)
-    with contextlib.closing(
-        LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
-    ) as directory:
+    with contextlib.closing(LogDirectory(path, identity)) as directory:
         yield Survey(
             directory, identity, checkpoints.read(dir_fd, identity.uuid), live=live, fault=fault
         )

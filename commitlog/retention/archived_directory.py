@@ -43,22 +43,17 @@ class ArchivedDirectory(LogDirectory):
 
     def __init__(self, place: str, cache_bytes: int) -> None:
         self.target: Target = target_of(place)
-        self.identity = read_identity(self.target)
-        sizes = archived_sizes(self.target, self.identity.segment_size)
-        self._sizes = {base // self.identity.segment_size: size for base, size in sizes.items()}
+        identity = read_identity(self.target)
+        sizes = archived_sizes(self.target, identity.segment_size)
+        self._sizes = {base // identity.segment_size: size for base, size in sizes.items()}
         self._headers: dict[int, bytes] = {}
-        self._most = max(_LEAST_KEPT, cache_bytes // self.identity.segment_size)
+        self._most = max(_LEAST_KEPT, cache_bytes // identity.segment_size)
         self._cached: OrderedDict[int, None] = OrderedDict()
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._folder = tempfile.mkdtemp(prefix="commitlog-")
         try:
-            super().__init__(
-                self._folder,
-                self.identity.segment_size,
-                self.identity.uuid,
-                self.identity.roll_cycle,
-            )
+            super().__init__(self._folder, identity)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 from commitlog.base.path import path_of, telling_of_refusals
 from commitlog.base.polling import attempts
-from commitlog.base.regular_file import opened_regular
 from commitlog.base.units import Age
-from commitlog.errors import InvalidOptionError, LogLockedError, LogNotFoundError, NotALogError
+from commitlog.errors import InvalidOptionError, LogLockedError, LogNotFoundError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.retention.archive import Archive
 from commitlog.retention.archived import refuse_archive
@@ -19,7 +18,7 @@ from commitlog.retention.pruner import LogState, Pruned, Pruner
 from commitlog.retention.retention import Retention
 from commitlog.segment import cursors_file
 from commitlog.segment import identity as identities
-from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import LockFile
 from commitlog.tail.tailer_state import lowest_required
@@ -66,9 +65,7 @@ def _prune(
         )
     with telling_of_refusals(path):
         identity = _identity(path)
-        with contextlib.closing(
-            LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
-        ) as directory:
+        with contextlib.closing(LogDirectory(path, identity)) as directory:
             return Pruner(directory, _state(directory, identity)).prune(
                 retention, dry_run=dry_run, keep=keep
             )
@@ -117,12 +114,7 @@ def _identity(path: str) -> Identity:
     except FileNotFoundError:
         raise LogNotFoundError("there is no log here", path=path) from None
     if identity is None:
-        raise NotALogError(
-            f"this directory has no {identities.NAME}: it is not a log, or its identity was lost; "
-            "if "
-            "it was a log, run `commitlog repair`",
-            path=path,
-        )
+        raise identities.missing(path)
     return identity
 
 
@@ -157,8 +149,7 @@ def _state(directory: LogDirectory, identity: Identity) -> LogState:
 
 
 def _sync_segment(directory: LogDirectory, number: int) -> None:
-    name = segment_name(number * directory.segment_size)
-    with contextlib.suppress(FileNotFoundError), opened_regular(name, dir_fd=directory.fd) as fd:
+    with contextlib.suppress(FileNotFoundError), directory.opened_file(number) as fd:
         os.fsync(fd)
 
 

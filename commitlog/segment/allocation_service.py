@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from commitlog._kernel.engine import REFUSED_LAG, Writer
 from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.base.failpoint import failpoint
 from commitlog.base.polling import attempts
 from commitlog.base.service import Service
 from commitlog.errors import ClosedError, CommitLogError, DiskFullError, LogFailedError
@@ -167,7 +168,8 @@ class AllocationService(Service):
             stop = blocks.blocks_for(self._core.segment_size, end)
             if start < stop:
                 with self._admitted(stop - start):
-                    blocks.grow(self._directory, number, start, stop)
+                    blocks.make_solid(self._directory, number, stop, start=start)
+                failpoint("segment grown")
                 self._core.raise_allocated(number, stop)
 
     def _check_open(self) -> None:

@@ -153,6 +153,12 @@ def live_writers(dir_fd: int, identity: Identity) -> list[Writer]:
     return [writer for writer in writers(dir_fd, found.cells) if writer.alive]
 
 
+def describe(writers: list[Writer]) -> str:
+    """Name writers, for a message."""
+    names = [lock_file.describe_process(writer.pid, writer.pid_namespace) for writer in writers]
+    return ", ".join(names) or "another process"
+
+
 def is_live(dir_fd: int) -> bool:
     """Whether a process has the log in a directory open for writing. If this user cannot open
     `lock`, only slots are checked.

@@ -19,8 +19,8 @@ from commitlog.base.descriptor import Descriptor
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import telling
 from commitlog.base.regular_file import opened_regular
-from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import ClosedError, DiskFullError, IOFailureError, UnsupportedError
+from commitlog.segment.identity import Identity
 from commitlog.segment.new_file import put_new_file
 
 Kind = Literal["log", "archive", "segment"]
@@ -100,12 +100,8 @@ class LogDirectory:
     ----------
     path : str
         The directory.
-    segment_size : int
-        Bytes of each segment file.
-    log_uuid : bytes
-        Sixteen of them.
-    roll_cycle : RollCycle, optional
-        Where the log rolls by time.
+    identity : Identity
+        Of the log.
     """
 
     # Segments that stay mapped for the next reader after the last one has left.
@@ -115,13 +111,12 @@ class LogDirectory:
     # Marks the log as failed with an errno; None unless a writable handle has the log open.
     fail_log: Callable[[int], None] | None = None
 
-    def __init__(
-        self, path: str, segment_size: int, log_uuid: bytes, roll_cycle: RollCycle | None = None
-    ) -> None:
+    def __init__(self, path: str, identity: Identity) -> None:
         self.path = path
-        self.segment_size = segment_size
-        self.log_uuid = log_uuid
-        self.roll_cycle = roll_cycle
+        self.identity = identity
+        self.segment_size = identity.segment_size
+        self.log_uuid = identity.uuid
+        self.roll_cycle = identity.roll_cycle
         self._fd: Descriptor | None = Descriptor(
             os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         )
@@ -215,29 +210,29 @@ class LogDirectory:
 
     def read_header(self, number: int) -> bytes | None:
         """Read the header page of a segment from its file; None if it cannot be read."""
-        name = segment_name(number * self.segment_size)
-        with contextlib.suppress(OSError), opened_regular(name, dir_fd=self.fd) as fd:
+        with contextlib.suppress(OSError), self.opened_file(number) as fd:
             return os.pread(fd, kernel.HEADER_SIZE, 0)
         return None
 
+    def opened_file(
+        self, number: int, flags: int = os.O_RDONLY
+    ) -> contextlib.AbstractContextManager[int]:
+        """Open a segment's file for the length of a `with`."""
+        name = segment_name(number * self.segment_size)
+        return opened_regular(name, flags, dir_fd=self.fd)
+
     def disk_bytes(self, number: int) -> int:
         """What a segment file takes on the disk; nothing when it is gone."""
-        with contextlib.suppress(FileNotFoundError):
-            return (
-                os.stat(
-                    segment_name(number * self.segment_size), dir_fd=self.fd, follow_symlinks=False
-                ).st_blocks
-                * BLOCK
-            )
-        return 0
+        return self._disk_bytes_of(segment_name(number * self.segment_size))
 
     def whole_disk_bytes(self) -> int:
         """What all of its files take on the disk, those beside the segments included."""
-        taken = 0
-        for name in self.names():
-            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                taken += os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_blocks * BLOCK
-        return taken
+        return sum(map(self._disk_bytes_of, self.names()))
+
+    def _disk_bytes_of(self, name: str) -> int:
+        with contextlib.suppress(FileNotFoundError):
+            return os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_blocks * BLOCK
+        return 0
 
     @property
     def joining(self) -> bool:

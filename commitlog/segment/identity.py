@@ -134,6 +134,15 @@ def read(dir_fd: int, path: str) -> Identity | None:
     return parse(text, os.path.join(path, NAME))
 
 
+def missing(path: str) -> NotALogError:
+    """Return the error for a directory without `log.json`."""
+    return NotALogError(
+        f"this directory has no {NAME}: it is not a log, or its identity was lost; if it was a "
+        "log, run `commitlog repair`",
+        path=path,
+    )
+
+
 def read_path(path: str) -> Identity | None:
     """The identity of the log at a path, or None where the directory has no `log.json`.
 

@@ -66,11 +66,11 @@ class LoneSegment(LogDirectory):
         self._temporary: str | None = None
         self.header = _read_header(path)
         uuid, _, base, size, created_ns = kernel.header_fields(self.header)
-        self.identity = Identity(uuid, size, "coarse", max(0, created_ns))
+        identity = Identity(uuid, size, "coarse", max(0, created_ns))
         self.number = base // size
         file = os.path.realpath(path)
         try:
-            super().__init__(self._folder(file, segment_name(base)), size, uuid)
+            super().__init__(self._folder(file, segment_name(base)), identity)
         except BaseException:
             self._remove_temporary()
             raise

@@ -4,18 +4,17 @@ the disk.
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from commitlog._kernel.failure import ROLLED_BACK
 from commitlog._kernel.segments import HEADER_SIZE, Segment, punch_hole
-from commitlog.base.regular_file import open_regular
-from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 
 _CELL = 8
-_WORTH_BYTES = (
-    64 << 10
-)  # less is not given back: a page or two are not worth a system call and a fragment
+# Less is not given back: a page or two are not worth a system call and a fragment.
+_WORTH_BYTES = 64 << 10
 
 
 class UnusedBlocks:
@@ -62,14 +61,12 @@ class UnusedBlocks:
         size = self._directory.segment_size
         if start >= size or self._directory.disk_bytes(number) < start + _WORTH_BYTES:
             return False
-        try:
-            fd = open_regular(segment_name(number * size), os.O_RDWR, dir_fd=self._directory.fd)
-        except OSError:
-            return False  # deleted meanwhile
-        try:
+        with (
+            contextlib.suppress(OSError),  # deleted meanwhile
+            self._directory.opened_file(number, os.O_RDWR) as fd,
+        ):
             return bool(punch_hole(fd, start, size))
-        finally:
-            os.close(fd)
+        return False
 
 
 def _behind_last(segment: Segment) -> int:

@@ -26,7 +26,6 @@ from commitlog.recovery.join_manifest import Manifest
 from commitlog.recovery.join_note import JoinNote
 from commitlog.recovery.pending_join import finish, give_place, mark_clean, roll_into, seal_below
 from commitlog.segment import cursors_file
-from commitlog.segment.lock_file import describe_process
 from commitlog.stage.staging import StagedSegment
 
 
@@ -106,10 +105,7 @@ def _open_alone(path: str, options: Options) -> Opened:
         opened.close()
         if writers:
             break
-    names = (
-        ", ".join(describe_process(writer.pid, writer.pid_namespace) for writer in writers)
-        or "another process"
-    )
+    names = cursors_file.describe(writers)
     raise LogLockedError(
         f"segments can only be joined if no other process writes the log, but it is open in {names}"
         ": close it there, then try again",
