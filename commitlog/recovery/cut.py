@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
 from commitlog.base.failpoint import failpoint
+from commitlog.base.path import telling
 from commitlog.base.regular_file import opened_regular, write_whole
 from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CorruptSegmentError, IOFailureError
@@ -208,19 +209,14 @@ def _existing_copy(directory: LogDirectory, segment: Segment, start: int, end: i
 def _write_copy(directory: LogDirectory, segment: Segment, start: int, end: int) -> str:
     """Write the header and [start, end) to a new file beside the segment, durably."""
     name = os.path.basename(segment.path)
-    try:
-        with temporary_file(directory.fd, name) as (fd, temporary):
-            write_whole(fd, segment.read(0, HEADER_SIZE), 0)
-            for at in range(start, end, _CHUNK):
-                write_whole(fd, segment.read(at, min(_CHUNK, end - at)), at)
-            os.fsync(fd)
-    except OSError as error:
-        raise IOFailureError(
-            f"cannot save the frames that must be cut off ({error.strerror}): free space, then "
-            "open the log again",
-            path=segment.path,
-            errno=error.errno,
-        ) from error
+    with (
+        telling(segment.path, "save the frames that must be cut off"),
+        temporary_file(directory.fd, name) as (fd, temporary),
+    ):
+        write_whole(fd, segment.read(0, HEADER_SIZE), 0)
+        for at in range(start, end, _CHUNK):
+            write_whole(fd, segment.read(at, min(_CHUNK, end - at)), at)
+        os.fsync(fd)
     return _put_aside(directory, temporary, name)
 
 
@@ -235,19 +231,15 @@ def _zero(directory: LogDirectory, start: Location) -> int:
     with (
         directory.opened_segment(start.number) as segment,
         directory.opened_file(start.number, os.O_RDWR) as fd,
+        telling(segment.path, "zero the torn tail"),
     ):
-        try:
-            write_whole(fd, bytes(SEAL_SIZE), SEAL_AT)
-            for stop in range(segment.size, start.offset, -_CHUNK):
-                at = max(stop - _CHUNK, start.offset)
-                if segment.nonzero(at, stop) == stop:
-                    continue
-                last = last or at + len(segment.read(at, stop - at).rstrip(b"\0"))
-                write_whole(fd, bytes(stop - at), at)
-                failpoint("chunk zeroed")
-            os.fsync(fd)
-        except OSError as error:
-            raise IOFailureError(
-                f"cannot zero the torn tail: {error.strerror}", path=segment.path, errno=error.errno
-            ) from error
+        write_whole(fd, bytes(SEAL_SIZE), SEAL_AT)
+        for stop in range(segment.size, start.offset, -_CHUNK):
+            at = max(stop - _CHUNK, start.offset)
+            if segment.nonzero(at, stop) == stop:
+                continue
+            last = last or at + len(segment.read(at, stop - at).rstrip(b"\0"))
+            write_whole(fd, bytes(stop - at), at)
+            failpoint("chunk zeroed")
+        os.fsync(fd)
     return max(-(-last // 8) * 8, start.offset)

@@ -284,29 +284,20 @@ class LogDirectory:
             segment_id = int.from_bytes(os.urandom(8), "little")
         page = self.header_page(number, segment_id, time.time_ns(), opened_ns)
         allocated = self.segment_size if allocated is None else allocated
+        placed = False
         try:
-            placed = put_new_file(
-                self.fd,
-                segment_name(base),
-                page + frames,
-                self.segment_size,
-                allocated=0 if frames else allocated,
-            )
-        except OSError as error:
-            path = self.segment_path(number)
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                if self.has(number):
-                    self.sync()
-                    # another handle created it meanwhile, and may have used the last free space
-                    return False
-                raise DiskFullError(
-                    f"no room for a segment of {allocated} bytes: free space and append again",
-                    path=path,
-                    errno=error.errno,
-                ) from error
-            raise IOFailureError(
-                f"cannot create a segment: {error.strerror}", path=path, errno=error.errno
-            ) from error
+            with telling(self.segment_path(number), f"create a segment of {allocated} bytes"):
+                placed = put_new_file(
+                    self.fd,
+                    segment_name(base),
+                    page + frames,
+                    self.segment_size,
+                    allocated=0 if frames else allocated,
+                )
+        except DiskFullError:
+            # Another handle that created it meanwhile may have used the last free space.
+            if not self.has(number):
+                raise
         self.sync()
         failpoint("directory synced")
         return placed

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import psutil
 
 from commitlog.base.life_lock import Kind, LifeLock, Span, byte, is_held, open_gate
+from commitlog.base.path import telling
 from commitlog.base.polling import attempts
 from commitlog.base.regular_file import open_regular, read_at_most
-from commitlog.errors import DiskFullError, IOFailureError
 
 NAME = "lock"
 # Bytes. Larger than the names of all buffers of the largest pool; each name may occur twice, in the
@@ -149,7 +149,8 @@ class LockFile:
         """
         descriptor = self._lock.descriptor
         text = json.dumps(holder.__dict__).encode()
-        try:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        with telling(path, "record which process holds the log"):
             size = os.fstat(descriptor).st_size
             if size > SIZE_LIMIT:  # another program extended it; readers stop at the limit
                 os.ftruncate(descriptor, SIZE_LIMIT)
@@ -161,15 +162,6 @@ class LockFile:
                 os.posix_fallocate(descriptor, 0, size)
             if os.pwrite(descriptor, text.ljust(size), 0) < len(text):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
-            kind = DiskFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else IOFailureError
-            path = os.readlink(f"/proc/self/fd/{descriptor}")
-            raise kind(
-                f"cannot record which process holds the log: {error.strerror}; fix the cause, "
-                "then try again",
-                path=path,
-                errno=error.errno,
-            ) from error
 
     def close(self) -> None:
         """Unlock and close the file."""

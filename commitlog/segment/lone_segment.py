@@ -8,7 +8,6 @@ import tempfile
 
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import DAMAGE, failure
-from commitlog._kernel.segments import Segment
 from commitlog.base.regular_file import open_regular, opened_regular
 from commitlog.errors import CorruptSegmentError, NotALogError, PositionError
 from commitlog.segment.directory import LogDirectory, segment_name
@@ -141,22 +140,12 @@ class LoneSegment(LogDirectory):
         A sealed segment is whole. In a segment that was copied while it was written, the first
         invalid frame is the end, or damage if whole frames follow it.
         """
-        segment: Segment = Segment.open(
-            self.fd,
-            os.path.dirname(self.path),
-            self.number,
-            self.segment_size,
-            self.log_uuid,
-            False,
-        )
         base = self.number * self.segment_size
-        try:
+        with self.opened_segment(self.number) as segment:
             if segment.sealed() is not None:
                 return base + self.segment_size
             stopped, code = segment.scan()[:2]
             return base + (segment.certain_end(stopped) if code == DAMAGE else stopped)
-        finally:
-            segment.release()
 
 
 def _read_header(path: str) -> bytes:
