@@ -65,7 +65,7 @@ class RetentionRule(Protocol):
     """The part of a `Retention` that the options use."""
 
     @property
-    def interval_s(self) -> float:
+    def interval(self) -> float:
         """Return the seconds between two checks of the segments."""
 
 
@@ -94,7 +94,7 @@ def _pool(value: BufferSource | None, name: str) -> BufferSource | None:
 
 
 def _retention(value: RetentionRule | None, name: str) -> RetentionRule | None:
-    if value is not None and not isinstance(getattr(value, "interval_s", None), float):
+    if value is not None and not isinstance(getattr(value, "interval", None), float):
         raise InvalidOptionError(
             f"{name} must be a commitlog.Retention or None, not {type(value).__name__}"
         )

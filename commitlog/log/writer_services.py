@@ -20,10 +20,9 @@ from commitlog.retention.retention import Retention
 from commitlog.retention.retention_service import RetentionService
 from commitlog.segment.allocation_service import AllocationService
 from commitlog.segment.directory import LogDirectory
-from commitlog.segment.events import NO_EVENTS
+from commitlog.segment.events import tell_nobody
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.backpressure import Backpressure
-from commitlog.tail.tailer_state import lowest_required
 
 if TYPE_CHECKING:
     from commitlog.flush.acknowledge_service import AcknowledgeService
@@ -77,9 +76,10 @@ class WriterServices:
                 self.listener = ListenerService(directory, options.listener)
                 self.listener.start()
                 undo.callback(self.listener.finish)
-                queue.watch(self.listener)
+                queue.watch(self.listener.offer)
+            tell = tell_nobody if self.listener is None else self.listener.offer
             self.allocation = AllocationService(
-                engine, directory, queue, options, lender, events=self.listener or NO_EVENTS
+                engine, directory, queue, options, lender, tell=tell
             )
             if lender is not None:
                 lender.reclaim_by(self.allocation.give_back_ahead)
@@ -149,9 +149,7 @@ def _log_state(engine: Engine, directory: LogDirectory, queue: MappedFileQueue) 
     """Give the pruner what it must know of an open log."""
     return LogState(
         flushed_position=lambda: engine.flushed_position,
-        lowest_required=lambda: lowest_required(directory),
         holders=queue.holders,
         remove=lambda number: queue.delete(number, 0.0),
-        settle=directory.sync,
         check=lambda: None,  # this handle has written here, and holds the lock
     )

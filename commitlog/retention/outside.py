@@ -21,7 +21,6 @@ from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import LockFile
-from commitlog.tail.tailer_state import lowest_required
 
 _PATIENCE_S = 10.0
 
@@ -140,10 +139,8 @@ def _state(directory: LogDirectory, identity: Identity) -> LogState:
 
     return LogState(
         flushed_position=flushed_position,
-        lowest_required=lambda: lowest_required(directory),
         holders=lambda number: [],
         remove=remove,
-        settle=directory.sync,
         check=check,
     )
 

@@ -14,6 +14,7 @@ from commitlog.retention.archive import Archiver
 from commitlog.retention.retention import Retention
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.seal_table import SealTable
+from commitlog.tail.tailer_state import lowest_required
 
 
 @dataclass(frozen=True)
@@ -79,36 +80,22 @@ class LogState:
     ----------
     flushed_position : callable
         Returns the position up to which the log is durable.
-    lowest_required : callable
-        Returns the position of the slowest required named tailer; None if there is none.
     holders : callable
         Returns the names of those that hold a segment, by its number.
     remove : callable
         Deletes the oldest segment, by its number, unless it is held.
-    settle : callable
-        Makes the deletions so far durable.
     check : callable
         Raises what `remove` would, and changes nothing.
     """
 
     flushed_position: Callable[[], int]
-    lowest_required: Callable[[], int | None]
     holders: Callable[[int], list[str]]
     remove: Callable[[int], object]
-    settle: Callable[[], object]
     check: Callable[[], object]
 
 
 class Pruner:
-    """Delete the old segments of one log. Any thread may call; one prune runs at a time.
-
-    Parameters
-    ----------
-    directory : LogDirectory
-        The log's directory.
-    state : LogState
-        The log's state beyond its files.
-    """
+    """Delete the old segments of one log. Any thread may call; one prune runs at a time."""
 
     def __init__(self, directory: LogDirectory, state: LogState) -> None:
         self._directory = directory
@@ -149,7 +136,7 @@ class Pruner:
                 )
             finally:
                 if gone and not dry_run and not keep:
-                    self._state.settle()
+                    self._directory.sync()
             return Pruned(
                 tuple(gone),
                 survey.first * self._size,
@@ -242,7 +229,7 @@ class _Survey:
             rolled_ns = self._rolled_ns(number)
             if (
                 rolled_ns is not None
-                and self._now_ns - rolled_ns >= self._retention.max_age_s * 1e9
+                and self._now_ns - rolled_ns >= self._retention.max_age.total_seconds() * 1e9
             ):
                 return "max_age"
         self.stopped_by = (
@@ -292,7 +279,7 @@ class _Survey:
 
     def required_number(self) -> int | None:
         """Return the first segment that the slowest required tailer has yet to read, or None."""
-        position = self._state.lowest_required()
+        position = lowest_required(self._directory)
         if position is None:
             return None
         number, offset = divmod(position, self._size)

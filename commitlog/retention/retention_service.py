@@ -35,7 +35,7 @@ class RetentionService(Service):
         self._warned = ""
 
     def run(self) -> None:
-        while not self._ending.wait(self._retention.interval_s):
+        while not self._ending.wait(self._retention.interval):
             try:
                 self._report(self._pruner.prune(self._retention))
             except (CommitLogError, OSError) as error:

@@ -21,7 +21,7 @@ from commitlog.segment import blocks
 from commitlog.segment.ahead_count import AheadCount
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.disk_monitor import DiskMonitor
-from commitlog.segment.events import NO_EVENTS, SegmentEvents
+from commitlog.segment.events import Tell, tell_nobody
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.pretoucher import Pretoucher
 from commitlog.segment.seals import Sealer
@@ -57,7 +57,7 @@ class AllocationService(Service):
         options: Options,
         lender: BufferLender | None,
         *,
-        events: SegmentEvents = NO_EVENTS,
+        tell: Tell = tell_nobody,
     ) -> None:
         super().__init__(f"commitlog allocate {core.path}")
         self._core = core
@@ -65,7 +65,7 @@ class AllocationService(Service):
         self._queue = queue
         self._options = options
         self._unused = UnusedBlocks(directory, queue)
-        self._events = events
+        self._tell = tell
         # Separate locks (these two and the buffers' lock): an appender that rolls never waits for
         # work done ahead of need.
         self._place_lock = threading.Lock()
@@ -76,11 +76,11 @@ class AllocationService(Service):
         self._ahead = AheadCount(options.tuning.allocate_ahead)
         self._closed = False
         self._buffers = None if lender is None else SegmentBuffers(core, directory, queue, lender)
-        self._sealer = Sealer(directory, queue, options.tuning.index_spacing, events)
+        self._sealer = Sealer(directory, queue, options.tuning.index_spacing, tell)
         self._pretoucher = Pretoucher(core, queue, options)
         # With a pool, the buffers take the page faults instead.
         self._pretouches = options.prefault and lender is None
-        if events is not NO_EVENTS:
+        if tell is not tell_nobody:
             self._sealer.begin(core.committed_position // core.segment_size)
         self._retry_at = 0.0
         self._look_at = 0.0
@@ -134,7 +134,7 @@ class AllocationService(Service):
             created = range(self._synced_below or number + 1, number + 1)
             self._synced_below = number + 1
         for new in created:
-            self._events.created(new)
+            self._tell("created", new)
         return True
 
     def _create(self, number: int) -> None:

@@ -10,7 +10,7 @@ from commitlog._kernel.engine import Core
 from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.errors import ClosedError, IOFailureError, PositionError
 from commitlog.segment.directory import LogDirectory
-from commitlog.segment.events import NO_EVENTS, SegmentEvents
+from commitlog.segment.events import Tell, tell_nobody
 from commitlog.segment.mapped_file import MappedFile
 
 
@@ -36,13 +36,13 @@ class MappedFileQueue:
         self._dropped: list[MappedFile] = []
         self._closed = False
         self._first: int | None = None
-        self._events: SegmentEvents = NO_EVENTS
+        self._tell: Tell = tell_nobody
         self._deleted_below = 0
 
-    def watch(self, events: SegmentEvents) -> None:
-        """Report released and deleted segments to `events` from now on."""
+    def watch(self, tell: Tell) -> None:
+        """Report released and deleted segments from now on."""
         self._deleted_below = self.first_number
-        self._events = events
+        self._tell = tell
 
     def get(self, number: int) -> MappedFile:
         """The segment with that number, mapped if it is not yet.
@@ -91,7 +91,7 @@ class MappedFileQueue:
         if file.base + file.size <= self._core.flushed_position:
             self._core.forget(file.number)
         self._dropped.append(file)
-        self._events.released(file.number)
+        self._tell("released", file.number)
 
     def _unmap_dropped(self) -> None:
         """Unmap outside of the lock: it takes milliseconds, and an append that rolls takes the
@@ -177,7 +177,7 @@ class MappedFileQueue:
             with self._lock:
                 self._files.pop(number, None)
                 file.unmap()
-            self._events.released(number)
+            self._tell("released", number)
         self._directory.remove_segment(number)
         self._tell_deleted(number + 1)
 
@@ -185,7 +185,7 @@ class MappedFileQueue:
         with self._lock:
             start, self._deleted_below = self._deleted_below, max(self._deleted_below, below)
             for number in range(start, below):
-                self._events.deleted(number)
+                self._tell("deleted", number)
 
     def drop_deleted(self) -> None:
         """Unmap segments that another process has deleted and this one does not hold: a mapping
@@ -240,7 +240,7 @@ class MappedFileQueue:
     def forked(self) -> None:
         """In the child of a fork: another thread of the parent may have held the lock."""
         self._lock = threading.Lock()
-        self._events = NO_EVENTS
+        self._tell = tell_nobody
         for file in self._files.values():
             file.forked()
 
@@ -251,5 +251,5 @@ class MappedFileQueue:
             for file in self._files.values():
                 self._core.forget(file.number)
                 file.segment.release()
-                self._events.released(file.number)
+                self._tell("released", file.number)
             self._files.clear()
