@@ -145,16 +145,8 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
             return tailer.read()
 
     def _tailer_at(self, position: int | None, direction: Direction = "forward") -> Tailer:
-        parts = self._parts
-        seeker = Seeker(
-            parts.engine,
-            parts.queue,
-            parts.index,
-            start=position,
-            direction=direction,
-            visibility="appended",
-        )
-        return Tailer(seeker)
+        index = self._parts.index
+        return Tailer(Seeker(index, start=position, direction=direction, visibility="appended"))
 
     def count(self, first_position: int | None = None, last_position: int | None = None) -> int:
         """Count the records between two positions.

@@ -23,6 +23,7 @@ from commitlog.segment import cursors_file
 from commitlog.segment.cursors_file import SlotLock
 from commitlog.segment.lock_file import Holder
 from commitlog.segment.mapped_file_queue import MappedFileQueue
+from commitlog.tail.cycles import LogCycles
 from commitlog.tail.index import LogIndex
 from commitlog.tail.tailer_file import TailerFile
 
@@ -95,9 +96,8 @@ class LogParts:
             self.queue = MappedFileQueue(self.engine, self.directory)
             undo.callback(self.unmap)
             spacing, writable = options.tuning.index_spacing, mode != "r"
-            self.index = LogIndex(
-                self.engine, self.directory, self.queue, spacing=spacing, writable=writable
-            )
+            self.index = LogIndex(self.queue, spacing=spacing, writable=writable)
+            self.cycles = LogCycles(self.index)
             if writable:
                 self._begin_writing(opened, undo)
             elif opened.cursors.shared:
@@ -151,7 +151,7 @@ class LogParts:
             owner, uuid = f"log {self.path}", self.identity.uuid
             lender = BufferLeases(pool, owner, uuid, self.lock_file, holder)
         try:
-            return WriterServices(self.engine, self.directory, self.queue, self.options, lender)
+            return WriterServices(self.engine, self.queue, self.options, lender)
         except BaseException:
             if lender is not None:
                 lender.end()

@@ -51,7 +51,7 @@ class Scan:
         parts.check_open()
         self._log = log  # kept, because a dropped log is closed
         self._form = BatchForm(columns, what, views=views)
-        self._seeker = Seeker(parts.engine, parts.queue, parts.index, start="first")
+        self._seeker = Seeker(parts.index, start="first")
         present_end = parts.engine.committed_position
         self._end = present_end if end is None else min(self._position_of(end), present_end)
         self._move_to("first" if start is None else start)

@@ -86,8 +86,6 @@ class TailerMethods:
         parts.check_open()
         named = name_options(name, required, max_lag, durable)
         seeker = Seeker(
-            parts.engine,
-            parts.queue,
             parts.index,
             start=start,
             direction=direction,
@@ -119,7 +117,7 @@ class TailerMethods:
         list of Cycle
         """
         self._parts.check_open()
-        return self._parts.index.cycles.cycles()
+        return self._parts.cycles.cycles()
 
     def records_in_cycle(self, cycle: CycleLike) -> int:
         """Count the records of a cycle.
@@ -143,7 +141,7 @@ class TailerMethods:
             A claim in or before the cycle is still open.
         """
         self._parts.check_open()
-        return self._parts.index.cycles.records_in(cycle)
+        return self._parts.cycles.records_in(cycle)
 
     def tailers(self) -> list[TailerState]:
         """List all named tailers by name: position, lag, owner, and damage of their files.
@@ -177,7 +175,7 @@ class TailerMethods:
         parts = self._parts
         parts.check_open()
         check_name(name)
-        place = Seeker(parts.engine, parts.queue, parts.index, start=position).cursor.position
+        place = Seeker(parts.index, start=position).cursor.position
         tailer_file.reset(parts.directory, name, place, partial(_notify_writers, parts))
         _apply_required(parts)
 

@@ -19,7 +19,6 @@ from commitlog.retention.pruner import LogState, Pruner
 from commitlog.retention.retention import Retention
 from commitlog.retention.retention_service import RetentionService
 from commitlog.segment.allocation_service import AllocationService
-from commitlog.segment.directory import LogDirectory
 from commitlog.segment.events import tell_nobody
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.backpressure import Backpressure
@@ -32,34 +31,20 @@ _JOIN_S = 10.0
 
 
 class WriterServices:
-    """Rolling, back-pressure, the pool's lender and the background services of a writable log.
-
-    Parameters
-    ----------
-    engine : Engine
-        Attached to a slot.
-    directory : LogDirectory
-        The log's directory.
-    queue : MappedFileQueue
-        The log's segments.
-    options : Options
-        As for `commitlog.open`.
-    lender : BufferLeases or None
-        Lends a pooled log its buffers.
-    """
+    """Rolling, back-pressure, the pool's lender and the background services of a writable log."""
 
     def __init__(
         self,
         engine: Engine,
-        directory: LogDirectory,
         queue: MappedFileQueue,
         options: Options,
         lender: BufferLeases | None,
     ) -> None:
+        directory = queue.directory
         self._engine = engine
         self.lender = lender
         self.roll_lock = threading.RLock()
-        self.rolling = Rolling(engine, directory, queue)
+        self.rolling = Rolling(engine, queue)
         self.acknowledge_service: AcknowledgeService | None = None
         self.fair_queues: FairQueues = {}
         self.backpressure = Backpressure(
@@ -69,7 +54,7 @@ class WriterServices:
             timeout_s=options.lag_timeout,
             evict_after_s=options.evict_after,
         )
-        self.pruner = Pruner(directory, _log_state(engine, directory, queue))
+        self.pruner = Pruner(directory, _log_state(engine, queue))
         with ExitStack() as undo:
             self.listener: ListenerService | None = None
             if options.listener is not None:
@@ -78,9 +63,7 @@ class WriterServices:
                 undo.callback(self.listener.finish)
                 queue.watch(self.listener.offer)
             tell = tell_nobody if self.listener is None else self.listener.offer
-            self.allocation = AllocationService(
-                engine, directory, queue, options, lender, tell=tell
-            )
+            self.allocation = AllocationService(engine, queue, options, lender, tell=tell)
             if lender is not None:
                 lender.reclaim_by(self.allocation.give_back_ahead)
             self.services: list[Service] = [self.allocation]
@@ -145,7 +128,7 @@ class WriterServices:
         self.fair_queues = {}
 
 
-def _log_state(engine: Engine, directory: LogDirectory, queue: MappedFileQueue) -> LogState:
+def _log_state(engine: Engine, queue: MappedFileQueue) -> LogState:
     """Give the pruner what it must know of an open log."""
     return LogState(
         flushed_position=lambda: engine.flushed_position,

@@ -19,7 +19,6 @@ from commitlog.errors import ClosedError, CommitLogError, DiskFullError, LogFail
 from commitlog.options import Options
 from commitlog.segment import blocks
 from commitlog.segment.ahead_count import AheadCount
-from commitlog.segment.directory import LogDirectory
 from commitlog.segment.disk_monitor import DiskMonitor
 from commitlog.segment.events import Tell, tell_nobody
 from commitlog.segment.mapped_file_queue import MappedFileQueue
@@ -52,7 +51,6 @@ class AllocationService(Service):
     def __init__(
         self,
         core: Writer,
-        directory: LogDirectory,
         queue: MappedFileQueue,
         options: Options,
         lender: BufferLender | None,
@@ -61,10 +59,10 @@ class AllocationService(Service):
     ) -> None:
         super().__init__(f"commitlog allocate {core.path}")
         self._core = core
-        self._directory = directory
+        self._directory = queue.directory
         self._queue = queue
         self._options = options
-        self._unused = UnusedBlocks(directory, queue)
+        self._unused = UnusedBlocks(queue)
         self._tell = tell
         # Separate locks (these two and the buffers' lock): an appender that rolls never waits for
         # work done ahead of need.
@@ -75,8 +73,8 @@ class AllocationService(Service):
         self._rolls = 0
         self._ahead = AheadCount(options.tuning.allocate_ahead)
         self._closed = False
-        self._buffers = None if lender is None else SegmentBuffers(core, directory, queue, lender)
-        self._sealer = Sealer(directory, queue, options.tuning.index_spacing, tell)
+        self._buffers = None if lender is None else SegmentBuffers(core, queue, lender)
+        self._sealer = Sealer(queue, options.tuning.index_spacing, tell)
         self._pretoucher = Pretoucher(core, queue, options)
         # With a pool, the buffers take the page faults instead.
         self._pretouches = options.prefault and lender is None
@@ -84,7 +82,7 @@ class AllocationService(Service):
             self._sealer.begin(core.committed_position // core.segment_size)
         self._retry_at = 0.0
         self._look_at = 0.0
-        self.disk = DiskMonitor(directory, options)
+        self.disk = DiskMonitor(queue.directory, options)
 
     # --- what the appender calls ------------------------------------------------------------------
 

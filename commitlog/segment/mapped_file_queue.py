@@ -19,18 +19,11 @@ class MappedFileQueue:
 
     Segments are numbered from 0 by their base; the number of a position is one division away, and
     no lookup walks a list.
-
-    Parameters
-    ----------
-    core : Core
-        The kernel's handle.
-    directory : LogDirectory
-        Where the files are.
     """
 
     def __init__(self, core: Core, directory: LogDirectory) -> None:
-        self._core = core
-        self._directory = directory
+        self.core = core
+        self.directory = directory
         self._lock = threading.Lock()
         self._files: dict[int, MappedFile] = {}
         self._dropped: list[MappedFile] = []
@@ -63,15 +56,15 @@ class MappedFileQueue:
         self._check_open()
         file = self._files.get(number)
         if file is None:
-            self._directory.fetch(number)
-            file = MappedFile(self._core, self._core.acquire(number))
+            self.directory.fetch(number)
+            file = MappedFile(self.core, self.core.acquire(number))
             self._files[number] = file
             self._drop_idle(number)
         return file
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClosedError("the log is closed: open it again", path=self._core.path)
+            raise ClosedError("the log is closed: open it again", path=self.core.path)
 
     def _drop_idle(self, newest: int) -> None:
         idle = [
@@ -79,17 +72,17 @@ class MappedFileQueue:
             for number, file in self._files.items()
             if number != newest and not file.holders and not file.segment.buffered
         ]
-        excess = len(idle) - self._directory.idle_kept
+        excess = len(idle) - self.directory.idle_kept
         for place, file in enumerate(idle):
             # If another process has deleted a segment, only its mapping keeps its disk space in
             # use.
-            if place < excess or not self._directory.has(file.number):
+            if place < excess or not self.directory.has(file.number):
                 self._drop(file)
 
     def _drop(self, file: MappedFile) -> None:
         del self._files[file.number]
-        if file.base + file.size <= self._core.flushed_position:
-            self._core.forget(file.number)
+        if file.base + file.size <= self.core.flushed_position:
+            self.core.forget(file.number)
         self._dropped.append(file)
         self._tell("released", file.number)
 
@@ -103,7 +96,7 @@ class MappedFileQueue:
 
     def find(self, position: int) -> MappedFile:
         """The segment that a position lies in."""
-        return self.get(position // self._core.segment_size)
+        return self.get(position // self.core.segment_size)
 
     def hold(
         self, number: int, who: str, *, briefly: bool = False
@@ -139,12 +132,12 @@ class MappedFileQueue:
     def numbers(self) -> list[int]:
         """Return the numbers of all segments, ascending, those allocated ahead included."""
         self._check_open()
-        return self._directory.segment_numbers()
+        return self.directory.segment_numbers()
 
     @property
     def joining(self) -> bool:
         """Whether segments are being joined to the log: the last of them come first."""
-        return self._directory.joining
+        return self.directory.joining
 
     @property
     def first_number(self) -> int:
@@ -153,7 +146,7 @@ class MappedFileQueue:
         """
         self._check_open()
         first = self._first
-        if first is None or not self._directory.has(first):
+        if first is None or not self.directory.has(first):
             numbers = self.numbers()
             first = self._first = numbers[0] if numbers else None
         return first or 0
@@ -178,7 +171,7 @@ class MappedFileQueue:
                 self._files.pop(number, None)
                 file.unmap()
             self._tell("released", number)
-        self._directory.remove_segment(number)
+        self.directory.remove_segment(number)
         self._tell_deleted(number + 1)
 
     def _tell_deleted(self, below: int) -> None:
@@ -197,7 +190,7 @@ class MappedFileQueue:
                 if file.number < first and not file.holders and not file.segment.buffered:
                     self._drop(file)
         self._unmap_dropped()
-        self._core.trim(first, 0)
+        self.core.trim(first, 0)
         self._tell_deleted(first)
 
     def holders(self, number: int) -> list[str]:
@@ -218,8 +211,8 @@ class MappedFileQueue:
             except IOFailureError as error:
                 # The kernel reports a writeback error only once. This error may concern records
                 # that a flush waits for, so the log fails.
-                self._core.fail(error.errno or 0)
-                self._core.check_failed()
+                self.core.fail(error.errno or 0)
+                self.core.check_failed()
 
     def delete_before(self, number: int, force_after: float) -> list[int]:
         """Remove the segments below `number`, oldest first. Stops at the first held one, so that no
@@ -234,7 +227,7 @@ class MappedFileQueue:
                 removed.append(candidate)
         finally:
             if removed:
-                self._directory.sync()
+                self.directory.sync()
         return removed
 
     def forked(self) -> None:
@@ -249,7 +242,7 @@ class MappedFileQueue:
         with self._lock:
             self._closed = True
             for file in self._files.values():
-                self._core.forget(file.number)
+                self.core.forget(file.number)
                 file.segment.release()
                 self._tell("released", file.number)
             self._files.clear()

@@ -8,7 +8,6 @@ from commitlog._kernel.segments import SparseIndex
 from commitlog.errors import CorruptRecordError, CorruptSegmentError
 from commitlog.options import INDEX_SPACING_DEFAULT
 from commitlog.segment import index_file
-from commitlog.segment.directory import LogDirectory
 from commitlog.segment.events import Tell, tell_nobody
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.seal_table import SealTable
@@ -25,12 +24,11 @@ class Sealer:
 
     def __init__(
         self,
-        directory: LogDirectory,
         queue: MappedFileQueue,
         spacing: int = INDEX_SPACING_DEFAULT,
         tell: Tell = tell_nobody,
     ) -> None:
-        self._directory = directory
+        self._directory = queue.directory
         self._queue = queue
         self._spacing = spacing
         self._tell = tell

@@ -11,7 +11,6 @@ from commitlog._kernel.engine import Writer
 from commitlog._kernel.memory import Memory
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import ClosedError, PositionError
-from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file import MappedFile
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 
@@ -66,29 +65,12 @@ class SegmentBuffers:
     committed.
 
     At most one buffer is attached ahead of need. Another borrower that finds the pool empty gets it
-    back by `give_back_ahead`.
-
-    Parameters
-    ----------
-    core : Writer
-        The kernel's handle. Its `ready_below` says which segment has a buffer ahead of need.
-    directory : LogDirectory
-        Where the segments are.
-    queue : MappedFileQueue
-        The segments.
-    lender : BufferLender
-        Where the buffers come from.
+    back by `give_back_ahead`. The kernel's `ready_below` says which segment has a buffer ahead of
+    need.
     """
 
-    def __init__(
-        self,
-        core: Writer,
-        directory: LogDirectory,
-        queue: MappedFileQueue,
-        lender: BufferLender,
-    ) -> None:
+    def __init__(self, core: Writer, queue: MappedFileQueue, lender: BufferLender) -> None:
         self._core = core
-        self._directory = directory
         self._queue = queue
         self._lender = lender
         self._lock = threading.Lock()
@@ -153,7 +135,7 @@ class SegmentBuffers:
         held = self._queue.hold(number, "its pool buffer", briefly=True)
         if held is None:
             raise PositionError(
-                "the segment is being deleted", path=self._directory.segment_path(number)
+                "the segment is being deleted", path=self._queue.directory.segment_path(number)
             )
         return held
 

@@ -9,7 +9,6 @@ import os
 
 from commitlog._kernel.failure import ROLLED_BACK
 from commitlog._kernel.segments import HEADER_SIZE, Segment, punch_hole
-from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 
 _CELL = 8
@@ -20,17 +19,10 @@ _WORTH_BYTES = 64 << 10
 class UnusedBlocks:
     """Gives back the blocks behind the records of sealed segments. Their files stay as long as they
     were: what is gone reads as zeros.
-
-    Parameters
-    ----------
-    directory : LogDirectory
-        Where the files are.
-    queue : MappedFileQueue
-        The segments.
     """
 
-    def __init__(self, directory: LogDirectory, queue: MappedFileQueue) -> None:
-        self._directory = directory
+    def __init__(self, queue: MappedFileQueue) -> None:
+        self._directory = queue.directory
         self._queue = queue
         self._next: int | None = None
 

@@ -6,15 +6,12 @@ import threading
 import time
 from collections import OrderedDict
 
-from commitlog._kernel.engine import Core
 from commitlog._kernel.readers import Finder
 from commitlog._kernel.segments import HEADER_SIZE, Segment, SparseIndex
 from commitlog.errors import PositionError, SequenceError
 from commitlog.segment import index_file
-from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.seal_table import Seal, SealTable
-from commitlog.tail.cycles import LogCycles
 
 _ENTRIES_KEPT = 2 << 20  # 32 MiB
 _WHO = "an index"
@@ -31,37 +28,22 @@ class LogIndex:
 
     Parameters
     ----------
-    core : Core
-        The log's kernel handle.
-    directory : LogDirectory
-        The log's directory.
-    queue : MappedFileQueue
-        The log's segments.
     spacing : int
         Records between two entries of a new index.
     writable : bool
         Whether a rebuilt index is written to its file.
     """
 
-    def __init__(
-        self,
-        core: Core,
-        directory: LogDirectory,
-        queue: MappedFileQueue,
-        *,
-        spacing: int,
-        writable: bool,
-    ) -> None:
-        self.finder = Finder(core)
-        self._core = core
-        self._directory = directory
-        self._queue = queue
+    def __init__(self, queue: MappedFileQueue, *, spacing: int, writable: bool) -> None:
+        self.queue = queue
+        self.finder = Finder(queue.core)
+        self._core = queue.core
+        self._directory = queue.directory
         self._spacing = spacing
         self._writable = writable
-        self._size: int = core.segment_size
+        self._size: int = queue.core.segment_size
         self._lock = threading.RLock()
-        self.seals = SealTable(directory, self._certain_end)
-        self.cycles = LogCycles(core, directory, queue, self)
+        self.seals = SealTable(queue.directory, self._certain_end)
         self._indexes: OrderedDict[int, SparseIndex] = OrderedDict()
         self._firsts: dict[int, int] = {}
 
@@ -98,7 +80,7 @@ class LogIndex:
         seal = self.seals.get(number)
         if seal is not None:
             known = seal.first_sequence
-        elif number <= self._queue.first_number:
+        elif number <= self.queue.first_number:
             known = 0  # as for seals
         elif (before := self.seals.get(number - 1)) is not None:
             known = before.first_sequence + before.record_count
@@ -111,7 +93,7 @@ class LogIndex:
         seal = self.seals.get(number)
         if seal is not None:
             return seal.record_count
-        with self._queue.held(number, _WHO) as segment:
+        with self.queue.held(number, _WHO) as segment:
             if segment is None:
                 return 0
             index = self._reaching(segment, self._size)
@@ -133,7 +115,7 @@ class LogIndex:
             first = self.first_sequence(number)
             if offset <= HEADER_SIZE:
                 return first
-            with self._queue.held(number, _WHO) as segment:
+            with self.queue.held(number, _WHO) as segment:
                 found = None
                 if segment is not None:
                     found = self.finder.ordinal(self._reaching(segment, offset), segment, offset)
@@ -146,7 +128,7 @@ class LogIndex:
                     "record has",
                     path=self._core.path,
                     position=number * self._size + offset,
-                    first_position=self._queue.first_number * self._size,
+                    first_position=self.queue.first_number * self._size,
                 )
             return first + ordinal
 
@@ -163,7 +145,7 @@ class LogIndex:
             number = self._first_unsealed()
             sequence = self.first_sequence(number)
             while True:
-                with self._queue.held(number, _WHO) as segment:
+                with self.queue.held(number, _WHO) as segment:
                     if segment is None:
                         return number * self._size + HEADER_SIZE, sequence
                     index = self._reaching(segment, self._size)
@@ -185,7 +167,7 @@ class LogIndex:
             The record was deleted, or is not appended yet.
         """
         with self._lock:
-            first = self._queue.first_number
+            first = self.queue.first_number
             stop = self._first_unsealed()
             if sequence >= self.first_sequence(first):
                 number = self._last_from(sequence, first, stop)
@@ -215,7 +197,7 @@ class LogIndex:
         return low
 
     def _in_sealed(self, number: int, sequence: int) -> int:
-        with self._queue.held(number, _WHO) as segment:
+        with self.queue.held(number, _WHO) as segment:
             if segment is not None:
                 index = self._index(segment)
                 offset = self.finder.find(index, segment, sequence - self.first_sequence(number))
@@ -226,7 +208,7 @@ class LogIndex:
     def _in_unsealed(self, number: int, sequence: int) -> int | None:
         before = self.first_sequence(number)
         while True:
-            with self._queue.held(number, _WHO) as segment:
+            with self.queue.held(number, _WHO) as segment:
                 if segment is None:
                     return number * self._size if sequence == before else None
                 index = self._reaching(segment, self._size, records=sequence - before)
@@ -242,9 +224,9 @@ class LogIndex:
         """Return the position of the first record that is not older; None if all are older."""
         with self._lock:
             stop = self._first_unsealed()
-            number = self.seals.first_since(timestamp_ns, self._queue.first_number, stop)
+            number = self.seals.first_since(timestamp_ns, self.queue.first_number, stop)
             while True:
-                with self._queue.held(number, _WHO) as segment:
+                with self.queue.held(number, _WHO) as segment:
                     if segment is None:
                         return None
                     index = (
@@ -269,8 +251,8 @@ class LogIndex:
         """
         with self._lock:
             number, offset = divmod(position, self._size)
-            while number >= self._queue.first_number:
-                with self._queue.held(number, _WHO) as segment:
+            while number >= self.queue.first_number:
+                with self.queue.held(number, _WHO) as segment:
                     if segment is None and not before:
                         return None
                     if segment is not None:
@@ -302,7 +284,7 @@ class LogIndex:
 
     def _first_unsealed(self) -> int:
         last = self._core.tail_position // self._size
-        return self.seals.sealed_before(self._queue.first_number, last + 1)
+        return self.seals.sealed_before(self.queue.first_number, last + 1)
 
     def _reaching(self, segment: Segment, offset: int, records: int | None = None) -> SparseIndex:
         """Extend a segment's index to an offset or beyond so many records, as far as visible."""

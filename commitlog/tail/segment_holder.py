@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from commitlog._kernel.engine import Core
 from commitlog._kernel.segments import Segment, SparseIndex
 from commitlog.errors import CorruptRecordError, PositionError
 from commitlog.segment.mapped_file import MappedFile
-from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.index import LogIndex
 
 OnDamage = Literal["raise", "skip"]
@@ -17,35 +15,18 @@ OnDamage = Literal["raise", "skip"]
 class SegmentHolder:
     """Give a cursor its segments and hold one at a time: the cursor's policy.
 
-    Parameters
-    ----------
-    core : Core
-        The log's kernel handle.
-    queue : MappedFileQueue
-        The log's segments.
-    index : LogIndex
-        Finds records in them.
-    on_damage : {"raise", "skip"}
-        Whether the cursor steps over damage.
-
     Attributes
     ----------
     damaged : list of (int, int or None)
         The start of each damaged range met, and the next whole frame.
     """
 
-    def __init__(
-        self,
-        core: Core,
-        queue: MappedFileQueue,
-        index: LogIndex,
-        on_damage: OnDamage,
-    ) -> None:
+    def __init__(self, index: LogIndex, on_damage: OnDamage) -> None:
         self.damaged: list[tuple[int, int | None]] = []
         self.name = f"tailer {id(self):#x}"
-        self._core = core
-        self._queue = queue
         self._index = index
+        self._queue = index.queue
+        self._core = index.queue.core
         self._on_damage = on_damage
         self._held: tuple[MappedFile, int] | None = None
 

@@ -53,7 +53,7 @@ def test_find_by_position_touches_no_other_segment(
             return acquire(number)
 
     with monkeypatch.context() as patch:
-        patch.setattr(parts_of(log).queue, "_core", Counting())
+        patch.setattr(parts_of(log).queue, "core", Counting())
         patch.setattr(
             parts_of(log).directory,
             "segment_numbers",
