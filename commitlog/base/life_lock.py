@@ -49,19 +49,9 @@ _held: set[LifeLock] = set()
 class LifeLock:
     """A lock that is held until `close` or the process's death, and closed in forked children.
 
-    Parameters
-    ----------
-    opener : callable
-        Opens the file for writing and returns the descriptor, which the lock then owns.
-    kind : {"exclusive", "shared"}, optional
-        Lock the file at once; by default nothing is locked yet.
-    span : tuple of int, optional
-        The range to lock.
-
-    Raises
-    ------
-    OSError
-        The file cannot be opened, or another process's lock forbids this one (EAGAIN).
+    The lock owns the descriptor that `opener` returns, of a file opened for writing. If `kind` is
+    None, nothing is locked yet. If another process's lock forbids this one, raise
+    `BlockingIOError`.
     """
 
     __slots__ = ("_span", "descriptor")
@@ -119,12 +109,8 @@ def is_held(descriptor: int, against: Kind = "exclusive", span: Span = WHOLE) ->
 
 
 def open_gate(name: str, dir_fd: int, *, create: bool = True) -> int:
-    """Open a file for locks that keep writers out; only users who may write it may open it.
-
-    Raises
-    ------
-    OSError
-        It cannot be opened for writing, or it is missing and `create` is false.
+    """Open a file for locks that keep writers out; only users who may write it may open it. If it
+    is missing, create it or, without `create`, raise `FileNotFoundError`.
     """
     try:
         fd = open_regular(name, os.O_RDWR, dir_fd=dir_fd)

@@ -10,12 +10,8 @@ Outcome = tuple["asyncio.Future[None]", Exception | None]
 
 
 def resolve(outcomes: Iterable[Outcome]) -> None:
-    """Complete each future, without a result or with an error; skip cancelled ones.
-
-    Parameters
-    ----------
-    outcomes : iterable of (asyncio.Future, Exception or None)
-        Futures of any number of loops.
+    """Complete each future, of any number of loops, without a result or with an error; skip
+    cancelled ones.
     """
     by_loop: dict[asyncio.AbstractEventLoop, list[Outcome]] = {}
     for future, error in outcomes:

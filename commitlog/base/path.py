@@ -35,12 +35,8 @@ def path_of(path: object) -> str:
 
 
 def make_directory(path: str) -> None:
-    """Create a directory and its missing parents durably.
-
-    Raises
-    ------
-    FileExistsError
-        There is a file of that name, or of a parent's name.
+    """Create a directory and its missing parents durably. If there is a file of such a name, raise
+    `FileExistsError`.
     """
     where = os.path.abspath(path)
     parent = os.path.dirname(where)
@@ -96,14 +92,8 @@ def telling(
 ) -> Iterator[None]:
     """Translate an OSError of the block into one of commitlog's errors.
 
-    Parameters
-    ----------
-    path : str
-        The path for the error.
-    doing : str
-        What the block does, to follow "no permission to", "no room to" and "cannot".
-    permission : str
-        What to do if the permission is missing.
+    `doing` says what the block does, to follow "no permission to", "no room to" and "cannot";
+    `permission` says what to do if the permission is missing.
     """
     try:
         yield

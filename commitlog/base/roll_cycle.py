@@ -39,12 +39,8 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def period_name(period_ns: int) -> str:
-    """Return the name of a custom period: its length in the largest unit that divides it.
-
-    Raises
-    ------
-    ValueError
-        The period is not a whole number of milliseconds from 10 ms to 366 days.
+    """Return the name of a custom period: its length in the largest unit that divides it. If it is
+    not a whole number of milliseconds from 10 ms to 366 days, raise `ValueError`.
     """
     if PERIOD_SMALLEST_NS <= period_ns <= PERIOD_LARGEST_NS:
         for unit in _PERIOD_UNITS:
@@ -62,21 +58,10 @@ def nanoseconds_of(moment: dt.datetime) -> int:
 class RollCycle:
     """The time windows of a log, numbered from the epoch on.
 
-    Parameters
-    ----------
-    name : str
-        One of `NAMES`, or a custom period such as ``"90s"``, as `period_name` makes it.
-    epoch_ns : int
-        Where the cycle with number 0 begins: nanoseconds after 1 January 1970, midnight. On the
-        zone's wall clock (and for ``"WEEKLY"`` after the Monday before) for the cycles of two hours
-        and longer that have a name, else in UTC.
-    time_zone : str
-        An IANA time zone.
-
-    Raises
-    ------
-    ValueError
-        There is no such cycle or zone.
+    The name is one of `NAMES`, or a custom period such as ``"90s"``, as `period_name` makes it.
+    Cycle 0 begins `epoch_ns` after midnight of 1 January 1970: on the zone's wall clock for named
+    cycles of two hours and longer (for ``"WEEKLY"``, after the Monday before), else in UTC. An
+    unknown cycle or zone is a `ValueError`.
     """
 
     name: str
@@ -183,13 +168,7 @@ class RollCycle:
 
 
 def zone_of(name: str) -> zoneinfo.ZoneInfo:
-    """Return the zone with an IANA name.
-
-    Raises
-    ------
-    ValueError
-        There is no such zone.
-    """
+    """Return the zone with an IANA name; if there is none, raise `ValueError`."""
     try:
         if isinstance(name, str):
             return zoneinfo.ZoneInfo(name)

@@ -17,13 +17,7 @@ os.register_at_fork(
 
 
 class Service:
-    """One named thread around `run`.
-
-    Parameters
-    ----------
-    name : str
-        The thread's name, with the log's path.
-    """
+    """One named thread around `run`. The name includes the log's path."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -44,12 +44,8 @@ class AcknowledgeService(Service):
         self._ended = False
 
     async def durable(self, position: int) -> None:
-        """Wait until the record at a position is durable.
-
-        Raises
-        ------
-        SyncTimeoutError, LogFailedError, ClosedError
-            It may not be durable. It stays in the log.
+        """Wait until the record at a position is durable. If this raises, it may not be; it stays
+        in the log.
         """
         began_ns = time.monotonic_ns()
         try:

@@ -25,15 +25,8 @@ _Bytes = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 class Rows:
     """Arrays of equal length, one row a record; values and keys stay where Arrow has them.
 
-    Attributes
-    ----------
-    values : tuple of numpy.ndarray
-        Bytes, and int64 offsets, one more than there are rows.
-    keys : tuple of numpy.ndarray or None
-        The same, and for each row whether it has a key (uint8).
-    types : numpy.ndarray of uint32 or None
-    timestamps_ns : numpy.ndarray of int64 or None
-        Below 0: the clock's.
+    Values are bytes, and int64 offsets, one more than there are rows. Keys are the same, and for
+    each row whether it has a key (uint8). A timestamp below 0 is the clock's.
     """
 
     values: _Bytes
@@ -54,20 +47,10 @@ def row_columns(data: object) -> list[RowColumns]:
 
 
 def rows_of(data: object, what: str) -> list[Rows]:
-    """Return the rows of Arrow data, in parts as the data has them.
+    """Return the rows of Arrow data, in parts as the data has them: see `CommitLog.append_arrow`.
 
-    Parameters
-    ----------
-    data : pyarrow Table, RecordBatch, Array or ChunkedArray, or what offers Arrow's C interface
-        See `CommitLog.append_arrow`.
-    what : str
-        The call that needs pyarrow, for the error.
-
-    Raises
-    ------
-    RecordTypeError
-        It is something else, has a column or a type that a record has no place for, or a null where
-        none can be.
+    `what` is the call that needs pyarrow, for the error. Other data, a column or a type that a
+    record has no place for, or a null where none can be is a `RecordTypeError`.
     """
     pa = pyarrow_for(what)
     parts = []

@@ -24,15 +24,7 @@ FairQueues: TypeAlias = dict[int, weakref.ref[_Queue]]
 class QueueEntry:
     """Queue one coroutine among those of its loop; leaving the context wakes the next one.
 
-    Parameters
-    ----------
-    queues : dict
-        The queues of the log.
-
-    Attributes
-    ----------
-    must_wait : bool
-        Whether another coroutine has the turn at first.
+    `must_wait`: another coroutine has the turn at first.
     """
 
     def __init__(self, queues: FairQueues) -> None:

@@ -41,25 +41,9 @@ class LogParts:
     """Wire the parts of one open log together, for a `CommitLog`.
 
     Services, queue and index refer to the parts and never to the `CommitLog`, so a `CommitLog` that
-    is dropped without `close` is collected, and then closed.
-
-    Parameters
-    ----------
-    mode : {"a", "x", "r"}
-        As for `commitlog.open`.
-    opened : Opened
-        The log, locked and recovered. The parts own it, also when the constructor raises.
-    options : Options
-        As for `commitlog.open`.
-    policy : OpenLog
-        What the engine calls; not before the constructor returns.
-
-    Attributes
-    ----------
-    engine : Engine
-        The kernel's handle and writer.
-    writer : WriterServices or None
-        What a writable log runs; None for a reader.
+    is dropped without `close` is collected, and then closed. The parts own what was `opened`, also
+    when the constructor raises. The engine does not call the `policy` before the constructor
+    returns. A reader has no `writer`.
     """
 
     writer: WriterServices | None
@@ -265,13 +249,7 @@ class LogParts:
         return None if self.mode == "r" or self.closed else self.directory.inode
 
     def check_open(self) -> None:
-        """Refuse to use a closed log.
-
-        Raises
-        ------
-        ClosedError
-            The log is closed.
-        """
+        """Refuse to use a closed log."""
         if self.closed:
             raise ClosedError("the log is closed: open it again", path=self.path)
 

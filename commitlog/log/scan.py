@@ -23,18 +23,9 @@ NUMBERS_ROWS = 1 << 18  # without keys and values: a batch stays small
 class Scan:
     """Read the records between two bounds forward, once.
 
-    The end is fixed when the scan is created: later records are not in it.
-
-    Parameters
-    ----------
-    log : CommitLog
-        An open log.
-    start, end, columns
-        As for `CommitLog.to_reader`.
-    what : str
-        The call that needs pyarrow, for the error.
-    views : bool, optional
-        As for `BatchForm`.
+    The end is fixed when the scan is created: later records are not in it. The bounds and columns
+    are those of `CommitLog.to_reader`. `what` is the call that needs pyarrow, for the error, and
+    `views` is as for `BatchForm`.
     """
 
     def __init__(

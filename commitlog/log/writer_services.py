@@ -83,12 +83,8 @@ class WriterServices:
             service.start()
 
     def acknowledging(self, sync_timeout_s: float) -> AcknowledgeService | None:
-        """Return the service that acknowledges durable appends to coroutines; start it first.
-
-        Returns
-        -------
-        AcknowledgeService or None
-            None if the log is being closed and no service was started before.
+        """Return the service that acknowledges durable appends to coroutines; start it first. None
+        if the log is being closed and no service was started before.
         """
         if self.acknowledge_service is None:
             # Imported here, because programs without coroutines do not need asyncio.

@@ -78,23 +78,8 @@ class PoolBuffer:
         return False
 
     def bind(self, log_uuid: bytes, base: int, segment_id: int) -> None:
-        """Record the buffer's segment in its header, before the first claim.
-
-        For anonymous memory this does nothing.
-
-        Parameters
-        ----------
-        log_uuid : bytes
-            Sixteen bytes.
-        base : int
-            The segment's base position.
-        segment_id : int
-            The segment's random 64-bit id.
-
-        Raises
-        ------
-        PoolBufferError
-            The buffer is not borrowed, or is bound already.
+        """Record the buffer's segment in its header, before the first claim; anonymous memory has
+        none. A buffer that is not borrowed, or is bound already, is a `PoolBufferError`.
         """
 
     def unbind(self) -> None:
@@ -133,13 +118,7 @@ class AnonymousBuffer(PoolBuffer):
 
     @classmethod
     def allocate(cls, size: int) -> AnonymousBuffer:
-        """Map a zeroed buffer, not yet populated.
-
-        Raises
-        ------
-        PoolMemoryError
-            The kernel refuses the memory.
-        """
+        """Map a zeroed buffer, not yet populated."""
         try:
             return cls(Memory(size))
         except OSError as error:

@@ -40,14 +40,8 @@ def write(directory: LogDirectory, name: str, content: dict[str, Any]) -> None:
 
 
 def read(directory: LogDirectory, name: str) -> dict[str, Any] | None:
-    """Read the content; None if there is no such file.
-
-    Raises
-    ------
-    CorruptSegmentError
-        The file is damaged, or belongs to another log.
-    UnsupportedVersionError
-        A newer release wrote it.
+    """Read the content; None if there is no such file. Refuse a file that is damaged, belongs to
+    another log, or was written by a newer release.
     """
     path = os.path.join(directory.path, name)
     try:

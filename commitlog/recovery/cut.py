@@ -32,18 +32,10 @@ _COPIES_LIMIT = 10_000  # of one segment; only a fault elsewhere reaches this bo
 
 @dataclass(frozen=True)
 class Cut:
-    """The bytes and segments behind the end of a log, which a cut removes.
+    """The bytes and segments behind the end of a log, which a cut removes from `location` on.
 
-    Attributes
-    ----------
-    location : Location
-        The end; the cut removes everything from here on.
-    dirty : bool
-        Whether its own segment has non-zero bytes behind it, or a seal.
-    later : tuple of int
-        The numbers of later segments with data.
-    blank : tuple of int
-        The numbers of later segments without data.
+    `dirty`: its own segment has non-zero bytes behind it, or a seal. `later` and `blank` are the
+    numbers of later segments with data and without.
     """
 
     location: Location
@@ -61,12 +53,8 @@ class Taken:
 
 
 def find_cut(directory: LogDirectory, numbers: Iterable[int], end: Location) -> Cut | None:
-    """Find the data behind `end`; None if there is none.
-
-    Raises
-    ------
-    CorruptSegmentError
-        The segment that should follow is missing, and later ones hold records.
+    """Find the data behind `end`; None if there is none. If the segment that should follow is
+    missing, and later ones hold records, raise `CorruptSegmentError`.
     """
     known = set(numbers)
     if end.offset >= directory.segment_size and end.number + 1 in known:

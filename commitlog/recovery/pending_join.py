@@ -32,12 +32,8 @@ _TAKEN_IN = os.path.join(STAGED, "joining")
 
 
 def finish_pending(directory: LogDirectory) -> JoinNote | None:
-    """Finish the pending join, if there is one. Requires the log's exclusive lock.
-
-    Raises
-    ------
-    CorruptSegmentError
-        The note is damaged, or a file that it names is missing; nothing was joined.
+    """Finish the pending join, if there is one. Requires the log's exclusive lock. If the note is
+    damaged, or a file that it names is missing, nothing is joined.
     """
     note = JoinNote.read(directory)
     if note is not None:
@@ -78,12 +74,7 @@ def finish(directory: LogDirectory, note: JoinNote) -> None:
 
 def check(directory: LogDirectory, note: JoinNote) -> None:
     """Check, before any move, that the log ends where the note begins, and that all staged files
-    exist.
-
-    Raises
-    ------
-    CorruptSegmentError
-        The check failed.
+    exist; else raise `CorruptSegmentError`.
     """
     checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
     if (
@@ -219,13 +210,7 @@ def roll_into(directory: LogDirectory, number: int) -> int:
 
 
 def seal_below(directory: LogDirectory, number: int) -> int:
-    """Seal every segment below `number` durably; return the first sequence of `number`.
-
-    Raises
-    ------
-    CorruptRecordError, CorruptSegmentError
-        One of the segments is damaged.
-    """
+    """Seal every segment below `number` durably; return the first sequence of `number`."""
     first = number
     sequence = 0
     while first > 0 and directory.has(first - 1):
@@ -277,16 +262,7 @@ def give_place(
     path: str, directory: LogDirectory, number: int, first_sequence: int, opened_ns: int
 ) -> Move:
     """Write the header of its new place into a staged segment, durably; return the pending move.
-
-    Parameters
-    ----------
-    opened_ns : int
-        When the log rolls into it, which decides its cycle.
-
-    Raises
-    ------
-    CorruptSegmentError
-        The file is not a complete staged segment for this log.
+    The log rolls into it at `opened_ns`, which decides its cycle.
     """
     taken_in = os.path.join(directory.path, _TAKEN_IN, os.path.basename(path))
     if not os.path.lexists(path) and os.path.lexists(taken_in):

@@ -40,32 +40,13 @@ def recover(
 ) -> Recovered:
     """Recover a log. Requires its exclusive lock.
 
-    The state is RECOVERING afterwards; the caller changes it once the clean mark is removed.
+    The state is RECOVERING afterwards; the caller changes it once the clean mark is removed. If the
+    cursors are usable, they belong to this log, boot and place. Their state does not matter:
+    rebuilt cursors have no tail, and those of a killed recovery still have the tail that it needs.
+    `shm_names` are the buffers that the last pool of this boot had recorded.
 
-    Parameters
-    ----------
-    directory : LogDirectory
-        The log.
-    cursors : Cursors
-        The log's mapped cursors.
-    cursors_usable : bool
-        Whether they belong to this log, boot and place. Their state does not matter: rebuilt
-        cursors have no tail, and those of a killed recovery still have the tail that it needs.
-    checkpoint : Checkpoint or None
-        The record in force.
-    shm_names : sequence of str
-        The buffers that the last pool of this boot had recorded.
-
-    Raises
-    ------
-    CorruptSegmentError
-        A segment that recovery needs is missing or damaged.
-    LogLockedError
-        A live pool still holds records of this log.
-    PoolBufferError
-        A buffer exists, and this user may not open it.
-    DiskFullError, IOFailureError
-        A system call failed. Nothing is lost: the next open recovers again.
+    If a live pool still holds records of this log, raise `LogLockedError`. After any error the next
+    open recovers again, and nothing is lost.
     """
     usable = cursors_usable and cursors["state"] != STATE_NONE
     interrupted = cursors_usable and cursors["state"] == STATE_RECOVERING

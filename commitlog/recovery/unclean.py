@@ -31,18 +31,10 @@ _logger = logging.getLogger("commitlog.recovery")
 class UncleanLog:
     """A log whose end must be found.
 
-    Parameters
-    ----------
-    numbers : set of int
-        The numbers of its segments. If there are none, there is a buffer to recover.
-    cursors : Cursors or None
-        As the last writers left them; None if they are not usable.
-    position : int
-        The checkpoint's position.
-    survey : ShmSurvey
-        The buffers of its last pool.
-    interrupted : bool
-        An earlier recovery in this boot did not finish. The disk may not have its zeros yet.
+    If it has no segments, there is a buffer to recover. The cursors are as the last writers left
+    them; None if they are not usable. `position` is the checkpoint's, and `survey` has the buffers
+    of its last pool. `interrupted`: an earlier recovery in this boot did not finish, and the disk
+    may not have its zeros yet.
     """
 
     def __init__(

@@ -16,15 +16,7 @@ _COPIES_LIMIT = 10_000
 
 
 class KeptFiles:
-    """Keep the files of a log's directory as they were before a repair.
-
-    Parameters
-    ----------
-    dir_fd, path : int and str
-        Descriptor and path of the directory.
-    copies : list of str
-        The path of each kept file is appended to it.
-    """
+    """Keep the files of a log's directory as they were before a repair, and list the copies."""
 
     def __init__(self, dir_fd: int, path: str, copies: list[str]) -> None:
         self._dir_fd = dir_fd

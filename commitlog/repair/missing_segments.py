@@ -52,12 +52,8 @@ def within_reach(numbers: list[int], last: int) -> list[int]:
 
 
 def find_missing(numbers: list[int], size: int, known: int) -> list[tuple[int, int]]:
-    """Return the gaps between segments and below the durable position.
-
-    Returns
-    -------
-    list of (int, int)
-        The number of the first missing segment, and how many are missing.
+    """Return the gaps between segments and below the durable position: the number of the first
+    missing segment, and how many are missing.
     """
     missing = [(start // size, (stop - start) // size) for start, stop in holes(numbers, size)]
     end = -(-known // size)
@@ -72,13 +68,7 @@ def find_missing(numbers: list[int], size: int, known: int) -> list[tuple[int, i
 
 
 def check_room(directory: LogDirectory, count: int) -> None:
-    """Check that the disk has space for `count` empty segments.
-
-    Raises
-    ------
-    DiskFullError
-        It has not. Nothing was created.
-    """
+    """Refuse to begin if the disk has no space for `count` empty segments."""
     status = os.statvfs(directory.fd)
     free = status.f_bavail * status.f_frsize
     if count * _BLANK_BYTES > free:

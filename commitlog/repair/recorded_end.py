@@ -17,19 +17,8 @@ _WATERMARKS = ("appended", "committed", "flushed")
 
 
 class RecordedEnd:
-    """The recorded end of a log that no process has open for writing.
-
-    Parameters
-    ----------
-    directory : LogDirectory
-        The directory of the log.
-    identity : Identity
-        The identity of the log.
-
-    Attributes
-    ----------
-    checkpoint : Checkpoint or None
-        The latest valid checkpoint.
+    """The recorded end of a log that no process has open for writing. `checkpoint` is the latest
+    valid one.
     """
 
     def __init__(self, directory: LogDirectory, identity: Identity) -> None:
@@ -70,12 +59,8 @@ class RecordedEnd:
         return number * size + min(offset, size)
 
     def hidden(self) -> list[tuple[str, int, int]]:
-        """Return the recorded ends that are inside a SKIP, where no reader comes.
-
-        Returns
-        -------
-        list of (str, int, int)
-            The file that records the end, the end, and the position behind the SKIP.
+        """Return the recorded ends that are inside a SKIP, where no reader comes: the file that
+        records the end, the end, and the position behind the SKIP.
         """
         ends = [(checkpoints.NAME, self.known)]
         if self._cursors is not None and not self.clean:

@@ -31,18 +31,8 @@ Act = Callable[..., bool]
 
 
 class SegmentRepair:
-    """The steps that change the segments of one log.
-
-    Parameters
-    ----------
-    directory : LogDirectory
-        The log.
-    recorded : RecordedEnd
-        What its other files record of its end.
-    kept : KeptFiles
-        Keeps a copy of each file before its first change.
-    act : callable
-        Records an action and returns whether to execute it.
+    """The steps that change the segments of one log. `act` records an action and returns whether to
+    execute it.
     """
 
     def __init__(
@@ -103,16 +93,8 @@ class SegmentRepair:
             failpoint("segment created")
 
     def mend_frames(self, number: int, damage: Sequence[Damage], *, last: bool) -> None:
-        """Mark damage as SKIP, and write the seal again.
-
-        Parameters
-        ----------
-        number : int
-            The segment.
-        damage : sequence of Damage
-            Empty if only the seal is wrong.
-        last : bool
-            Whether it is the last segment of the log.
+        """Mark damage as SKIP, and write the seal again; without damage, only the seal is wrong.
+        `last`: it is the last segment of the log.
         """
         name = segment_name(number * self._size)
         execute = [

@@ -68,15 +68,7 @@ class Archive:
 
 
 class Archiver:
-    """Put segments of one log into an archive.
-
-    Parameters
-    ----------
-    directory : LogDirectory
-        The log's directory.
-    archive : Archive
-        Where and how to archive.
-    """
+    """Put segments of one log into an archive."""
 
     def __init__(self, directory: LogDirectory, archive: Archive) -> None:
         self._directory = directory
@@ -88,16 +80,9 @@ class Archiver:
     def put(self, number: int) -> bool:
         """Archive a sealed segment durably; return False if an identical copy exists.
 
-        A different copy, which a killed process or a power cut left, is replaced.
-
-        Raises
-        ------
-        CorruptSegmentError
-            The segment is damaged or not sealed.
-        LogExistsError
-            The target holds another log, or another log's archive.
-        IOFailureError
-            The target cannot be read or written.
+        A different copy, which a killed process or a power cut left, is replaced. A segment that is
+        damaged or not sealed is refused, and so is a target that holds another log, or another
+        log's archive.
         """
         with self._telling(number):
             identity = self._checked_target()

@@ -51,13 +51,7 @@ def is_archive(path: str) -> bool:
 
 
 def refuse_archive(path: str) -> None:
-    """Refuse an archive, for operations on a log.
-
-    Raises
-    ------
-    NotALogError
-        The path names an archive.
-    """
+    """Refuse an archive, for operations on a log."""
     if is_archive(path):
         raise NotALogError(
             "this is an archive, and not a log: it can only be read, exported and verified",
@@ -110,14 +104,9 @@ def archived_sizes(target: Target, segment_size: int) -> dict[int, int]:
 
 
 def read_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes]:
-    """Yield the bytes of an archived segment in pieces. They are verified only at the end.
-
-    Raises
-    ------
-    CorruptSegmentError
-        The file is missing, truncated or damaged, or is not that segment of that log.
-    IOFailureError
-        It cannot be read.
+    """Yield the bytes of an archived segment in pieces. They are verified only at the end: if the
+    file is missing, truncated or damaged, or is not that segment of that log, raise
+    `CorruptSegmentError`.
     """
     path = target.path_of(archived_name(base))
     library = zstandard()

@@ -28,14 +28,8 @@ _LEAST_KEPT = 2  # a reader moves from one to the next
 class ArchivedDirectory(LogDirectory):
     """The segments that an archive has now, each decompressed on first use.
 
-    The most recently used segments stay decompressed in a temporary folder until this is closed.
-
-    Parameters
-    ----------
-    place : str
-        The archive: a directory or an address.
-    cache_bytes : int
-        The limit of the temporary folder, but at least two segments.
+    The most recently used ones stay decompressed in a temporary folder until this is closed: up to
+    `cache_bytes`, but at least two.
     """
 
     idle_kept = 1
@@ -72,13 +66,7 @@ class ArchivedDirectory(LogDirectory):
         return (max(self._sizes) + 1) * self.segment_size if self._sizes else 0
 
     def sequences(self) -> tuple[int, int]:
-        """Return the first sequence, and the one behind the last, from the first and last seal.
-
-        Raises
-        ------
-        CorruptSegmentError
-            The first or the last segment is damaged or not sealed.
-        """
+        """Return the first sequence, and the one behind the last, from the first and last seal."""
         if not self._sizes:
             return 0, 0
         first, last = self._seal(min(self._sizes)), self._seal(max(self._sizes))
@@ -126,15 +114,7 @@ class ArchivedDirectory(LogDirectory):
         return super().open_segment(number, writable=writable)
 
     def fetch(self, number: int) -> None:
-        """Decompress an archived segment into the temporary folder, unless it is there.
-
-        Raises
-        ------
-        CorruptSegmentError
-            The archived file is damaged.
-        IOFailureError
-            It cannot be read, or the temporary folder has no room.
-        """
+        """Decompress an archived segment into the temporary folder, unless it is there."""
         if number not in self._sizes:
             return
         with self._lock:

@@ -10,14 +10,8 @@ Detached = ArchivedDirectory | LoneSegment
 
 
 def open_detached(path: str, cache_bytes: int = 0) -> Detached | None:
-    """Open the archive or the segment file at a path as a log's directory; None if it is neither.
-
-    Parameters
-    ----------
-    path : str
-        A path or an address.
-    cache_bytes : int
-        As for `ArchivedDirectory`.
+    """Open the archive or the segment file at a path or an address as a log's directory; None if it
+    is neither.
     """
     if is_archive(path):
         return ArchivedDirectory(path, cache_bytes)

@@ -76,16 +76,9 @@ class Pruned:
 class LogState:
     """What a pruner must know of the log beyond its files.
 
-    Attributes
-    ----------
-    flushed_position : callable
-        Returns the position up to which the log is durable.
-    holders : callable
-        Returns the names of those that hold a segment, by its number.
-    remove : callable
-        Deletes the oldest segment, by its number, unless it is held.
-    check : callable
-        Raises what `remove` would, and changes nothing.
+    `flushed_position` is where the durable part ends, and `holders` names those that hold a
+    segment. `remove` deletes the oldest segment, unless it is held; `check` raises what `remove`
+    would, and changes nothing.
     """
 
     flushed_position: Callable[[], int]
@@ -107,12 +100,8 @@ class Pruner:
         """Archive and delete the segments that exceed a limit, unless it is a dry run.
 
         With `keep`, segments are archived and not deleted. Then the last sealed segment and
-        segments that a tailer or a holder needs are archived, too.
-
-        Raises
-        ------
-        CommitLogError
-            A segment could not be deleted or archived; the segments before it are deleted.
+        segments that a tailer or a holder needs are archived, too. If one cannot be deleted or
+        archived, this raises; the segments before it are deleted.
         """
         with self._lock:
             survey = _Survey(self._directory, self._state, retention, keep=keep)

@@ -14,17 +14,7 @@ _logger = logging.getLogger("commitlog.keep")
 
 
 class RetentionService(Service):
-    """Prune at the retention's interval; RocketMQ's CleanCommitLogService.
-
-    Parameters
-    ----------
-    path : str
-        The log's directory, for messages.
-    retention : Retention
-        The limits and the interval.
-    pruner : Pruner
-        Deletes the segments.
-    """
+    """Prune at the retention's interval; RocketMQ's CleanCommitLogService."""
 
     def __init__(self, path: str, retention: Retention, pruner: Pruner) -> None:
         super().__init__(f"commitlog retention {path}")

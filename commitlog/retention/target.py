@@ -42,12 +42,8 @@ class Target(Protocol):
         """Return the size of each file in bytes, by name."""
 
     def open(self, name: str) -> BinaryIO:
-        """Open a file, to be read once from its beginning.
-
-        Raises
-        ------
-        FileNotFoundError
-            There is no such file.
+        """Open a file, to be read once from its beginning; if there is none, raise
+        `FileNotFoundError`.
         """
 
     def put(self, name: str, write: Write) -> None:

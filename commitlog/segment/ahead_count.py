@@ -11,12 +11,8 @@ _MEMORY = 0.75  # decay of the slowest creation time with each further creation
 
 
 class AheadCount:
-    """As many segments as the appends fill while one is made, at least one and at most eight.
-
-    Parameters
-    ----------
-    fixed : int or None
-        The number, if it does not follow the rate.
+    """As many segments as the appends fill while one is made, at least one and at most eight; or a
+    `fixed` number.
     """
 
     def __init__(self, fixed: int | None) -> None:

@@ -88,12 +88,7 @@ class AllocationService(Service):
 
     def bring(self, number: int) -> None:
         """Make segment `number` ready for claims: its file in place and durable, its buffer
-        attached.
-
-        Raises
-        ------
-        DiskFullError, PoolExhaustedError, IOFailureError, LogFailedError, ClosedError
-            It could not be; the tail stays where it is.
+        attached. If this raises, the tail stays where it is.
         """
         with self._directory.telling("prepare the next segment"):
             self._check_open()
@@ -154,12 +149,8 @@ class AllocationService(Service):
         self.disk.admitted()
 
     def grow(self, number: int, end: int) -> None:
-        """Give the segment in use blocks for claims that reach to `end`, unless it has them.
-
-        Raises
-        ------
-        DiskFullError, IOFailureError
-            There is no room for them, or the system refused; the tail stays where it is.
+        """Give the segment in use blocks for claims that reach to `end`, unless it has them. If
+        this raises, the tail stays where it is.
         """
         with self._directory.telling("grow the segment in use"), self._place_lock:
             start = self._core.allocated(number)
@@ -328,13 +319,7 @@ class AllocationService(Service):
         return max(self._synced_below, number + 1) * size
 
     def pretouch(self) -> int:
-        """Allocate and prefault the next segments; return the position up to which that is done.
-
-        Raises
-        ------
-        DiskFullError, IOFailureError
-            There is no room for them, or a system call failed.
-        """
+        """Allocate and prefault the next segments; return the position up to which that is done."""
         tail = self._core.tail
         assert tail is not None
         with self._directory.telling("prepare the next segments"):

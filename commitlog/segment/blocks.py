@@ -33,11 +33,6 @@ def make_solid(
 ) -> None:
     """Give a segment all of its blocks, or those of [start, stop): a copied file may have holes,
     and a full disk would turn an append into one into SIGBUS.
-
-    Raises
-    ------
-    DiskFullError, ReadOnlyError, IOFailureError
-        There is no room for them, or the system refused otherwise.
     """
     stop = directory.segment_size if stop is None else stop
     with (
@@ -54,11 +49,6 @@ def make_solid(
 def make_ready(directory: LogDirectory, number: int, offset: int) -> int:
     """Give the segment in which a log goes on at `offset` the blocks for that; return up to where
     it has them. One that had all of its blocks keeps them.
-
-    Raises
-    ------
-    DiskFullError, ReadOnlyError, IOFailureError
-        As of `make_solid`.
     """
     allocated = size = directory.segment_size
     if directory.disk_bytes(number) < size:

@@ -22,16 +22,8 @@ _SLOT_LOCKS: Span = (kernel.SLOT_LOCK_AT, kernel.SLOTS)
 class CursorsFile:
     """A mapped `cursors` file and whether it can be used.
 
-    Attributes
-    ----------
-    cells : Cursors
-        The mapping; a private stand-in if a reader cannot use the file.
-    usable : bool
-        It belongs to this log, this boot and this inode.
-    ready : bool
-        It is usable, and no recovery is running or was killed.
-    inode : int
-        The file's inode.
+    `cells` is a private stand-in if a reader cannot use the file. `usable`: it belongs to this log,
+    this boot and this inode. `ready`: besides, no recovery is running or was killed.
     """
 
     cells: Cursors
@@ -87,24 +79,11 @@ def find(dir_fd: int, identity: Identity) -> CursorsFile | None:
 class Writer:
     """A writable handle that was not closed, as its slot says.
 
-    Attributes
-    ----------
-    pid : int
-        The pid that it recorded.
-    pid_namespace : int
-        Where that pid means something: the namespace's inode; 0 where it is not known.
-    slot : int
-        Its line in the file.
-    since_ns : int
-        When it took that, in nanoseconds since 1970.
-    rolled_back : int
-        Its claims that another handle turned into SKIP.
-    counter : int
-        Rises by two with each claim of any owner of the slot, and is odd during a claim. A pooled
-        log's appends do not change it.
-    alive : bool
-        It holds the lock on its slot. A dead writer stays in the table until another takes the
-        slot.
+    It recorded its pid, and the inode of the namespace where that means something (0: unknown),
+    when it took the slot. Other handles turned `rolled_back` of its claims into SKIP. `counter`
+    rises by two with each claim of any owner of the slot, and is odd during a claim; a pooled log's
+    appends do not change it. `alive`: it holds the lock on its slot. A dead writer stays in the
+    table until another takes the slot.
     """
 
     pid: int
@@ -181,17 +160,8 @@ class SlotLock:
     """Descriptions of `lock` and of `cursors` for slot locks alone. They are never mapped: forked
     children would keep the locks alive.
 
-    Parameters
-    ----------
-    dir_fd : int
-        The log's directory.
-    writable : bool
-        To take a slot. Otherwise to ask who lives, where `lock` may be out of reach.
-
-    Attributes
-    ----------
-    descriptors : tuple of int
-        Of `lock`, -1 where it is out of reach, and of `cursors`.
+    If it is not `writable`, it can only ask who lives. Then `lock` may be out of reach, and its
+    descriptor is -1.
     """
 
     def __init__(self, dir_fd: int, *, writable: bool) -> None:

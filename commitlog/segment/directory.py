@@ -94,15 +94,7 @@ def holes(numbers: list[int], segment_size: int) -> list[tuple[int, int]]:
 
 
 class LogDirectory:
-    """An open directory of segments.
-
-    Parameters
-    ----------
-    path : str
-        The directory.
-    identity : Identity
-        Of the log.
-    """
+    """An open directory of segments."""
 
     # Segments that stay mapped for the next reader after the last one has left.
     idle_kept = 16
@@ -128,11 +120,6 @@ class LogDirectory:
     def fd(self) -> Descriptor:
         """The directory's descriptor. Keep it no longer than a call takes: the last reference to it
         closes it, once `close` was called.
-
-        Raises
-        ------
-        ClosedError
-            `close` was called.
         """
         fd = self._fd
         if fd is None:
@@ -271,13 +258,8 @@ class LogDirectory:
         and the rest of the file is a hole. Otherwise `allocated` says how much of it gets blocks;
         None: all.
 
-        Raises
-        ------
-        DiskFullError, IOFailureError
-            There is no room, or the system refused. Nothing was put in place, and the next try
-            starts over.
-        LogFailedError
-            The segment is in place, and its name could not be made durable.
+        If this raises `LogFailedError`, the segment is in place, and its name could not be made
+        durable. After other errors nothing is in place, and the next try starts over.
         """
         base = number * self.segment_size
         if segment_id is None:
@@ -352,14 +334,7 @@ class LogDirectory:
         """Make the directory's entries durable.
 
         The system reports a failed fsync once; the next one may succeed without having written
-        anything. So a failure here fails a log that is open for writing.
-
-        Raises
-        ------
-        LogFailedError
-            The entries are in doubt.
-        IOFailureError
-            The same, where no writable handle of this directory is open.
+        anything. So a failure here fails a log that is open for writing: `LogFailedError`.
         """
         try:
             os.fsync(self.fd)
@@ -377,14 +352,9 @@ class LogDirectory:
 
 
 def check_file_system(path: str, fd: int | None = None) -> None:
-    """Refuse file systems on which a mapped log cannot be written. A log that is open is asked for
-    by its descriptor: its path may be relative to a folder that the program has left, or lead
-    elsewhere by now.
-
-    Raises
-    ------
-    UnsupportedError
-        A network or FUSE file system. Logs on it can be read.
+    """Refuse network and FUSE file systems, on which a mapped log can be read, and not written. A
+    log that is open is asked for by its descriptor: its path may be relative to a folder that the
+    program has left, or lead elsewhere by now.
     """
     kind = _REMOTE.get(file_system_type(path if fd is None else fd))
     if kind is not None:

@@ -39,13 +39,6 @@ class DiskMonitor:
 
     A segment has all of its blocks from the start, so what was begun can be finished on a full
     disk; the next segment is what is refused.
-
-    Parameters
-    ----------
-    directory : LogDirectory
-        Where the log is.
-    options : Options
-        `warn_free_bytes` and `min_free_bytes`.
     """
 
     def __init__(self, directory: LogDirectory, options: Options) -> None:
@@ -80,12 +73,8 @@ class DiskMonitor:
         return free - self._wanted >= self._least
 
     def admit(self, size: int) -> None:
-        """Refuse a new segment, or more of the first, that would leave too little room.
-
-        Raises
-        ------
-        DiskFullError
-            `min_free_bytes` would be reached.
+        """Refuse a new segment, or more of the first, that would leave less room than
+        `min_free_bytes`.
         """
         with self._lock:
             self._wanted = size

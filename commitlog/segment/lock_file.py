@@ -94,13 +94,7 @@ def open_to_ask(dir_fd: int) -> int:
 
 
 class LockFile:
-    """An open `lock` file.
-
-    Parameters
-    ----------
-    dir_fd : int
-        The log's directory.
-    """
+    """An open `lock` file."""
 
     def __init__(self, dir_fd: int) -> None:
         self._lock = LifeLock(lambda: open_gate(NAME, dir_fd), kind=None)
@@ -139,13 +133,8 @@ class LockFile:
             return Holder()
 
     def write(self, holder: Holder) -> None:
-        """Write the holder in one call, so that a kill leaves the old text or the new. Requires the
-        exclusive lock.
-
-        Raises
-        ------
-        DiskFullError, IOFailureError
-            The old text is unchanged.
+        """Write the holder in one call, so that a kill or an error leaves the old text or the new.
+        Requires the exclusive lock.
         """
         descriptor = self._lock.descriptor
         text = json.dumps(holder.__dict__).encode()

@@ -22,13 +22,7 @@ def is_lone_segment(path: str) -> bool:
 
 
 def refuse_lone_segment(path: str) -> None:
-    """Refuse a segment's file, for operations that mend a whole log.
-
-    Raises
-    ------
-    NotALogError
-        It is a file.
-    """
+    """Refuse a segment's file, for operations that mend a whole log."""
     if is_lone_segment(path):
         raise NotALogError(
             "this is a single segment file, which can only be repaired in its log: "
@@ -41,22 +35,8 @@ class LoneSegment(LogDirectory):
     """A directory with this one segment in it; other files beside it are ignored.
 
     Its header holds the log's uuid, its size and its base, but neither the roll cycle nor the
-    appenders' clock.
-
-    Parameters
-    ----------
-    path : str
-        The file. If its name is not that of a segment of its base, it gets that name in a temporary
-        folder, as a link, or as a copy if links cannot be made.
-
-    Raises
-    ------
-    NotALogError
-        The file is no segment.
-    CorruptSegmentError
-        Its header is damaged, or it was cut short.
-    UnsupportedVersionError
-        A newer format wrote it.
+    appenders' clock. If the file's name is not that of a segment of its base, it gets that name in
+    a temporary folder, as a link, or as a copy if links cannot be made.
     """
 
     kind = "segment"

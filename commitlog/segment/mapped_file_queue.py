@@ -38,14 +38,8 @@ class MappedFileQueue:
         self._tell = tell
 
     def get(self, number: int) -> MappedFile:
-        """The segment with that number, mapped if it is not yet.
-
-        Raises
-        ------
-        PositionError
-            There is no such segment.
-        CorruptSegmentError
-            The file is not what it should be.
+        """The segment with that number, mapped if it is not yet. If there is none, raise
+        `PositionError`.
         """
         with self._lock:
             file = self._get(number)
@@ -153,11 +147,7 @@ class MappedFileQueue:
 
     def delete(self, number: int, force_after: float) -> None:
         """Remove the oldest segment once it has no holder; durably with the directory's next sync.
-
-        Raises
-        ------
-        SegmentHeldError
-            It still has a holder after `force_after` seconds; the segment stays.
+        If it still has one after `force_after` seconds, it stays: `SegmentHeldError`.
         """
         self._flush_header(number + 1)
         try:

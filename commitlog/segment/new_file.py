@@ -14,26 +14,11 @@ from commitlog.base.temporary_file import temporary_file
 def put_new_file(
     dir_fd: int, name: str, content: bytes, size: int = 0, *, allocated: int | None = None
 ) -> bool:
-    """Put a new file in place. Its name is durable with the directory's next sync.
+    """Put a new file in place; return False if there is one of that name already. Its name is
+    durable with the directory's next sync.
 
-    Parameters
-    ----------
-    dir_fd : int
-        The directory.
-    name : str
-        The name that the file gets.
-    content : bytes
-        What the file begins with.
-    size : int
-        Bytes of the file, if it is longer than its content.
-    allocated : int or None
-        How many of them get blocks; None: all. In a hole, a full disk would turn a store through a
-        mapping into SIGBUS.
-
-    Returns
-    -------
-    bool
-        False if there is a file of that name already.
+    The file gets `size` bytes if that is more than its content. `allocated` of them get blocks;
+    None: all. In a hole, a full disk would turn a store through a mapping into SIGBUS.
     """
     with temporary_file(dir_fd, name) as (fd, temporary):
         failpoint("created")

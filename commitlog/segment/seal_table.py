@@ -35,13 +35,8 @@ class Seal:
 class SealTable:
     """The seals that are known, so that a search over a thousand segments opens none of them twice.
 
-    Parameters
-    ----------
-    directory : LogDirectory
-        Where the segments are.
-    certain_end : callable, optional
-        Up to which position the log is certain at present. A segment that reaches beyond it counts
-        as not sealed: recovery may cut it.
+    A segment that reaches beyond what `certain_end` returns counts as not sealed: recovery may cut
+    it.
     """
 
     def __init__(

@@ -82,11 +82,6 @@ class SegmentBuffers:
     def attach(self, number: int) -> None:
         """Attach a buffer to a segment that the log is about to roll into, unless it has one
         already or the pool's policy gives none.
-
-        Raises
-        ------
-        PoolExhaustedError, ClosedError
-            There is none.
         """
         with self._lock:
             self._needed = number

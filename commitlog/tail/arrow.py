@@ -19,13 +19,7 @@ _VIEW_SIZE = 16  # bytes
 
 
 def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the wanted columns; None means all.
-
-    Raises
-    ------
-    InvalidOptionError
-        A record has no such column, or it is named twice.
-    """
+    """Return the wanted columns' names; None means all. Refuse unknown ones and duplicates."""
     if columns is None:
         return COLUMNS
     if isinstance(columns, str):
@@ -50,24 +44,9 @@ def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
 class BatchForm:
     """Turns batches of records into Arrow record batches of one schema.
 
-    Parameters
-    ----------
-    columns : sequence of str, optional
-        The wanted columns, in their order; all by default.
-    what : str
-        The call that needs pyarrow, for the error.
-    views : bool, optional
-        Keys and values are of Arrow's type `binary_view`, and in place of its offsets a batch has
-        views.
-
-    Attributes
-    ----------
-    schema : pyarrow.Schema
-        Of each record batch.
-    names : tuple of str
-        Its columns.
-    views : bool
-        As given.
+    The columns are in the given order; None means all. `what` is the call that needs pyarrow, for
+    the error. With `views`, keys and values are of Arrow's type `binary_view`, and in place of its
+    offsets a batch has views.
     """
 
     def __init__(self, columns: Sequence[str] | None, what: str, *, views: bool = False) -> None:

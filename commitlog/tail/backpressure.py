@@ -40,23 +40,9 @@ class _Required:
 class Backpressure:
     """Limit appends by the lag of the required tailers. Any thread may call, with the GIL held.
 
-    Parameters
-    ----------
-    log : Writer
-        The handle whose appends are limited.
-    directory : LogDirectory
-        The log's directory.
-    on_lag : {"wait", "raise", "drop"}
-        What an append beyond the limit does.
-    timeout_s : float
-        How long such an append waits.
-    evict_after_s : float or None
-        How long a tailer may block appends without moving before it is evicted.
-
-    Attributes
-    ----------
-    dropped_records : int
-        Records that this handle has dropped.
+    `on_lag` says what an append beyond the limit does; it waits for at most `timeout_s`. A tailer
+    that blocks appends for `evict_after_s` without moving is evicted. `dropped_records` counts the
+    records that this handle has dropped.
     """
 
     def __init__(
@@ -89,12 +75,8 @@ class Backpressure:
             self._log.refusal = REFUSED_LAG
 
     def hold(self, records: int) -> bool:
-        """Block an append of so many records at the limit; return whether they are dropped.
-
-        Raises
-        ------
-        TailerLagError
-            The tailer did not catch up in time.
+        """Block an append of so many records at the limit; return whether they are dropped. If the
+        tailer does not catch up in time, raise `TailerLagError`.
         """
         with Hold(self) as hold:
             for nap_s in hold.naps(records):
@@ -242,19 +224,9 @@ class Backpressure:
 class Hold:
     """Decide how long one append at the limit waits, and its outcome; the caller sleeps.
 
-    A context manager, which records each wait when it ends.
-
-    Parameters
-    ----------
-    guard : Backpressure
-        The limit that blocks the append.
-
-    Attributes
-    ----------
-    waited : bool
-        Whether the append waited. The caller sets this if it queued first.
-    dropped : bool
-        Whether the record is dropped, so that the caller must not retry.
+    A context manager, which records each wait when it ends. `waited`: the append waited; the caller
+    sets this if it queued first. `dropped`: the record is dropped, so that the caller must not
+    retry.
     """
 
     def __init__(self, guard: Backpressure) -> None:
@@ -264,12 +236,7 @@ class Hold:
 
     def naps(self, records: int) -> Iterator[float]:
         """Yield how long to sleep, until the append of so many records is to be retried or is
-        dropped.
-
-        Raises
-        ------
-        TailerLagError
-            The tailer did not catch up in time.
+        dropped. If the tailer does not catch up in time, raise `TailerLagError`.
         """
         nap_s = _NAP_LEAST_S
         while self._guard.look(self, records):

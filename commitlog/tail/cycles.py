@@ -83,13 +83,7 @@ class LogCycles:
         return self._sequence(stop) - self._sequence(first) if first < stop else 0
 
     def number_of(self, cycle: object) -> int:
-        """Return the number of a cycle that the caller names by number, by instant or by day.
-
-        Raises
-        ------
-        InvalidOptionError
-            The cycle has another type, or the log rolls by size alone.
-        """
+        """Return the number of a cycle that the caller names by number, by instant or by day."""
         roll_cycle = self._roll_cycle()
         if isinstance(cycle, dt.datetime):
             if cycle.tzinfo is None:

@@ -24,14 +24,8 @@ class LogIndex:
     """The sparse indexes of one open log. Any thread may call.
 
     A sealed segment's index is read from its file, or rebuilt if the file is missing, damaged or
-    stale. An unsealed segment has an index in memory, which is extended on use.
-
-    Parameters
-    ----------
-    spacing : int
-        Records between two entries of a new index.
-    writable : bool
-        Whether a rebuilt index is written to its file.
+    stale; a `writable` log writes it then. An unsealed segment has an index in memory, which is
+    extended on use. A new index has an entry every `spacing` records.
     """
 
     def __init__(self, queue: MappedFileQueue, *, spacing: int, writable: bool) -> None:
@@ -54,12 +48,8 @@ class LogIndex:
     # --- sequences --------------------------------------------------------------------------------
 
     def first_sequence(self, number: int) -> int:
-        """Return the sequence of a segment's first record, present or future.
-
-        Raises
-        ------
-        SequenceError
-            A claim below is still open.
+        """Return the sequence of a segment's first record, present or future. If a claim below is
+        still open, raise `SequenceError`.
         """
         with self._lock:
             known = self.known_first_sequence(number)
@@ -104,12 +94,8 @@ class LogIndex:
     def sequence_at(self, number: int, offset: int) -> int:
         """Return the sequence of the first record at or behind an offset of a segment.
 
-        Raises
-        ------
-        PositionError
-            No frame starts there.
-        SequenceError
-            A claim below is still open.
+        If no frame starts there, raise `PositionError`; if a claim below is still open,
+        `SequenceError`.
         """
         with self._lock:
             first = self.first_sequence(number)
@@ -159,12 +145,8 @@ class LogIndex:
     def position_of(self, sequence: int) -> int:
         """Return the position of the record with a sequence.
 
-        For the next sequence that is the end; for a record lost to damage, the record behind it.
-
-        Raises
-        ------
-        PositionError
-            The record was deleted, or is not appended yet.
+        For the next sequence that is the end; for a record lost to damage, the record behind it. If
+        the record was deleted, or is not appended yet, raise `PositionError`.
         """
         with self._lock:
             first = self.queue.first_number

@@ -27,12 +27,8 @@ _logger = logging.getLogger("commitlog")
 
 
 def timestamp_ns_of(timestamp: object) -> int:
-    """Convert a time to nanoseconds since 1970.
-
-    Raises
-    ------
-    InvalidOptionError
-        It has another type, a datetime has no time zone, or the time is not from 1677 to 2262.
+    """Convert a time to nanoseconds since 1970. Refuse other types, a datetime without a time zone,
+    and times that are not from 1677 to 2262.
     """
     if isinstance(timestamp, dt.datetime):
         if timestamp.tzinfo is None:
@@ -74,24 +70,9 @@ def _is_frame(segment: Segment, offset: int) -> bool:
 class Seeker:
     """A cursor and the ways to move it.
 
-    Parameters
-    ----------
-    index : LogIndex
-        Finds the log's records.
-    start : {"first", "end"}, int or None
-        The oldest record, the present end, or a record's position. None: "first", and "end" for a
-        backward cursor.
-    direction : {"forward", "backward"}
-        The direction of reading.
-    visibility, on_damage
-        As for `CommitLog.tailer`.
-
-    Attributes
-    ----------
-    cursor : Cursor
-        Reads the records.
-    segments : SegmentHolder
-        The segment that the cursor reads.
+    It begins at the oldest record ("first"), the present end, or a record's position; None means
+    "first", and "end" for a backward cursor. The other options are those of `CommitLog.tailer`.
+    `segments` holds the segment that the cursor reads.
     """
 
     def __init__(

@@ -15,10 +15,7 @@ OnDamage = Literal["raise", "skip"]
 class SegmentHolder:
     """Give a cursor its segments and hold one at a time: the cursor's policy.
 
-    Attributes
-    ----------
-    damaged : list of (int, int or None)
-        The start of each damaged range met, and the next whole frame.
+    `damaged` has the start of each damaged range met, and the next whole frame.
     """
 
     def __init__(self, index: LogIndex, on_damage: OnDamage) -> None:
@@ -42,12 +39,8 @@ class SegmentHolder:
     # --- the cursor's policy -----------------------------------------------------------------
 
     def next_segment(self, number: int) -> Segment | None:
-        """Hold a segment to read forward in; None if it does not exist yet.
-
-        Raises
-        ------
-        PositionError
-            The segment was deleted.
+        """Hold a segment to read forward in; None if it does not exist yet. If it was deleted,
+        raise `PositionError`.
         """
         held = self._queue.hold(number, self.name)
         if held is None:
@@ -56,12 +49,8 @@ class SegmentHolder:
         return self._enter(held)
 
     def segment_before(self, number: int, place: int) -> Segment | None:
-        """Hold a segment to read backward in; None if the log begins at `place`.
-
-        Raises
-        ------
-        PositionError
-            The segment was deleted, or is missing between others.
+        """Hold a segment to read backward in; None if the log begins at `place`. If it was deleted,
+        or is missing between others, raise `PositionError`.
         """
         held = self._queue.hold(number, self.name)
         if held is not None:

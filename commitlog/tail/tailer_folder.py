@@ -35,13 +35,7 @@ FOLDER_WAIT_S = 0.5
 
 
 def check_name(name: object) -> str:
-    """Check the name of a tailer and return it as a plain str.
-
-    Raises
-    ------
-    InvalidOptionError
-        No tailer can have this name.
-    """
+    """Check the name of a tailer and return it as a plain str."""
     if not isinstance(name, str):
         raise InvalidOptionError(f"name must be a str, not {type(name).__name__}")
     if (
@@ -63,12 +57,8 @@ def tailer_path(directory: LogDirectory, name: str) -> str:
 
 @contextlib.contextmanager
 def opened_folder(directory: LogDirectory) -> Iterator[int]:
-    """Open the folder for the length of a `with`.
-
-    Raises
-    ------
-    FileNotFoundError
-        The log never had a named tailer.
+    """Open the folder for the length of a `with`. If the log never had a named tailer, raise
+    `FileNotFoundError`.
     """
     fd = os.open(
         FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd
@@ -81,12 +71,8 @@ def opened_folder(directory: LogDirectory) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _listed_folder(directory: LogDirectory) -> Iterator[int]:
-    """Open the folder to list all tailers.
-
-    Raises
-    ------
-    IOFailureError
-        It is no folder, or this user may not read it.
+    """Open the folder to list all tailers. If it is no folder, or this user may not read it, raise
+    `IOFailureError`.
     """
     try:
         with opened_folder(directory) as folder_fd:
@@ -159,11 +145,6 @@ def are_terms_changing(directory: LogDirectory) -> bool:
 def is_folder_locked(directory: LogDirectory) -> bool:
     """Return whether the folder is locked: by a process that cannot open `lock` and changes terms,
     or by a reader.
-
-    Raises
-    ------
-    IOFailureError
-        The folder cannot be read.
     """
     with contextlib.suppress(FileNotFoundError), _listed_folder(directory) as folder_fd:
         return not _lock_folder(folder_fd, fcntl.LOCK_SH)
@@ -195,13 +176,7 @@ def telling_of_refusals(directory: LogDirectory, name: str) -> Iterator[None]:
 
 
 def names(directory: LogDirectory) -> list[str]:
-    """List the names of all tailers, sorted.
-
-    Raises
-    ------
-    IOFailureError
-        The folder cannot be read.
-    """
+    """List the names of all tailers, sorted."""
     with contextlib.suppress(FileNotFoundError), _listed_folder(directory) as folder_fd:
         return sorted(name for name in os.listdir(folder_fd) if not name.startswith("."))
     return []

@@ -13,11 +13,8 @@ from commitlog.segment.lock_file import tailer_span
 class TailerLockedError(Exception):
     """The file is locked.
 
-    Parameters
-    ----------
-    owned : bool
-        Whether a tailer certainly has the lock. If not, it may be a reader's shared lock: this user
-        cannot open `lock`, which distinguishes them.
+    `owned`: a tailer certainly has the lock. If not, it may be a reader's shared lock: this user
+    cannot open `lock`, which distinguishes them.
     """
 
     def __init__(self, owned: bool) -> None:
@@ -30,22 +27,7 @@ class TailerLock:
 
     Usually this is an exclusive lock on the file. If a reader has a shared lock there, the owner
     takes a shared lock, too, which excludes exclusive locks, and locks the file's byte in `lock`.
-
-    Parameters
-    ----------
-    dir_fd : int
-        The log's directory.
-    folder_fd : int
-        The folder with the tailers' files.
-    name : str
-        The tailer's name.
-
-    Raises
-    ------
-    TailerLockedError
-        Another process or tailer has the lock.
-    OSError
-        The file cannot be opened.
+    If another process or tailer has the lock, raise `TailerLockedError`.
     """
 
     def __init__(self, dir_fd: int, folder_fd: int, name: str) -> None:
