@@ -22,12 +22,13 @@ from commitlog.base.path import telling
 from commitlog.base.regular_file import opened_regular, write_whole
 from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CorruptSegmentError, IOFailureError
-from commitlog.recovery.location import Location
+from commitlog.recovery.location import Location, missing
 from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment.new_file import copy_names, put_aside
 
 _logger = logging.getLogger("commitlog.recovery")
 _CHUNK = 1 << 20
-_COPIES_LIMIT = 10_000  # of one segment; only a fault elsewhere reaches this bound
+_SUFFIX = ".cut"
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,7 @@ def find_cut(directory: LogDirectory, numbers: Iterable[int], end: Location) -> 
     later = tuple(number for number in above if not is_untouched(directory, number))
     dirty = end.offset < directory.segment_size and _is_dirty(directory, end)
     if later and end.offset >= directory.segment_size:
-        missing = directory.segment_path(end.number + 1)
-        raise CorruptSegmentError(
-            "this segment is missing, and later ones hold records: restore it from a copy, or run "
-            "`commitlog repair` on the log",
-            path=missing,
-            position=(end.number + 1) * directory.segment_size,
-        )
+        raise missing(directory, end.number + 1)
     contiguous = all(number == end.number + 1 + index for index, number in enumerate(above))
     if not dirty and not later and contiguous:
         return None
@@ -159,27 +154,14 @@ def _save(directory: LogDirectory, start: Location, saved: list[str]) -> int:
         segment.release()
 
 
-def _copy_names(name: str) -> Iterable[str]:
-    yield f"{name}.cut"
-    for count in range(1, _COPIES_LIMIT):
-        yield f"{name}.cut.{count}"
-
-
 def _put_aside(directory: LogDirectory, source: str, name: str) -> str:
     """Rename a file durably to the first free copy name of a segment; return the path."""
-    for copy in _copy_names(name):
-        if kernel.rename_noreplace(directory.fd, source, copy):
-            directory.sync()
-            return os.path.join(directory.path, copy)
-    raise IOFailureError(
-        f"there are {_COPIES_LIMIT} saved copies of this segment: move some of them away",
-        path=os.path.join(directory.path, name),
-    )
+    return os.path.join(directory.path, put_aside(directory.fd, source, name, _SUFFIX))
 
 
 def _existing_copy(directory: LogDirectory, segment: Segment, start: int, end: int) -> str | None:
     """Return the copy of the same bytes that an earlier, killed recovery has made, or None."""
-    for name in _copy_names(os.path.basename(segment.path)):
+    for name in copy_names(os.path.basename(segment.path), _SUFFIX):
         spans = [(0, SEAL_AT), *((at, min(at + _CHUNK, end)) for at in range(start, end, _CHUNK))]
         try:
             with opened_regular(name, dir_fd=directory.fd) as fd:

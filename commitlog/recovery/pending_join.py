@@ -24,6 +24,7 @@ from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.recovery.join_manifest import Manifest
 from commitlog.recovery.join_note import JoinNote, Move, is_inside
+from commitlog.recovery.location import is_blank
 from commitlog.segment.directory import JOIN_NOTE, STAGED, LogDirectory, segment_name
 
 _logger = logging.getLogger("commitlog.stage")
@@ -176,7 +177,7 @@ def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
         directory.opened_segment(number, writable=True) as segment,
         directory.opened_file(number, os.O_RDWR) as fd,
     ):
-        if segment.nonzero(offset, offset + CELL_SIZE) == offset + CELL_SIZE:
+        if is_blank(segment, offset):
             segment.skip(offset, 0)
             failpoint("gate opened")
         # Writeback of these pages may have failed in an earlier try, and the system marked them

@@ -9,7 +9,6 @@ from typing import Literal
 from commitlog._kernel.memory import MODE_MAPPED, MODE_POOLED, Cursors
 from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE
 from commitlog.base.failpoint import failpoint
-from commitlog.errors import CorruptSegmentError
 from commitlog.pool.shm import ShmSurvey
 from commitlog.recovery.cut import Taken, find_cut, take_out
 from commitlog.recovery.location import (
@@ -17,6 +16,7 @@ from commitlog.recovery.location import (
     Location,
     land,
     locate,
+    missing,
     tail_location,
 )
 from commitlog.recovery.recovered import Recovered
@@ -155,12 +155,7 @@ class UncleanLog:
     def _check_contiguous(self, floor: Location, tail: Location) -> None:
         for number in range(floor.number, tail.number + 1):
             if number not in self.numbers:
-                raise CorruptSegmentError(
-                    "this segment is missing, and later ones hold records: restore it from a copy, "
-                    "or run `commitlog repair` on the log",
-                    path=self.directory.segment_path(number),
-                    position=number * self.directory.segment_size,
-                )
+                raise missing(self.directory, number)
 
     def _step_out(self, floor: Location) -> Location:
         """Return the floor, or the end of the SKIP that contains it: no reader reaches records

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import stat
 
-from commitlog._kernel import segments as kernel
 from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import opened_regular
 from commitlog.base.temporary_file import temporary_file
-from commitlog.errors import IOFailureError
+from commitlog.segment.new_file import put_aside
 
 _CHUNK = 1 << 20
-_COPIES_LIMIT = 10_000
 
 
 class KeptFiles:
@@ -45,18 +43,6 @@ class KeptFiles:
         failpoint("moved away")
 
     def _keep(self, name: str, source: str) -> None:
-        while not kernel.rename_noreplace(self._dir_fd, source, copy := self._free_name(name)):
-            continue  # another process took the name; `_free_name` bounds the search
-        os.fsync(self._dir_fd)
+        copy = put_aside(self._dir_fd, source, name, ".broken")
         self._kept.add(name)
         self._copies.append(os.path.join(self._path, copy))
-
-    def _free_name(self, name: str) -> str:
-        for count in range(_COPIES_LIMIT):
-            copy = f"{name}.broken" + (f".{count}" if count else "")
-            if not os.path.lexists(os.path.join(self._path, copy)):
-                return copy
-        raise IOFailureError(
-            f"there are {_COPIES_LIMIT} copies of this file (.broken): move some of them away",
-            path=os.path.join(self._path, name),
-        )

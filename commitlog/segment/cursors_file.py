@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 
@@ -142,18 +143,15 @@ def is_live(dir_fd: int) -> bool:
     """Whether a process has the log in a directory open for writing. If this user cannot open
     `lock`, only slots are checked.
     """
-    fd = lock_file.open_to_ask(dir_fd)
-    span = WHOLE
-    if fd < 0:
-        try:
-            fd = open_regular(NAME, dir_fd=dir_fd)
-        except (FileNotFoundError, PermissionError):
-            return False
-        span = _SLOT_LOCKS
-    try:
-        return is_held(fd, span=span)
-    finally:
-        os.close(fd)
+    live = lock_file.asked(dir_fd, WHOLE)
+    if live is not None:
+        return live
+    with (
+        contextlib.suppress(FileNotFoundError, PermissionError),
+        opened_regular(NAME, dir_fd=dir_fd) as fd,
+    ):
+        return is_held(fd, span=_SLOT_LOCKS)
+    return False
 
 
 class SlotLock:

@@ -85,6 +85,17 @@ def process_name(pid: int) -> str:
         return "unknown"
 
 
+def asked(dir_fd: int, span: Span) -> bool | None:
+    """Return whether a range of the file is locked; None if it is missing, or out of reach."""
+    fd = open_to_ask(dir_fd)
+    if fd < 0:
+        return None
+    try:
+        return is_held(fd, span=span)
+    finally:
+        os.close(fd)
+
+
 def open_to_ask(dir_fd: int) -> int:
     """Open the file to probe its locks; -1 if it is missing or this user may not read it."""
     try:

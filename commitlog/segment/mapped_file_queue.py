@@ -129,11 +129,6 @@ class MappedFileQueue:
         return self.directory.segment_numbers()
 
     @property
-    def joining(self) -> bool:
-        """Whether segments are being joined to the log: the last of them come first."""
-        return self.directory.joining
-
-    @property
     def first_number(self) -> int:
         """The oldest segment's number. Nothing is ever added before it, so the directory is read
         anew only when it is gone.

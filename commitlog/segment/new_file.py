@@ -4,11 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 
 from commitlog._kernel.segments import rename_noreplace
 from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import write_whole
 from commitlog.base.temporary_file import temporary_file
+from commitlog.errors import IOFailureError
+
+_COPIES_LIMIT = 10_000  # of one file; only a fault elsewhere reaches this bound
+
+
+def copy_names(name: str, suffix: str) -> Iterator[str]:
+    """Yield the names that a copy of a file may have, in the order in which they are taken."""
+    yield f"{name}{suffix}"
+    for count in range(1, _COPIES_LIMIT):
+        yield f"{name}{suffix}.{count}"
+
+
+def put_aside(dir_fd: int, source: str, name: str, suffix: str) -> str:
+    """Rename a file durably to the first free copy name of another; return that name."""
+    for copy in copy_names(name, suffix):
+        if rename_noreplace(dir_fd, source, copy):
+            os.fsync(dir_fd)
+            return copy
+    raise IOFailureError(
+        f"there are {_COPIES_LIMIT} copies of this file ({suffix}): move some of them away",
+        path=os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), name),
+    )
 
 
 def put_new_file(

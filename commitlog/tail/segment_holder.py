@@ -88,7 +88,7 @@ class SegmentHolder:
         """Raise if a missing segment was deleted, and is not one that a join has yet to place."""
         # A join places its last segment first. It may end between the first two checks, hence the
         # third.
-        if self._onward(number) is None or self._queue.joining:
+        if self._onward(number) is None or self._queue.directory.joining:
             return
         onward = self._onward(number)
         if onward is None or onward == number:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError
-from commitlog.base.life_lock import LifeLock, is_held, open_gate
+from commitlog.base.life_lock import LifeLock, open_gate
 from commitlog.base.path import telling
 from commitlog.base.polling import attempts
 from commitlog.base.regular_file import opened_regular
@@ -133,13 +133,7 @@ def _lock_folder(folder_fd: int, kind: int) -> bool:
 
 def are_terms_changing(directory: LogDirectory) -> bool:
     """Return whether a process holds the lock on terms; if not, no change of terms is pending."""
-    fd = lock_file.open_to_ask(directory.fd)
-    if fd < 0:
-        return False
-    try:
-        return is_held(fd, span=TERMS)
-    finally:
-        os.close(fd)
+    return bool(lock_file.asked(directory.fd, TERMS))
 
 
 def is_folder_locked(directory: LogDirectory) -> bool:

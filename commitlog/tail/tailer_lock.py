@@ -74,10 +74,5 @@ def is_owned(dir_fd: int, fd: int) -> bool:
     """
     if is_held(fd, against="shared") or not is_held(fd):
         return is_held(fd)
-    lock_fd = lock_file.open_to_ask(dir_fd)
-    if lock_fd < 0:
-        return True
-    try:
-        return is_held(lock_fd, span=tailer_span(os.fstat(fd).st_ino))
-    finally:
-        os.close(lock_fd)
+    owned = lock_file.asked(dir_fd, tailer_span(os.fstat(fd).st_ino))
+    return True if owned is None else owned
