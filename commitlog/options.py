@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self, SupportsIndex, TypedDict, Unpack, get_args
@@ -18,20 +17,20 @@ from commitlog.base.option import (
     did_you_mean,
     lasting,
     optional,
+    roll_cycle_name,
+    roll_epoch,
+    segment_listener,
     sized,
     switch,
     zone_name,
 )
 from commitlog.base.roll_cycle import RollCycle
 from commitlog.base.units import (
-    DURATION_LARGEST_S,
     MIB,
     SECOND_NS,
     Duration,
     Size,
-    parse_duration,
     parse_size,
-    seconds_of,
 )
 from commitlog.errors import InvalidOptionError
 
@@ -48,7 +47,6 @@ ALLOCATE_AHEAD_MOST = 8
 INDEX_SPACING_SMALLEST = 16
 INDEX_SPACING_LARGEST = 65536
 INDEX_SPACING_DEFAULT = 256
-LISTENER_METHODS = ("on_created", "on_sealed", "on_released", "on_deleted")
 
 MILLISECOND_S = 0.001
 
@@ -97,55 +95,6 @@ def _retention(value: RetentionRule | None, name: str) -> RetentionRule | None:
     if value is not None and not isinstance(getattr(value, "interval", None), float):
         raise InvalidOptionError(
             f"{name} must be a commitlog.Retention or None, not {type(value).__name__}"
-        )
-    return value
-
-
-def _roll_cycle(value: str | Duration | None, name: str) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, str) and value.upper() in cycles.NAMES:
-        return value.upper()
-    period_s = seconds_of(value)
-    try:
-        return cycles.period_name(
-            round(period_s * SECOND_NS) if 0 <= period_s <= DURATION_LARGEST_S else 0
-        )
-    except ValueError:
-        raise InvalidOptionError(
-            f"{name} must be one of {', '.join(cycles.NAMES)}, or a period of whole milliseconds "
-            "from 10 ms to 366 days, such as 90 or "
-            f"'15min', not {value!r}{did_you_mean(str(value).upper(), cycles.NAMES)}"
-        ) from None
-
-
-def _roll_epoch(value: Duration | dt.datetime | None, name: str) -> float | dt.datetime | None:
-    if value is None:
-        return None
-    if not isinstance(value, dt.datetime):
-        return parse_duration(value, name)
-    if value.tzinfo is None:
-        raise InvalidOptionError(
-            f"{name} must have a time zone, and {value!r} has none: use replace(tzinfo=...)"
-        )
-    return value
-
-
-def _listener(value: object | None, name: str) -> object | None:
-    if value is None:
-        return None
-    named = [method for method in dir(value) if method.startswith("on_")]
-    for method in named:
-        if method not in LISTENER_METHODS and difflib.get_close_matches(
-            method, LISTENER_METHODS, n=1, cutoff=0.8
-        ):
-            raise InvalidOptionError(
-                f"{name} has {method}, which is not an event: the events are "
-                f"{', '.join(LISTENER_METHODS)}{did_you_mean(method, LISTENER_METHODS)}"
-            )
-    if isinstance(value, type) or not any(callable(getattr(value, method)) for method in named):
-        raise InvalidOptionError(
-            f"{name} must be an object with some of {', '.join(LISTENER_METHODS)}, not {value!r}"
         )
     return value
 
@@ -355,9 +304,9 @@ class Options:
     commit_interval: Option[float, Duration] = Option(0.2, _interval)
     claim_timeout: Option[float, Duration] = Option(2.0, _interval)
     timestamps: Option[Timestamps | None, Timestamps | None] = Option(None, _clock_or_none)
-    roll_cycle: Option[str | None, str | Duration | None] = Option(None, _roll_cycle)
+    roll_cycle: Option[str | None, str | Duration | None] = Option(None, roll_cycle_name)
     roll_epoch: Option[float | dt.datetime | None, Duration | dt.datetime | None] = Option(
-        None, _roll_epoch
+        None, roll_epoch
     )
     time_zone: Option[str | None, str | None] = Option(None, optional(zone_name))
     prefault: Option[bool, bool] = Option(True, switch)
@@ -368,7 +317,7 @@ class Options:
     evict_after: Option[float | None, Duration | None] = Option(None, _interval_or_none)
     wait_for_log: Option[float, Duration] = Option(0.0, lasting(0.0))
     retention: Option[RetentionRule | None, RetentionRule | None] = Option(None, _retention)
-    listener: Option[object | None, object | None] = Option(None, _listener)
+    listener: Option[object | None, object | None] = Option(None, segment_listener)
     min_free_bytes: Option[int, Size] = Option(0, parse_size)
     tuning: Option[Tuning, Tuning] = Option(Tuning(), _tuning)
 

@@ -7,7 +7,7 @@ import os
 from commitlog._kernel.engine import REFUSED_FORKED, LogMethods
 from commitlog.errors import ReadOnlyError
 from commitlog.log import closing, fork
-from commitlog.log.opening import Opened
+from commitlog.log.opened import Opened
 from commitlog.log.parts import LogParts, Mode
 from commitlog.log.registry import registry
 from commitlog.log.writer_services import WriterServices

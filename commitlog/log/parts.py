@@ -15,7 +15,7 @@ from commitlog.errors import ClosedError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.log.buffer_lease import BufferLeases
-from commitlog.log.opening import NEVER_UNCERTAIN, Opened
+from commitlog.log.opened import NEVER_UNCERTAIN, Opened
 from commitlog.log.writer_services import WriterServices
 from commitlog.options import Options
 from commitlog.pool.transient_store_pool import TransientStorePool

@@ -69,10 +69,6 @@ class TailerMethods:
             With ``required=True``: how many bytes appends may be ahead of this tailer, before the
             log's ``on_lag=`` applies back-pressure.
 
-        Returns
-        -------
-        Tailer
-
         Raises
         ------
         TailerInUseError
@@ -111,10 +107,6 @@ class TailerMethods:
         """List the cycles for which the log has segments, oldest first.
 
         A log that rolls by size alone returns one entry per segment.
-
-        Returns
-        -------
-        list of Cycle
         """
         self._parts.check_open()
         return self._parts.cycles.cycles()
@@ -144,12 +136,7 @@ class TailerMethods:
         return self._parts.cycles.records_in(cycle)
 
     def tailers(self) -> list[TailerState]:
-        """List all named tailers by name: position, lag, owner, and damage of their files.
-
-        Returns
-        -------
-        list of TailerState
-        """
+        """List all named tailers by name: position, lag, owner, and damage of their files."""
         self._parts.check_open()
         return tailer_state.states(self._parts.directory, self._parts.engine.tail_position)
 

@@ -248,15 +248,8 @@ def _move_end(directory: LogDirectory, end: int) -> None:
     sector does not restore the old end.
     """
     for _ in range(2):
-        mark_clean(directory, end)
+        checkpoints.write(directory.fd, directory.log_uuid, end, clean=True)
         failpoint("checkpoint written")
-
-
-def mark_clean(directory: LogDirectory, end: int) -> None:
-    """Write the next checkpoint record, for a log that no handle has open and that is durable up to
-    `end`.
-    """
-    checkpoints.write(directory.fd, directory.log_uuid, end, clean=True)
 
 
 def give_place(

@@ -40,10 +40,6 @@ def prune(path: str | os.PathLike[str], retention: Retention, *, dry_run: bool =
     dry_run : bool
         Report what would be deleted, and delete nothing.
 
-    Returns
-    -------
-    Pruned
-
     Raises
     ------
     LogNotFoundError, NotALogError

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import urllib.parse
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, cast
 
 from commitlog.base.extras import imported
 from commitlog.base.failpoint import failpoint
@@ -26,37 +26,6 @@ _COPY_BYTES = 1 << 20
 _RENAMING = ("local", "hdfs")
 
 Write = Callable[[BinaryIO], None]
-
-
-class Target(Protocol):
-    """A folder that holds an archive."""
-
-    @property
-    def name(self) -> str:
-        """Return the folder's path or address, for messages."""
-
-    def names(self) -> list[str]:
-        """List the files, in no order; an empty list if the folder does not exist."""
-
-    def sizes(self) -> dict[str, int]:
-        """Return the size of each file in bytes, by name."""
-
-    def open(self, name: str) -> BinaryIO:
-        """Open a file, to be read once from its beginning; if there is none, raise
-        `FileNotFoundError`.
-        """
-
-    def put(self, name: str, write: Write) -> None:
-        """Write a file whole and durably; replace one of that name."""
-
-    def settle(self) -> None:
-        """Make all file names durable; a killed process may have left the last one unsynced."""
-
-    def path_of(self, name: str) -> str:
-        """Return a file's path or address, for messages."""
-
-    def check(self) -> None:
-        """Raise what `put` would, as far as that can be known without writing."""
 
 
 def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Target:
@@ -168,15 +137,17 @@ class LocalTarget:
     """A directory of this machine. A file is written under a temporary name, synced and renamed."""
 
     def __init__(self, path: str) -> None:
-        self.name = path
+        self.name = path  # for messages
 
     def names(self) -> list[str]:
+        """List the files, in no order; an empty list if the folder does not exist."""
         try:
             return [name for name in os.listdir(self.name) if not name.startswith(".")]
         except FileNotFoundError:
             return []
 
     def sizes(self) -> dict[str, int]:
+        """Return the size of each file in bytes, by name."""
         found = {}
         for name in self.names():
             with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
@@ -184,12 +155,15 @@ class LocalTarget:
         return found
 
     def open(self, name: str) -> BinaryIO:
+        """Open a file, to be read once from its beginning."""
         return open(open_regular(self.path_of(name), follow=True), "rb")
 
     def path_of(self, name: str) -> str:
+        """Return a file's path or address, for messages."""
         return os.path.join(self.name, name)
 
     def check(self) -> None:
+        """Raise what `put` would, as far as that can be known without writing."""
         place = os.path.abspath(self.name)
         while not os.path.lexists(place):
             place = os.path.dirname(place)
@@ -199,6 +173,7 @@ class LocalTarget:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), place)
 
     def put(self, name: str, write: Write) -> None:
+        """Write a file whole and durably; replace one of that name."""
         make_directory(self.name)
         with self._opened() as folder_fd:
             temporary = left = f".{name}.{os.urandom(8).hex()}.tmp"
@@ -227,6 +202,7 @@ class LocalTarget:
             failpoint("archive folder synced")
 
     def settle(self) -> None:
+        """Make all file names durable; a killed process may have left the last one unsynced."""
         with self._opened() as folder_fd:
             os.fsync(folder_fd)
 
@@ -317,3 +293,6 @@ class ArrowTarget:
         found = self._filesystem.get_file_info(self._inside(name))
         if not found.is_file or found.size != size:
             raise OSError(f"{self.path_of(name)} has {found.size} bytes after {size} were written")
+
+
+Target = LocalTarget | ArrowTarget

@@ -88,10 +88,6 @@ class MappedFileQueue:
             with contextlib.suppress(IndexError):  # another thread took the last one
                 self._dropped.pop().segment.release()
 
-    def find(self, position: int) -> MappedFile:
-        """The segment that a position lies in."""
-        return self.get(position // self.core.segment_size)
-
     def hold(
         self, number: int, who: str, *, briefly: bool = False
     ) -> tuple[MappedFile, int] | None:

@@ -20,11 +20,13 @@ from commitlog.base.failpoint import failpoint
 from commitlog.base.path import path_of, telling_of_refusals
 from commitlog.base.polling import attempts
 from commitlog.errors import CorruptSegmentError, LogLockedError
-from commitlog.log.opening import Opened, open_for_writing
+from commitlog.flush import checkpoint as checkpoints
+from commitlog.log.opened import Opened
+from commitlog.log.opening import open_for_writing
 from commitlog.options import Options
 from commitlog.recovery.join_manifest import Manifest
 from commitlog.recovery.join_note import JoinNote
-from commitlog.recovery.pending_join import finish, give_place, mark_clean, roll_into, seal_below
+from commitlog.recovery.pending_join import finish, give_place, roll_into, seal_below
 from commitlog.segment import cursors_file
 from commitlog.stage.staging import StagedSegment
 
@@ -72,10 +74,6 @@ def join(
     options : Options, optional
         For a new log.
 
-    Returns
-    -------
-    Joined
-
     Raises
     ------
     LogLockedError
@@ -119,7 +117,7 @@ def _join(
 ) -> Joined:
     directory = opened.directory
     # The recovered log is durable and no process can append: mark it clean before changing it.
-    mark_clean(directory, opened.end)
+    checkpoints.write(directory.fd, directory.log_uuid, opened.end, clean=True)
     repeated = (
         query is not None and batch is not None and Manifest.read(directory).has(query, batch)
     )

@@ -55,7 +55,7 @@ class Backpressure:
         evict_after_s: float | None,
     ) -> None:
         self.dropped_records = 0
-        self._log = log
+        self.log = log
         self._directory = directory
         self._on_lag = on_lag
         self._timeout_s = timeout_s if on_lag == "wait" else 0.0
@@ -68,11 +68,11 @@ class Backpressure:
         """Read the required tailers and set the limit of appends; later appends check it."""
         slowest = self._slowest()
         limit = None if slowest is None else self._limit(slowest)
-        self._log.limit_appends(limit, self._seen)
+        self.log.limit_appends(limit, self._seen)
         # The kernel checks the limit after an append. A program that opens the log for one append
         # at a time must be held, too.
-        if limit is not None and self._log.tail_position > limit and self._log.refusal == 0:
-            self._log.refusal = REFUSED_LAG
+        if limit is not None and self.log.tail_position > limit and self.log.refusal == 0:
+            self.log.refusal = REFUSED_LAG
 
     def hold(self, records: int) -> bool:
         """Block an append of so many records at the limit; return whether they are dropped. If the
@@ -88,11 +88,11 @@ class Backpressure:
 
         If the records are dropped, `hold.dropped` is set.
         """
-        while self._log.refusal == REFUSED_LAG:
+        while self.log.refusal == REFUSED_LAG:
             slowest = self._slowest()
             limit = None if slowest is None else self._limit(slowest)
-            if slowest is None or limit is None or self._log.tail_position <= limit:
-                self._log.limit_appends(limit, self._seen)
+            if slowest is None or limit is None or self.log.tail_position <= limit:
+                self.log.limit_appends(limit, self._seen)
                 return False
             if self._is_overdue(slowest):
                 self._evict(slowest)
@@ -106,13 +106,9 @@ class Backpressure:
                 return True
         return False  # another thread raised the limit, or closed the log
 
-    def note(self, waited_s: float) -> None:
-        """Record how long an append has waited."""
-        self._log.note_latency("lag", int(waited_s * 1e9))
-
     def _slowest(self) -> _Required | None:
         """Return the required tailer with the lowest limit."""
-        seen = self._log.cursors["required"]
+        seen = self.log.cursors["required"]
         if seen != self._seen:
             # Read the number before the tailers. A process that changes terms raises the number
             # first and holds the lock on terms until it is done. If the lock is held, the state
@@ -195,7 +191,7 @@ class Backpressure:
         # It was deleted meanwhile, or this user may not write its file: this handle ignores it.
         with contextlib.suppress(CommitLogError):
             tailer_file.evict(
-                self._directory, tailer.name, lambda: self._log.cursors.raise_cell("required")
+                self._directory, tailer.name, lambda: self.log.cursors.raise_cell("required")
             )
 
     def _drop(self, tailer: _Required, records: int) -> None:
@@ -210,7 +206,7 @@ class Backpressure:
 
     def _too_far_behind(self, tailer: _Required) -> TailerLagError:
         waited = f", and did not catch up within {self._timeout_s:g} s" if self._timeout_s else ""
-        behind = self._log.tail_position - tailer.position
+        behind = self.log.tail_position - tailer.position
         return TailerLagError(
             f"required tailer {tailer.name!r} is {behind} bytes behind, and its max_lag is "
             f"{tailer.max_lag_bytes}{waited}: nothing was appended. Let it catch up, or evict it: "
@@ -257,7 +253,7 @@ class Hold:
 
     def _end(self) -> None:
         if self.waited:
-            self._guard.note(self.waited_s)
+            self._guard.log.note_latency("lag", int(self.waited_s * 1e9))
 
     def __enter__(self) -> Self:
         return self
