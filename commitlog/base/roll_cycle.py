@@ -145,8 +145,8 @@ class RollCycle:
         return 0 if offset is None else offset // dt.timedelta(seconds=1)
 
     def _first_instant(self, shown_ns: int) -> int:
-        """Return the first instant at which the zone's clock shows a time, or a later time if it
-        skips that.
+        """Return the first instant at which the zone's clock shows a time, or, if skipped, a later
+        one.
         """
         shown_s, rest_ns = divmod(shown_ns, SECOND_NS)
         shown = (_EPOCH + dt.timedelta(seconds=shown_s)).replace(tzinfo=self.zone)

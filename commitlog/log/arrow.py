@@ -78,9 +78,7 @@ def _batches(pa: Any, data: Any) -> Iterator[Any]:
 
 
 def _imported(pa: Any, data: Any) -> Any:
-    """What other libraries offer through Arrow's C interface: a table where it is one, else an
-    array.
-    """
+    """Import what offers Arrow's C interface: a table where it is one, else an array."""
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         for take in (pa.table, pa.chunked_array, pa.array):
             try:
@@ -145,9 +143,7 @@ def _valid(array: Any) -> npt.NDArray[np.uint8]:
 
 
 def _plain(pa: Any, array: Any, name: str, *, always: bool = False) -> Any:
-    """The array with offsets and bytes behind it, or a fixed width; copied where it has neither, or
-    `always`.
-    """
+    """The array with offsets and bytes behind it, or a fixed width; copied if `always`."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     kind = array.type
@@ -183,9 +179,7 @@ def _as_nanoseconds(pa: Any, columns: dict[str, Any]) -> Any:
 
 
 def _numbers(pa: Any, array: Any, name: str, row: int, *, kind: Any, for_null: int) -> Any:
-    """A column of whole numbers from 0, with something else in place of nulls; None where there is
-    none.
-    """
+    """A column of whole numbers from 0, with something else in place of nulls, or None."""
     if array is None or pa.types.is_null(array.type):
         return None
     if not pa.types.is_integer(array.type):

@@ -34,7 +34,6 @@ def close(parts: LogParts) -> None:
 
 
 def _end_writing(parts: LogParts, writer: WriterServices) -> CommitLogError | None:
-    """Close a writable log; return the error for which it gets no clean mark."""
     with start_lock:  # from here on no coroutine starts the acknowledge service
         parts.engine.refusal = REFUSED_CLOSED
     failure = _drain(parts)

@@ -9,8 +9,6 @@ from typing import Self, TypeAlias
 
 
 class _Queue:
-    """The waiting coroutines of one loop, and the coroutine whose turn it is."""
-
     def __init__(self) -> None:
         self.lock = asyncio.Lock()  # first come, first served
         self.entries = 0

@@ -148,7 +148,6 @@ def _is_joinable(file: CursorsFile | None) -> bool:
 
 
 def _why_not_ready(fd: int, path: str, lock_file: LockFile, timeout_s: float) -> str:
-    """Explain why this handle could not join within the timeout."""
     identity = identities.read(fd, path)
     file = cursors_file.find(fd, identity) if identity is not None else None
     if identity is not None and (file is None or not file.usable) and not lock_file.is_exclusive():

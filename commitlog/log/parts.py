@@ -222,9 +222,7 @@ class LogParts:
         self.engine.keep_checkpoint(self.checkpoint_fd, count, interval_ns)
 
     def recount_checkpoint(self) -> Checkpoint | None:
-        """Continue from the file's last record, which another handle may have written; return
-        that record.
-        """
+        """Continue from the file's last record, which may be another handle's; return that."""
         found = checkpoints.read_open(self.checkpoint_fd, self.identity.uuid)
         self.keep_checkpoint(found.count if found is not None else 0)
         return found

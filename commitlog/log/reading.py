@@ -45,7 +45,6 @@ def _open_detached(directory: Detached) -> Opened:
 
 
 def _await_identity(path: str, wait_s: float) -> Identity:
-    """Wait for a writer to create the log, and return its identity."""
     for _ in attempts(wait_s, f"a writer to create {path}"):
         found = _look_for_identity(path, waits=wait_s > 0)
         if isinstance(found, Identity):

@@ -112,25 +112,10 @@ class TailerMethods:
         return self._parts.cycles.cycles()
 
     def records_in_cycle(self, cycle: CycleLike) -> int:
-        """Count the records of a cycle.
+        """Count the records of a cycle, which is named as for `Tailer.seek_cycle`; 0 if it was
+        skipped or deleted, or is in the future.
 
-        Parameters
-        ----------
-        cycle : int, datetime.datetime or datetime.date
-            The number of the cycle; an instant in it, with a time zone; or a day in the log's time
-            zone, for the cycle that contains its midnight.
-
-        Returns
-        -------
-        int
-            0 if the cycle was skipped or deleted, or is in the future.
-
-        Raises
-        ------
-        InvalidOptionError
-            The cycle has another type, or the log rolls by size alone.
-        SequenceError
-            A claim in or before the cycle is still open.
+        A claim in or before the cycle that is still open is a `SequenceError`.
         """
         self._parts.check_open()
         return self._parts.cycles.records_in(cycle)

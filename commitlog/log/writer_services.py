@@ -125,7 +125,6 @@ class WriterServices:
 
 
 def _log_state(engine: Engine, queue: MappedFileQueue) -> LogState:
-    """Give the pruner what it must know of an open log."""
     return LogState(
         flushed_position=lambda: engine.flushed_position,
         holders=queue.holders,

@@ -24,27 +24,9 @@ class BufferState(enum.Enum):
 class PoolBuffer:
     """A buffer of a `TransientStorePool`, from `borrow`; give it back with `return_buffer`.
 
-    Attributes
-    ----------
-    index : int
-        The index in the pool, from 0.
-    memory : Memory
-        The bytes; all zero when it is borrowed.
-    size : int
-        Bytes.
-    backing : str
-        ``"anonymous"`` or ``"shm"``.
-    name : str or None
-        The shared-memory name by which the next open finds it after a kill; None for anonymous
-        memory.
-    state : BufferState
-        Only the pool changes it.
-    owner : str or None
-        The borrower's name.
-    locked : bool
-        Whether the pages are locked into RAM.
-    ahead : bool
-        Whether it is lent ahead of need and still unused: its borrower returns it on demand.
+    The bytes of `memory` are all zero when it is borrowed. `name` is the shared-memory name by
+    which the next open finds it after a kill. Only the pool changes the other attributes. `ahead`:
+    it is lent ahead of need and still unused, and its borrower returns it on demand.
     """
 
     backing: ClassVar[str]

@@ -231,7 +231,6 @@ def _examine(name: str, descriptor: int, log_uuid: bytes) -> Iterator[tuple[str,
 
 
 def _open(name: str, flags: int = 0) -> int:
-    """Open a shared-memory object for reading and writing; the descriptor is closed on exec."""
     descriptor = int(posix_ipc.SharedMemory(name, flags, mode=0o600).fd)
     os.set_inheritable(descriptor, False)
     return descriptor

@@ -155,7 +155,6 @@ def _save(directory: LogDirectory, start: Location, saved: list[str]) -> int:
 
 
 def _put_aside(directory: LogDirectory, source: str, name: str) -> str:
-    """Rename a file durably to the first free copy name of a segment; return the path."""
     return os.path.join(directory.path, put_aside(directory.fd, source, name, _SUFFIX))
 
 

@@ -108,7 +108,6 @@ class UncleanLog:
         return location
 
     def _walk(self, floor: Location) -> tuple[Walk, Literal["kept", "cut"]]:
-        """Walk by the rule that fits the available state."""
         mode = None if self.cursors is None else self.cursors.mode
         if self.survey.recoverable or (mode == MODE_POOLED and self.survey.free):
             return walk_buffers(
@@ -126,9 +125,7 @@ class UncleanLog:
         return walk_valid(self.directory, self.numbers, floor), "cut"
 
     def _forget_tail(self) -> None:
-        """Clear the tail, so that a recovery after a kill does not take this one's zeros for
-        claims.
-        """
+        """Clear the tail: to a recovery after a kill, this one's zeros would be claims."""
         if self.cursors is not None:
             self.cursors.tail = (0, 0)
 
@@ -217,9 +214,7 @@ class UncleanLog:
         failpoint("all flushed")
 
     def _keep_what_is_there(self, lost: tuple[str, ...]) -> Recovered:
-        """Keep all remaining segments unchanged: the last ones are missing, and the rest was
-        durable.
-        """
+        """Keep all remaining segments: the last ones are missing, and the rest was durable."""
         # The log itself creates no files farther ahead.
         reached = self.position // self.directory.segment_size + AHEAD_LIMIT
         number = max(number for number in self.numbers if number <= reached)

@@ -98,7 +98,6 @@ def _mark(segment: Segment, offset: int, limit: int) -> int:
 
 
 def _roll_back(segment: Segment, offset: int) -> None:
-    """Turn the claim at `offset` into a SKIP of its length."""
     length = segment.step(offset)[1]
     segment.skip(offset, length)
     _logger.warning(

@@ -60,34 +60,15 @@ _logger = logging.getLogger("commitlog.repair")
 def repair(
     path: str | os.PathLike[str], *, dry_run: bool = False, roll_cycle: RollCycle | None = None
 ) -> RepairReport:
-    """Repair a log that no process has open.
+    """Repair a log that no process has open; the repair is durable when this returns. A second run
+    finds nothing to do.
 
-    The repair is durable when the function returns. A second run finds nothing to do.
+    A dry run reports the actions, and writes nothing; it does not check frames in a segment whose
+    header must be repaired first. `roll_cycle` is for a lost `log.json` of a log that rolled by a
+    custom period, a zone other than UTC or an epoch, because the segments show only a named cycle
+    in UTC. It is checked against the times at which the segments were opened.
 
-    Parameters
-    ----------
-    path : path
-        The directory of the log.
-    dry_run : bool
-        Report the actions, and write nothing. Frames are not checked in a segment whose header
-        must be repaired first.
-    roll_cycle : RollCycle, optional
-        The roll cycle of the log, if `log.json` is lost and the log rolled by a custom period, a
-        zone other than UTC or an epoch: the segments show only a named cycle in UTC. It is checked
-        against the times at which the segments were opened.
-
-    Raises
-    ------
-    InvalidOptionError
-        The log did not roll by this cycle, or `log.json` is valid and holds the cycle.
-    LogLockedError
-        A process has the log open for writing.
-    LogNotFoundError, NotALogError
-        There is no log, and nothing from which to rebuild one.
-    UnsupportedVersionError
-        A newer release wrote it.
-    ReadOnlyError, DiskFullError, IOFailureError
-        A system call failed. The steps so far are complete; remove the cause and run it again.
+    If this raises, the steps so far are complete: remove the cause and run it again.
     """
     path = path_of(path)
     with telling_of_refusals(path):
@@ -167,7 +148,6 @@ class _Repair:
     def _act(
         self, what: str, file: str, position: int | None = None, resume_position: int | None = None
     ) -> bool:
-        """Record an action; return whether to execute it."""
         self.report.actions.append(Action(what, file, position, resume_position))
         if not self.dry_run:
             _logger.warning("%s: %s: %s", self.path, file, what)

@@ -122,7 +122,6 @@ class SegmentRepair:
         os.fsync(self._fd)
 
     def _copy(self, name: str) -> None:
-        """Copy a segment before its first change."""
         if self._kept.copy(name, self._size):  # repair neither reads nor changes bytes behind that
             self._recorded.distrust()
 

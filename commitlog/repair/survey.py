@@ -147,7 +147,6 @@ class Survey:
             )
 
     def _segments(self, numbers: list[int]) -> Iterator[Segment]:
-        """Yield the segments that can be opened, one at a time."""
         for number in numbers:
             unusable = contextlib.suppress(
                 CorruptSegmentError, UnsupportedVersionError, PositionError
@@ -203,7 +202,6 @@ class Survey:
                 report.damage.append(Damage(position, segment.base + offset, _reason(code)))
 
     def _check_index(self, segment: Segment, report: SegmentReport) -> None:
-        """Check the index, if there is one, against the seal and the frames."""
         seal = SealTable(self.directory).get(segment.number)
         index, state = (
             (None, "missing")

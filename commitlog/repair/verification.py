@@ -35,27 +35,12 @@ from commitlog.segment.identity import Identity
 
 
 def verify(path: str | os.PathLike[str]) -> VerifyReport:
-    """Check every segment of a log, open or closed, of an archive, or one segment file.
+    """Check every segment of a log, open or closed, of an archive, or one segment file. Change
+    nothing.
 
-    It changes nothing.
-
-    Parameters
-    ----------
-    path : path
-        The directory of a log; the directory or address of an archive; or a segment file. Segments
-        of an archive are unpacked one after the other; at most three of them are in a temporary
-        directory at a time.
-
-    Raises
-    ------
-    LogNotFoundError, NotALogError
-        The path does not exist, or is not a log.
-    CorruptSegmentError
-        The segment file was cut short, or its header is damaged, so its frames cannot be checked.
-    UnsupportedVersionError
-        A newer release wrote it.
-    IOFailureError
-        The archive cannot be read, or there is no space to unpack it.
+    Segments of an archive are unpacked one after the other; at most three of them are in a
+    temporary directory at a time. A segment file that was cut short, or whose header is damaged, is
+    refused: its frames cannot be checked.
     """
     path = path_of(path)
     with telling_of_refusals(path):
@@ -84,17 +69,8 @@ def read_identity(
 ) -> tuple[Identity, str | None]:
     """Return the identity of a log, and what is wrong with its `log.json` or None.
 
-    Parameters
-    ----------
-    dir_fd, path
-        The directory of the log.
-    cycle : RollCycle, optional
-        The roll cycle to use if `log.json` is lost.
-
-    Raises
-    ------
-    NotALogError
-        Neither `log.json` nor any segment holds an identity.
+    If `log.json` is lost, the cycle is the given one. If neither the file nor any segment holds an
+    identity, raise `NotALogError`.
     """
     fault = f"{identities.NAME} is missing"
     try:

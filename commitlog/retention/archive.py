@@ -198,7 +198,6 @@ class Archiver:
         )
 
     def _has(self, number: int, content: BinaryIO) -> bool:
-        """Return whether the archive has an identical copy."""
         base = number * self._directory.segment_size
         if archived_name(base) not in self._target.names():
             return False

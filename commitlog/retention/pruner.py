@@ -240,9 +240,7 @@ class _Survey:
         )
 
     def _rolled_ns(self, number: int) -> int | None:
-        """Return when the log rolled past a segment, from its successor's header; None if that
-        cannot be read.
-        """
+        """Return when the log rolled past a segment, from its successor's header, or None."""
         with (
             contextlib.suppress(CommitLogError),
             self._directory.opened_segment(number + 1) as segment,

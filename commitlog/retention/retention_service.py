@@ -48,7 +48,6 @@ class RetentionService(Service):
             )
 
     def _warn_once(self, what: str) -> None:
-        """Log a warning if it differs from the last one."""
         if what != self._warned:
             self._warned = what
             _logger.warning("%s: %s", self._path, what)

@@ -264,7 +264,6 @@ class AllocationService(Service):
         return True
 
     def _follow_rolls(self, number: int) -> None:
-        """Do what a roll leaves to be done behind it."""
         if self._buffers is not None:
             self._buffers.settle(number)
         self._report_rolls()

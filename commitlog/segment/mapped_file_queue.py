@@ -81,9 +81,7 @@ class MappedFileQueue:
         self._tell("released", file.number)
 
     def _unmap_dropped(self) -> None:
-        """Unmap outside of the lock: it takes milliseconds, and an append that rolls takes the
-        lock.
-        """
+        """Unmap outside of the lock: it takes milliseconds, and an append that rolls needs it."""
         while self._dropped:
             with contextlib.suppress(IndexError):  # another thread took the last one
                 self._dropped.pop().segment.release()

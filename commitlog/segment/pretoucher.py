@@ -85,9 +85,7 @@ class Pretoucher:
         return True
 
     def _step_next(self, allocated: int) -> bool:
-        """An early roll, such as at the end of a cycle, leaves the tail's segment before its
-        end.
-        """
+        """An early roll leaves the tail's segment before its end."""
         size = self._core.segment_size
         number = self._core.tail_position // size + 1
         start = number * size

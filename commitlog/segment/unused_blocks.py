@@ -45,7 +45,6 @@ class UnusedBlocks:
             self._next += 1
 
     def _give_back(self, number: int) -> bool:
-        """Whether there was something to give back."""
         with self._queue.held(number, "unused blocks") as segment:
             if segment is None:
                 return False
@@ -62,9 +61,7 @@ class UnusedBlocks:
 
 
 def _behind_last(segment: Segment) -> int:
-    """The first whole page behind the SKIP to a sealed segment's end; its size where there is
-    none.
-    """
+    """The first whole page behind the SKIP to a sealed segment's end, or the segment's size."""
     seal = segment.sealed()
     offset = segment.size if seal is None else seal[0]
     while offset < segment.size:

@@ -33,17 +33,9 @@ from commitlog.stage.staging import StagedSegment
 
 @dataclass(frozen=True)
 class Joined:
-    """What a join did.
-
-    Attributes
-    ----------
-    first_position, end_position : int
-        The new part of the log: the position of its first record, and the end, where the next
-        record will be.
-    records : int
-        The number of records in it.
-    repeated : bool
-        The batch was in the log already, and nothing was done.
+    """What a join did: the position of the first new record, the end of the log, where the next
+    record will be, and the number of new records. `repeated`: the batch was in the log already, and
+    nothing was done.
     """
 
     first_position: int
@@ -62,27 +54,13 @@ def join(
 ) -> Joined:
     """Join staged segments to a log, in their order. They are durable and visible when it returns.
 
-    Parameters
-    ----------
-    path : path
-        The log; it is created if it does not exist.
-    staged : sequence of StagedSegment
-        They must have the log's segment size and be on its file system. They are moved, not copied.
-    query, batch : str and int, optional
-        Together they name the batch. If the log has this or a later batch of the query, it is not
-        joined again.
-    options : Options, optional
-        For a new log.
+    The log is created, with these options, if it does not exist. The segments must have its segment
+    size and be on its file system; they are moved, not copied. Query and batch together name the
+    batch: if the log has this or a later batch of the query, it is not joined again.
 
-    Raises
-    ------
-    LogLockedError
-        Another process has the log open for writing.
-    CorruptSegmentError
-        A staged file is not complete, or not for this log; or the log is damaged. Nothing was
-        joined.
-    ReadOnlyError, DiskFullError, IOFailureError
-        A system call failed. If the note was written, the next writable open finishes the join.
+    If another process has the log open for writing, raise `LogLockedError`. If a staged file is not
+    complete, or not for this log, nothing is joined. If a system call fails after the note was
+    written, the next writable open finishes the join.
     """
     where = path_of(path)
     with telling_of_refusals(where):
@@ -145,7 +123,6 @@ def _join(
 def _prepare(
     opened: Opened, staged: Sequence[StagedSegment], query: str | None, batch: int | None
 ) -> JoinNote:
-    """Give the staged segments their numbers and headers, and return the note."""
     directory = opened.directory
     number, offset = opened.tail
     if offset >= directory.segment_size and directory.has(number + 1):
@@ -173,7 +150,6 @@ def _prepare(
 
 
 def _count(opened: Opened, number: int, offset: int) -> int:
-    """Count the records in the tail's segment."""
     with opened.directory.opened_segment(number) as segment:
         stopped, code, records = segment.scan(HEADER_SIZE, offset)[:3]
     if code != 0 or stopped < offset:

@@ -27,8 +27,6 @@ _logger = logging.getLogger("commitlog")
 
 @dataclass
 class _Required:
-    """A required tailer with a limit, as last read from its page."""
-
     name: str
     page: TailerPage
     max_lag_bytes: int
@@ -107,7 +105,6 @@ class Backpressure:
         return False  # another thread raised the limit, or closed the log
 
     def _slowest(self) -> _Required | None:
-        """Return the required tailer with the lowest limit."""
         seen = self.log.cursors["required"]
         if seen != self._seen:
             # Read the number before the tailers. A process that changes terms raises the number

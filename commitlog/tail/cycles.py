@@ -129,7 +129,6 @@ class LogCycles:
         return cycle
 
     def _stop(self) -> int:
-        """Return the number behind the last segment that the log has rolled into."""
         number = self._core.tail_position // self._directory.segment_size
         return number + 1 if self._opened_ns(number) else number
 

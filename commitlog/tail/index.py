@@ -79,7 +79,6 @@ class LogIndex:
         return known
 
     def _count(self, number: int) -> int:
-        """Count the records of a segment that the log has rolled past."""
         seal = self.seals.get(number)
         if seal is not None:
             return seal.record_count

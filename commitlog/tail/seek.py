@@ -258,7 +258,6 @@ class Seeker:
     # --- positions ---------------------------------------------------------------------------
 
     def _visible_end(self) -> int:
-        """Return the present end of what the cursor may see."""
         core = self._core
         if self._visibility == "flushed":
             return core.flushed_position

@@ -103,5 +103,4 @@ class SegmentHolder:
         )
 
     def _onward(self, number: int) -> int | None:
-        """Return the first existing segment from a number on, or None."""
         return next((there for there in self._queue.numbers() if there >= number), None)
