@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import zoneinfo
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -156,15 +157,10 @@ class RollCycle:
         if second_s >= first_s:
             return first_s * SECOND_NS + rest_ns
         # The clock skips this time. The skip is between the two.
-        before_s, after_s = second_s, first_s
-        offset_s = self._offset_s(before_s)
-        while after_s - before_s > 1:
-            middle_s = (before_s + after_s) // 2
-            if self._offset_s(middle_s) == offset_s:
-                before_s = middle_s
-            else:
-                after_s = middle_s
-        return after_s * SECOND_NS
+        offset_s = self._offset_s(second_s)
+        between = range(second_s + 1, first_s)
+        skipped = bisect_left(between, True, key=lambda time_s: self._offset_s(time_s) != offset_s)
+        return (second_s + 1 + skipped) * SECOND_NS
 
 
 def zone_of(name: str) -> zoneinfo.ZoneInfo:

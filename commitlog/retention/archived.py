@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, BinaryIO
 
 from commitlog._kernel.segments import HEADER_SIZE, check_header
@@ -125,23 +126,18 @@ def read_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes
 def _decompressed(library: Any, file: BinaryIO, path: str, size: int) -> Iterator[bytes]:
     """Yield the content of exactly one frame of that size, with a checksum."""
     # Spark's `CompressedBytes` reads only a part of a frame and cannot check the rest.
+    damaged = partial(_damaged, path, int(os.path.basename(path)[:20]))
     data = file.read(_PIECE)
-    base = int(os.path.basename(path)[:20])
     try:
         frame = library.get_frame_parameters(data[:_FRAME_HEADER_MOST])
     except library.ZstdError:
-        raise _damaged(
-            path, base, "is not a zstd frame, or is truncated" if data else "is empty"
-        ) from None
+        why = "is not a zstd frame, or is truncated" if data else "is empty"
+        raise damaged(why) from None
     if frame.content_size != size or not frame.has_checksum:
-        raise _damaged(
-            path, base, f"is not a zstd frame with a checksum and a content size of {size} bytes"
-        )
+        raise damaged(f"is not a zstd frame with a checksum and a content size of {size} bytes")
     if frame.window_size > max(_WINDOW_LEAST, 2 * size):
-        raise _damaged(
-            path,
-            base,
-            f"needs a zstd window of {frame.window_size} bytes, too large for a segment of {size}",
+        raise damaged(
+            f"needs a zstd window of {frame.window_size} bytes, too large for a segment of {size}"
         )
     inflater = library.ZstdDecompressor().decompressobj()
     left = size
@@ -156,9 +152,9 @@ def _decompressed(library: Any, file: BinaryIO, path: str, size: int) -> Iterato
             break
         data = file.read(_PIECE)
     if left or not inflater.eof:
-        raise _damaged(path, base, "is truncated")
+        raise damaged("is truncated")
     if inflater.unused_data or file.read(1):
-        raise _damaged(path, base, "has data after its zstd frame")
+        raise damaged("has data after its zstd frame")
 
 
 def _checked(pieces: Iterator[bytes], path: str, base: int, identity: Identity) -> Iterator[bytes]:

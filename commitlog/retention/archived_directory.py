@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 
 from commitlog._kernel.segments import Segment
+from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.retention.archived import (
     archived_name,
@@ -132,22 +133,16 @@ class ArchivedDirectory(LogDirectory):
     def _unpack(self, number: int) -> None:
         base = number * self.segment_size
         name = segment_name(base)
-        temporary = f".{name}.tmp"
         try:
-            fd = os.open(
-                temporary,
-                os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC,
-                0o600,
-                dir_fd=self.fd,
-            )
-            with open(fd, "wb") as file:
-                for piece in read_pieces(self.target, base, self.identity):
-                    if piece.count(0) == len(piece):
-                        file.seek(len(piece), os.SEEK_CUR)  # a hole takes no room
-                    else:
-                        file.write(piece)
-                file.truncate(self.segment_size)
-            os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+            with temporary_file(self.fd, name, 0o600) as (fd, temporary):
+                with open(fd, "wb", closefd=False) as file:
+                    for piece in read_pieces(self.target, base, self.identity):
+                        if piece.count(0) == len(piece):
+                            file.seek(len(piece), os.SEEK_CUR)  # a hole takes no room
+                        else:
+                            file.write(piece)
+                    file.truncate(self.segment_size)
+                os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
         except OSError as error:
             if isinstance(error, IOFailureError):
                 raise

@@ -75,14 +75,10 @@ class SealTable:
         """The first number in [first, stop) that is not sealed, or `stop`: segments are sealed in
         ascending order.
         """
-        low, high = first, stop
-        while low < high:
-            middle = (low + high) // 2
-            if self.get(middle) is not None:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        unsealed = range(first, stop)
+        return first + bisect.bisect_left(
+            unsealed, True, key=lambda number: self.get(number) is None
+        )
 
     def first_since(self, timestamp_ns: int, first: int, stop: int) -> int:
         """The first of the sealed segments [first, stop) that has a record with that timestamp or a

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -107,14 +108,8 @@ class LogCycles:
 
     def first_segment(self, cycle: int) -> int:
         """Return the first segment of a cycle or of a later one, or the number behind the last."""
-        low, high = self._queue.first_number, self._stop()
-        while low < high:
-            middle = (low + high) // 2
-            if self._cycle_of(middle) < cycle:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        first = self._queue.first_number
+        return first + bisect_left(range(first, self._stop()), cycle, key=self._cycle_of)
 
     # --- segments ---------------------------------------------------------------------------------
 

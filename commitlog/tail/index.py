@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_right
 from collections import OrderedDict
 
 from commitlog._kernel.readers import Finder
@@ -168,14 +169,7 @@ class LogIndex:
 
     def _last_from(self, sequence: int, first: int, stop: int) -> int:
         """Return the last of the segments [first, stop] that begins at or before a sequence."""
-        low, high = first, stop
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.first_sequence(middle) <= sequence:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        return first + bisect_right(range(first + 1, stop + 1), sequence, key=self.first_sequence)
 
     def _in_sealed(self, number: int, sequence: int) -> int:
         with self.queue.held(number, _WHO) as segment:
