@@ -72,9 +72,7 @@ class LifeLock:
             raise
 
     def acquire(self, kind: Kind) -> bool:
-        """Take the lock, or change its kind, in one step; return False if another process's lock
-        forbids it.
-        """
+        """Take the lock, or change its kind, in one step; False if another process's forbids it."""
         try:
             fcntl.fcntl(self.descriptor, fcntl.F_OFD_SETLK, _packed(_TYPES[kind], self._span))
         except OSError as error:
@@ -84,9 +82,7 @@ class LifeLock:
         return True
 
     def release(self) -> None:
-        """Unlock and keep the descriptor. In the child of a fork this would release the parent's
-        lock.
-        """
+        """Unlock, keep the descriptor. In a forked child this would release the parent's lock."""
         fcntl.fcntl(self.descriptor, fcntl.F_OFD_SETLK, _packed(fcntl.F_UNLCK, self._span))
 
     def close(self) -> None:

@@ -111,17 +111,11 @@ class LogParts:
         if offset < self.engine.segment_size:
             self.writer.allocation.bring(number)
         self.writer.start()
-        kind = (
-            "pooled"
-            if opened.pooled
-            else "mapped"
-            if opened.exclusive
-            else "mapped, shared with other handles"
-        )
         _logger.info(
-            "%s: opened for writing (%s, flush=%r), ends at position %d",
+            "%s: opened for writing (%s%s, flush=%r), ends at position %d",
             self.path,
-            kind,
+            "pooled" if opened.pooled else "mapped",
+            "" if opened.exclusive else ", shared with other handles",
             self.options.flush,
             self.engine.tail_position,
         )

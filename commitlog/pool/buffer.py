@@ -78,9 +78,7 @@ class PoolBuffer:
         self.borrowed_at = time.monotonic()
 
     def destroy(self) -> None:
-        """Release the memory; if a view is still open, the last view does. Only the pool calls
-        this.
-        """
+        """Release the memory once no view is open. Only the pool calls this."""
         self.state = BufferState.GONE
         try:
             self.memory.close()

@@ -269,23 +269,16 @@ class TransientStorePool(ProcessBound):
     def on_grow(self, listener: Callable[[str], None]) -> Callable[[], None]:
         """Call `listener` with the name of each added shared-memory buffer before it is lent.
 
-        If the listener raises, the pool drops the buffer and the borrower gets the exception.
-
-        Returns
-        -------
-        callable
-            Ends the subscription; may be called again.
+        If the listener raises, the pool drops the buffer and the borrower gets the exception. Call
+        what this returns to end the subscription.
         """
         return self._subscribe(self._grow_listeners, listener)
 
     def on_shortage(self, listener: Callable[[], bool]) -> Callable[[], None]:
-        """Call `listener` when a borrower finds no free buffer. It returns a buffer that was lent
-        ahead of need to the pool, or returns False if it has none.
+        """Call `listener` when a borrower finds no free buffer, until what this returns is called.
 
-        Returns
-        -------
-        callable
-            Ends the subscription; may be called again.
+        It returns a buffer that was lent ahead of need to the pool, or returns False if it has
+        none.
         """
         return self._subscribe(self._shortage_listeners, listener)
 

@@ -40,9 +40,7 @@ def write(directory: LogDirectory, name: str, content: dict[str, Any]) -> None:
 
 
 def read(directory: LogDirectory, name: str) -> dict[str, Any] | None:
-    """Read the content; None if there is no such file. Refuse a file that is damaged, belongs to
-    another log, or was written by a newer release.
-    """
+    """Read the content, or None. Refuse a damaged file, another log's, and a newer release's."""
     path = os.path.join(directory.path, name)
     try:
         text = read_small_file(name, _SIZE_LIMIT, dir_fd=directory.fd)

@@ -25,9 +25,7 @@ class Manifest:
 
     @classmethod
     def read(cls, directory: LogDirectory) -> Manifest:
-        """Read the manifest in the log's directory; refuse a damaged one, and one of a newer
-        release.
-        """
+        """Read the manifest in the log's directory; refuse a damaged or a newer one."""
         content = checked_json.read(directory, NAME)
         if content is None:
             return cls()

@@ -74,9 +74,7 @@ def finish(directory: LogDirectory, note: JoinNote) -> None:
 
 
 def check(directory: LogDirectory, note: JoinNote) -> None:
-    """Check, before any move, that the log ends where the note begins, and that all staged files
-    exist; else raise `CorruptSegmentError`.
-    """
+    """Check, before any move, that the log ends where the note begins, and all files exist."""
     checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
     if (
         checkpoint is None
@@ -134,9 +132,7 @@ def _is(directory: LogDirectory, name: str, move: Move) -> bool:
 
 
 def _clear(directory: LogDirectory, note: JoinNote) -> None:
-    """Remove the segments that were allocated ahead. Readers are not in them, because the gate is
-    closed.
-    """
+    """Remove the segments that were allocated ahead: the closed gate keeps readers out of them."""
     ids = {move.number: move for move in note.moves}
     for number in directory.segment_numbers():
         name = segment_name(number * directory.segment_size)

@@ -155,9 +155,7 @@ class UncleanLog:
                 raise missing(self.directory, number)
 
     def _step_out(self, floor: Location) -> Location:
-        """Return the floor, or the end of the SKIP that contains it: no reader reaches records
-        inside a SKIP.
-        """
+        """Return the floor, or the end of the SKIP around it: no reader reaches what is inside."""
         landing = land(self.directory, floor)
         if landing != floor:
             _logger.error(

@@ -94,9 +94,7 @@ def _solve(segment_id: int, evidence: _Evidence) -> int:
 
 
 def _combine(wanted: int, effects: list[int], first: int) -> int:
-    """Return the bits from `first` on that have the wanted effect together (Gaussian elimination
-    over GF(2)).
-    """
+    """Return the bits from `first` on that have the wanted effect (Gaussian elimination)."""
     # By the highest bit of an effect: the effect, and the bits that have it.
     rows: dict[int, tuple[int, int]] = {}
 

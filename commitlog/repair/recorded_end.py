@@ -17,9 +17,7 @@ _WATERMARKS = ("appended", "committed", "flushed")
 
 
 class RecordedEnd:
-    """The recorded end of a log that no process has open for writing. `checkpoint` is the latest
-    valid one.
-    """
+    """The recorded end of a log that is not open; `checkpoint` is the latest valid one."""
 
     def __init__(self, directory: LogDirectory, identity: Identity) -> None:
         self._directory = directory

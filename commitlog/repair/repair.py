@@ -164,9 +164,7 @@ class _Repair:
         failpoint("identity written")
 
     def _resolve_joins(self) -> None:
-        """Finish a pending join. If it cannot be finished, take it back: no reader has reached its
-        segments.
-        """
+        """Finish a pending join, or take it back: no reader has reached its segments."""
         try:
             note = JoinNote.read(self.directory)
             if note is not None:
@@ -203,9 +201,7 @@ class _Repair:
         return stat.S_ISREG(os.stat(name, dir_fd=self.dir_fd, follow_symlinks=False).st_mode)
 
     def _move_irregular_away(self, recorded: RecordedEnd) -> None:
-        """Move away each link, directory, FIFO or device that has the name of a segment. The gap
-        is filled by `_fill_holes`.
-        """
+        """Move away what has a segment's name but is no regular file; `_fill_holes` follows."""
         for number in self.directory.segment_numbers():
             name, base = segment_name(number * self.size), number * self.size
             if not self._is_regular(number) and self._act(
@@ -273,9 +269,7 @@ class _Repair:
         return found
 
     def _move_hidden_ends(self, recorded: RecordedEnd) -> None:
-        """Move an end, or the position of a named tailer, out of a SKIP: no reader reaches what is
-        inside one.
-        """
+        """Move ends and tailers out of a SKIP: no reader reaches what is inside one."""
         for name, position, landing in recorded.hidden():
             if self._act(
                 "the recorded end was inside a SKIP and was moved behind it",

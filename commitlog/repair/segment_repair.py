@@ -31,9 +31,7 @@ Act = Callable[..., bool]
 
 
 class SegmentRepair:
-    """The steps that change the segments of one log. `act` records an action and returns whether to
-    execute it.
-    """
+    """The steps that change segments; `act` records one and says whether to execute it."""
 
     def __init__(
         self, directory: LogDirectory, recorded: RecordedEnd, kept: KeptFiles, act: Act
@@ -60,9 +58,7 @@ class SegmentRepair:
         failpoint("extended")
 
     def mend_header(self, number: int) -> None:
-        """Rebuild the identity part of a header. Only the file itself and its CRCs hold the
-        segment's id.
-        """
+        """Rebuild the identity part of a header; only the file itself holds the segment's id."""
         name, base = segment_name(number * self._size), number * self._size
         page = read_page(self._fd, name)
         code = kernel.check_header(page, self._directory.log_uuid, base, self._size)

@@ -29,9 +29,7 @@ INDEX_REMEDY = "the next seek in this segment rebuilds it"
 
 
 class Survey:
-    """One pass over a log: call `begin`, then `check_segment` for each segment in ascending order,
-    then `end`.
-    """
+    """One pass over a log: `begin`, then `check_segment` for each segment, then `end`."""
 
     def __init__(
         self,
@@ -86,9 +84,7 @@ class Survey:
         return numbers
 
     def add(self, report: SegmentReport, torn_at: int | None) -> None:
-        """Add the report that another survey made of the next segment, without the data behind a
-        torn tail.
-        """
+        """Add another survey's report of the next segment, without data behind a torn tail."""
         if self.torn_at is not None:
             report = SegmentReport(
                 report.name, report.base, problems=report.problems, notes=report.notes
@@ -117,9 +113,7 @@ class Survey:
         return self.report
 
     def _check_joins(self, numbers: list[int]) -> list[int]:
-        """Return the numbers without the segments of an unfinished join, which no reader reaches
-        yet.
-        """
+        """Return the numbers without those of an unfinished join, which no reader reaches yet."""
         self.report.joining = self.directory.joining
         for read in (JoinNote.read, Manifest.read):
             try:
@@ -232,9 +226,7 @@ class Survey:
     def _check_seal(
         self, segment: Segment, report: SegmentReport, found: tuple[int, ...] | None
     ) -> None:
-        """Check the seal against `found`, the result of a scan of the whole segment; None if the
-        scan met damage.
-        """
+        """Check the seal against the scan of the whole segment, if that met no damage."""
         if self.live or segment.nonzero(SEAL_AT, SEAL_AT + SEAL_SIZE) == SEAL_AT + SEAL_SIZE:
             return  # on a live log a process may be writing it
         seal = segment.sealed()
@@ -276,9 +268,7 @@ def _count_valid(segment: Segment, offset: int) -> int:
 
 
 def content_end(segment: Segment, start: int) -> int:
-    """Return the offset of the first frame boundary behind the last non-zero byte, or `start` if
-    all bytes from `start` on are zero.
-    """
+    """Return the frame boundary behind the last non-zero byte from `start` on, or `start`."""
     for stop in range(segment.size, start, -_CHUNK):
         at = max(stop - _CHUNK, start)
         if segment.nonzero(at, stop) < stop:

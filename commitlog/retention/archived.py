@@ -39,9 +39,7 @@ def zstandard() -> Any:
 
 
 def is_archive(path: str) -> bool:
-    """Return whether a path names an archive: an address, or a directory with archived segments
-    and no others.
-    """
+    """Return whether a path is an address, or a directory with archived segments alone."""
     if is_address(path):
         return True
     try:

@@ -10,9 +10,7 @@ Detached = ArchivedDirectory | LoneSegment
 
 
 def open_detached(path: str, cache_bytes: int = 0) -> Detached | None:
-    """Open the archive or the segment file at a path or an address as a log's directory; None if it
-    is neither.
-    """
+    """Open an archive or a segment file as a log's directory; None if the path is neither."""
     if is_archive(path):
         return ArchivedDirectory(path, cache_bytes)
     if is_lone_segment(path):

@@ -170,9 +170,7 @@ class AllocationService(Service):
         return 0 if self._buffers is None else self._buffers.give_back_drained()
 
     def give_back_ahead(self) -> bool:
-        """Return the buffer that is attached ahead of need, for another borrower; False if there is
-        none.
-        """
+        """Return the buffer that is attached ahead of need to the pool; False if there is none."""
         return self._buffers is not None and self._buffers.give_back_ahead()
 
     # --- the thread -------------------------------------------------------------------------------
@@ -184,9 +182,7 @@ class AllocationService(Service):
         self._report_rolls()
 
     def _round(self) -> float:
-        """Do the work that is due; return the seconds until the next round, unless an event comes
-        sooner.
-        """
+        """Do the work that is due; return the seconds until the next round without an event."""
         try:
             with self._directory.telling("preallocate segments"):
                 return self._work()

@@ -19,9 +19,7 @@ FIRST_BYTES = 2 << 20
 
 
 def blocks_for(segment_size: int, end: int) -> int:
-    """How many bytes of a segment get blocks for claims that reach to `end`: one cell more, which
-    may close it.
-    """
+    """How many bytes of a segment get blocks for claims up to `end`, and for a cell behind them."""
     allocated = FIRST_BYTES
     while allocated < end + FRAME_ALIGN:
         allocated *= 2

@@ -41,9 +41,7 @@ def _check(cells: Cursors, identity: Identity, inode: int) -> bool:
 
 
 def open_writable(dir_fd: int, identity: Identity) -> CursorsFile:
-    """Map the file for writing, and create or extend it if necessary; it never shrinks. Requires
-    the exclusive lock.
-    """
+    """Map the file for writing; create or extend it. Requires the exclusive lock."""
     with opened_regular(NAME, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd) as fd:
         # A file of the right size may have holes, in which a full disk would turn a store into
         # SIGBUS.
@@ -126,9 +124,7 @@ def writers(dir_fd: int, cells: Cursors) -> list[Writer]:
 
 
 def live_writers(dir_fd: int, identity: Identity) -> list[Writer]:
-    """The owners of slots who live, by their locks and not by their pids; none where the file is of
-    no use.
-    """
+    """The owners of slots that live, by their locks; none if the file is of no use."""
     found = open_for_reading(dir_fd, identity)
     return [writer for writer in writers(dir_fd, found.cells) if writer.alive]
 

@@ -128,18 +128,14 @@ class LogDirectory:
 
     @property
     def detached(self) -> bool:
-        """Whether the segments are detached from their log: no handle writes them, and no other
-        file is kept with them.
-        """
+        """Whether the segments are detached from their log: no handle writes them."""
         return self.kind != "log"
 
     def forked(self) -> None:
         """In the child of a fork: another thread of the parent may have held a lock."""
 
     def close(self) -> None:
-        """Release the descriptor; idempotent. A call in another thread keeps it open until it
-        returns.
-        """
+        """Release the descriptor; idempotent. Present calls of other threads keep it open."""
         self._fd = None
 
     def segment_path(self, number: int) -> str:
@@ -155,26 +151,20 @@ class LogDirectory:
             return names_in(self.fd)
 
     def segment_numbers(self) -> list[int]:
-        """The numbers of all segment files, ascending. Files whose name is no position of a segment
-        are not counted.
-        """
+        """The numbers of all segment files, ascending; other names are ignored."""
         bases = (int(match[1]) for name in self.names() if (match := _NAME.match(name)))
         return sorted(
             base // self.segment_size for base in bases if is_base(base, self.segment_size)
         )
 
     def cycle_at(self, opened_ns: int) -> int:
-        """The cycle of a segment that the log rolled into at that time; 0 where it rolls by size
-        alone.
-        """
+        """The cycle of a segment that the log rolled into then; 0 if it rolls by size alone."""
         return 0 if self.roll_cycle is None else self.roll_cycle.number_at(opened_ns)
 
     def header_page(
         self, number: int, segment_id: int, created_ns: int, opened_ns: int = 0
     ) -> bytes:
-        """The first page of a segment without a seal; `opened_ns` above 0: the log rolled into it
-        then.
-        """
+        """The first page of a segment without a seal, into which the log rolled at `opened_ns`."""
         cycle = self.cycle_at(opened_ns) if opened_ns else 0
         base = number * self.segment_size
         return kernel.header_page(
@@ -223,9 +213,7 @@ class LogDirectory:
 
     @property
     def joining(self) -> bool:
-        """Whether segments are being joined to the log at this moment, or were when their joiner
-        died.
-        """
+        """Whether segments are being joined to the log, or were when their joiner died."""
         return self._exists(JOIN_NOTE)
 
     def open_segment(self, number: int, *, writable: bool) -> Segment:
@@ -310,9 +298,7 @@ class LogDirectory:
             return number * self.segment_size + segment.landing(offset)
 
     def scan_end(self, position: int) -> int:
-        """Where whole frames end, looking from a position that is known to be good: the first frame
-        that is not one.
-        """
+        """Where whole frames end, from a position on that is known to be good."""
         number, offset = divmod(self.landing(position), self.segment_size)
         while self.has(number):
             with self.opened_segment(number) as segment:

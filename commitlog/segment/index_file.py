@@ -30,9 +30,7 @@ State = Literal["sound", "missing", "damaged", "stale"]
 
 
 def write(directory: LogDirectory, number: int, index: SparseIndex, seal: Seal) -> bool:
-    """Put the index of a sealed segment beside it; False where the system refuses: an index is
-    worth no error.
-    """
+    """Put the index of a sealed segment beside it; False, and no error, if the system refuses."""
     content = index.content()
     header = _HEADER.pack(
         MAGIC,

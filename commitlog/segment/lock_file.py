@@ -144,9 +144,7 @@ class LockFile:
             return Holder()
 
     def write(self, holder: Holder) -> None:
-        """Write the holder in one call, so that a kill or an error leaves the old text or the new.
-        Requires the exclusive lock.
-        """
+        """Write the holder in one call: after a kill or an error it is the old or the new."""
         descriptor = self._lock.descriptor
         text = json.dumps(holder.__dict__).encode()
         path = os.readlink(f"/proc/self/fd/{descriptor}")

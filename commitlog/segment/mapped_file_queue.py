@@ -38,9 +38,7 @@ class MappedFileQueue:
         self._tell = tell
 
     def get(self, number: int) -> MappedFile:
-        """The segment with that number, mapped if it is not yet. If there is none, raise
-        `PositionError`.
-        """
+        """The segment with that number, mapped if need be; else raise `PositionError`."""
         with self._lock:
             file = self._get(number)
         self._unmap_dropped()
@@ -89,9 +87,7 @@ class MappedFileQueue:
     def hold(
         self, number: int, who: str, *, briefly: bool = False
     ) -> tuple[MappedFile, int] | None:
-        """The segment with a hold on it and the token to release it with; None when there is no
-        such segment (any more).
-        """
+        """The segment, and the token that releases the hold; None if there is no such segment."""
         # The lock keeps other threads from dropping the file as idle before it is held.
         with self._lock:
             try:
@@ -104,9 +100,7 @@ class MappedFileQueue:
 
     @contextlib.contextmanager
     def held(self, number: int, who: str) -> Iterator[Segment | None]:
-        """Hold a segment briefly, for the length of a `with`; None when there is no such segment
-        (any more).
-        """
+        """Hold a segment for the length of a `with`; None if there is no such segment."""
         held = self.hold(number, who, briefly=True)
         if held is None:
             yield None
@@ -160,9 +154,7 @@ class MappedFileQueue:
                 self._tell("deleted", number)
 
     def drop_deleted(self) -> None:
-        """Unmap segments that another process has deleted and this one does not hold: a mapping
-        keeps their disk space in use.
-        """
+        """Unmap segments that others have deleted: a mapping keeps their disk space in use."""
         first = self.first_number
         with self._lock:
             for file in list(self._files.values()):
@@ -179,9 +171,7 @@ class MappedFileQueue:
         return [] if file is None else file.staying
 
     def _flush_header(self, number: int) -> None:
-        """Make a segment's seal durable: once its predecessors are deleted, only the seal records
-        its first sequence.
-        """
+        """Make a seal durable: its predecessors gone, only it records its first sequence."""
         with self.held(number, "seal") as segment:
             if segment is None:
                 return
@@ -194,9 +184,7 @@ class MappedFileQueue:
                 self.core.check_failed()
 
     def delete_before(self, number: int, force_after: float) -> list[int]:
-        """Remove the segments below `number`, oldest first. Stops at the first held one, so that no
-        gap arises.
-        """
+        """Remove the segments below `number`, oldest first, up to the first held one."""
         removed = []
         try:
             for candidate in self.numbers():

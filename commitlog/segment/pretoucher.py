@@ -105,9 +105,7 @@ class Pretoucher:
 
     @property
     def rest_s(self) -> float:
-        """How long until another step can be due: at the present rate, half of what is ahead is
-        left by then.
-        """
+        """How long until half of what is ahead is left, at the present rate."""
         ahead = self.touched_position - self._core.tail_position
         if self._rate <= 0 or ahead <= 0:
             return _REST_MOST_S

@@ -72,9 +72,7 @@ class SealTable:
         return None if found is None else Seal(*found)
 
     def sealed_before(self, first: int, stop: int) -> int:
-        """The first number in [first, stop) that is not sealed, or `stop`: segments are sealed in
-        ascending order.
-        """
+        """The first number in [first, stop) that is not sealed, or `stop`; seals ascend."""
         unsealed = range(first, stop)
         return first + bisect.bisect_left(
             unsealed, True, key=lambda number: self.get(number) is None

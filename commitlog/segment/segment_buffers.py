@@ -29,9 +29,7 @@ class BufferLender(Protocol):
         """A free buffer, if there is one now; `ahead` of need, if no borrower waits for one."""
 
     def lend(self) -> LeasedBuffer | None:
-        """Return a buffer by the pool's policy: wait, raise, or return None if the segment gets
-        none.
-        """
+        """Return a buffer by the pool's policy: wait, raise, or return None."""
 
     def bind(self, buffer: LeasedBuffer, file: MappedFile) -> None:
         """Note durably which segment the buffer holds from now on, before the first claim in it."""
@@ -40,9 +38,7 @@ class BufferLender(Protocol):
         """Note that the log has rolled into the segment of a buffer that was lent ahead."""
 
     def give_back(self, buffer: LeasedBuffer, *, written: bool = True) -> None:
-        """Take back a buffer that is fully committed or, if it was not `written`, was never
-        used.
-        """
+        """Take back a buffer that is committed or, if not `written`, was never used."""
 
 
 class _Lease:
@@ -50,9 +46,7 @@ class _Lease:
 
 
 class _Attached(NamedTuple):
-    """A segment with its buffer. The token holds it, so that it is not deleted before the buffer is
-    detached.
-    """
+    """A segment with its buffer; while it is held by the token, it is not deleted."""
 
     file: MappedFile
     buffer: LeasedBuffer
@@ -112,9 +106,7 @@ class SegmentBuffers:
         return buffer
 
     def attach_ahead(self, number: int) -> None:
-        """Attach a buffer to a segment before the log rolls into it, if one is free. The kernel
-        then rolls into it alone.
-        """
+        """Attach a free buffer to the next segment: the kernel then rolls into it alone."""
         if number in self._attached:
             return
         file, token = self._hold(number)
@@ -193,9 +185,7 @@ class SegmentBuffers:
         return len(taken)
 
     def give_back_ahead(self) -> bool:
-        """Return the buffer that is attached ahead of need, for another borrower; False if there is
-        none.
-        """
+        """Return the buffer that is attached ahead of need to the pool; False if there is none."""
         with self._lock:
             ahead = self._ahead
             if ahead is None:

@@ -124,9 +124,7 @@ class LogIndex:
         return self.sequence_at(number, offset)
 
     def end(self) -> tuple[int, int]:
-        """Return the present end of what can be counted: position and sequence of the next
-        record.
-        """
+        """Return where counting ends at present: position and sequence of the next record."""
         with self._lock:
             number = self._first_unsealed()
             sequence = self.first_sequence(number)

@@ -39,9 +39,7 @@ class SegmentHolder:
     # --- the cursor's policy -----------------------------------------------------------------
 
     def next_segment(self, number: int) -> Segment | None:
-        """Hold a segment to read forward in; None if it does not exist yet. If it was deleted,
-        raise `PositionError`.
-        """
+        """Hold a segment to read forward in; None if it is still to come."""
         held = self._queue.hold(number, self.name)
         if held is None:
             self._refuse_gap(number)

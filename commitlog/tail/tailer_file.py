@@ -140,9 +140,7 @@ def _release(page: TailerPage, lock: TailerLock) -> None:
 
 
 def _lock(directory: LogDirectory, folder_fd: int, name: str) -> TailerLock:
-    """Lock a tailer's file through a description of its own: the mapping's would keep the lock in
-    forked children.
-    """
+    """Lock a tailer's file by a description of its own: forked children keep a mapping's."""
     try:
         return TailerLock(directory.fd, folder_fd, name)
     except TailerLockedError as refusal:

@@ -57,9 +57,7 @@ def tailer_path(directory: LogDirectory, name: str) -> str:
 
 @contextlib.contextmanager
 def opened_folder(directory: LogDirectory) -> Iterator[int]:
-    """Open the folder for the length of a `with`. If the log never had a named tailer, raise
-    `FileNotFoundError`.
-    """
+    """Open the folder for the length of a `with`; the first named tailer creates it."""
     fd = os.open(
         FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd
     )
@@ -71,9 +69,7 @@ def opened_folder(directory: LogDirectory) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _listed_folder(directory: LogDirectory) -> Iterator[int]:
-    """Open the folder to list all tailers. If it is no folder, or this user may not read it, raise
-    `IOFailureError`.
-    """
+    """Open the folder to list it; an IOFailureError says that the required ones are unknown."""
     try:
         with opened_folder(directory) as folder_fd:
             yield folder_fd
@@ -137,9 +133,7 @@ def are_terms_changing(directory: LogDirectory) -> bool:
 
 
 def is_folder_locked(directory: LogDirectory) -> bool:
-    """Return whether the folder is locked: by a process that cannot open `lock` and changes terms,
-    or by a reader.
-    """
+    """Return whether the folder is locked, by a process that cannot open `lock` or by a reader."""
     with contextlib.suppress(FileNotFoundError), _listed_folder(directory) as folder_fd:
         return not _lock_folder(folder_fd, fcntl.LOCK_SH)
     return False

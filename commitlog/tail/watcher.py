@@ -136,9 +136,7 @@ class AsyncRecords:
         self._run = 0
 
     async def next(self) -> Record:
-        """Return the next record. If none arrives in time, or the log is closed, raise
-        `StopAsyncIteration`.
-        """
+        """Return the next record; stop if none arrives in time, or the log is closed."""
         self._cursor.save_position()  # the caller is done with the last record
         self._run += 1
         if self._run > _RUN_MOST:
