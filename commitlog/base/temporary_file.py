@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
+
+_TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{16}\.tmp$")
+
+
+def sweep(dir_fd: int) -> None:
+    """Remove the temporary files in a directory, but no directory of such a name."""
+    for name in os.listdir(dir_fd):
+        if _TEMPORARY.match(name):
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+                os.unlink(name, dir_fd=dir_fd)
 
 
 @contextlib.contextmanager

@@ -129,8 +129,7 @@ def _with_tombstones(pa: Any, values: Any, keys: Any, row: int) -> Any:
         raise RecordTypeError(
             f"row {row + int(orphans.argmax())} has a null value and no key: a null value is a "
             "tombstone only in a row with a "
-            "key; "
-            "drop such rows, or fill them with empty values"
+            "key; drop such rows, or fill them with empty values"
         )
     return pa.compute.fill_null(_plain(pa, values, "value", always=True), b"")
 

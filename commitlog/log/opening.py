@@ -7,7 +7,6 @@ import logging
 import os
 
 from commitlog._kernel import memory as kernel
-from commitlog._kernel.memory import Cursors
 from commitlog.base.boot import boot_id
 from commitlog.base.path import make_directory, open_directory, sync_directory
 from commitlog.base.polling import attempts
@@ -118,24 +117,27 @@ def _try_to_join(
     if not _is_joinable(cursors_file.find(fd, identity)) or not lock_file.acquire("shared"):
         return None
     file = cursors_file.find(fd, identity)
-    if file is not None and _is_joinable(file):
-        directory = LogDirectory(path, identity)
-        try:
-            if options.pool is not None:
-                writers = cursors_file.live_writers(directory.fd, identity)
-                names = cursors_file.describe(writers)
-                raise LogLockedError(
-                    f"a pooled log has one writer, but this log is open for writing in {names}: "
-                    "close it there, or open it without a pool",
-                    path=path,
-                    holder=names,
-                )
-            return _joined(directory, identity, file.cells, lock_file)
-        except BaseException:
-            directory.close()
-            raise
-    lock_file.release()
-    return None
+    if file is None or not _is_joinable(file):
+        lock_file.release()
+        return None
+    if options.pool is not None:
+        names = cursors_file.describe(cursors_file.live_writers(fd, identity))
+        raise LogLockedError(
+            f"a pooled log has one writer, but this log is open for writing in {names}: close it "
+            "there, or open it without a pool",
+            path=path,
+            holder=names,
+        )
+    checkpoint = checkpoints.read(fd, identity.uuid)
+    return Opened(
+        LogDirectory(path, identity),
+        identity,
+        file.cells,
+        lock_file=lock_file,
+        tail=file.cells.tail,
+        # Continued, because of two records the one with the higher count is in force.
+        checkpoint_count=checkpoint.count if checkpoint is not None else 0,
+    )
 
 
 def _is_joinable(file: CursorsFile | None) -> bool:
@@ -158,22 +160,6 @@ def _why_not_ready(fd: int, path: str, lock_file: LockFile, timeout_s: float) ->
     return (
         f"another process has been opening or recovering this log for {timeout_s:g} s: try "
         "again, or check for a stopped process"
-    )
-
-
-def _joined(
-    directory: LogDirectory, identity: Identity, cells: Cursors, lock_file: LockFile
-) -> Opened:
-    checkpoint = checkpoints.read(directory.fd, identity.uuid)
-    return Opened(
-        directory,
-        identity,
-        cells,
-        pooled=False,
-        lock_file=lock_file,
-        tail=cells.tail,
-        # Continued, because of two records the one with the higher count is in force.
-        checkpoint_count=checkpoint.count if checkpoint is not None else 0,
     )
 
 

@@ -194,8 +194,7 @@ def _open_file(parts: LogParts, options: NameOptions, position: int) -> TailerFi
     if parts.directory.detached:
         why = (
             "an archive or a single segment file cannot save a tailer's position: read it with a "
-            "tailer "
-            "without a name"
+            "tailer without a name"
         )
         raise ReadOnlyError(why, path=parts.path)
     # On other file systems, locks and shared mappings cannot enforce one reader per name.

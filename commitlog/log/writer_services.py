@@ -34,11 +34,7 @@ class WriterServices:
     """Rolling, back-pressure, the pool's lender and the background services of a writable log."""
 
     def __init__(
-        self,
-        engine: Engine,
-        queue: MappedFileQueue,
-        options: Options,
-        lender: BufferLeases | None,
+        self, engine: Engine, queue: MappedFileQueue, options: Options, lender: BufferLeases | None
     ) -> None:
         directory = queue.directory
         self._engine = engine

@@ -299,10 +299,7 @@ class TransientStorePool(ProcessBound):
         self._check_process()
         with self._lock:
             return dataclasses.replace(
-                self._counters,
-                buffers=self.buffers,
-                available=self.available,
-                locked=self.locked,
+                self._counters, buffers=self.buffers, available=self.available, locked=self.locked
             )
 
     # Closing.

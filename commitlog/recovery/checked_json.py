@@ -57,8 +57,7 @@ def read(directory: LogDirectory, name: str) -> dict[str, Any] | None:
         content = None
     if not isinstance(content, dict) or content.pop("crc32c", None) != crc32c(_text(content)):
         raise CorruptSegmentError(
-            f"`{name}` is damaged and was not used: run `commitlog repair` on the log",
-            path=path,
+            f"`{name}` is damaged and was not used: run `commitlog repair` on the log", path=path
         )
     if content.get("format") != FORMAT:
         raise UnsupportedVersionError(

@@ -11,14 +11,7 @@ from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE
 from commitlog.base.failpoint import failpoint
 from commitlog.pool.shm import ShmSurvey
 from commitlog.recovery.cut import Taken, find_cut, take_out
-from commitlog.recovery.location import (
-    AHEAD_LIMIT,
-    Location,
-    land,
-    locate,
-    missing,
-    tail_location,
-)
+from commitlog.recovery.location import AHEAD_LIMIT, Location, land, locate, missing, tail_location
 from commitlog.recovery.recovered import Recovered
 from commitlog.recovery.walk import Walk, walk_buffers, walk_claimed, walk_valid
 from commitlog.segment.blocks import make_solid

@@ -131,7 +131,7 @@ class Archiver:
             text = read_small_file(
                 identities.NAME, identities.SIZE_LIMIT, dir_fd=self._directory.fd
             )
-            self._target.put(identities.NAME, lambda file: _write(file, text))
+            self._target.put(identities.NAME, lambda file: file.write(text))
         self._named = True
 
     def _check_target(self) -> None:
@@ -224,7 +224,3 @@ class Archiver:
         file.writelines(stream.compress(piece) for piece in iter(lambda: content.read(_PIECE), b""))
         file.write(stream.flush())
         failpoint("segment compressed")
-
-
-def _write(file: BinaryIO, text: bytes) -> None:
-    file.write(text)

@@ -104,8 +104,7 @@ class ListenerService(Service):
             warned, self._dropping = self._dropping, True
         if not warned:
             _logger.warning(
-                "%s: the segment listener is too slow: events are dropped",
-                self._directory.path,
+                "%s: the segment listener is too slow: events are dropped", self._directory.path
             )
 
     # --- the thread -------------------------------------------------------------------------------

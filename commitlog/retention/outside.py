@@ -134,10 +134,7 @@ def _state(directory: LogDirectory, identity: Identity) -> LogState:
             pass
 
     return LogState(
-        flushed_position=flushed_position,
-        holders=lambda number: [],
-        remove=remove,
-        check=check,
+        flushed_position=flushed_position, holders=lambda number: [], remove=remove, check=check
     )
 
 

@@ -6,26 +6,25 @@ import contextlib
 import errno
 import fcntl
 import os
-import re
 import shutil
 import tempfile
 import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
+from commitlog.base import temporary_file
 from commitlog.base.extras import imported
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import make_directory
 from commitlog.base.regular_file import open_regular
 from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
 
-_TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{16}\.tmp$")
 _COPY_BYTES = 1 << 20
 # File systems of pyarrow whose rename replaces a file in one step. In the others a file is written
 # under its own name.
 _RENAMING = ("local", "hdfs")
 
-Write = Callable[[BinaryIO], None]
+Write = Callable[[BinaryIO], object]
 
 
 def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Target:
@@ -217,18 +216,12 @@ class LocalTarget:
             # Another process has a lock, or the file system has no locks.
             with contextlib.suppress(OSError):
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._sweep(fd)
+                temporary_file.sweep(fd)
             with contextlib.suppress(OSError):
                 fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             yield fd
         finally:
             os.close(fd)
-
-    def _sweep(self, folder_fd: int) -> None:
-        for name in os.listdir(folder_fd):
-            if _TEMPORARY.match(name):
-                with contextlib.suppress(FileNotFoundError, IsADirectoryError):
-                    os.unlink(name, dir_fd=folder_fd)
 
 
 class ArrowTarget:

@@ -91,7 +91,8 @@ class AllocationService(Service):
         attached. If this raises, the tail stays where it is.
         """
         with self._directory.telling("prepare the next segment"):
-            self._check_open()
+            if self._closed:
+                raise ClosedError("the log is closed: open it again", path=self._core.path)
             self._place(number, needed=True)
             if self._buffers is not None:
                 self._buffers.attach(number)
@@ -160,10 +161,6 @@ class AllocationService(Service):
                     blocks.make_solid(self._directory, number, stop, start=start)
                 failpoint("segment grown")
                 self._core.raise_allocated(number, stop)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("the log is closed: open it again", path=self._core.path)
 
     def give_back_drained(self) -> int:
         """Return the buffers whose segments are committed whole; how many."""

@@ -16,14 +16,9 @@ from commitlog.segment.identity import Identity
 _COPY_BYTES = 1 << 20
 
 
-def is_lone_segment(path: str) -> bool:
-    """Whether a path names a file: a log is a directory."""
-    return os.path.isfile(path)
-
-
 def refuse_lone_segment(path: str) -> None:
     """Refuse a segment's file, for operations that mend a whole log."""
-    if is_lone_segment(path):
+    if os.path.isfile(path):
         raise NotALogError(
             "this is a single segment file, which can only be repaired in its log: "
             "repair the log, then copy the segment again",

@@ -23,10 +23,7 @@ class Sealer:
     """
 
     def __init__(
-        self,
-        queue: MappedFileQueue,
-        spacing: int = INDEX_SPACING_DEFAULT,
-        tell: Tell = tell_nobody,
+        self, queue: MappedFileQueue, spacing: int = INDEX_SPACING_DEFAULT, tell: Tell = tell_nobody
     ) -> None:
         self._directory = queue.directory
         self._queue = queue

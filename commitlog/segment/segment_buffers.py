@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import NamedTuple, Protocol
 
@@ -80,16 +81,7 @@ class SegmentBuffers:
         with self._lock:
             self._needed = number
         try:
-            file, token = self._hold(number)
-            with ExitStack() as undo:
-                undo.callback(file.release, token)
-                if number in self._attached or file.segment.buffered:
-                    return
-                buffer = self._borrow()
-                if buffer is not None:
-                    undo.callback(self._lender.give_back, buffer, written=False)
-                    if self._bind(number, file, token, buffer):
-                        undo.pop_all()
+            self._attach(number, self._borrow)
         except BaseException:
             self._needed = None  # the log does not roll
             raise
@@ -107,59 +99,46 @@ class SegmentBuffers:
 
     def attach_ahead(self, number: int) -> None:
         """Attach a free buffer to the next segment: the kernel then rolls into it alone."""
-        if number in self._attached:
-            return
-        file, token = self._hold(number)
-        with ExitStack() as undo:
-            undo.callback(file.release, token)
-            buffer = self._lender.try_lend(ahead=True)
-            if buffer is not None:
-                undo.callback(self._lender.give_back, buffer, written=False)
-                if self._bind(number, file, token, buffer, ahead=True):
-                    undo.pop_all()
+        if number not in self._attached:
+            self._attach(number, lambda: self._lender.try_lend(ahead=True), ahead=True)
 
-    def _hold(self, number: int) -> tuple[MappedFile, int]:
+    def _attach(
+        self, number: int, borrow: Callable[[], LeasedBuffer | None], *, ahead: bool = False
+    ) -> None:
         held = self._queue.hold(number, "its pool buffer", briefly=True)
         if held is None:
             raise PositionError(
                 "the segment is being deleted", path=self._queue.directory.segment_path(number)
             )
-        return held
-
-    def _bind(
-        self,
-        number: int,
-        file: MappedFile,
-        token: int,
-        buffer: LeasedBuffer,
-        *,
-        ahead: bool = False,
-    ) -> bool:
-        """False if the segment has a buffer already, or `ahead` of need comes too late: claims may
-        be in the mapping.
-        """
-        with self._lock:
-            self._check_open()
-            if number in self._attached or (ahead and self._entered(number)):
-                return False
-            lease = _Lease()
-            self._lender.bind(buffer, file)
-            self._core.attach(file.segment, buffer.memory, lease)
-            self._attached[number] = _Attached(file, buffer, lease, token)
-            failpoint("buffer attached")
-            if ahead:
-                self._ahead = number
-                self._core.ready_below = number + 1
-            return True
+        file, token = held
+        with ExitStack() as undo:
+            undo.callback(file.release, token)
+            if number in self._attached or file.segment.buffered:
+                return
+            buffer = borrow()
+            if buffer is None:
+                return
+            undo.callback(self._lender.give_back, buffer, written=False)
+            with self._lock:
+                if self._closed:
+                    raise ClosedError("the log is closed: open it again", path=self._core.path)
+                # `ahead` of need may come too late: then claims may be in the mapping.
+                if number in self._attached or (ahead and self._entered(number)):
+                    return
+                lease = _Lease()
+                self._lender.bind(buffer, file)
+                self._core.attach(file.segment, buffer.memory, lease)
+                self._attached[number] = _Attached(file, buffer, lease, token)
+                failpoint("buffer attached")
+                if ahead:
+                    self._ahead = number
+                    self._core.ready_below = number + 1
+            undo.pop_all()
 
     def _entered(self, number: int) -> bool:
         """Whether the log has rolled into the segment, or a thread is about to."""
         tail = self._core.tail
         return number == self._needed or tail is None or tail[0] >= number
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("the log is closed: open it again", path=self._core.path)
 
     def settle(self, number: int) -> None:
         """Note that the tail is in segment `number`: its buffer is no longer one ahead of need."""

@@ -72,15 +72,7 @@ class StagingWriter:
             while first < len(rows):
                 frames = self._open()
                 first, full = frames.lay(
-                    values,
-                    offsets,
-                    keys,
-                    key_offsets,
-                    keyed,
-                    rows.types,
-                    times_ns,
-                    now_ns,
-                    first,
+                    values, offsets, keys, key_offsets, keyed, rows.types, times_ns, now_ns, first
                 )
                 if full:
                     self._close()

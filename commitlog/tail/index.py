@@ -301,8 +301,7 @@ class LogIndex:
     def _unknown(self, position: int) -> SequenceError:
         return SequenceError(
             "the records before this position cannot be counted yet, because a claim among them "
-            "is still open: try "
-            "again",
+            "is still open: try again",
             path=self._core.path,
             position=position,
         )

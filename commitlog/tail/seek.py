@@ -278,8 +278,7 @@ class Seeker:
                     return
         raise PositionError(
             f"no record starts here: the log's positions go from {first} to {end}; use a position "
-            "that "
-            "append() returned or that a record has",
+            "that append() returned or that a record has",
             path=self._core.path,
             position=position,
             first_position=first,

@@ -156,8 +156,7 @@ def _lock(directory: LogDirectory, folder_fd: int, name: str) -> TailerLock:
                 f"another process has a shared lock on the file of tailer {name!r} and may "
                 "read "
                 "with it: close it there, use another name, or remove read permission from users "
-                "who "
-                "cannot write the file"
+                "who cannot write the file"
             )
         raise TailerInUseError(message, path=path, holder=holder) from None
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError
+from commitlog.base import temporary_file
 from commitlog.base.life_lock import LifeLock, open_gate
 from commitlog.base.path import telling
 from commitlog.base.polling import attempts
@@ -28,7 +29,6 @@ from commitlog.segment.lock_file import TERMS
 FOLDER = "tailers"
 NAME_LONGEST = 128  # bytes of UTF-8
 _NAME = re.compile(r"[\w@:+][\w@:+.\-]*")
-_TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{16}\.tmp$")
 _TERMS_WAIT_S = 5.0
 # A change takes milliseconds: a lock on the folder that is held longer is not of a change.
 FOLDER_WAIT_S = 0.5
@@ -45,8 +45,7 @@ def check_name(name: object) -> str:
     ):
         raise InvalidOptionError(
             f"name must be 1 to {NAME_LONGEST} bytes of letters, digits and _ @ : + . -, and must "
-            "not "
-            f"begin with . or -: {name!r} is invalid"
+            f"not begin with . or -: {name!r} is invalid"
         )
     return str(name)  # the kernel takes no subclass
 
@@ -176,10 +175,7 @@ def sweep(directory: LogDirectory) -> None:
         contextlib.suppress(FileNotFoundError, IOFailureError),
         _listed_folder(directory) as folder_fd,
     ):
-        for name in os.listdir(folder_fd):
-            if _TEMPORARY.match(name):
-                with contextlib.suppress(IsADirectoryError):  # another program's directory
-                    os.unlink(name, dir_fd=folder_fd)
+        temporary_file.sweep(folder_fd)
 
 
 def make_folder(directory: LogDirectory) -> None:
