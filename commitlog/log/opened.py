@@ -25,7 +25,6 @@ class Opened:
     """A log that is locked and recovered."""
 
     directory: LogDirectory
-    identity: Identity
     cursors: Cursors
     pooled: bool = False
     exclusive: bool = False

@@ -131,7 +131,6 @@ def _try_to_join(
     checkpoint = checkpoints.read(fd, identity.uuid)
     return Opened(
         LogDirectory(path, identity),
-        identity,
         file.cells,
         lock_file=lock_file,
         tail=file.cells.tail,
@@ -199,15 +198,14 @@ def _open_exclusively(
     directory = LogDirectory(path, identity)
     try:
         finish_pending(directory)
-        return _recover(directory, identity, options, lock_file)
+        return _recover(directory, options, lock_file)
     except BaseException:
         directory.close()
         raise
 
 
-def _recover(
-    directory: LogDirectory, identity: Identity, options: Options, lock_file: LockFile
-) -> Opened:
+def _recover(directory: LogDirectory, options: Options, lock_file: LockFile) -> Opened:
+    identity = directory.identity
     inode = os.fstat(directory.fd).st_ino
     boot = boot_id()
     before = lock_file.read()
@@ -233,7 +231,6 @@ def _recover(
     lock_file.write(holder)
     return Opened(
         directory,
-        identity,
         file.cells,
         pooled=pooled,
         exclusive=True,

@@ -52,7 +52,7 @@ class LogParts:
         self.mode = mode
         self.options = options
         self.directory = opened.directory
-        self.identity = opened.identity
+        self.identity = opened.directory.identity
         self.lock_file = opened.lock_file
         self.slot_lock: SlotLock | None = None
         self.checkpoint_fd = -1
@@ -68,8 +68,8 @@ class LogParts:
                 policy,
                 opened.directory.path,
                 opened.directory.fd,
-                opened.identity.uuid,
-                opened.identity.segment_size,
+                self.identity.uuid,
+                self.identity.segment_size,
                 opened.cursors,
                 writable=mode != "r",
                 pooled=opened.pooled,

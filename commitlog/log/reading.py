@@ -27,8 +27,8 @@ def open_for_reading(path: str, options: Options) -> Opened:
     directory = LogDirectory(path, identity)
     file = cursors_file.open_for_reading(directory.fd, identity)
     if file.usable:
-        return Opened(directory, identity, file.cells)
-    return _stand_in(directory, identity, file)
+        return Opened(directory, file.cells)
+    return _stand_in(directory, file)
 
 
 def _open_detached(directory: Detached) -> Opened:
@@ -41,7 +41,7 @@ def _open_detached(directory: Detached) -> Opened:
     cells = Cursors(-1, True)
     for name in ("appended", "committed", "flushed"):
         cells[name] = end
-    return Opened(directory, directory.identity, cells, uncertain_from=end)
+    return Opened(directory, cells, uncertain_from=end)
 
 
 def _await_identity(path: str, wait_s: float) -> Identity:
@@ -74,17 +74,15 @@ def _look_for_identity(path: str, *, waits: bool) -> Identity | CommitLogError:
     return identities.missing(path)
 
 
-def _stand_in(directory: LogDirectory, identity: Identity, file: CursorsFile) -> Opened:
+def _stand_in(directory: LogDirectory, file: CursorsFile) -> Opened:
     """Open with no live cursors: take the end from the files alone.
 
     Above the checkpoint, an invalid frame is then the end and not damage.
     """
-    checkpoint = checkpoints.read(directory.fd, identity.uuid)
+    checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
     durable = checkpoint.position if checkpoint is not None else 0
     end = durable if checkpoint is not None and checkpoint.clean else directory.scan_end(durable)
     for name, value in (("appended", end), ("committed", end), ("flushed", durable)):
         file.cells[name] = value
     clean = checkpoint is not None and checkpoint.clean
-    return Opened(
-        directory, identity, file.cells, uncertain_from=NEVER_UNCERTAIN if clean else durable
-    )
+    return Opened(directory, file.cells, uncertain_from=NEVER_UNCERTAIN if clean else durable)

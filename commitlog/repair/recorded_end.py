@@ -11,7 +11,6 @@ from commitlog.flush import checkpoint as checkpoints
 from commitlog.recovery.location import AHEAD_LIMIT
 from commitlog.segment import cursors_file
 from commitlog.segment.directory import LogDirectory
-from commitlog.segment.identity import Identity
 
 _WATERMARKS = ("appended", "committed", "flushed")
 
@@ -19,10 +18,10 @@ _WATERMARKS = ("appended", "committed", "flushed")
 class RecordedEnd:
     """The recorded end of a log that is not open; `checkpoint` is the latest valid one."""
 
-    def __init__(self, directory: LogDirectory, identity: Identity) -> None:
+    def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
-        self.checkpoint = checkpoints.read(directory.fd, identity.uuid)
-        found = cursors_file.find(directory.fd, identity)
+        self.checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
+        found = cursors_file.find(directory.fd, directory.identity)
         usable = found is not None and found.usable and found.cells["state"] != STATE_NONE
         self._cursors: Cursors | None = found.cells if found is not None and usable else None
 

@@ -130,7 +130,7 @@ class _Repair:
         try:
             self._mend_identity()
             self._resolve_joins()
-            recorded = RecordedEnd(self.directory, self.identity)
+            recorded = RecordedEnd(self.directory)
             self._move_irregular_away(recorded)
             numbers = self._move_strays(recorded)
             self._fill_holes(numbers, recorded)

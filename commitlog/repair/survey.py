@@ -18,7 +18,6 @@ from commitlog.repair.recorded_end import RecordedEnd
 from commitlog.repair.verify_report import Damage, SegmentReport, TornTail, VerifyReport
 from commitlog.segment import index_file
 from commitlog.segment.directory import LogDirectory, holes, index_name, is_base, segment_name
-from commitlog.segment.identity import Identity
 from commitlog.segment.seal_table import SealTable
 from commitlog.tail import tailer_file, tailer_state
 
@@ -34,21 +33,19 @@ class Survey:
     def __init__(
         self,
         directory: LogDirectory,
-        identity: Identity,
         checkpoint: Checkpoint | None,
         *,
         live: bool,
         fault: str | None,
     ) -> None:
         self.directory = directory
-        self.identity = identity
         self.live = live
-        self.size = identity.segment_size
+        self.size = directory.segment_size
         self.known = 0 if checkpoint is None else checkpoint.position
         self.torn_at: int | None = None
         self.report = VerifyReport(
             path=directory.path,
-            uuid=identity.uuid.hex(),
+            uuid=directory.log_uuid.hex(),
             segment_size=self.size,
             live=live,
             clean=not live and checkpoint is not None and checkpoint.clean,
@@ -133,7 +130,7 @@ class Survey:
             )
 
     def _check_ends(self) -> None:
-        for name, position, landing in RecordedEnd(self.directory, self.identity).hidden():
+        for name, position, landing in RecordedEnd(self.directory).hidden():
             self.report.problems.append(
                 f"`{name}` records the end of the log at position {position}, inside a SKIP that "
                 f"ends at {landing}: no reader would reach an append there; `commitlog repair` "

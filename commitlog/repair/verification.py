@@ -115,9 +115,8 @@ def surveying_log(dir_fd: int, path: str, *, live: bool) -> Iterator[Survey]:
     """Open a survey of a log whose directory is open."""
     identity, fault = read_identity(dir_fd, path)
     with contextlib.closing(LogDirectory(path, identity)) as directory:
-        yield Survey(
-            directory, identity, checkpoints.read(dir_fd, identity.uuid), live=live, fault=fault
-        )
+        checkpoint = checkpoints.read(dir_fd, identity.uuid)
+        yield Survey(directory, checkpoint, live=live, fault=fault)
 
 
 def _survey_of_detached(directory: Detached) -> Survey:
@@ -128,6 +127,6 @@ def _survey_of_detached(directory: Detached) -> Survey:
     """
     end = directory.find_end()
     checkpoint = Checkpoint(end, clean=True, count=0) if end % directory.segment_size == 0 else None
-    survey = Survey(directory, directory.identity, checkpoint, live=False, fault=None)
+    survey = Survey(directory, checkpoint, live=False, fault=None)
     survey.known = end
     return survey

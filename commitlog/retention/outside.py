@@ -58,12 +58,12 @@ def _prune(
         raise InvalidOptionError(
             f"retention must be a commitlog.Retention, not {type(retention).__name__}"
         )
-    with telling_of_refusals(path):
-        identity = _identity(path)
-        with contextlib.closing(LogDirectory(path, identity)) as directory:
-            return Pruner(directory, _state(directory, identity)).prune(
-                retention, dry_run=dry_run, keep=keep
-            )
+    with (
+        telling_of_refusals(path),
+        contextlib.closing(LogDirectory(path, _identity(path))) as directory,
+    ):
+        pruner = Pruner(directory, _state(directory))
+        return pruner.prune(retention, dry_run=dry_run, keep=keep)
 
 
 def archive_segments(
@@ -113,16 +113,16 @@ def _identity(path: str) -> Identity:
     return identity
 
 
-def _state(directory: LogDirectory, identity: Identity) -> LogState:
+def _state(directory: LogDirectory) -> LogState:
     def flushed_position() -> int:
-        file = cursors_file.open_for_reading(directory.fd, identity)
+        file = cursors_file.open_for_reading(directory.fd, directory.identity)
         if file.usable:
             return int(file.cells["flushed"])
-        checkpoint = checkpoints.read(directory.fd, identity.uuid)
+        checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
         return 0 if checkpoint is None else checkpoint.position
 
     def remove(number: int) -> None:
-        with _no_recovery(directory, identity):
+        with _no_recovery(directory):
             # Once this segment is deleted, only the next one's seal holds its first sequence.
             _sync_segment(directory, number + 1)
             directory.remove_segment(number)
@@ -130,7 +130,7 @@ def _state(directory: LogDirectory, identity: Identity) -> LogState:
     def check() -> None:
         if not os.access(directory.path, os.W_OK | os.X_OK, effective_ids=True):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), directory.path)
-        with _no_recovery(directory, identity):
+        with _no_recovery(directory):
             pass
 
     return LogState(
@@ -144,7 +144,7 @@ def _sync_segment(directory: LogDirectory, number: int) -> None:
 
 
 @contextlib.contextmanager
-def _no_recovery(directory: LogDirectory, identity: Identity) -> Iterator[None]:
+def _no_recovery(directory: LogDirectory) -> Iterator[None]:
     """Keep recoveries out while segments are deleted: they need the exclusive lock, which this
     handle's lock or a live writer's excludes.
     """
@@ -153,7 +153,7 @@ def _no_recovery(directory: LogDirectory, identity: Identity) -> Iterator[None]:
         for _ in attempts(_PATIENCE_S, f"the process that opens or recovers {directory.path}"):
             if lock_file.acquire("exclusive") or lock_file.acquire("shared"):
                 break
-            file = cursors_file.find(directory.fd, identity)
+            file = cursors_file.find(directory.fd, directory.identity)
             if file is not None and file.ready:
                 break  # a pooled log, which its one writer has recovered
         else:

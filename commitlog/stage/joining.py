@@ -77,7 +77,7 @@ def _open_alone(path: str, options: Options) -> Opened:
         opened = open_for_writing(path, "a", options)
         if opened.exclusive:
             return opened
-        writers = cursors_file.live_writers(opened.directory.fd, opened.identity)
+        writers = cursors_file.live_writers(opened.directory.fd, opened.directory.identity)
         opened.close()
         if writers:
             break
