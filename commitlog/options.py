@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, Self, SupportsIndex, TypedDict, Unpack, get_args
 
 from commitlog._kernel import segments
-from commitlog.base import roll_cycle as cycles
 from commitlog.base.option import (
     Option,
     chosen,
@@ -24,7 +23,7 @@ from commitlog.base.option import (
     switch,
     zone_name,
 )
-from commitlog.base.roll_cycle import RollCycle
+from commitlog.base.roll_cycle import TIME_ZONE_DEFAULT, RollCycle
 from commitlog.base.units import (
     MIB,
     SECOND_NS,
@@ -42,13 +41,10 @@ PAGE_SIZE = segments.HEADER_SIZE  # a segment's size is a multiple of it
 SEGMENT_SIZE_SMALLEST = segments.SMALLEST
 SEGMENT_SIZE_LARGEST = segments.LARGEST
 SEGMENT_SIZE_DEFAULT = 64 * MIB
-TIMESTAMPS_DEFAULT: Timestamps = "coarse"
 ALLOCATE_AHEAD_MOST = 8
 INDEX_SPACING_SMALLEST = 16
 INDEX_SPACING_LARGEST = 65536
 INDEX_SPACING_DEFAULT = 256
-
-MILLISECOND_S = 0.001
 
 
 class BufferSource(Protocol):
@@ -73,7 +69,7 @@ _segment_size_or_none = optional(_segment_size)
 _allocate_ahead = optional(counted(ALLOCATE_AHEAD_MOST))
 _prefault_distance = optional(sized(PAGE_SIZE, ALLOCATE_AHEAD_MOST * SEGMENT_SIZE_LARGEST))
 _size_or_none = optional(parse_size)
-_interval = lasting(MILLISECOND_S)
+_interval = lasting(0.001)
 _interval_or_none = optional(_interval)
 _clock: Callable[[Timestamps, str], Timestamps] = chosen(get_args(Timestamps))
 _clock_or_none = optional(_clock)
@@ -158,9 +154,6 @@ class Tuning:
     )
     archive_cache: Option[int, Size] = Option("1GiB", parse_size)
     warn_free_bytes: Option[int | None, Size | None] = Option(None, _size_or_none)
-
-
-_TUNING_NAMES = tuple(field.name for field in dataclasses.fields(Tuning))
 
 
 def _tuning(value: Tuning, name: str) -> Tuning:
@@ -351,23 +344,21 @@ class Options:
     @property
     def new_timestamps(self) -> Timestamps:
         """Return the clock of a log created with these options."""
-        return TIMESTAMPS_DEFAULT if self.timestamps is None else self.timestamps
+        return "coarse" if self.timestamps is None else self.timestamps
 
     @property
     def new_roll_cycle(self) -> RollCycle | None:
         """Return the roll cycle of a log created with these options; None: by size alone."""
         if self.roll_cycle is None:
             return None
-        zone = cycles.TIME_ZONE_DEFAULT if self.time_zone is None else self.time_zone
+        zone = TIME_ZONE_DEFAULT if self.time_zone is None else self.time_zone
         cycle = RollCycle(self.roll_cycle, 0, zone)
         epoch = self.roll_epoch
         if isinstance(epoch, dt.datetime):
             return dataclasses.replace(cycle, epoch_ns=cycle.epoch_of(epoch))
-        return (
-            cycle
-            if epoch is None
-            else dataclasses.replace(cycle, epoch_ns=round(epoch * SECOND_NS))
-        )
+        if epoch is None:
+            return cycle
+        return dataclasses.replace(cycle, epoch_ns=round(epoch * SECOND_NS))
 
     @classmethod
     def of(cls, options: Options | None, **overrides: Unpack[OptionOverrides]) -> Options:
@@ -395,8 +386,9 @@ class Options:
             A name is unknown, or the result is not valid.
         """
         known = [field.name for field in dataclasses.fields(self)]
+        tuned = [field.name for field in dataclasses.fields(Tuning)]
         for name in overrides:
-            if name in _TUNING_NAMES:
+            if name in tuned:
                 raise InvalidOptionError(
                     f"{name} is a field of Tuning: use tuning=commitlog.Tuning({name}=...)"
                 )

@@ -121,9 +121,7 @@ class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, TailerMeth
 
     @property
     def first_sequence(self) -> int:
-        """Return the sequence of the oldest remaining record, or of the next record if there is
-        none.
-        """
+        """Return the sequence of the oldest remaining record; if none, of the next record."""
         self._parts.check_open()
         return self._parts.index.first_sequence(self._parts.queue.first_number)
 
