@@ -78,10 +78,7 @@ def _restored(
 class _SystemError(CommitLogError, OSError):
     """Set `errno`, `strerror` and `filename` for the errors that are an `OSError`.
 
-    Parameters
-    ----------
-    errno : int, optional
-        The system's error code; by default the code that the subclass declares.
+    A subclass declares the `errno` of errors that give none.
     """
 
     _default_errno = codes.EIO

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self, SupportsIndex, TypedDict, Unpack, get_args
 
 from commitlog._kernel import segments
-from commitlog.base import roll_cycle as cycles
 from commitlog.base.option import (
     Option,
     chosen,
@@ -18,20 +16,20 @@ from commitlog.base.option import (
     did_you_mean,
     lasting,
     optional,
+    roll_cycle_name,
+    roll_epoch,
+    segment_listener,
     sized,
     switch,
     zone_name,
 )
-from commitlog.base.roll_cycle import RollCycle
+from commitlog.base.roll_cycle import TIME_ZONE_DEFAULT, RollCycle
 from commitlog.base.units import (
-    DURATION_LARGEST_S,
     MIB,
     SECOND_NS,
     Duration,
     Size,
-    parse_duration,
     parse_size,
-    seconds_of,
 )
 from commitlog.errors import InvalidOptionError
 
@@ -43,14 +41,10 @@ PAGE_SIZE = segments.HEADER_SIZE  # a segment's size is a multiple of it
 SEGMENT_SIZE_SMALLEST = segments.SMALLEST
 SEGMENT_SIZE_LARGEST = segments.LARGEST
 SEGMENT_SIZE_DEFAULT = 64 * MIB
-TIMESTAMPS_DEFAULT: Timestamps = "coarse"
 ALLOCATE_AHEAD_MOST = 8
 INDEX_SPACING_SMALLEST = 16
 INDEX_SPACING_LARGEST = 65536
 INDEX_SPACING_DEFAULT = 256
-LISTENER_METHODS = ("on_created", "on_sealed", "on_released", "on_deleted")
-
-MILLISECOND_S = 0.001
 
 
 class BufferSource(Protocol):
@@ -65,7 +59,7 @@ class RetentionRule(Protocol):
     """The part of a `Retention` that the options use."""
 
     @property
-    def interval_s(self) -> float:
+    def interval(self) -> float:
         """Return the seconds between two checks of the segments."""
 
 
@@ -75,7 +69,7 @@ _segment_size_or_none = optional(_segment_size)
 _allocate_ahead = optional(counted(ALLOCATE_AHEAD_MOST))
 _prefault_distance = optional(sized(PAGE_SIZE, ALLOCATE_AHEAD_MOST * SEGMENT_SIZE_LARGEST))
 _size_or_none = optional(parse_size)
-_interval = lasting(MILLISECOND_S)
+_interval = lasting(0.001)
 _interval_or_none = optional(_interval)
 _clock: Callable[[Timestamps, str], Timestamps] = chosen(get_args(Timestamps))
 _clock_or_none = optional(_clock)
@@ -94,58 +88,9 @@ def _pool(value: BufferSource | None, name: str) -> BufferSource | None:
 
 
 def _retention(value: RetentionRule | None, name: str) -> RetentionRule | None:
-    if value is not None and not isinstance(getattr(value, "interval_s", None), float):
+    if value is not None and not isinstance(getattr(value, "interval", None), float):
         raise InvalidOptionError(
             f"{name} must be a commitlog.Retention or None, not {type(value).__name__}"
-        )
-    return value
-
-
-def _roll_cycle(value: str | Duration | None, name: str) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, str) and value.upper() in cycles.NAMES:
-        return value.upper()
-    period_s = seconds_of(value)
-    try:
-        return cycles.period_name(
-            round(period_s * SECOND_NS) if 0 <= period_s <= DURATION_LARGEST_S else 0
-        )
-    except ValueError:
-        raise InvalidOptionError(
-            f"{name} must be one of {', '.join(cycles.NAMES)}, or a period of whole milliseconds "
-            "from 10 ms to 366 days, such as 90 or "
-            f"'15min', not {value!r}{did_you_mean(str(value).upper(), cycles.NAMES)}"
-        ) from None
-
-
-def _roll_epoch(value: Duration | dt.datetime | None, name: str) -> float | dt.datetime | None:
-    if value is None:
-        return None
-    if not isinstance(value, dt.datetime):
-        return parse_duration(value, name)
-    if value.tzinfo is None:
-        raise InvalidOptionError(
-            f"{name} must have a time zone, and {value!r} has none: use replace(tzinfo=...)"
-        )
-    return value
-
-
-def _listener(value: object | None, name: str) -> object | None:
-    if value is None:
-        return None
-    named = [method for method in dir(value) if method.startswith("on_")]
-    for method in named:
-        if method not in LISTENER_METHODS and difflib.get_close_matches(
-            method, LISTENER_METHODS, n=1, cutoff=0.8
-        ):
-            raise InvalidOptionError(
-                f"{name} has {method}, which is not an event: the events are "
-                f"{', '.join(LISTENER_METHODS)}{did_you_mean(method, LISTENER_METHODS)}"
-            )
-    if isinstance(value, type) or not any(callable(getattr(value, method)) for method in named):
-        raise InvalidOptionError(
-            f"{name} must be an object with some of {', '.join(LISTENER_METHODS)}, not {value!r}"
         )
     return value
 
@@ -209,9 +154,6 @@ class Tuning:
     )
     archive_cache: Option[int, Size] = Option("1GiB", parse_size)
     warn_free_bytes: Option[int | None, Size | None] = Option(None, _size_or_none)
-
-
-_TUNING_NAMES = tuple(field.name for field in dataclasses.fields(Tuning))
 
 
 def _tuning(value: Tuning, name: str) -> Tuning:
@@ -355,9 +297,9 @@ class Options:
     commit_interval: Option[float, Duration] = Option(0.2, _interval)
     claim_timeout: Option[float, Duration] = Option(2.0, _interval)
     timestamps: Option[Timestamps | None, Timestamps | None] = Option(None, _clock_or_none)
-    roll_cycle: Option[str | None, str | Duration | None] = Option(None, _roll_cycle)
+    roll_cycle: Option[str | None, str | Duration | None] = Option(None, roll_cycle_name)
     roll_epoch: Option[float | dt.datetime | None, Duration | dt.datetime | None] = Option(
-        None, _roll_epoch
+        None, roll_epoch
     )
     time_zone: Option[str | None, str | None] = Option(None, optional(zone_name))
     prefault: Option[bool, bool] = Option(True, switch)
@@ -368,7 +310,7 @@ class Options:
     evict_after: Option[float | None, Duration | None] = Option(None, _interval_or_none)
     wait_for_log: Option[float, Duration] = Option(0.0, lasting(0.0))
     retention: Option[RetentionRule | None, RetentionRule | None] = Option(None, _retention)
-    listener: Option[object | None, object | None] = Option(None, _listener)
+    listener: Option[object | None, object | None] = Option(None, segment_listener)
     min_free_bytes: Option[int, Size] = Option(0, parse_size)
     tuning: Option[Tuning, Tuning] = Option(Tuning(), _tuning)
 
@@ -402,23 +344,21 @@ class Options:
     @property
     def new_timestamps(self) -> Timestamps:
         """Return the clock of a log created with these options."""
-        return TIMESTAMPS_DEFAULT if self.timestamps is None else self.timestamps
+        return "coarse" if self.timestamps is None else self.timestamps
 
     @property
     def new_roll_cycle(self) -> RollCycle | None:
         """Return the roll cycle of a log created with these options; None: by size alone."""
         if self.roll_cycle is None:
             return None
-        zone = cycles.TIME_ZONE_DEFAULT if self.time_zone is None else self.time_zone
+        zone = TIME_ZONE_DEFAULT if self.time_zone is None else self.time_zone
         cycle = RollCycle(self.roll_cycle, 0, zone)
         epoch = self.roll_epoch
         if isinstance(epoch, dt.datetime):
             return dataclasses.replace(cycle, epoch_ns=cycle.epoch_of(epoch))
-        return (
-            cycle
-            if epoch is None
-            else dataclasses.replace(cycle, epoch_ns=round(epoch * SECOND_NS))
-        )
+        if epoch is None:
+            return cycle
+        return dataclasses.replace(cycle, epoch_ns=round(epoch * SECOND_NS))
 
     @classmethod
     def of(cls, options: Options | None, **overrides: Unpack[OptionOverrides]) -> Options:
@@ -446,8 +386,9 @@ class Options:
             A name is unknown, or the result is not valid.
         """
         known = [field.name for field in dataclasses.fields(self)]
+        tuned = [field.name for field in dataclasses.fields(Tuning)]
         for name in overrides:
-            if name in _TUNING_NAMES:
+            if name in tuned:
                 raise InvalidOptionError(
                     f"{name} is a field of Tuning: use tuning=commitlog.Tuning({name}=...)"
                 )

@@ -91,10 +91,6 @@ class Latency:
         ----------
         earlier : Latency
             From an earlier `stats()` of the same log.
-
-        Returns
-        -------
-        Latency
         """
         before = dict(earlier.buckets)
         buckets = tuple(

@@ -32,7 +32,7 @@ class LogFiles:
     def __init__(self, path: Path) -> None:
         path.mkdir(exist_ok=True)
         self.path = path
-        self.directory = LogDirectory(str(path), SIZE, UUID)
+        self.directory = LogDirectory(str(path), Identity(UUID, SIZE, "coarse", 0))
         self.cursors: Cursors | None = None
         if not (path / "log.json").exists():
             identities.write(self.directory.fd, Identity(UUID, SIZE, "coarse", 1))

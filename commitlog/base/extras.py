@@ -10,21 +10,8 @@ OF_CLI = ("humanize", "rich", "textual")
 
 
 def imported(module: str, what: str, extra: str) -> Any:
-    """Import a module of an extra.
-
-    Parameters
-    ----------
-    module : str
-        Its name.
-    what : str
-        What needs it, for the error.
-    extra : str
-        The extra that installs it.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        It is not installed: the message names the extra.
+    """Import a module of an extra. If it is not installed, raise `ModuleNotFoundError`, which says
+    what needs it and which extra installs it.
     """
     try:
         return importlib.import_module(module)

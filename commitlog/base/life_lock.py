@@ -49,19 +49,9 @@ _held: set[LifeLock] = set()
 class LifeLock:
     """A lock that is held until `close` or the process's death, and closed in forked children.
 
-    Parameters
-    ----------
-    opener : callable
-        Opens the file for writing and returns the descriptor, which the lock then owns.
-    kind : {"exclusive", "shared"}, optional
-        Lock the file at once; by default nothing is locked yet.
-    span : tuple of int, optional
-        The range to lock.
-
-    Raises
-    ------
-    OSError
-        The file cannot be opened, or another process's lock forbids this one (EAGAIN).
+    The lock owns the descriptor that `opener` returns, of a file opened for writing. If `kind` is
+    None, nothing is locked yet. If another process's lock forbids this one, raise
+    `BlockingIOError`.
     """
 
     __slots__ = ("_span", "descriptor")
@@ -82,9 +72,7 @@ class LifeLock:
             raise
 
     def acquire(self, kind: Kind) -> bool:
-        """Take the lock, or change its kind, in one step; return False if another process's lock
-        forbids it.
-        """
+        """Take the lock, or change its kind, in one step; False if another process's forbids it."""
         try:
             fcntl.fcntl(self.descriptor, fcntl.F_OFD_SETLK, _packed(_TYPES[kind], self._span))
         except OSError as error:
@@ -94,9 +82,7 @@ class LifeLock:
         return True
 
     def release(self) -> None:
-        """Unlock and keep the descriptor. In the child of a fork this would release the parent's
-        lock.
-        """
+        """Unlock, keep the descriptor. In a forked child this would release the parent's lock."""
         fcntl.fcntl(self.descriptor, fcntl.F_OFD_SETLK, _packed(fcntl.F_UNLCK, self._span))
 
     def close(self) -> None:
@@ -119,12 +105,8 @@ def is_held(descriptor: int, against: Kind = "exclusive", span: Span = WHOLE) ->
 
 
 def open_gate(name: str, dir_fd: int, *, create: bool = True) -> int:
-    """Open a file for locks that keep writers out; only users who may write it may open it.
-
-    Raises
-    ------
-    OSError
-        It cannot be opened for writing, or it is missing and `create` is false.
+    """Open a file for locks that keep writers out; only users who may write it may open it. If it
+    is missing, create it or, without `create`, raise `FileNotFoundError`.
     """
     try:
         fd = open_regular(name, os.O_RDWR, dir_fd=dir_fd)

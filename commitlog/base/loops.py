@@ -10,13 +10,7 @@ Outcome = tuple["asyncio.Future[None]", Exception | None]
 
 
 def resolve(outcomes: Iterable[Outcome]) -> None:
-    """Complete each future, without a result or with an error; skip cancelled ones.
-
-    Parameters
-    ----------
-    outcomes : iterable of (asyncio.Future, Exception or None)
-        Futures of any number of loops.
-    """
+    """Complete each future, of any loop, without a result or with an error; skip cancelled ones."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Outcome]] = {}
     for future, error in outcomes:
         by_loop.setdefault(future.get_loop(), []).append((future, error))

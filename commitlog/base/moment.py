@@ -25,19 +25,11 @@ _DAYS = {"today": 0, "yesterday": 1}
 
 
 def read_moment(text: str, zone: dt.tzinfo | None = dt.UTC) -> int:
-    """Read a time, as nanoseconds since 1970.
+    """Read a time in one of `FORMS`, as nanoseconds since 1970.
 
-    Parameters
-    ----------
-    text : str
-        See `FORMS`. A day begins at midnight; `10m` and `-10m` are ten minutes before now.
-    zone : datetime.tzinfo or None
-        For a time without a zone, and for days; None is this machine's.
-
-    Raises
-    ------
-    ValueError
-        For any other text, and for a time that no record can have.
+    A day begins at midnight; `10m` and `-10m` are ten minutes before now. The zone is for days and
+    for times without one; None is this machine's. Any other text, and a time that no record can
+    have, is a `ValueError`.
     """
     try:
         found = _nanoseconds_of(text, zone)

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import difflib
 import zoneinfo
 from collections.abc import Callable, Iterable
 from typing import Generic, SupportsIndex, TypeVar, overload
 
+from commitlog.base import roll_cycle as cycles
 from commitlog.base.roll_cycle import zone_of
-from commitlog.base.units import Duration, Size, parse_duration, parse_size, whole_of
+from commitlog.base.units import (
+    DURATION_LARGEST_S,
+    SECOND_NS,
+    Duration,
+    Size,
+    parse_duration,
+    parse_size,
+    seconds_of,
+    whole_of,
+)
 from commitlog.errors import InvalidOptionError
 
 Stored = TypeVar("Stored")
 Given = TypeVar("Given")
+
+LISTENER_METHODS = ("on_created", "on_sealed", "on_released", "on_deleted")
 
 
 class Option(Generic[Stored, Given]):
@@ -123,6 +136,58 @@ def zone_name(value: str, name: str) -> str:
             f"{name} must be the name of a time zone, such as 'Europe/Berlin' or 'UTC', not "
             f"{value!r}{did_you_mean(value, known)}"
         ) from None
+
+
+def roll_cycle_name(value: str | Duration | None, name: str) -> str | None:
+    """Accept the name of a cycle, or a period."""
+    if value is None:
+        return None
+    if isinstance(value, str) and value.upper() in cycles.NAMES:
+        return value.upper()
+    period_s = seconds_of(value)
+    try:
+        return cycles.period_name(
+            round(period_s * SECOND_NS) if 0 <= period_s <= DURATION_LARGEST_S else 0
+        )
+    except ValueError:
+        raise InvalidOptionError(
+            f"{name} must be one of {', '.join(cycles.NAMES)}, or a period of whole milliseconds "
+            "from 10 ms to 366 days, such as 90 or "
+            f"'15min', not {value!r}{did_you_mean(str(value).upper(), cycles.NAMES)}"
+        ) from None
+
+
+def roll_epoch(value: Duration | dt.datetime | None, name: str) -> float | dt.datetime | None:
+    """Accept a duration, or an instant with a time zone."""
+    if value is None:
+        return None
+    if not isinstance(value, dt.datetime):
+        return parse_duration(value, name)
+    if value.tzinfo is None:
+        raise InvalidOptionError(
+            f"{name} must have a time zone, and {value!r} has none: use replace(tzinfo=...)"
+        )
+    return value
+
+
+def segment_listener(value: object | None, name: str) -> object | None:
+    """Accept an object with some methods of a listener, and none with nearly such a name."""
+    if value is None:
+        return None
+    named = [method for method in dir(value) if method.startswith("on_")]
+    for method in named:
+        if method not in LISTENER_METHODS and difflib.get_close_matches(
+            method, LISTENER_METHODS, n=1, cutoff=0.8
+        ):
+            raise InvalidOptionError(
+                f"{name} has {method}, which is not an event: the events are "
+                f"{', '.join(LISTENER_METHODS)}{did_you_mean(method, LISTENER_METHODS)}"
+            )
+    if isinstance(value, type) or not any(callable(getattr(value, method)) for method in named):
+        raise InvalidOptionError(
+            f"{name} must be an object with some of {', '.join(LISTENER_METHODS)}, not {value!r}"
+        )
+    return value
 
 
 def did_you_mean(value: object, known: Iterable[str]) -> str:

@@ -35,12 +35,8 @@ def path_of(path: object) -> str:
 
 
 def make_directory(path: str) -> None:
-    """Create a directory and its missing parents durably.
-
-    Raises
-    ------
-    FileExistsError
-        There is a file of that name, or of a parent's name.
+    """Create a directory and its missing parents durably. If there is a file of such a name, raise
+    `FileExistsError`.
     """
     where = os.path.abspath(path)
     parent = os.path.dirname(where)
@@ -70,23 +66,20 @@ def sync_directory(path: str) -> None:
         os.close(fd)
 
 
-@contextlib.contextmanager
-def opened_directory(path: str) -> Iterator[int]:
-    """Open a directory that may be a log, for the length of a `with`.
-
-    Raises
-    ------
-    FileNotFoundError
-        The path does not exist.
-    NotALogError
-        The path is a file.
-    """
+def open_directory(path: str) -> int:
+    """Open a directory that may be a log; refuse a file by `NotALogError`."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except NotADirectoryError:
         raise NotALogError(
             "this path is a file, not a log: give the directory of the log", path=path
         ) from None
+
+
+@contextlib.contextmanager
+def opened_directory(path: str) -> Iterator[int]:
+    """Open a directory that may be a log, for the length of a `with`: see `open_directory`."""
+    fd = open_directory(path)
     try:
         yield fd
     finally:
@@ -99,14 +92,8 @@ def telling(
 ) -> Iterator[None]:
     """Translate an OSError of the block into one of commitlog's errors.
 
-    Parameters
-    ----------
-    path : str
-        The path for the error.
-    doing : str
-        What the block does, to follow "no permission to", "no room to" and "cannot".
-    permission : str
-        What to do if the permission is missing.
+    `doing` says what the block does, to follow "no permission to", "no room to" and "cannot";
+    `permission` says what to do if the permission is missing.
     """
     try:
         yield

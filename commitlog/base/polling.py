@@ -17,14 +17,7 @@ def attempts(
 ) -> Iterator[None]:
     """Yield once, then once per interval until the timeout; the caller polls in the loop body.
 
-    Parameters
-    ----------
-    timeout_s : float
-        Seconds until the last poll; 0 polls once.
-    awaited : str
-        What the caller waits for. A wait of more than a second logs it.
-    interval_s : float
-        Seconds between two polls.
+    A timeout of 0 polls once. A wait of more than a second is logged, with what is `awaited`.
     """
     began_s = time.monotonic()
     silent = True

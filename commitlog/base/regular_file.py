@@ -30,21 +30,8 @@ def open_regular(
 ) -> int:
     """Open a regular file and return its descriptor. A FIFO or a device never blocks the call.
 
-    Parameters
-    ----------
-    path : str or path
-        The file, relative to `dir_fd` where that is given.
-    flags, mode : int
-        As for `os.open`.
-    follow : bool
-        Follow a symbolic link. A log's own files are never links.
-
-    Raises
-    ------
-    IOFailureError
-        It is a directory, a FIFO, a device, a socket or, unless `follow`, a symbolic link.
-    OSError
-        The system refused.
+    Anything else than a regular file is an `IOFailureError`. So is a symbolic link, unless
+    `follow`: a log's own files are never links.
     """
     safe = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
     try:
@@ -94,15 +81,7 @@ def read_at_most(fd: int, limit: int) -> bytes:
 def read_small_file(
     path: str | os.PathLike[str], limit: int, *, dir_fd: int | None = None, follow: bool = False
 ) -> bytes:
-    """Read a regular file whole, if it is no larger than its format allows.
-
-    Raises
-    ------
-    IOFailureError
-        It is not a regular file, or has more than `limit` bytes.
-    OSError
-        The system refused.
-    """
+    """Read a regular file whole; if it has more than `limit` bytes, raise `IOFailureError`."""
     with opened_regular(path, dir_fd=dir_fd, follow=follow) as fd:
         size = os.fstat(fd).st_size
         if size > limit:

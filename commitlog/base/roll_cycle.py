@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import zoneinfo
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -39,12 +40,8 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def period_name(period_ns: int) -> str:
-    """Return the name of a custom period: its length in the largest unit that divides it.
-
-    Raises
-    ------
-    ValueError
-        The period is not a whole number of milliseconds from 10 ms to 366 days.
+    """Return the name of a custom period: its length in the largest unit that divides it. If it is
+    not a whole number of milliseconds from 10 ms to 366 days, raise `ValueError`.
     """
     if PERIOD_SMALLEST_NS <= period_ns <= PERIOD_LARGEST_NS:
         for unit in _PERIOD_UNITS:
@@ -62,21 +59,10 @@ def nanoseconds_of(moment: dt.datetime) -> int:
 class RollCycle:
     """The time windows of a log, numbered from the epoch on.
 
-    Parameters
-    ----------
-    name : str
-        One of `NAMES`, or a custom period such as ``"90s"``, as `period_name` makes it.
-    epoch_ns : int
-        Where the cycle with number 0 begins: nanoseconds after 1 January 1970, midnight. On the
-        zone's wall clock (and for ``"WEEKLY"`` after the Monday before) for the cycles of two hours
-        and longer that have a name, else in UTC.
-    time_zone : str
-        An IANA time zone.
-
-    Raises
-    ------
-    ValueError
-        There is no such cycle or zone.
+    The name is one of `NAMES`, or a custom period such as ``"90s"``, as `period_name` makes it.
+    Cycle 0 begins `epoch_ns` after midnight of 1 January 1970: on the zone's wall clock for named
+    cycles of two hours and longer (for ``"WEEKLY"``, after the Monday before), else in UTC. An
+    unknown cycle or zone is a `ValueError`.
     """
 
     name: str
@@ -160,8 +146,8 @@ class RollCycle:
         return 0 if offset is None else offset // dt.timedelta(seconds=1)
 
     def _first_instant(self, shown_ns: int) -> int:
-        """Return the first instant at which the zone's clock shows a time, or a later time if it
-        skips that.
+        """Return the first instant at which the zone's clock shows a time, or, if skipped, a later
+        one.
         """
         shown_s, rest_ns = divmod(shown_ns, SECOND_NS)
         shown = (_EPOCH + dt.timedelta(seconds=shown_s)).replace(tzinfo=self.zone)
@@ -171,25 +157,14 @@ class RollCycle:
         if second_s >= first_s:
             return first_s * SECOND_NS + rest_ns
         # The clock skips this time. The skip is between the two.
-        before_s, after_s = second_s, first_s
-        offset_s = self._offset_s(before_s)
-        while after_s - before_s > 1:
-            middle_s = (before_s + after_s) // 2
-            if self._offset_s(middle_s) == offset_s:
-                before_s = middle_s
-            else:
-                after_s = middle_s
-        return after_s * SECOND_NS
+        offset_s = self._offset_s(second_s)
+        between = range(second_s + 1, first_s)
+        skipped = bisect_left(between, True, key=lambda time_s: self._offset_s(time_s) != offset_s)
+        return (second_s + 1 + skipped) * SECOND_NS
 
 
 def zone_of(name: str) -> zoneinfo.ZoneInfo:
-    """Return the zone with an IANA name.
-
-    Raises
-    ------
-    ValueError
-        There is no such zone.
-    """
+    """Return the zone with an IANA name; if there is none, raise `ValueError`."""
     try:
         if isinstance(name, str):
             return zoneinfo.ZoneInfo(name)

@@ -17,13 +17,7 @@ os.register_at_fork(
 
 
 class Service:
-    """One named thread around `run`.
-
-    Parameters
-    ----------
-    name : str
-        The thread's name, with the log's path.
-    """
+    """One named thread around `run`. The name includes the log's path."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -35,9 +29,7 @@ class Service:
         raise NotImplementedError(f"{type(self).__name__} has no run()")
 
     def start(self) -> None:
-        """Start the thread. It is a daemon: `commitlog/log/registry.py` closes a log at exit, not
-        its threads.
-        """
+        """Start the thread, a daemon: at exit, `commitlog/log/registry.py` closes the log."""
         self._thread = threading.Thread(target=self._guarded_run, name=self.name, daemon=True)
         self._thread.start()
 

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
+
+_TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{16}\.tmp$")
+
+
+def sweep(dir_fd: int) -> None:
+    """Remove the temporary files in a directory, but no directory of such a name."""
+    for name in os.listdir(dir_fd):
+        if _TEMPORARY.match(name):
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+                os.unlink(name, dir_fd=dir_fd)
 
 
 @contextlib.contextmanager
 def temporary_file(dir_fd: int, name: str, mode: int = 0o666) -> Iterator[tuple[int, str]]:
     """Create a file for the block to write and to rename; remove it if the block raises.
 
-    Parameters
-    ----------
-    dir_fd : int
-        The directory.
-    name : str
-        The final name. The temporary name begins with a dot and ends in ``.tmp``.
-    mode : int
-        Permissions, as for `os.open`.
-
-    Yields
-    ------
-    tuple of int and str
-        The descriptor, which is closed after the block, and the temporary name.
+    Yield the descriptor, which is closed after the block, and the temporary name, which begins with
+    a dot and ends in ``.tmp``.
     """
     temporary = f".{name}.{os.urandom(8).hex()}.tmp"
     fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=dir_fd)

@@ -61,24 +61,11 @@ _FORM = re.compile(r"\s*([0-9]{1,19}(?:\.[0-9]{1,19})?)\s*([A-Za-z\u00b5\u03bc]*
 
 
 def parse_size(value: Size, name: str) -> int:
-    """Read a size.
+    """Read a size: bytes, or a number with a unit, such as `"64KiB"` or `"64K"`, `"1.5G"`, `"1MB"`
+    (10**6).
 
-    Parameters
-    ----------
-    value : int or str
-        Bytes, or a number with a unit: `"64KiB"` or `"64K"`, `"1.5G"`, `"1MB"` (10**6).
-    name : str
-        The option's name, for the error.
-
-    Returns
-    -------
-    int
-        Bytes, from 0 to 2**63 - 1.
-
-    Raises
-    ------
-    InvalidOptionError
-        For anything else: booleans, floats, negative numbers, unknown units, parts of a byte.
+    Return bytes, from 0 to 2**63 - 1. Refuse booleans, floats, negative numbers, unknown units and
+    parts of a byte with an error that names the option.
     """
     size = _product(value, SIZE_UNITS, 1) if isinstance(value, str) else whole_of(value)
     if size is None or not 0 <= size <= SIZE_LARGEST or size != int(size):
@@ -87,26 +74,11 @@ def parse_size(value: Size, name: str) -> int:
 
 
 def parse_duration(value: Duration, name: str) -> float:
-    """Read a duration.
+    """Read a duration: seconds, or a number with a unit (`ns`, `us`, `ms`, `s`, `m` or `min`, `h`,
+    `d`, `w`), such as `"500ms"` or `"1.5h"`.
 
-    Parameters
-    ----------
-    value : float, int or str
-        Seconds, or a number with a unit (`ns`, `us`, `ms`, `s`, `m` or `min`, `h`, `d`, `w`):
-        `"500ms"`, `"1.5h"`.
-    name : str
-        The option's name, for the error.
-
-    Returns
-    -------
-    float
-        Seconds, from 0 to 366 days.
-
-    Raises
-    ------
-    InvalidOptionError
-        For anything else: booleans, negative numbers, NaN, infinities, unknown units, more than 366
-        days.
+    Return seconds, from 0 to 366 days. Refuse booleans, negative numbers, NaN, infinities and
+    unknown units with an error that names the option.
     """
     duration_s = seconds_of(value)
     if not 0 <= duration_s <= DURATION_LARGEST_S:
@@ -118,13 +90,10 @@ def parse_duration(value: Duration, name: str) -> float:
 
 
 def parse_age(value: object, name: str) -> dt.timedelta:
-    """Read an age: a text with a unit, such as ``"7d"``, or a `datetime.timedelta`.
+    """Read an age of at most a hundred years: a text with a unit, such as ``"7d"``, or a
+    `datetime.timedelta`.
 
-    Raises
-    ------
-    InvalidOptionError
-        For anything else, and for more than a hundred years. A number without a unit may be meant
-        as days: records would be lost.
+    Refuse a number without a unit: it may be meant as days, and records would be lost.
     """
     age_s = math.nan
     if isinstance(value, dt.timedelta):

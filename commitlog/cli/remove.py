@@ -72,7 +72,7 @@ def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> No
         identity, _ = read_identity(fd, log)
     finally:
         os.close(fd)
-    directory = LogDirectory(log, identity.segment_size, identity.uuid, identity.roll_cycle)
+    directory = LogDirectory(log, identity)
     try:
         _check_permission(directory)
         # It is not held while the user decides, which may take long.

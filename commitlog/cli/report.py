@@ -133,7 +133,7 @@ def _log(path: str) -> Report:
     fd = open_directory(path)
     try:
         identity, fault = read_identity(fd, path)
-        directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
+        directory = LogDirectory(path, identity)
     finally:
         os.close(fd)
     problems = [] if fault is None else [fault]

@@ -44,13 +44,7 @@ class AcknowledgeService(Service):
         self._ended = False
 
     async def durable(self, position: int) -> None:
-        """Wait until the record at a position is durable.
-
-        Raises
-        ------
-        SyncTimeoutError, LogFailedError, ClosedError
-            It may not be durable. It stays in the log.
-        """
+        """Wait until the record at a position is durable; after an error it stays in the log."""
         began_ns = time.monotonic_ns()
         try:
             await self._until_durable(position)

@@ -14,16 +14,10 @@ NAME = "checkpoint"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The record in force.
+    """The record in force, the `count`-th that was written.
 
-    Attributes
-    ----------
-    position : int
-        Everything below is durable. It may be lower than what is durable, and never higher.
-    clean : bool
-        The last handle closed the log, and `position` is the log's end.
-    count : int
-        The number of records written so far.
+    Everything below `position` is durable. It may be lower than what is durable, and never higher.
+    `clean`: the last handle closed the log, and `position` is the log's end.
     """
 
     position: int

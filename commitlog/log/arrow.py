@@ -12,13 +12,11 @@ import numpy.typing as npt
 from commitlog._kernel.engine import RowColumns
 from commitlog.base.extras import pyarrow_for
 from commitlog.errors import RecordTypeError
-from commitlog.tail.arrow import warn_of_old_timestamp
 
 # Columns that only the log can give: a batch that was read has them, and appended again its records
 # get new ones.
 _GIVEN_BY_THE_LOG = ("position", "sequence")
-_TIMESTAMPS = ("timestamp_ns", "timestamp")
-_TAKEN = ("value", "key", "type", *_TIMESTAMPS)
+_TAKEN = ("value", "key", "type", "timestamp")
 
 _Bytes = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 
@@ -27,15 +25,8 @@ _Bytes = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 class Rows:
     """Arrays of equal length, one row a record; values and keys stay where Arrow has them.
 
-    Attributes
-    ----------
-    values : tuple of numpy.ndarray
-        Bytes, and int64 offsets, one more than there are rows.
-    keys : tuple of numpy.ndarray or None
-        The same, and for each row whether it has a key (uint8).
-    types : numpy.ndarray of uint32 or None
-    timestamps_ns : numpy.ndarray of int64 or None
-        Below 0: the clock's.
+    Values are bytes, and int64 offsets, one more than there are rows. Keys are the same, and for
+    each row whether it has a key (uint8). A timestamp below 0 is the clock's.
     """
 
     values: _Bytes
@@ -56,20 +47,10 @@ def row_columns(data: object) -> list[RowColumns]:
 
 
 def rows_of(data: object, what: str) -> list[Rows]:
-    """Return the rows of Arrow data, in parts as the data has them.
+    """Return the rows of Arrow data, in parts as the data has them: see `CommitLog.append_arrow`.
 
-    Parameters
-    ----------
-    data : pyarrow Table, RecordBatch, Array or ChunkedArray, or what offers Arrow's C interface
-        See `CommitLog.append_arrow`.
-    what : str
-        The call that needs pyarrow, for the error.
-
-    Raises
-    ------
-    RecordTypeError
-        It is something else, has a column or a type that a record has no place for, or a null where
-        none can be.
+    `what` is the call that needs pyarrow, for the error. Other data, a column or a type that a
+    record has no place for, or a null where none can be is a `RecordTypeError`.
     """
     pa = pyarrow_for(what)
     parts = []
@@ -97,9 +78,7 @@ def _batches(pa: Any, data: Any) -> Iterator[Any]:
 
 
 def _imported(pa: Any, data: Any) -> Any:
-    """What other libraries offer through Arrow's C interface: a table where it is one, else an
-    array.
-    """
+    """Import what offers Arrow's C interface: a table where it is one, else an array."""
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         for take in (pa.table, pa.chunked_array, pa.array):
             try:
@@ -120,15 +99,11 @@ def _check_names(names: list[str]) -> None:
                 f"unknown column {name!r}: the columns are value and, optionally, "
                 "key, type and timestamp"
             )
-    taken = ["timestamp" if name in _TIMESTAMPS else name for name in names]
-    if "value" not in taken or len(set(taken)) != len(taken):
+    if "value" not in names or len(set(names)) != len(names):
         raise RecordTypeError(
             "there must be exactly one value column, and at most one each of key, type and "
-            "timestamp; "
-            f"the columns are {names}"
+            f"timestamp; the columns are {names}"
         )
-    if "timestamp_ns" in names:
-        warn_of_old_timestamp()
 
 
 def _part(pa: Any, batch: Any, row: int) -> Rows:
@@ -154,8 +129,7 @@ def _with_tombstones(pa: Any, values: Any, keys: Any, row: int) -> Any:
         raise RecordTypeError(
             f"row {row + int(orphans.argmax())} has a null value and no key: a null value is a "
             "tombstone only in a row with a "
-            "key; "
-            "drop such rows, or fill them with empty values"
+            "key; drop such rows, or fill them with empty values"
         )
     return _plain(pa, values, "value", always=True).fill_null(b"")
 
@@ -168,9 +142,7 @@ def _valid(array: Any) -> npt.NDArray[np.uint8]:
 
 
 def _plain(pa: Any, array: Any, name: str, *, always: bool = False) -> Any:
-    """The array with offsets and bytes behind it, or a fixed width; copied where it has neither, or
-    `always`.
-    """
+    """The array with offsets and bytes behind it, or a fixed width; copied if `always`."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     kind = array.type
@@ -199,16 +171,14 @@ def _bytes_of(pa: Any, array: Any, name: str) -> _Bytes:
 
 
 def _as_nanoseconds(pa: Any, columns: dict[str, Any]) -> Any:
-    array = columns.get("timestamp_ns", columns.get("timestamp"))
+    array = columns.get("timestamp")
     if array is not None and pa.types.is_timestamp(array.type):
         return array.cast(pa.timestamp("ns", array.type.tz)).cast(pa.int64())
     return array
 
 
 def _numbers(pa: Any, array: Any, name: str, row: int, *, kind: Any, for_null: int) -> Any:
-    """A column of whole numbers from 0, with something else in place of nulls; None where there is
-    none.
-    """
+    """A column of whole numbers from 0, with something else in place of nulls, or None."""
     if array is None or pa.types.is_null(array.type):
         return None
     if not pa.types.is_integer(array.type):

@@ -22,18 +22,8 @@ _logger = logging.getLogger("commitlog")
 class BufferLeases:
     """Lend a pool's buffers to one log; record in its `lock` file those that survive a kill.
 
-    Parameters
-    ----------
-    pool : TransientStorePool
-        The pool.
-    owner : str
-        The log's name in messages that list the lent buffers.
-    log_uuid : bytes
-        Sixteen bytes.
-    lock_file : LockFile
-        Held exclusively.
-    holder : Holder
-        The file's present content.
+    `owner` is the log's name in messages that list the lent buffers. The lock file is held
+    exclusively, and `holder` is its present content.
     """
 
     def __init__(

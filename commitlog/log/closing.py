@@ -34,7 +34,6 @@ def close(parts: LogParts) -> None:
 
 
 def _end_writing(parts: LogParts, writer: WriterServices) -> CommitLogError | None:
-    """Close a writable log; return the error for which it gets no clean mark."""
     with start_lock:  # from here on no coroutine starts the acknowledge service
         parts.engine.refusal = REFUSED_CLOSED
     failure = _drain(parts)
@@ -58,12 +57,8 @@ def _end_writing(parts: LogParts, writer: WriterServices) -> CommitLogError | No
 
 
 def _drain(parts: LogParts) -> CommitLogError | None:
-    """Commit and flush what is left; return the error for which the log gets no clean mark.
-
-    Raises
-    ------
-    CloseTimeoutError
-        `close_timeout` expired; the log stays open.
+    """Commit and flush what is left; return the error for which the log gets no clean mark. If
+    `close_timeout` expires, raise `CloseTimeoutError`: the log stays open.
     """
     try:
         parts.engine.flush_to(parts.engine.tail_position, parts.options.close_timeout)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self, Unpack
-
-import numpy as np
-import numpy.typing as npt
+from typing import Self, Unpack
 
 from commitlog._kernel.engine import LogMethods
 from commitlog._kernel.readers import Record
@@ -16,11 +12,14 @@ from commitlog.base.path import path_of, telling_of_refusals
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import InvalidOptionError, PositionError
+from commitlog.log.arrow_methods import ArrowMethods
 from commitlog.log.coroutines import AsyncMethods
 from commitlog.log.figures import log_stats
 from commitlog.log.open_log import OpenLog
-from commitlog.log.opening import check_mode, open_for_reading, open_for_writing
+from commitlog.log.opened import check_mode
+from commitlog.log.opening import open_for_writing
 from commitlog.log.parts import Mode
+from commitlog.log.reading import open_for_reading
 from commitlog.log.tailers import TailerMethods
 from commitlog.options import OptionOverrides, Options
 from commitlog.retention.pruner import Pruned
@@ -30,15 +29,10 @@ from commitlog.stats import LogStats
 from commitlog.tail.seek import Direction, Seeker
 from commitlog.tail.tailer import Tailer
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from commitlog.log.scan import Bound
-
 _FORCE_AFTER_S = 5.0
 
 
-class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
+class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, TailerMethods):
     """Append to and read an open log; `commitlog.open` returns it.
 
     It is a context manager, and any thread may use it. If the last reference is dropped without
@@ -127,9 +121,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
 
     @property
     def first_sequence(self) -> int:
-        """Return the sequence of the oldest remaining record, or of the next record if there is
-        none.
-        """
+        """Return the sequence of the oldest remaining record; if none, of the next record."""
         self._parts.check_open()
         return self._parts.index.first_sequence(self._parts.queue.first_number)
 
@@ -145,16 +137,8 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
             return tailer.read()
 
     def _tailer_at(self, position: int | None, direction: Direction = "forward") -> Tailer:
-        parts = self._parts
-        seeker = Seeker(
-            parts.engine,
-            parts.queue,
-            parts.index,
-            start=position,
-            direction=direction,
-            visibility="appended",
-        )
-        return Tailer(seeker)
+        index = self._parts.index
+        return Tailer(Seeker(index, start=position, direction=direction, visibility="appended"))
 
     def count(self, first_position: int | None = None, last_position: int | None = None) -> int:
         """Count the records between two positions.
@@ -201,111 +185,6 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
                 first_position=first,
             )
         return self._parts.index.sequence_of(where)
-
-    # --- reading into Arrow ----------------------------------------------------------------
-
-    def to_reader(
-        self,
-        *,
-        start: Bound | None = None,
-        end: Bound | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> pa.RecordBatchReader:
-        """Read a range as a stream of Arrow record batches, in constant memory.
-
-        Parameters
-        ----------
-        start : int, str, datetime.datetime or None
-            The first record: its position, or a time in the forms of `Tailer.seek`, for the first
-            record that is not older. None: the oldest record.
-        end : int, str, datetime.datetime or None
-            The exclusive end of the range, in the same forms. None: the commit position at the time
-            of the call.
-        columns : sequence of str, optional
-            Some of position, sequence, timestamp, type, key and value; all by default. Values and
-            keys are copied only if they are selected. Sequences alone come from seals and indexes:
-            no record is read, and no CRC is checked.
-
-        Returns
-        -------
-        pyarrow.RecordBatchReader
-            It can be iterated once. A record batch has up to 65536 records, or 262144 without keys
-            and values.
-
-        Raises
-        ------
-        InvalidOptionError
-            There is no such column, or the end is before the start.
-        PositionError
-            No record starts there, or it was deleted. The reader also raises it if records that it
-            has yet to read are deleted.
-        ModuleNotFoundError
-            pyarrow is not installed: ``pip install 'commitlog-engine[arrow]'``.
-        """
-        from commitlog.log.scan import Scan
-
-        return Scan(self, start, end, columns, "to_reader").reader()
-
-    def to_arrow(
-        self,
-        *,
-        start: Bound | None = None,
-        end: Bound | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> pa.Table:
-        """Read a range as an Arrow table: `to_reader`, read to its end.
-
-        Parameters
-        ----------
-        start, end, columns
-            As for `to_reader`.
-
-        Returns
-        -------
-        pyarrow.Table
-        """
-        return self.to_reader(start=start, end=end, columns=columns).read_all()
-
-    # --- appending from Arrow ---------------------------------------------------------------------
-
-    def append_arrow(
-        self, data: object, *, timestamp_ns: int | None = None, sync: bool | None = None
-    ) -> npt.NDArray[np.int64]:
-        """Append each row of Arrow data as one record, without a Python object per record.
-
-        Parameters
-        ----------
-        data : pyarrow.Array, ChunkedArray, RecordBatch or Table, or any Arrow C interface exporter
-            An array holds the values: binary, string, their large and view kinds, fixed-size
-            binary, or a dictionary of these. A table has them in its column ``value``, and may have
-            ``key`` (the same kinds; null: no key), ``type`` (whole numbers; null: 0) and
-            ``timestamp`` (Arrow timestamps, or whole nanoseconds since 1970; null: the current
-            time). The columns ``position`` and ``sequence``, as in a table read from a log, are
-            ignored. A null value with a key becomes a tombstone, an empty value.
-        timestamp_ns : int, optional
-            One timestamp for all records; by default the current time, read once per batch of up to
-            64 KiB.
-        sync : bool, optional
-            As for `append`; one flush for all.
-
-        Returns
-        -------
-        numpy.ndarray
-            The positions, int64, one per row.
-
-        Raises
-        ------
-        RecordTypeError, RecordTooLargeError
-            The data has an unknown column or a wrong type, a null value without a key, or a
-            negative number. Nothing was appended.
-        ModuleNotFoundError
-            pyarrow is not installed: ``pip install 'commitlog-engine[arrow]'``.
-        """
-        from commitlog.log.arrow import row_columns
-
-        return self._parts.engine.append_columns(
-            row_columns(data), timestamp_ns=timestamp_ns, sync=sync
-        )
 
     # --- commit, flush, roll, delete --------------------------------------------------------------
 

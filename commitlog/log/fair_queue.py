@@ -9,8 +9,6 @@ from typing import Self, TypeAlias
 
 
 class _Queue:
-    """The waiting coroutines of one loop, and the coroutine whose turn it is."""
-
     def __init__(self) -> None:
         self.lock = asyncio.Lock()  # first come, first served
         self.entries = 0
@@ -24,15 +22,7 @@ FairQueues: TypeAlias = dict[int, weakref.ref[_Queue]]
 class QueueEntry:
     """Queue one coroutine among those of its loop; leaving the context wakes the next one.
 
-    Parameters
-    ----------
-    queues : dict
-        The queues of the log.
-
-    Attributes
-    ----------
-    must_wait : bool
-        Whether another coroutine has the turn at first.
+    `must_wait`: another coroutine has the turn at first.
     """
 
     def __init__(self, queues: FairQueues) -> None:

@@ -36,12 +36,8 @@ def forked(parts: LogParts) -> None:
 
 
 def adopt(parts: LogParts) -> None:
-    """Take a mapped log over in the child of a fork, with a lock, a slot and services of its own.
-
-    Raises
-    ------
-    ForkedError
-        A pooled log stays with the process that opened it.
+    """Take a mapped log over in the child of a fork, with a lock, a slot and services of its own. A
+    pooled log stays with the process that opened it: `ForkedError`.
     """
     if parts.engine.pooled or parts.pid == os.getpid():
         why = "a pooled log belongs to the process that opened it: open the log again in this one"

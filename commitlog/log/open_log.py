@@ -7,7 +7,7 @@ import os
 from commitlog._kernel.engine import REFUSED_FORKED, LogMethods
 from commitlog.errors import ReadOnlyError
 from commitlog.log import closing, fork
-from commitlog.log.opening import Opened
+from commitlog.log.opened import Opened
 from commitlog.log.parts import LogParts, Mode
 from commitlog.log.registry import registry
 from commitlog.log.writer_services import WriterServices
@@ -19,11 +19,6 @@ class OpenLog(LogParts):
 
     The engine calls `roll_from`, `grow`, `meet_cycle`, `hold_back`, `adopt`, `find_cursors` and
     `release_files`, with the interpreter's lock held.
-
-    Parameters
-    ----------
-    mode, opened, options
-        As for `LogParts`.
     """
 
     def __init__(self, mode: Mode, opened: Opened, options: Options) -> None:
@@ -31,13 +26,7 @@ class OpenLog(LogParts):
         registry.add(self)
 
     def writing(self) -> WriterServices:
-        """Return what a writable log runs; in the child of a fork, adopt the log first.
-
-        Raises
-        ------
-        ClosedError, ReadOnlyError, ForkedError
-            The log cannot be written through this handle.
-        """
+        """Return what a writable log runs; in the child of a fork, adopt the log first."""
         self.check_open()
         if self.engine.refusal == REFUSED_FORKED:
             self.adopt()
@@ -91,18 +80,7 @@ class OpenLog(LogParts):
         self._writer.rolling.close_if_over()
 
     def hold_back(self, records: int) -> bool:
-        """Hold an append of so many records for a required tailer.
-
-        Returns
-        -------
-        bool
-            True if the records are dropped.
-
-        Raises
-        ------
-        TailerLagError
-            The tailer did not catch up in time.
-        """
+        """Hold an append for a required tailer; return whether its records are dropped."""
         return self._writer.backpressure.hold(records)
 
     def adopt(self) -> None:

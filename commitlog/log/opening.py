@@ -1,170 +1,37 @@
-"""Open a log for reading or writing: find, lock, create or recover it."""
+"""Open a log for writing: find, lock, create, join or recover it."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
 
 from commitlog._kernel import memory as kernel
-from commitlog._kernel.memory import Cursors
 from commitlog.base.boot import boot_id
-from commitlog.base.path import make_directory, opened_directory, sync_directory
+from commitlog.base.path import make_directory, open_directory, sync_directory
 from commitlog.base.polling import attempts
 from commitlog.errors import (
-    CommitLogError,
-    InvalidOptionError,
     LogExistsError,
     LogLockedError,
-    LogNotFoundError,
     NotALogError,
     OpenTimeoutError,
     ReadOnlyError,
 )
 from commitlog.flush import checkpoint as checkpoints
+from commitlog.log.opened import Opened, check_options, refuse_foreign
 from commitlog.options import Options
 from commitlog.pool import shm
 from commitlog.recovery import Recovered, recover
 from commitlog.recovery.pending_join import finish_pending
 from commitlog.retention.archived import is_archive
-from commitlog.retention.detached import Detached, open_detached
 from commitlog.segment import cursors_file
 from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import CursorsFile
-from commitlog.segment.directory import STAGED, LogDirectory, check_file_system, names_in
+from commitlog.segment.directory import LogDirectory, check_file_system
 from commitlog.segment.identity import Identity
-from commitlog.segment.lock_file import NAME as LOCK_NAME
-from commitlog.segment.lock_file import (
-    Holder,
-    LockFile,
-    describe_process,
-    is_foreign,
-    new_holder,
-    process_name,
-)
+from commitlog.segment.lock_file import Holder, LockFile, is_foreign, new_holder, process_name
 
 _logger = logging.getLogger("commitlog")
-NEVER_UNCERTAIN = 2**64 - 1
-_NOBODY = Holder()
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A log that is locked and recovered."""
-
-    directory: LogDirectory
-    identity: Identity
-    cursors: Cursors
-    pooled: bool = False
-    exclusive: bool = False
-    lock_file: LockFile | None = None
-    holder: Holder = _NOBODY
-    tail: tuple[int, int] = (0, 0)
-    end: int = 0
-    checkpoint_count: int = 0
-    uncertain_from: int = NEVER_UNCERTAIN
-
-    def close(self) -> None:
-        """Release the lock and the directory."""
-        if self.lock_file is not None:
-            self.lock_file.close()
-        self.directory.close()
-
-
-def check_mode(mode: str) -> None:
-    """Refuse an unknown mode."""
-    if mode not in ("a", "x", "r"):
-        raise InvalidOptionError(
-            f"mode must be 'a' (append), 'x' (create) or 'r' (read), not {mode!r}"
-        )
-
-
-# --- reading --------------------------------------------------------------------------------------
-
-
-def open_for_reading(path: str, options: Options) -> Opened:
-    """Open without changing anything."""
-    detached = open_detached(path, options.tuning.archive_cache)
-    if detached is not None:
-        return _open_detached(detached)
-    identity = _await_identity(path, options.wait_for_log)
-    _check_options(identity, options, path)
-    directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
-    file = cursors_file.open_for_reading(directory.fd, identity)
-    if file.usable:
-        return Opened(directory, identity, file.cells)
-    return _stand_in(directory, identity, file)
-
-
-def _open_detached(directory: Detached) -> Opened:
-    """Open an archive or a single segment file, which no process writes in that place."""
-    try:
-        end = directory.find_end()
-    except BaseException:
-        directory.close()
-        raise
-    cells = Cursors(-1, True)
-    for name in ("appended", "committed", "flushed"):
-        cells[name] = end
-    return Opened(directory, directory.identity, cells, uncertain_from=end)
-
-
-def _await_identity(path: str, wait_s: float) -> Identity:
-    """Wait for a writer to create the log, and return its identity."""
-    for _ in attempts(wait_s, f"a writer to create {path}"):
-        found = _look_for_identity(path, waits=wait_s > 0)
-        if isinstance(found, Identity):
-            return found
-        missing = found
-    raise missing
-
-
-def _look_for_identity(path: str, *, waits: bool) -> Identity | CommitLogError:
-    """Read the identity, or return the error to raise if none appears in time.
-
-    A directory that cannot become a log is refused at once.
-    """
-    try:
-        with opened_directory(path) as fd:
-            identity = identities.read(fd, path)
-            if identity is not None:
-                return identity
-            if waits:
-                _refuse_foreign(fd, path)
-    except FileNotFoundError:
-        why = (
-            "there is no log here, and a reader does not create one: check the path, or wait for "
-            "its "
-            "writer"
-        )
-        return LogNotFoundError(why, path=path)
-    return NotALogError(
-        f"this directory has no {identities.NAME}: it is not a log, or its identity was lost; if "
-        "it "
-        "was a log, run `commitlog repair`",
-        path=path,
-    )
-
-
-def _stand_in(directory: LogDirectory, identity: Identity, file: CursorsFile) -> Opened:
-    """Open with no live cursors: take the end from the files alone.
-
-    Above the checkpoint, an invalid frame is then the end and not damage.
-    """
-    checkpoint = checkpoints.read(directory.fd, identity.uuid)
-    durable = checkpoint.position if checkpoint is not None else 0
-    end = durable if checkpoint is not None and checkpoint.clean else directory.scan_end(durable)
-    for name, value in (("appended", end), ("committed", end), ("flushed", durable)):
-        file.cells[name] = value
-    clean = checkpoint is not None and checkpoint.clean
-    return Opened(
-        directory, identity, file.cells, uncertain_from=NEVER_UNCERTAIN if clean else durable
-    )
-
-
-# --- writing --------------------------------------------------------------------------------------
 
 
 def open_for_writing(path: str, mode: str, options: Options) -> Opened:
@@ -174,7 +41,7 @@ def open_for_writing(path: str, mode: str, options: Options) -> Opened:
     fd = _open_directory(path, mode)
     try:
         check_file_system(path)
-        _refuse_foreign(fd, path)
+        refuse_foreign(fd, path)
         lock_file = LockFile(fd)
         try:
             return _open_locked(fd, path, mode, options, lock_file)
@@ -186,14 +53,8 @@ def open_for_writing(path: str, mode: str, options: Options) -> Opened:
 
 
 def _open_directory(path: str, mode: str) -> int:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        pass
-    except NotADirectoryError:
-        raise NotALogError(
-            "this path is a file, not a log: give the log's directory", path=path
-        ) from None
+    with contextlib.suppress(FileNotFoundError):
+        return open_directory(path)
     try:
         make_directory(path)
     except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
@@ -203,7 +64,7 @@ def _open_directory(path: str, mode: str) -> int:
         raise NotALogError(
             "a component of this path is a file, not a directory: check the path", path=path
         ) from None
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return open_directory(path)
 
 
 def _refuse_dangling_link(path: str) -> None:
@@ -216,33 +77,6 @@ def _refuse_dangling_link(path: str) -> None:
                 path=path,
             )
         part = os.path.dirname(part) if part != os.path.dirname(part) else ""
-
-
-def _refuse_foreign(fd: int, path: str) -> None:
-    """Refuse a directory that has no `log.json` and holds files of something else."""
-    names = set(names_in(fd))
-    if identities.NAME in names:
-        return
-    other = foreign_name(names)
-    if other is not None:
-        raise NotALogError(
-            f"this directory has no {identities.NAME} and holds something else ({other}): choose "
-            "an empty or a new one; if it was a log, run `commitlog repair`",
-            path=path,
-        )
-
-
-def foreign_name(names: Iterable[str]) -> str | None:
-    """Return the first name that creating a log does not leave in a directory, or None."""
-    known = (LOCK_NAME, STAGED)
-    return min(
-        (
-            name
-            for name in names
-            if name not in known and not name.startswith(f".{identities.NAME}.")
-        ),
-        default=None,
-    )
 
 
 def _open_locked(fd: int, path: str, mode: str, options: Options, lock_file: LockFile) -> Opened:
@@ -277,35 +111,32 @@ def _try_to_join(
         return None
     if mode == "x":
         raise LogExistsError("the log exists: mode 'x' creates a new one", path=path)
-    _check_options(identity, options, path)
+    check_options(identity, options, path)
     # Check before the lock: if many handles opened at once and each held the shared lock for a
     # moment, none would get the exclusive one.
     if not _is_joinable(cursors_file.find(fd, identity)) or not lock_file.acquire("shared"):
         return None
     file = cursors_file.find(fd, identity)
-    if file is not None and _is_joinable(file):
-        directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
-        try:
-            if options.pool is not None:
-                writers = cursors_file.live_writers(directory.fd, identity)
-                names = (
-                    ", ".join(
-                        describe_process(writer.pid, writer.pid_namespace) for writer in writers
-                    )
-                    or "another process"
-                )
-                raise LogLockedError(
-                    f"a pooled log has one writer, but this log is open for writing in {names}: "
-                    "close it there, or open it without a pool",
-                    path=path,
-                    holder=names,
-                )
-            return _joined(directory, identity, file.cells, lock_file)
-        except BaseException:
-            directory.close()
-            raise
-    lock_file.release()
-    return None
+    if file is None or not _is_joinable(file):
+        lock_file.release()
+        return None
+    if options.pool is not None:
+        names = cursors_file.describe(cursors_file.live_writers(fd, identity))
+        raise LogLockedError(
+            f"a pooled log has one writer, but this log is open for writing in {names}: close it "
+            "there, or open it without a pool",
+            path=path,
+            holder=names,
+        )
+    checkpoint = checkpoints.read(fd, identity.uuid)
+    return Opened(
+        LogDirectory(path, identity),
+        file.cells,
+        lock_file=lock_file,
+        tail=file.cells.tail,
+        # Continued, because of two records the one with the higher count is in force.
+        checkpoint_count=checkpoint.count if checkpoint is not None else 0,
+    )
 
 
 def _is_joinable(file: CursorsFile | None) -> bool:
@@ -318,7 +149,6 @@ def _is_joinable(file: CursorsFile | None) -> bool:
 
 
 def _why_not_ready(fd: int, path: str, lock_file: LockFile, timeout_s: float) -> str:
-    """Explain why this handle could not join within the timeout."""
     identity = identities.read(fd, path)
     file = cursors_file.find(fd, identity) if identity is not None else None
     if identity is not None and (file is None or not file.usable) and not lock_file.is_exclusive():
@@ -329,22 +159,6 @@ def _why_not_ready(fd: int, path: str, lock_file: LockFile, timeout_s: float) ->
     return (
         f"another process has been opening or recovering this log for {timeout_s:g} s: try "
         "again, or check for a stopped process"
-    )
-
-
-def _joined(
-    directory: LogDirectory, identity: Identity, cells: Cursors, lock_file: LockFile
-) -> Opened:
-    checkpoint = checkpoints.read(directory.fd, identity.uuid)
-    return Opened(
-        directory,
-        identity,
-        cells,
-        pooled=False,
-        lock_file=lock_file,
-        tail=cells.tail,
-        # Continued, because of two records the one with the higher count is in force.
-        checkpoint_count=checkpoint.count if checkpoint is not None else 0,
     )
 
 
@@ -380,49 +194,18 @@ def _open_exclusively(
         with contextlib.suppress(PermissionError):
             sync_directory(os.path.dirname(os.path.realpath(path)))
         identities.write(fd, identity)
-    _check_options(identity, options, path)
-    directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
+    check_options(identity, options, path)
+    directory = LogDirectory(path, identity)
     try:
         finish_pending(directory)
-        return _recover(directory, identity, options, lock_file)
+        return _recover(directory, options, lock_file)
     except BaseException:
         directory.close()
         raise
 
 
-def _check_options(identity: Identity, options: Options, path: str) -> None:
-    """Refuse options that contradict what creation fixed in `log.json`."""
-    wanted = (
-        options.segment_size
-        if options.segment_size is not None
-        else (options.pool.buffer_size if options.pool is not None else None)
-    )
-    if wanted is not None and wanted != identity.segment_size:
-        name = "segment_size" if options.segment_size is not None else "pool.buffer_size"
-        raise InvalidOptionError(
-            f"{name} is {wanted}, but the log was created with segments of "
-            f"{identity.segment_size} bytes",
-            path=path,
-        )
-    if options.timestamps not in (None, identity.timestamps):
-        raise InvalidOptionError(
-            f"timestamps is {options.timestamps!r}, but the log was created with "
-            f"{identity.timestamps!r}",
-            path=path,
-        )
-    wanted_cycle = options.new_roll_cycle
-    if wanted_cycle is not None and wanted_cycle != identity.roll_cycle:
-        _logger.warning(
-            "%s: roll_cycle=%s is ignored: the log was created with %s",
-            path,
-            wanted_cycle,
-            identity.roll_cycle or "none",
-        )
-
-
-def _recover(
-    directory: LogDirectory, identity: Identity, options: Options, lock_file: LockFile
-) -> Opened:
+def _recover(directory: LogDirectory, options: Options, lock_file: LockFile) -> Opened:
+    identity = directory.identity
     inode = os.fstat(directory.fd).st_ino
     boot = boot_id()
     before = lock_file.read()
@@ -448,7 +231,6 @@ def _recover(
     lock_file.write(holder)
     return Opened(
         directory,
-        identity,
         file.cells,
         pooled=pooled,
         exclusive=True,

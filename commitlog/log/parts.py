@@ -15,7 +15,7 @@ from commitlog.errors import ClosedError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.log.buffer_lease import BufferLeases
-from commitlog.log.opening import NEVER_UNCERTAIN, Opened
+from commitlog.log.opened import NEVER_UNCERTAIN, Opened
 from commitlog.log.writer_services import WriterServices
 from commitlog.options import Options
 from commitlog.pool.transient_store_pool import TransientStorePool
@@ -23,6 +23,7 @@ from commitlog.segment import cursors_file
 from commitlog.segment.cursors_file import SlotLock
 from commitlog.segment.lock_file import Holder
 from commitlog.segment.mapped_file_queue import MappedFileQueue
+from commitlog.tail.cycles import LogCycles
 from commitlog.tail.index import LogIndex
 from commitlog.tail.tailer_file import TailerFile
 
@@ -40,25 +41,9 @@ class LogParts:
     """Wire the parts of one open log together, for a `CommitLog`.
 
     Services, queue and index refer to the parts and never to the `CommitLog`, so a `CommitLog` that
-    is dropped without `close` is collected, and then closed.
-
-    Parameters
-    ----------
-    mode : {"a", "x", "r"}
-        As for `commitlog.open`.
-    opened : Opened
-        The log, locked and recovered. The parts own it, also when the constructor raises.
-    options : Options
-        As for `commitlog.open`.
-    policy : OpenLog
-        What the engine calls; not before the constructor returns.
-
-    Attributes
-    ----------
-    engine : Engine
-        The kernel's handle and writer.
-    writer : WriterServices or None
-        What a writable log runs; None for a reader.
+    is dropped without `close` is collected, and then closed. The parts own what was `opened`, also
+    when the constructor raises. The engine does not call the `policy` before the constructor
+    returns. A reader has no `writer`.
     """
 
     writer: WriterServices | None
@@ -67,7 +52,7 @@ class LogParts:
         self.mode = mode
         self.options = options
         self.directory = opened.directory
-        self.identity = opened.identity
+        self.identity = opened.directory.identity
         self.lock_file = opened.lock_file
         self.slot_lock: SlotLock | None = None
         self.checkpoint_fd = -1
@@ -83,8 +68,8 @@ class LogParts:
                 policy,
                 opened.directory.path,
                 opened.directory.fd,
-                opened.identity.uuid,
-                opened.identity.segment_size,
+                self.identity.uuid,
+                self.identity.segment_size,
                 opened.cursors,
                 writable=mode != "r",
                 pooled=opened.pooled,
@@ -95,9 +80,8 @@ class LogParts:
             self.queue = MappedFileQueue(self.engine, self.directory)
             undo.callback(self.unmap)
             spacing, writable = options.tuning.index_spacing, mode != "r"
-            self.index = LogIndex(
-                self.engine, self.directory, self.queue, spacing=spacing, writable=writable
-            )
+            self.index = LogIndex(self.queue, spacing=spacing, writable=writable)
+            self.cycles = LogCycles(self.index)
             if writable:
                 self._begin_writing(opened, undo)
             elif opened.cursors.shared:
@@ -127,17 +111,11 @@ class LogParts:
         if offset < self.engine.segment_size:
             self.writer.allocation.bring(number)
         self.writer.start()
-        kind = (
-            "pooled"
-            if opened.pooled
-            else "mapped"
-            if opened.exclusive
-            else "mapped, shared with other handles"
-        )
         _logger.info(
-            "%s: opened for writing (%s, flush=%r), ends at position %d",
+            "%s: opened for writing (%s%s, flush=%r), ends at position %d",
             self.path,
-            kind,
+            "pooled" if opened.pooled else "mapped",
+            "" if opened.exclusive else ", shared with other handles",
             self.options.flush,
             self.engine.tail_position,
         )
@@ -151,7 +129,7 @@ class LogParts:
             owner, uuid = f"log {self.path}", self.identity.uuid
             lender = BufferLeases(pool, owner, uuid, self.lock_file, holder)
         try:
-            return WriterServices(self.engine, self.directory, self.queue, self.options, lender)
+            return WriterServices(self.engine, self.queue, self.options, lender)
         except BaseException:
             if lender is not None:
                 lender.end()
@@ -238,9 +216,7 @@ class LogParts:
         self.engine.keep_checkpoint(self.checkpoint_fd, count, interval_ns)
 
     def recount_checkpoint(self) -> Checkpoint | None:
-        """Continue from the file's last record, which another handle may have written; return
-        that record.
-        """
+        """Continue from the file's last record, which may be another handle's; return that."""
         found = checkpoints.read_open(self.checkpoint_fd, self.identity.uuid)
         self.keep_checkpoint(found.count if found is not None else 0)
         return found
@@ -265,13 +241,7 @@ class LogParts:
         return None if self.mode == "r" or self.closed else self.directory.inode
 
     def check_open(self) -> None:
-        """Refuse to use a closed log.
-
-        Raises
-        ------
-        ClosedError
-            The log is closed.
-        """
+        """Refuse to use a closed log."""
         if self.closed:
             raise ClosedError("the log is closed: open it again", path=self.path)
 

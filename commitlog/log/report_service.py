@@ -33,13 +33,7 @@ class _Warning:
 
 
 class ReportService(Service):
-    """Poll the kernel's counters once a second: slow flushes, rolled-back claims, a failure.
-
-    Parameters
-    ----------
-    core : Committer
-        The kernel's handle.
-    """
+    """Poll the kernel's counters once a second: slow flushes, rolled-back claims, a failure."""
 
     def __init__(self, core: Committer) -> None:
         super().__init__(f"commitlog report {core.path}")

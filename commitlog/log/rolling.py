@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 from commitlog._kernel.engine import Writer
-from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 
 
@@ -16,20 +15,11 @@ class Rolling:
     when the end is reached. The header of the current segment then decides: it holds the time at
     which the log rolled into the segment, so every process computes the same cycle. One swap on the
     tail closes the segment, so it is closed once even if several handles find its cycle over.
-
-    Parameters
-    ----------
-    writer : Writer
-        The kernel's handle.
-    directory : LogDirectory
-        Has the roll cycle.
-    queue : MappedFileQueue
-        The log's segments.
     """
 
-    def __init__(self, writer: Writer, directory: LogDirectory, queue: MappedFileQueue) -> None:
+    def __init__(self, writer: Writer, queue: MappedFileQueue) -> None:
         self._writer = writer
-        self._directory = directory
+        self._directory = queue.directory
         self._queue = queue
 
     def close_if_over(self) -> None:

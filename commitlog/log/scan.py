@@ -25,18 +25,9 @@ NUMBERS_ROWS = 1 << 18  # without keys and values: a batch stays small
 class Scan:
     """Read the records between two bounds forward, once.
 
-    The end is fixed when the scan is created: later records are not in it.
-
-    Parameters
-    ----------
-    log : CommitLog
-        An open log.
-    start, end, columns
-        As for `CommitLog.to_reader`.
-    what : str
-        The call that needs pyarrow, for the error.
-    views : bool, optional
-        As for `BatchForm`.
+    The end is fixed when the scan is created: later records are not in it. The bounds and columns
+    are those of `CommitLog.to_reader`. `what` is the call that needs pyarrow, for the error, and
+    `views` is as for `BatchForm`.
     """
 
     def __init__(
@@ -54,7 +45,7 @@ class Scan:
         self._log = log  # kept, because a dropped log is closed
         self._form = BatchForm(columns, what, views=views)
         self._index = parts.index
-        self._seeker = Seeker(parts.engine, parts.queue, parts.index, start="first")
+        self._seeker = Seeker(parts.index, start="first")
         present_end = parts.engine.committed_position
         self._end = present_end if end is None else min(self._position_of(end), present_end)
         self._move_to("first" if start is None else start)

@@ -69,10 +69,6 @@ class TailerMethods:
             With ``required=True``: how many bytes appends may be ahead of this tailer, before the
             log's ``on_lag=`` applies back-pressure.
 
-        Returns
-        -------
-        Tailer
-
         Raises
         ------
         TailerInUseError
@@ -86,8 +82,6 @@ class TailerMethods:
         parts.check_open()
         named = name_options(name, required, max_lag, durable)
         seeker = Seeker(
-            parts.engine,
-            parts.queue,
             parts.index,
             start=start,
             direction=direction,
@@ -113,45 +107,21 @@ class TailerMethods:
         """List the cycles for which the log has segments, oldest first.
 
         A log that rolls by size alone returns one entry per segment.
-
-        Returns
-        -------
-        list of Cycle
         """
         self._parts.check_open()
-        return self._parts.index.cycles.cycles()
+        return self._parts.cycles.cycles()
 
     def records_in_cycle(self, cycle: CycleLike) -> int:
-        """Count the records of a cycle.
+        """Count the records of a cycle, which is named as for `Tailer.seek_cycle`; 0 if it was
+        skipped or deleted, or is in the future.
 
-        Parameters
-        ----------
-        cycle : int, datetime.datetime or datetime.date
-            The number of the cycle; an instant in it, with a time zone; or a day in the log's time
-            zone, for the cycle that contains its midnight.
-
-        Returns
-        -------
-        int
-            0 if the cycle was skipped or deleted, or is in the future.
-
-        Raises
-        ------
-        InvalidOptionError
-            The cycle has another type, or the log rolls by size alone.
-        SequenceError
-            A claim in or before the cycle is still open.
+        A claim in or before the cycle that is still open is a `SequenceError`.
         """
         self._parts.check_open()
-        return self._parts.index.cycles.records_in(cycle)
+        return self._parts.cycles.records_in(cycle)
 
     def tailers(self) -> list[TailerState]:
-        """List all named tailers by name: position, lag, owner, and damage of their files.
-
-        Returns
-        -------
-        list of TailerState
-        """
+        """List all named tailers by name: position, lag, owner, and damage of their files."""
         self._parts.check_open()
         return tailer_state.states(self._parts.directory, self._parts.engine.tail_position)
 
@@ -177,7 +147,7 @@ class TailerMethods:
         parts = self._parts
         parts.check_open()
         check_name(name)
-        place = Seeker(parts.engine, parts.queue, parts.index, start=position).cursor.position
+        place = Seeker(parts.index, start=position).cursor.position
         tailer_file.reset(parts.directory, name, place, partial(_notify_writers, parts))
         _apply_required(parts)
 
@@ -224,8 +194,7 @@ def _open_file(parts: LogParts, options: NameOptions, position: int) -> TailerFi
     if parts.directory.detached:
         why = (
             "an archive or a single segment file cannot save a tailer's position: read it with a "
-            "tailer "
-            "without a name"
+            "tailer without a name"
         )
         raise ReadOnlyError(why, path=parts.path)
     # On other file systems, locks and shared mappings cannot enforce one reader per name.

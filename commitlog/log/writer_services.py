@@ -19,11 +19,9 @@ from commitlog.retention.pruner import LogState, Pruner
 from commitlog.retention.retention import Retention
 from commitlog.retention.retention_service import RetentionService
 from commitlog.segment.allocation_service import AllocationService
-from commitlog.segment.directory import LogDirectory
-from commitlog.segment.events import NO_EVENTS
+from commitlog.segment.events import tell_nobody
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.backpressure import Backpressure
-from commitlog.tail.tailer_state import lowest_required
 
 if TYPE_CHECKING:
     from commitlog.flush.acknowledge_service import AcknowledgeService
@@ -33,34 +31,16 @@ _JOIN_S = 10.0
 
 
 class WriterServices:
-    """Rolling, back-pressure, the pool's lender and the background services of a writable log.
-
-    Parameters
-    ----------
-    engine : Engine
-        Attached to a slot.
-    directory : LogDirectory
-        The log's directory.
-    queue : MappedFileQueue
-        The log's segments.
-    options : Options
-        As for `commitlog.open`.
-    lender : BufferLeases or None
-        Lends a pooled log its buffers.
-    """
+    """Rolling, back-pressure, the pool's lender and the background services of a writable log."""
 
     def __init__(
-        self,
-        engine: Engine,
-        directory: LogDirectory,
-        queue: MappedFileQueue,
-        options: Options,
-        lender: BufferLeases | None,
+        self, engine: Engine, queue: MappedFileQueue, options: Options, lender: BufferLeases | None
     ) -> None:
+        directory = queue.directory
         self._engine = engine
         self.lender = lender
         self.roll_lock = threading.RLock()
-        self.rolling = Rolling(engine, directory, queue)
+        self.rolling = Rolling(engine, queue)
         self.acknowledge_service: AcknowledgeService | None = None
         self.fair_queues: FairQueues = {}
         self.backpressure = Backpressure(
@@ -70,17 +50,16 @@ class WriterServices:
             timeout_s=options.lag_timeout,
             evict_after_s=options.evict_after,
         )
-        self.pruner = Pruner(directory, _log_state(engine, directory, queue))
+        self.pruner = Pruner(directory, _log_state(engine, queue))
         with ExitStack() as undo:
             self.listener: ListenerService | None = None
             if options.listener is not None:
                 self.listener = ListenerService(directory, options.listener)
                 self.listener.start()
                 undo.callback(self.listener.finish)
-                queue.watch(self.listener)
-            self.allocation = AllocationService(
-                engine, directory, queue, options, lender, events=self.listener or NO_EVENTS
-            )
+                queue.watch(self.listener.offer)
+            tell = tell_nobody if self.listener is None else self.listener.offer
+            self.allocation = AllocationService(engine, queue, options, lender, tell=tell)
             if lender is not None:
                 lender.reclaim_by(self.allocation.give_back_ahead)
             self.services: list[Service] = [self.allocation]
@@ -100,12 +79,8 @@ class WriterServices:
             service.start()
 
     def acknowledging(self, sync_timeout_s: float) -> AcknowledgeService | None:
-        """Return the service that acknowledges durable appends to coroutines; start it first.
-
-        Returns
-        -------
-        AcknowledgeService or None
-            None if the log is being closed and no service was started before.
+        """Return the service that acknowledges durable appends to coroutines; start it first. None
+        if the log is being closed and no service was started before.
         """
         if self.acknowledge_service is None:
             # Imported here, because programs without coroutines do not need asyncio.
@@ -145,13 +120,10 @@ class WriterServices:
         self.fair_queues = {}
 
 
-def _log_state(engine: Engine, directory: LogDirectory, queue: MappedFileQueue) -> LogState:
-    """Give the pruner what it must know of an open log."""
+def _log_state(engine: Engine, queue: MappedFileQueue) -> LogState:
     return LogState(
         flushed_position=lambda: engine.flushed_position,
-        lowest_required=lambda: lowest_required(directory),
         holders=queue.holders,
         remove=lambda number: queue.delete(number, 0.0),
-        settle=directory.sync,
         check=lambda: None,  # this handle has written here, and holds the lock
     )

@@ -22,15 +22,7 @@ _logger = logging.getLogger("commitlog.pool")
 
 
 def allocate_buffers(options: PoolOptions, count: int) -> list[PoolBuffer]:
-    """Allocate `count` zeroed, pre-faulted buffers, or none.
-
-    Raises
-    ------
-    PoolMemoryError
-        They are larger than the free memory.
-    MemoryLockError
-        Under ``lock_memory="require"``, they cannot be locked into RAM.
-    """
+    """Allocate `count` zeroed, pre-faulted buffers, or none."""
     shared = options.backing == "shm"
     if shared:
         sweep_orphans()

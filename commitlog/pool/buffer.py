@@ -24,27 +24,9 @@ class BufferState(enum.Enum):
 class PoolBuffer:
     """A buffer of a `TransientStorePool`, from `borrow`; give it back with `return_buffer`.
 
-    Attributes
-    ----------
-    index : int
-        The index in the pool, from 0.
-    memory : Memory
-        The bytes; all zero when it is borrowed.
-    size : int
-        Bytes.
-    backing : str
-        ``"anonymous"`` or ``"shm"``.
-    name : str or None
-        The shared-memory name by which the next open finds it after a kill; None for anonymous
-        memory.
-    state : BufferState
-        Only the pool changes it.
-    owner : str or None
-        The borrower's name.
-    locked : bool
-        Whether the pages are locked into RAM.
-    ahead : bool
-        Whether it is lent ahead of need and still unused: its borrower returns it on demand.
+    The bytes of `memory` are all zero when it is borrowed. `name` is the shared-memory name by
+    which the next open finds it after a kill. Only the pool changes the other attributes. `ahead`:
+    it is lent ahead of need and still unused, and its borrower returns it on demand.
     """
 
     backing: ClassVar[str]
@@ -78,23 +60,8 @@ class PoolBuffer:
         return False
 
     def bind(self, log_uuid: bytes, base: int, segment_id: int) -> None:
-        """Record the buffer's segment in its header, before the first claim.
-
-        For anonymous memory this does nothing.
-
-        Parameters
-        ----------
-        log_uuid : bytes
-            Sixteen bytes.
-        base : int
-            The segment's base position.
-        segment_id : int
-            The segment's random 64-bit id.
-
-        Raises
-        ------
-        PoolBufferError
-            The buffer is not borrowed, or is bound already.
+        """Record the buffer's segment in its header, before the first claim; anonymous memory has
+        none. A buffer that is not borrowed, or is bound already, is a `PoolBufferError`.
         """
 
     def unbind(self) -> None:
@@ -111,9 +78,7 @@ class PoolBuffer:
         self.borrowed_at = time.monotonic()
 
     def destroy(self) -> None:
-        """Release the memory; if a view is still open, the last view does. Only the pool calls
-        this.
-        """
+        """Release the memory once no view is open. Only the pool calls this."""
         self.state = BufferState.GONE
         try:
             self.memory.close()
@@ -133,13 +98,7 @@ class AnonymousBuffer(PoolBuffer):
 
     @classmethod
     def allocate(cls, size: int) -> AnonymousBuffer:
-        """Map a zeroed buffer, not yet populated.
-
-        Raises
-        ------
-        PoolMemoryError
-            The kernel refuses the memory.
-        """
+        """Map a zeroed buffer, not yet populated."""
         try:
             return cls(Memory(size))
         except OSError as error:

@@ -31,21 +31,8 @@ class FreeMemory:
 
 
 def require_free_memory(size: int, what: str, *, shared: bool) -> None:
-    """Check that so many bytes are free.
-
-    Parameters
-    ----------
-    size : int
-        The wanted bytes.
-    what : str
-        Their purpose, which begins the error's message.
-    shared : bool
-        Whether the shared-memory file system is to provide them.
-
-    Raises
-    ------
-    PoolMemoryError
-        Fewer bytes are free.
+    """Raise `PoolMemoryError` if fewer bytes are free. `what` is their purpose, which begins the
+    message. If they are `shared`, the shared-memory file system must have them, too.
     """
     limits = [machine_memory(), *cgroup_memory()]
     if shared:

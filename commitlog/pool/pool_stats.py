@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class PoolStats:
     """Hold a snapshot of a `TransientStorePool`'s counters.
 
@@ -31,22 +31,9 @@ class PoolStats:
         Times that a borrow left too few buffers.
     """
 
-    buffers: int
-    available: int
-    locked: int
-    borrows: int
-    returns: int
-    waits: int
-    wait_seconds: float
-    exhausted: int
-    grown: int
-    low_water_warnings: int
-
-
-@dataclass(slots=True)
-class PoolCounters:
-    """The running totals behind `PoolStats`; changed under the pool's lock."""
-
+    buffers: int = 0
+    available: int = 0
+    locked: int = 0
     borrows: int = 0
     returns: int = 0
     waits: int = 0
@@ -54,7 +41,3 @@ class PoolCounters:
     exhausted: int = 0
     grown: int = 0
     low_water_warnings: int = 0
-
-    def snapshot(self, *, buffers: int, available: int, locked: int) -> PoolStats:
-        """Freeze the totals together with what there is now."""
-        return PoolStats(buffers=buffers, available=available, locked=locked, **asdict(self))

@@ -43,13 +43,7 @@ class ShmBuffer(PoolBuffer):
 
     @classmethod
     def allocate(cls, size: int) -> ShmBuffer:
-        """Create a zeroed buffer under a new name, with all of its blocks, not yet populated.
-
-        Raises
-        ------
-        PoolMemoryError
-            The shared-memory file system has no room for it.
-        """
+        """Create a zeroed buffer under a new name, with all of its blocks, not yet populated."""
         name = f"/commitlog-{secrets.token_hex(16)}"
         descriptor = _open(name, posix_ipc.O_CREX)
         try:
@@ -111,20 +105,8 @@ class ShmBuffer(PoolBuffer):
 
 @dataclass(frozen=True, slots=True)
 class RecoverableBuffer:
-    """A dead pool's buffer with records of the log.
-
-    Attributes
-    ----------
-    name : str
-        For `discard`, once all records are in the segment and flushed.
-    base, segment_id : int
-        The segment whose records it holds.
-    size : int
-        Bytes.
-    memory : Memory
-        The buffer's bytes as the dead process left them.
-    header : ShmHeader
-        The header page.
+    """A dead pool's buffer with records of the segment at `base`, as the dead process left them.
+    Recovery discards it once all records are in the segment and flushed.
     """
 
     name: str
@@ -139,22 +121,11 @@ class RecoverableBuffer:
 class ShmSurvey:
     """The state of the buffers whose names a log had recorded.
 
-    Attributes
-    ----------
-    recoverable : tuple of RecoverableBuffer
-        Buffers of a dead pool with records of this log, by ascending base.
-    missing : tuple of str
-        There is no such object: it was removed, or was on another machine.
-    live : tuple of str
-        Buffers of a live pool.
-    live_in_use : tuple of str
-        Those of the live buffers that hold records of this log now.
-    free : tuple of str
-        Buffers of a dead pool without records, which may be discarded.
-    foreign : tuple of str
-        Buffers of a dead pool with records of another log, which recovers them.
-    unusable : tuple of (str, str)
-        Name and fault of objects that are no buffers of this boot.
+    `recoverable` are those of a dead pool with records of this log, by ascending base. `missing`
+    ones were removed, or were on another machine. `live` ones are of a live pool; those that hold
+    records of this log now are `live_in_use`, too. `free` ones are of a dead pool and have no
+    records. `foreign` ones have records of another log, which recovers them. `unusable` are the
+    name and the fault of objects that are no buffers of this boot.
     """
 
     recoverable: tuple[RecoverableBuffer, ...]
@@ -167,19 +138,8 @@ class ShmSurvey:
 
 
 def find_buffers(names: Iterable[str], log_uuid: bytes) -> ShmSurvey:
-    """Check each recorded buffer, and change nothing.
-
-    Parameters
-    ----------
-    names : iterable of str
-        The recorded names.
-    log_uuid : bytes
-        Sixteen bytes.
-
-    Raises
-    ------
-    PoolBufferError
-        A buffer exists, but this user may not open it: an open without it would lose its records.
+    """Check each recorded buffer, and change nothing. If this user may not open one, raise
+    `PoolBufferError`: an open without it would lose its records.
     """
     found: dict[str, list[Any]] = {field.name: [] for field in dataclasses.fields(ShmSurvey)}
     for name in dict.fromkeys(names):
@@ -190,12 +150,8 @@ def find_buffers(names: Iterable[str], log_uuid: bytes) -> ShmSurvey:
 
 
 def discard(name: str) -> None:
-    """Clear a dead pool's buffer and remove its name; do nothing if it is gone.
-
-    Raises
-    ------
-    PoolBufferError
-        This is no buffer's name, or its pool lives.
+    """Clear a dead pool's buffer and remove its name; do nothing if it is gone. Refuse other names,
+    and a buffer whose pool lives.
     """
     if not _NAME.fullmatch(name):
         raise PoolBufferError(
@@ -275,7 +231,6 @@ def _examine(name: str, descriptor: int, log_uuid: bytes) -> Iterator[tuple[str,
 
 
 def _open(name: str, flags: int = 0) -> int:
-    """Open a shared-memory object for reading and writing; the descriptor is closed on exec."""
     descriptor = int(posix_ipc.SharedMemory(name, flags, mode=0o600).fd)
     os.set_inheritable(descriptor, False)
     return descriptor

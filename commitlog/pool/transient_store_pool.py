@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import threading
@@ -22,8 +23,8 @@ from commitlog.errors import (
 from commitlog.pool.allocation import allocate_buffers, destroy_buffers, release_unclosed
 from commitlog.pool.buffer import BufferState, PoolBuffer, describe_lent
 from commitlog.pool.low_water import LowWaterMark
-from commitlog.pool.pool_options import Backing, LockMemory, OnExhausted, check_pool_options
-from commitlog.pool.pool_stats import PoolCounters, PoolStats
+from commitlog.pool.pool_options import Backing, LockMemory, OnExhausted, PoolOptions
+from commitlog.pool.pool_stats import PoolStats
 from commitlog.pool.waiting import WaitingLine
 
 _logger = logging.getLogger("commitlog.pool")
@@ -85,7 +86,7 @@ class TransientStorePool(ProcessBound):
         wait_timeout: float | str = 5.0,
         low_water: float = 0.4,
     ) -> None:
-        self._options = check_pool_options(
+        self._options = PoolOptions(
             buffers=buffers,
             buffer_size=buffer_size,
             backing=backing,
@@ -99,7 +100,7 @@ class TransientStorePool(ProcessBound):
         # Reentrant, because a collector run inside may drop a log, and that returns its buffers.
         self._lock = threading.RLock()
         self._line = WaitingLine(self._lock)
-        self._counters = PoolCounters()
+        self._counters = PoolStats()
         self._grow_listeners: list[Callable[[str], None]] = []
         self._shortage_listeners: list[Callable[[], bool]] = []
         self._short = 0  # borrowers that found no free buffer and have none yet
@@ -268,23 +269,16 @@ class TransientStorePool(ProcessBound):
     def on_grow(self, listener: Callable[[str], None]) -> Callable[[], None]:
         """Call `listener` with the name of each added shared-memory buffer before it is lent.
 
-        If the listener raises, the pool drops the buffer and the borrower gets the exception.
-
-        Returns
-        -------
-        callable
-            Ends the subscription; may be called again.
+        If the listener raises, the pool drops the buffer and the borrower gets the exception. Call
+        what this returns to end the subscription.
         """
         return self._subscribe(self._grow_listeners, listener)
 
     def on_shortage(self, listener: Callable[[], bool]) -> Callable[[], None]:
-        """Call `listener` when a borrower finds no free buffer. It returns a buffer that was lent
-        ahead of need to the pool, or returns False if it has none.
+        """Call `listener` when a borrower finds no free buffer, until what this returns is called.
 
-        Returns
-        -------
-        callable
-            Ends the subscription; may be called again.
+        It returns a buffer that was lent ahead of need to the pool, or returns False if it has
+        none.
         """
         return self._subscribe(self._shortage_listeners, listener)
 
@@ -304,8 +298,8 @@ class TransientStorePool(ProcessBound):
         """Take a snapshot of the pool's counters."""
         self._check_process()
         with self._lock:
-            return self._counters.snapshot(
-                buffers=self.buffers, available=self.available, locked=self.locked
+            return dataclasses.replace(
+                self._counters, buffers=self.buffers, available=self.available, locked=self.locked
             )
 
     # Closing.
@@ -493,15 +487,14 @@ class TransientStorePool(ProcessBound):
     def _exhausted_message(self, what: str) -> str:
         return (
             f"{what}; borrowed buffers: {describe_lent(self._out())}. Commit faster, give the "
-            "pool more "
-            "buffers or a longer wait_timeout, or choose on_exhausted='grow' or 'mapped'"
+            "pool more buffers or a longer wait_timeout, or choose on_exhausted='grow' or 'mapped'"
         )
 
     def _grow(self, owner: str) -> PoolBuffer | None:
         """Add a buffer and lend it; None if `max_buffers` or the memory does not allow it."""
         with self._lock:
             self._check_open()
-            if self.buffers + self._growing >= self._options.max_buffers:
+            if self.buffers + self._growing >= self._options.most_buffers:
                 return None
             self._growing += 1
             listeners = list(self._grow_listeners)

@@ -40,15 +40,7 @@ def write(directory: LogDirectory, name: str, content: dict[str, Any]) -> None:
 
 
 def read(directory: LogDirectory, name: str) -> dict[str, Any] | None:
-    """Read the content; None if there is no such file.
-
-    Raises
-    ------
-    CorruptSegmentError
-        The file is damaged, or belongs to another log.
-    UnsupportedVersionError
-        A newer release wrote it.
-    """
+    """Read the content, or None. Refuse a damaged file, another log's, and a newer release's."""
     path = os.path.join(directory.path, name)
     try:
         text = read_small_file(name, _SIZE_LIMIT, dir_fd=directory.fd)
@@ -65,8 +57,7 @@ def read(directory: LogDirectory, name: str) -> dict[str, Any] | None:
         content = None
     if not isinstance(content, dict) or content.pop("crc32c", None) != crc32c(_text(content)):
         raise CorruptSegmentError(
-            f"`{name}` is damaged and was not used: run `commitlog repair` on the log",
-            path=path,
+            f"`{name}` is damaged and was not used: run `commitlog repair` on the log", path=path
         )
     if content.get("format") != FORMAT:
         raise UnsupportedVersionError(

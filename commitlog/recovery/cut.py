@@ -18,31 +18,25 @@ from dataclasses import dataclass
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
 from commitlog.base.failpoint import failpoint
-from commitlog.base.regular_file import open_regular, opened_regular, write_whole
+from commitlog.base.path import telling
+from commitlog.base.regular_file import opened_regular, write_whole
 from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CorruptSegmentError, IOFailureError
-from commitlog.recovery.location import Location
+from commitlog.recovery.location import Location, missing
 from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment.new_file import copy_names, put_aside
 
 _logger = logging.getLogger("commitlog.recovery")
 _CHUNK = 1 << 20
-_COPIES_LIMIT = 10_000  # of one segment; only a fault elsewhere reaches this bound
+_SUFFIX = ".cut"
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The bytes and segments behind the end of a log, which a cut removes.
+    """The bytes and segments behind the end of a log, which a cut removes from `location` on.
 
-    Attributes
-    ----------
-    location : Location
-        The end; the cut removes everything from here on.
-    dirty : bool
-        Whether its own segment has non-zero bytes behind it, or a seal.
-    later : tuple of int
-        The numbers of later segments with data.
-    blank : tuple of int
-        The numbers of later segments without data.
+    `dirty`: its own segment has non-zero bytes behind it, or a seal. `later` and `blank` are the
+    numbers of later segments with data and without.
     """
 
     location: Location
@@ -60,12 +54,8 @@ class Taken:
 
 
 def find_cut(directory: LogDirectory, numbers: Iterable[int], end: Location) -> Cut | None:
-    """Find the data behind `end`; None if there is none.
-
-    Raises
-    ------
-    CorruptSegmentError
-        The segment that should follow is missing, and later ones hold records.
+    """Find the data behind `end`; None if there is none. If the segment that should follow is
+    missing, and later ones hold records, raise `CorruptSegmentError`.
     """
     known = set(numbers)
     if end.offset >= directory.segment_size and end.number + 1 in known:
@@ -75,13 +65,7 @@ def find_cut(directory: LogDirectory, numbers: Iterable[int], end: Location) -> 
     later = tuple(number for number in above if not is_untouched(directory, number))
     dirty = end.offset < directory.segment_size and _is_dirty(directory, end)
     if later and end.offset >= directory.segment_size:
-        missing = directory.segment_path(end.number + 1)
-        raise CorruptSegmentError(
-            "this segment is missing, and later ones hold records: restore it from a copy, or run "
-            "`commitlog repair` on the log",
-            path=missing,
-            position=(end.number + 1) * directory.segment_size,
-        )
+        raise missing(directory, end.number + 1)
     contiguous = all(number == end.number + 1 + index for index, number in enumerate(above))
     if not dirty and not later and contiguous:
         return None
@@ -170,63 +154,38 @@ def _save(directory: LogDirectory, start: Location, saved: list[str]) -> int:
         segment.release()
 
 
-def _copy_names(name: str) -> Iterable[str]:
-    yield f"{name}.cut"
-    for count in range(1, _COPIES_LIMIT):
-        yield f"{name}.cut.{count}"
-
-
 def _put_aside(directory: LogDirectory, source: str, name: str) -> str:
-    """Rename a file durably to the first free copy name of a segment; return the path."""
-    for copy in _copy_names(name):
-        if kernel.rename_noreplace(directory.fd, source, copy):
-            directory.sync()
-            return os.path.join(directory.path, copy)
-    raise IOFailureError(
-        f"there are {_COPIES_LIMIT} saved copies of this segment: move some of them away",
-        path=os.path.join(directory.path, name),
-    )
+    return os.path.join(directory.path, put_aside(directory.fd, source, name, _SUFFIX))
 
 
 def _existing_copy(directory: LogDirectory, segment: Segment, start: int, end: int) -> str | None:
     """Return the copy of the same bytes that an earlier, killed recovery has made, or None."""
-    for name in _copy_names(os.path.basename(segment.path)):
+    for name in copy_names(os.path.basename(segment.path), _SUFFIX):
+        spans = [(0, SEAL_AT), *((at, min(at + _CHUNK, end)) for at in range(start, end, _CHUNK))]
         try:
-            fd = open_regular(name, dir_fd=directory.fd)
+            with opened_regular(name, dir_fd=directory.fd) as fd:
+                if all(
+                    os.pread(fd, stop - at, at) == segment.read(at, stop - at) for at, stop in spans
+                ):
+                    return os.path.join(directory.path, name)
         except FileNotFoundError:
             return None
         except IOFailureError:
             continue  # a link, a directory or the like has this name: the copy gets the next one
-        try:
-            spans = [
-                (0, SEAL_AT),
-                *((at, min(at + _CHUNK, end)) for at in range(start, end, _CHUNK)),
-            ]
-            if all(
-                os.pread(fd, stop - at, at) == segment.read(at, stop - at) for at, stop in spans
-            ):
-                return os.path.join(directory.path, name)
-        finally:
-            os.close(fd)
     return None
 
 
 def _write_copy(directory: LogDirectory, segment: Segment, start: int, end: int) -> str:
     """Write the header and [start, end) to a new file beside the segment, durably."""
     name = os.path.basename(segment.path)
-    try:
-        with temporary_file(directory.fd, name) as (fd, temporary):
-            write_whole(fd, segment.read(0, HEADER_SIZE), 0)
-            for at in range(start, end, _CHUNK):
-                write_whole(fd, segment.read(at, min(_CHUNK, end - at)), at)
-            os.fsync(fd)
-    except OSError as error:
-        raise IOFailureError(
-            f"cannot save the frames that must be cut off ({error.strerror}): free space, then "
-            "open the log again",
-            path=segment.path,
-            errno=error.errno,
-        ) from error
+    with (
+        telling(segment.path, "save the frames that must be cut off"),
+        temporary_file(directory.fd, name) as (fd, temporary),
+    ):
+        write_whole(fd, segment.read(0, HEADER_SIZE), 0)
+        for at in range(start, end, _CHUNK):
+            write_whole(fd, segment.read(at, min(_CHUNK, end - at)), at)
+        os.fsync(fd)
     return _put_aside(directory, temporary, name)
 
 
@@ -238,23 +197,18 @@ def _zero(directory: LogDirectory, start: Location) -> int:
     bytes.
     """
     last = 0
-    name = segment_name(start.number * directory.segment_size)
     with (
         directory.opened_segment(start.number) as segment,
-        opened_regular(name, os.O_RDWR, dir_fd=directory.fd) as fd,
+        directory.opened_file(start.number, os.O_RDWR) as fd,
+        telling(segment.path, "zero the torn tail"),
     ):
-        try:
-            write_whole(fd, bytes(SEAL_SIZE), SEAL_AT)
-            for stop in range(segment.size, start.offset, -_CHUNK):
-                at = max(stop - _CHUNK, start.offset)
-                if segment.nonzero(at, stop) == stop:
-                    continue
-                last = last or at + len(segment.read(at, stop - at).rstrip(b"\0"))
-                write_whole(fd, bytes(stop - at), at)
-                failpoint("chunk zeroed")
-            os.fsync(fd)
-        except OSError as error:
-            raise IOFailureError(
-                f"cannot zero the torn tail: {error.strerror}", path=segment.path, errno=error.errno
-            ) from error
+        write_whole(fd, bytes(SEAL_SIZE), SEAL_AT)
+        for stop in range(segment.size, start.offset, -_CHUNK):
+            at = max(stop - _CHUNK, start.offset)
+            if segment.nonzero(at, stop) == stop:
+                continue
+            last = last or at + len(segment.read(at, stop - at).rstrip(b"\0"))
+            write_whole(fd, bytes(stop - at), at)
+            failpoint("chunk zeroed")
+        os.fsync(fd)
     return max(-(-last // 8) * 8, start.offset)

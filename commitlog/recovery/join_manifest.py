@@ -25,13 +25,7 @@ class Manifest:
 
     @classmethod
     def read(cls, directory: LogDirectory) -> Manifest:
-        """Read the manifest in the log's directory.
-
-        Raises
-        ------
-        CorruptSegmentError, UnsupportedVersionError
-            The manifest is damaged, or a newer release wrote it.
-        """
+        """Read the manifest in the log's directory; refuse a damaged or a newer one."""
         content = checked_json.read(directory, NAME)
         if content is None:
             return cls()

@@ -30,17 +30,10 @@ class Move:
 class JoinNote:
     """A join that was begun.
 
-    Attributes
-    ----------
-    start, end : int
-        The log's end before the join, and after it.
-    gate : tuple of int or None
-        Segment number and offset at which readers wait until a SKIP is written there; None if they
-        wait for the first of the new segments.
-    moves : tuple of Move
-        By number, without a gap.
-    query, batch : str and int, or None
-        The joined batch: see `Manifest`.
+    `start` and `end` are the log's end before the join, and after it. `gate` is the segment number
+    and the offset at which readers wait until a SKIP is written there; None if they wait for the
+    first of the new segments. The moves are by number, without a gap. Query and batch name what was
+    joined: see `Manifest`.
     """
 
     start: int
@@ -66,12 +59,8 @@ class JoinNote:
 
     @classmethod
     def read(cls, directory: LogDirectory) -> JoinNote | None:
-        """Read the note of an unfinished join; None if there is none.
-
-        Raises
-        ------
-        CorruptSegmentError, UnsupportedVersionError
-            The note is damaged, does not match the log, or names a file outside of the log.
+        """Read the note of an unfinished join; None if there is none. Refuse a note that is
+        damaged, does not match the log, or names a file outside of the log.
         """
         content = checked_json.read(directory, JOIN_NOTE)
         if content is None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from commitlog._kernel.segments import CELL_SIZE, FRAME_ALIGN, HEADER_SIZE
+from commitlog._kernel.segments import CELL_SIZE, FRAME_ALIGN, HEADER_SIZE, Segment
+from commitlog.errors import CorruptSegmentError
 from commitlog.segment.directory import LogDirectory
 
 # How many segments ahead of the end count as the log's own: the allocation service creates one or
@@ -34,17 +35,29 @@ def locate(directory: LogDirectory, numbers: set[int], position: int) -> Locatio
     return None
 
 
+def missing(directory: LogDirectory, number: int) -> CorruptSegmentError:
+    """Return the error for a missing segment before others with records."""
+    return CorruptSegmentError(
+        "this segment is missing, and later ones hold records: restore it from a copy, or run "
+        "`commitlog repair` on the log",
+        path=directory.segment_path(number),
+        position=number * directory.segment_size,
+    )
+
+
+def is_blank(segment: Segment, offset: int) -> bool:
+    """Return whether the cell at an offset is zero."""
+    return segment.nonzero(offset, offset + CELL_SIZE) == offset + CELL_SIZE
+
+
 def land(directory: LogDirectory, location: Location) -> Location:
     """Return the location at or behind a given one at which a reader from the segment's start
     continues: behind the frame that contains it.
     """
     if location.offset >= directory.segment_size:
         return location
-    return Location(
-        *divmod(
-            directory.landing(location.position(directory.segment_size)), directory.segment_size
-        )
-    )
+    landing = directory.landing(location.position(directory.segment_size))
+    return Location(*divmod(landing, directory.segment_size))
 
 
 def tail_location(directory: LogDirectory, numbers: set[int], end: Location) -> Location:
@@ -57,8 +70,5 @@ def tail_location(directory: LogDirectory, numbers: set[int], end: Location) -> 
     else:
         return end
     with directory.opened_segment(number) as segment:
-        blank = (
-            segment.opened_ns == 0
-            and segment.nonzero(HEADER_SIZE, HEADER_SIZE + CELL_SIZE) == HEADER_SIZE + CELL_SIZE
-        )
+        blank = segment.opened_ns == 0 and is_blank(segment, HEADER_SIZE)
     return full if blank else Location(number, HEADER_SIZE)

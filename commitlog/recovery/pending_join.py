@@ -24,6 +24,7 @@ from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.recovery.join_manifest import Manifest
 from commitlog.recovery.join_note import JoinNote, Move, is_inside
+from commitlog.recovery.location import is_blank
 from commitlog.segment.directory import JOIN_NOTE, STAGED, LogDirectory, segment_name
 
 _logger = logging.getLogger("commitlog.stage")
@@ -32,12 +33,8 @@ _TAKEN_IN = os.path.join(STAGED, "joining")
 
 
 def finish_pending(directory: LogDirectory) -> JoinNote | None:
-    """Finish the pending join, if there is one. Requires the log's exclusive lock.
-
-    Raises
-    ------
-    CorruptSegmentError
-        The note is damaged, or a file that it names is missing; nothing was joined.
+    """Finish the pending join, if there is one. Requires the log's exclusive lock. If the note is
+    damaged, or a file that it names is missing, nothing is joined.
     """
     note = JoinNote.read(directory)
     if note is not None:
@@ -77,14 +74,7 @@ def finish(directory: LogDirectory, note: JoinNote) -> None:
 
 
 def check(directory: LogDirectory, note: JoinNote) -> None:
-    """Check, before any move, that the log ends where the note begins, and that all staged files
-    exist.
-
-    Raises
-    ------
-    CorruptSegmentError
-        The check failed.
-    """
+    """Check, before any move, that the log ends where the note begins, and all files exist."""
     checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
     if (
         checkpoint is None
@@ -142,9 +132,7 @@ def _is(directory: LogDirectory, name: str, move: Move) -> bool:
 
 
 def _clear(directory: LogDirectory, note: JoinNote) -> None:
-    """Remove the segments that were allocated ahead. Readers are not in them, because the gate is
-    closed.
-    """
+    """Remove the segments that were allocated ahead: the closed gate keeps readers out of them."""
     ids = {move.number: move for move in note.moves}
     for number in directory.segment_numbers():
         name = segment_name(number * directory.segment_size)
@@ -181,12 +169,11 @@ def _rename_staged(source: str, target: str, dir_fd: int | None = None) -> None:
 
 def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
     """Close the segment in which readers wait by one store, durably, and free its unused blocks."""
-    name = segment_name(number * directory.segment_size)
     with (
         directory.opened_segment(number, writable=True) as segment,
-        opened_regular(name, os.O_RDWR, dir_fd=directory.fd) as fd,
+        directory.opened_file(number, os.O_RDWR) as fd,
     ):
-        if segment.nonzero(offset, offset + CELL_SIZE) == offset + CELL_SIZE:
+        if is_blank(segment, offset):
             segment.skip(offset, 0)
             failpoint("gate opened")
         # Writeback of these pages may have failed in an earlier try, and the system marked them
@@ -213,22 +200,14 @@ def roll_into(directory: LogDirectory, number: int) -> int:
     before = roll_into(directory, number - 1) if directory.has(number - 1) else 0
     opened_ns = max(time.time_ns(), before)
     page = directory.header_page(number, segment_id, 0, opened_ns)
-    with opened_regular(
-        segment_name(number * directory.segment_size), os.O_RDWR, dir_fd=directory.fd
-    ) as fd:
+    with directory.opened_file(number, os.O_RDWR) as fd:
         write_whole(fd, page[OPENED_AT:SEAL_AT], OPENED_AT)
         os.fsync(fd)
     return opened_ns
 
 
 def seal_below(directory: LogDirectory, number: int) -> int:
-    """Seal every segment below `number` durably; return the first sequence of `number`.
-
-    Raises
-    ------
-    CorruptRecordError, CorruptSegmentError
-        One of the segments is damaged.
-    """
+    """Seal every segment below `number` durably; return the first sequence of `number`."""
     first = number
     sequence = 0
     while first > 0 and directory.has(first - 1):
@@ -265,31 +244,15 @@ def _move_end(directory: LogDirectory, end: int) -> None:
     sector does not restore the old end.
     """
     for _ in range(2):
-        mark_clean(directory, end)
+        checkpoints.write(directory.fd, directory.log_uuid, end, clean=True)
         failpoint("checkpoint written")
-
-
-def mark_clean(directory: LogDirectory, end: int) -> None:
-    """Write the next checkpoint record, for a log that no handle has open and that is durable up to
-    `end`.
-    """
-    checkpoints.write(directory.fd, directory.log_uuid, end, clean=True)
 
 
 def give_place(
     path: str, directory: LogDirectory, number: int, first_sequence: int, opened_ns: int
 ) -> Move:
     """Write the header of its new place into a staged segment, durably; return the pending move.
-
-    Parameters
-    ----------
-    opened_ns : int
-        When the log rolls into it, which decides its cycle.
-
-    Raises
-    ------
-    CorruptSegmentError
-        The file is not a complete staged segment for this log.
+    The log rolls into it at `opened_ns`, which decides its cycle.
     """
     taken_in = os.path.join(directory.path, _TAKEN_IN, os.path.basename(path))
     if not os.path.lexists(path) and os.path.lexists(taken_in):

@@ -10,25 +10,14 @@ from typing import Literal
 class Recovered:
     """The result of `recover`.
 
-    Attributes
-    ----------
-    case : str
-        ``"empty"``: there was no segment. ``"clean"``: the last handle had closed the log.
-        ``"kept"``, ``"cut"``: the rule by which it was recovered; ``"cut"`` also if the kept memory
-        was damaged.
-    tail : tuple of int
-        Segment number and offset of the next claim. In a full segment, the offset is its size.
-    end : int
-        The end of what is kept, exclusive.
-    rolled_back : int
-        The number of claims turned into SKIP.
-    cut_range : tuple of int or None
-        The positions that were cut off.
-    saved_as : str or None
-        The first file with saved frames of that range.
-    from_shm, unused, lost : tuple of str
-        The recovered shared-memory buffers; those that were attached ahead of need; those that were
-        recorded but are missing or unusable.
+    `case` is ``"empty"`` if there was no segment, and ``"clean"`` if the last handle had closed the
+    log. Otherwise it is the rule by which the log was recovered, ``"kept"`` or ``"cut"``; it is
+    ``"cut"`` also if the kept memory was damaged. `tail` is the segment number and the offset of
+    the next claim; in a full segment, the offset is its size. `end` is the end of what is kept.
+    `rolled_back` claims were turned into SKIP. The positions of `cut_range` were cut off, and
+    `saved_as` is the first file with saved frames of them. Of the shared-memory buffers, `from_shm`
+    were recovered, `unused` were attached ahead of need, and `lost` were recorded but are missing
+    or unusable.
     """
 
     case: Literal["empty", "clean", "kept", "cut"]

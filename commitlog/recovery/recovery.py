@@ -12,14 +12,13 @@ import logging
 import time
 from collections.abc import Sequence
 
-from commitlog._kernel.failure import END, ROLLED_BACK
 from commitlog._kernel.memory import STATE_NONE, STATE_RECOVERING, Cursors
-from commitlog._kernel.segments import CELL_SIZE, HEADER_SIZE
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import LogLockedError
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.pool.shm import ShmSurvey, discard, find_buffers
-from commitlog.recovery.location import AHEAD_LIMIT, Location, locate, tail_location
+from commitlog.recovery.location import AHEAD_LIMIT, Location, is_blank, locate, tail_location
 from commitlog.recovery.recovered import Recovered
 from commitlog.recovery.unclean import UncleanLog
 from commitlog.segment.blocks import blocks_for, make_ready, make_solid
@@ -27,7 +26,6 @@ from commitlog.segment.directory import LogDirectory
 from commitlog.tail import tailer_file, tailer_folder
 
 _logger = logging.getLogger("commitlog.recovery")
-_SKIPS_MOST = 8  # a SKIP takes up to 256 MiB, and a segment has up to 1 GiB
 
 
 def recover(
@@ -40,32 +38,13 @@ def recover(
 ) -> Recovered:
     """Recover a log. Requires its exclusive lock.
 
-    The state is RECOVERING afterwards; the caller changes it once the clean mark is removed.
+    The state is RECOVERING afterwards; the caller changes it once the clean mark is removed. If the
+    cursors are usable, they belong to this log, boot and place. Their state does not matter:
+    rebuilt cursors have no tail, and those of a killed recovery still have the tail that it needs.
+    `shm_names` are the buffers that the last pool of this boot had recorded.
 
-    Parameters
-    ----------
-    directory : LogDirectory
-        The log.
-    cursors : Cursors
-        The log's mapped cursors.
-    cursors_usable : bool
-        Whether they belong to this log, boot and place. Their state does not matter: rebuilt
-        cursors have no tail, and those of a killed recovery still have the tail that it needs.
-    checkpoint : Checkpoint or None
-        The record in force.
-    shm_names : sequence of str
-        The buffers that the last pool of this boot had recorded.
-
-    Raises
-    ------
-    CorruptSegmentError
-        A segment that recovery needs is missing or damaged.
-    LogLockedError
-        A live pool still holds records of this log.
-    PoolBufferError
-        A buffer exists, and this user may not open it.
-    DiskFullError, IOFailureError
-        A system call failed. Nothing is lost: the next open recovers again.
+    If a live pool still holds records of this log, raise `LogLockedError`. After any error the next
+    open recovers again, and nothing is lost.
     """
     usable = cursors_usable and cursors["state"] != STATE_NONE
     interrupted = cursors_usable and cursors["state"] == STATE_RECOVERING
@@ -169,22 +148,12 @@ def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -
             position,
         )
         return None
-    if _is_skipped(directory, end):
-        _logger.error(
-            "%s: the log was closed at position %d, but a SKIP reaches beyond it",
-            directory.path,
-            position,
-        )
-        return None
     locations = [Location(number, HEADER_SIZE) for number in above]
     if end.offset < directory.segment_size:
         locations.append(end)
     for location in locations:
         with directory.opened_segment(location.number) as segment:
-            blank = (
-                segment.nonzero(location.offset, location.offset + CELL_SIZE)
-                == location.offset + CELL_SIZE
-            )
+            blank = is_blank(segment, location.offset)
         if not blank:
             dirty = location.position(directory.segment_size)
             _logger.error(
@@ -197,21 +166,3 @@ def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -
             make_solid(directory, location.number)
     tail = tail_location(directory, numbers, end)
     return Recovered("clean", tail, tail.position(directory.segment_size))
-
-
-def _is_skipped(directory: LogDirectory, end: Location) -> bool:
-    """Return whether SKIPs from the segment's start on reach beyond the end of a closed log.
-
-    An older `repair` left the clean mark on a log whose last segment it had replaced by SKIPs. No
-    other SKIP can lie across the end, so the segment's frames need not be read.
-    """
-    if end.offset >= directory.segment_size:
-        return False
-    with directory.opened_segment(end.number) as segment:
-        offset = HEADER_SIZE
-        for _ in range(_SKIPS_MOST):
-            code, step = segment.step(offset) if offset < end.offset else (END, 0)
-            if code != ROLLED_BACK:
-                break
-            offset += step
-        return offset > end.offset

@@ -9,16 +9,9 @@ from typing import Literal
 from commitlog._kernel.memory import MODE_MAPPED, MODE_POOLED, Cursors
 from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE
 from commitlog.base.failpoint import failpoint
-from commitlog.errors import CorruptSegmentError
 from commitlog.pool.shm import ShmSurvey
 from commitlog.recovery.cut import Taken, find_cut, take_out
-from commitlog.recovery.location import (
-    AHEAD_LIMIT,
-    Location,
-    land,
-    locate,
-    tail_location,
-)
+from commitlog.recovery.location import AHEAD_LIMIT, Location, land, locate, missing, tail_location
 from commitlog.recovery.recovered import Recovered
 from commitlog.recovery.walk import Walk, walk_buffers, walk_claimed, walk_valid
 from commitlog.segment.blocks import make_solid
@@ -31,18 +24,10 @@ _logger = logging.getLogger("commitlog.recovery")
 class UncleanLog:
     """A log whose end must be found.
 
-    Parameters
-    ----------
-    numbers : set of int
-        The numbers of its segments. If there are none, there is a buffer to recover.
-    cursors : Cursors or None
-        As the last writers left them; None if they are not usable.
-    position : int
-        The checkpoint's position.
-    survey : ShmSurvey
-        The buffers of its last pool.
-    interrupted : bool
-        An earlier recovery in this boot did not finish. The disk may not have its zeros yet.
+    If it has no segments, there is a buffer to recover. The cursors are as the last writers left
+    them; None if they are not usable. `position` is the checkpoint's, and `survey` has the buffers
+    of its last pool. `interrupted`: an earlier recovery in this boot did not finish, and the disk
+    may not have its zeros yet.
     """
 
     def __init__(
@@ -116,7 +101,6 @@ class UncleanLog:
         return location
 
     def _walk(self, floor: Location) -> tuple[Walk, Literal["kept", "cut"]]:
-        """Walk by the rule that fits the available state."""
         mode = None if self.cursors is None else self.cursors.mode
         if self.survey.recoverable or (mode == MODE_POOLED and self.survey.free):
             return walk_buffers(
@@ -134,9 +118,7 @@ class UncleanLog:
         return walk_valid(self.directory, self.numbers, floor), "cut"
 
     def _forget_tail(self) -> None:
-        """Clear the tail, so that a recovery after a kill does not take this one's zeros for
-        claims.
-        """
+        """Clear the tail: to a recovery after a kill, this one's zeros would be claims."""
         if self.cursors is not None:
             self.cursors.tail = (0, 0)
 
@@ -163,17 +145,10 @@ class UncleanLog:
     def _check_contiguous(self, floor: Location, tail: Location) -> None:
         for number in range(floor.number, tail.number + 1):
             if number not in self.numbers:
-                raise CorruptSegmentError(
-                    "this segment is missing, and later ones hold records: restore it from a copy, "
-                    "or run `commitlog repair` on the log",
-                    path=self.directory.segment_path(number),
-                    position=number * self.directory.segment_size,
-                )
+                raise missing(self.directory, number)
 
     def _step_out(self, floor: Location) -> Location:
-        """Return the floor, or the end of the SKIP that contains it: no reader reaches records
-        inside a SKIP.
-        """
+        """Return the floor, or the end of the SKIP around it: no reader reaches what is inside."""
         landing = land(self.directory, floor)
         if landing != floor:
             _logger.error(
@@ -230,9 +205,7 @@ class UncleanLog:
         failpoint("all flushed")
 
     def _keep_what_is_there(self, lost: tuple[str, ...]) -> Recovered:
-        """Keep all remaining segments unchanged: the last ones are missing, and the rest was
-        durable.
-        """
+        """Keep all remaining segments: the last ones are missing, and the rest was durable."""
         # The log itself creates no files farther ahead.
         reached = self.position // self.directory.segment_size + AHEAD_LIMIT
         number = max(number for number in self.numbers if number <= reached)

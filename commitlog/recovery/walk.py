@@ -25,19 +25,12 @@ _logger = logging.getLogger("commitlog.recovery")
 
 @dataclass
 class Walk:
-    """The end of a walk, and what it changed.
+    """The end of a walk, below which every frame is valid, and what the walk changed.
 
-    Attributes
-    ----------
-    end : Location
-        Every frame below is valid.
-    rolled_back : int
-        Claims turned into SKIP.
-    damaged : bool
-        An invalid frame stopped the walk below the tail of a log whose memory was never lost.
-    recovered, unused, stranded : list of str
-        Buffers whose frames are in the log now; buffers that were attached ahead of need and hold
-        nothing; buffers that fit nowhere in the log.
+    `rolled_back` claims were turned into SKIP. `damaged`: an invalid frame stopped the walk below
+    the tail of a log whose memory was never lost. The frames of the `recovered` buffers are in the
+    log now; `unused` buffers were attached ahead of need and hold nothing; `stranded` ones fit
+    nowhere in the log.
     """
 
     end: Location
@@ -105,7 +98,6 @@ def _mark(segment: Segment, offset: int, limit: int) -> int:
 
 
 def _roll_back(segment: Segment, offset: int) -> None:
-    """Turn the claim at `offset` into a SKIP of its length."""
     length = segment.step(offset)[1]
     segment.skip(offset, length)
     _logger.warning(
@@ -125,12 +117,8 @@ def walk_buffers(
     """Walk to the end of a pooled log, through the files and the buffers of its dead pool, and copy
     the buffers' frames into the files.
 
-    Parameters
-    ----------
-    numbers : set of int
-        The numbers of the segments; segments that are created for a buffer are added.
-    buffers : sequence of RecoverableBuffer
-        By ascending base.
+    The buffers are by ascending base. Segments that are created for a buffer are added to
+    `numbers`.
     """
     walk = Walk(start)
     waiting: dict[int, RecoverableBuffer] = {}

@@ -34,13 +34,9 @@ def deduce(dir_fd: int, cycle: RollCycle | None = None) -> Identity | None:
     """Return the identity that most valid segment headers agree on; None if no header is valid.
 
     Only `log.json` records the clock of the appenders: the log continues with coarse timestamps.
-    The roll cycle is the given one, or the named cycle in UTC that the opened parts of all headers
-    match. A cycle with another zone or epoch, or a custom period, is not guessed.
-
-    Raises
-    ------
-    InvalidOptionError
-        The log did not roll by the given cycle.
+    The roll cycle is the given one, which is checked, or the named cycle in UTC that the opened
+    parts of all headers match. A cycle with another zone or epoch, or a custom period, is not
+    guessed.
     """
     votes: Counter[tuple[bytes, int]] = Counter()
     created_ns: dict[tuple[bytes, int], int] = {}

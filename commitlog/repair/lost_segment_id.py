@@ -35,16 +35,8 @@ class _Evidence:
 def find_segment_id(
     page: bytes, content: memoryview, log_uuid: bytes, base: int, size: int
 ) -> int | None:
-    """Return the id of a segment whose header is damaged, or None if too little of it is left.
-
-    Parameters
-    ----------
-    page : bytes
-        The header page.
-    content : memoryview
-        The whole file.
-    log_uuid, base, size
-        The other fields of a sound header.
+    """Return the id of a segment whose header page is damaged, or None if too little of it is left.
+    `content` is the whole file; the other arguments are fields of a sound header.
     """
     _, found, _, _, created_ns = kernel.header_fields(page)
 
@@ -102,9 +94,7 @@ def _solve(segment_id: int, evidence: _Evidence) -> int:
 
 
 def _combine(wanted: int, effects: list[int], first: int) -> int:
-    """Return the bits from `first` on that have the wanted effect together (Gaussian elimination
-    over GF(2)).
-    """
+    """Return the bits from `first` on that have the wanted effect (Gaussian elimination)."""
     # By the highest bit of an effect: the effect, and the bits that have it.
     rows: dict[int, tuple[int, int]] = {}
 

@@ -52,13 +52,7 @@ def within_reach(numbers: list[int], last: int) -> list[int]:
 
 
 def find_missing(numbers: list[int], size: int, known: int) -> list[tuple[int, int]]:
-    """Return the gaps between segments and below the durable position.
-
-    Returns
-    -------
-    list of (int, int)
-        The number of the first missing segment, and how many are missing.
-    """
+    """Return the first number and the length of each gap, also of that below the durable end."""
     missing = [(start // size, (stop - start) // size) for start, stop in holes(numbers, size)]
     end = -(-known // size)
     if not is_base(end * size, size):
@@ -72,13 +66,7 @@ def find_missing(numbers: list[int], size: int, known: int) -> list[tuple[int, i
 
 
 def check_room(directory: LogDirectory, count: int) -> None:
-    """Check that the disk has space for `count` empty segments.
-
-    Raises
-    ------
-    DiskFullError
-        It has not. Nothing was created.
-    """
+    """Refuse to begin if the disk has no space for `count` empty segments."""
     status = os.statvfs(directory.fd)
     free = status.f_bavail * status.f_frsize
     if count * _BLANK_BYTES > free:
@@ -91,9 +79,7 @@ def check_room(directory: LogDirectory, count: int) -> None:
 
 
 def create_blank(directory: LogDirectory, number: int, *, closed: bool) -> None:
-    """Create a segment without records. A closed one is one SKIP from end to end, so that readers
-    pass it.
-    """
+    """Create a segment without records; a closed one is one SKIP, which readers pass."""
     segment_id = int.from_bytes(os.urandom(8), "little")
     frames = Frames(segment_id, directory.segment_size, HEADER_SIZE).closing() if closed else b""
     directory.create_segment(number, opened_ns=time.time_ns(), segment_id=segment_id, frames=frames)

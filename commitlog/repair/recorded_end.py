@@ -11,31 +11,17 @@ from commitlog.flush import checkpoint as checkpoints
 from commitlog.recovery.location import AHEAD_LIMIT
 from commitlog.segment import cursors_file
 from commitlog.segment.directory import LogDirectory
-from commitlog.segment.identity import Identity
 
 _WATERMARKS = ("appended", "committed", "flushed")
 
 
 class RecordedEnd:
-    """The recorded end of a log that no process has open for writing.
+    """The recorded end of a log that is not open; `checkpoint` is the latest valid one."""
 
-    Parameters
-    ----------
-    directory : LogDirectory
-        The directory of the log.
-    identity : Identity
-        The identity of the log.
-
-    Attributes
-    ----------
-    checkpoint : Checkpoint or None
-        The latest valid checkpoint.
-    """
-
-    def __init__(self, directory: LogDirectory, identity: Identity) -> None:
+    def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
-        self.checkpoint = checkpoints.read(directory.fd, identity.uuid)
-        found = cursors_file.find(directory.fd, identity)
+        self.checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
+        found = cursors_file.find(directory.fd, directory.identity)
         usable = found is not None and found.usable and found.cells["state"] != STATE_NONE
         self._cursors: Cursors | None = found.cells if found is not None and usable else None
 
@@ -70,12 +56,8 @@ class RecordedEnd:
         return number * size + min(offset, size)
 
     def hidden(self) -> list[tuple[str, int, int]]:
-        """Return the recorded ends that are inside a SKIP, where no reader comes.
-
-        Returns
-        -------
-        list of (str, int, int)
-            The file that records the end, the end, and the position behind the SKIP.
+        """Return the recorded ends that are inside a SKIP, where no reader comes: the file that
+        records the end, the end, and the position behind the SKIP.
         """
         ends = [(checkpoints.NAME, self.known)]
         if self._cursors is not None and not self.clean:

@@ -60,34 +60,15 @@ _logger = logging.getLogger("commitlog.repair")
 def repair(
     path: str | os.PathLike[str], *, dry_run: bool = False, roll_cycle: RollCycle | None = None
 ) -> RepairReport:
-    """Repair a log that no process has open.
+    """Repair a log that no process has open; the repair is durable when this returns. A second run
+    finds nothing to do.
 
-    The repair is durable when the function returns. A second run finds nothing to do.
+    A dry run reports the actions, and writes nothing; it does not check frames in a segment whose
+    header must be repaired first. `roll_cycle` is for a lost `log.json` of a log that rolled by a
+    custom period, a zone other than UTC or an epoch, because the segments show only a named cycle
+    in UTC. It is checked against the times at which the segments were opened.
 
-    Parameters
-    ----------
-    path : path
-        The directory of the log.
-    dry_run : bool
-        Report the actions, and write nothing. Frames are not checked in a segment whose header
-        must be repaired first.
-    roll_cycle : RollCycle, optional
-        The roll cycle of the log, if `log.json` is lost and the log rolled by a custom period, a
-        zone other than UTC or an epoch: the segments show only a named cycle in UTC. It is checked
-        against the times at which the segments were opened.
-
-    Raises
-    ------
-    InvalidOptionError
-        The log did not roll by this cycle, or `log.json` is valid and holds the cycle.
-    LogLockedError
-        A process has the log open for writing.
-    LogNotFoundError, NotALogError
-        There is no log, and nothing from which to rebuild one.
-    UnsupportedVersionError
-        A newer release wrote it.
-    ReadOnlyError, DiskFullError, IOFailureError
-        A system call failed. The steps so far are complete; remove the cause and run it again.
+    If this raises, the steps so far are complete: remove the cause and run it again.
     """
     path = path_of(path)
     with telling_of_refusals(path):
@@ -142,16 +123,14 @@ class _Repair:
                 "cycle out, or move that file away first",
                 path=path,
             )
-        self.directory = LogDirectory(
-            path, self.identity.segment_size, self.identity.uuid, self.identity.roll_cycle
-        )
+        self.directory = LogDirectory(path, self.identity)
         self.size = self.identity.segment_size
 
     def run(self) -> RepairReport:
         try:
             self._mend_identity()
             self._resolve_joins()
-            recorded = RecordedEnd(self.directory, self.identity)
+            recorded = RecordedEnd(self.directory)
             self._move_irregular_away(recorded)
             numbers = self._move_strays(recorded)
             self._fill_holes(numbers, recorded)
@@ -169,7 +148,6 @@ class _Repair:
     def _act(
         self, what: str, file: str, position: int | None = None, resume_position: int | None = None
     ) -> bool:
-        """Record an action; return whether to execute it."""
         self.report.actions.append(Action(what, file, position, resume_position))
         if not self.dry_run:
             _logger.warning("%s: %s: %s", self.path, file, what)
@@ -186,9 +164,7 @@ class _Repair:
         failpoint("identity written")
 
     def _resolve_joins(self) -> None:
-        """Finish a pending join. If it cannot be finished, take it back: no reader has reached its
-        segments.
-        """
+        """Finish a pending join, or take it back: no reader has reached its segments."""
         try:
             note = JoinNote.read(self.directory)
             if note is not None:
@@ -221,16 +197,11 @@ class _Repair:
             self.kept.move_away(JOIN_NOTE)
 
     def _is_regular(self, number: int) -> bool:
-        return stat.S_ISREG(
-            os.stat(
-                segment_name(number * self.size), dir_fd=self.dir_fd, follow_symlinks=False
-            ).st_mode
-        )
+        name = segment_name(number * self.size)
+        return stat.S_ISREG(os.stat(name, dir_fd=self.dir_fd, follow_symlinks=False).st_mode)
 
     def _move_irregular_away(self, recorded: RecordedEnd) -> None:
-        """Move away each link, directory, FIFO or device that has the name of a segment. The gap
-        is filled by `_fill_holes`.
-        """
+        """Move away what has a segment's name but is no regular file; `_fill_holes` follows."""
         for number in self.directory.segment_numbers():
             name, base = segment_name(number * self.size), number * self.size
             if not self._is_regular(number) and self._act(
@@ -298,9 +269,7 @@ class _Repair:
         return found
 
     def _move_hidden_ends(self, recorded: RecordedEnd) -> None:
-        """Move an end, or the position of a named tailer, out of a SKIP: no reader reaches what is
-        inside one.
-        """
+        """Move ends and tailers out of a SKIP: no reader reaches what is inside one."""
         for name, position, landing in recorded.hidden():
             if self._act(
                 "the recorded end was inside a SKIP and was moved behind it",

@@ -7,16 +7,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Action:
-    """One change that `repair` made, or would make.
-
-    Attributes
-    ----------
-    what : str
-        The change, in words.
-    file : str
-        The name of the file.
-    position, resume_position : int or None
-        The range of positions, if the change has one.
+    """One change that `repair` made, or would make: in words, with the file, and the range of
+    positions if it has one.
     """
 
     what: str
@@ -27,20 +19,10 @@ class Action:
 
 @dataclass
 class RepairReport:
-    """The changes that `repair` made.
+    """The changes that `repair` made, in order; after a dry run, those of a real run.
 
-    Attributes
-    ----------
-    path : str
-        The log.
-    dry_run : bool
-        Whether nothing was written; then the actions are those of a real run.
-    actions : list of Action
-        The changes in order. Empty if nothing was wrong.
-    copies : list of str
-        The files that hold the previous contents.
-    remaining : list of str
-        The problems that are left.
+    `copies` are the files that hold the previous contents, and `remaining` are the problems that
+    are left.
     """
 
     path: str

@@ -17,7 +17,7 @@ from commitlog._kernel.segments import (
     Segment,
 )
 from commitlog.base.failpoint import failpoint
-from commitlog.base.regular_file import open_regular, write_whole
+from commitlog.base.regular_file import opened_regular, write_whole
 from commitlog.repair.kept_files import KeptFiles
 from commitlog.repair.lost_identity import read_page
 from commitlog.repair.lost_segment_id import find_segment_id
@@ -31,19 +31,7 @@ Act = Callable[..., bool]
 
 
 class SegmentRepair:
-    """The steps that change the segments of one log.
-
-    Parameters
-    ----------
-    directory : LogDirectory
-        The log.
-    recorded : RecordedEnd
-        What its other files record of its end.
-    kept : KeptFiles
-        Keeps a copy of each file before its first change.
-    act : callable
-        Records an action and returns whether to execute it.
-    """
+    """The steps that change segments; `act` records one and says whether to execute it."""
 
     def __init__(
         self, directory: LogDirectory, recorded: RecordedEnd, kept: KeptFiles, act: Act
@@ -64,18 +52,13 @@ class SegmentRepair:
         ):
             return
         self._copy(name)
-        fd = open_regular(name, os.O_RDWR, dir_fd=self._fd)
-        try:
+        with self._directory.opened_file(number, os.O_RDWR) as fd:
             os.posix_fallocate(fd, 0, self._size)
             os.fsync(fd)
-        finally:
-            os.close(fd)
         failpoint("extended")
 
     def mend_header(self, number: int) -> None:
-        """Rebuild the identity part of a header. Only the file itself and its CRCs hold the
-        segment's id.
-        """
+        """Rebuild the identity part of a header; only the file itself holds the segment's id."""
         name, base = segment_name(number * self._size), number * self._size
         page = read_page(self._fd, name)
         code = kernel.check_header(page, self._directory.log_uuid, base, self._size)
@@ -106,16 +89,8 @@ class SegmentRepair:
             failpoint("segment created")
 
     def mend_frames(self, number: int, damage: Sequence[Damage], *, last: bool) -> None:
-        """Mark damage as SKIP, and write the seal again.
-
-        Parameters
-        ----------
-        number : int
-            The segment.
-        damage : sequence of Damage
-            Empty if only the seal is wrong.
-        last : bool
-            Whether it is the last segment of the log.
+        """Mark damage as SKIP, and write the seal again; without damage, only the seal is wrong.
+        `last`: it is the last segment of the log.
         """
         name = segment_name(number * self._size)
         execute = [
@@ -143,17 +118,13 @@ class SegmentRepair:
         os.fsync(self._fd)
 
     def _copy(self, name: str) -> None:
-        """Copy a segment before its first change."""
         if self._kept.copy(name, self._size):  # repair neither reads nor changes bytes behind that
             self._recorded.distrust()
 
     def _write(self, name: str, offset: int, content: bytes) -> None:
-        fd = open_regular(name, os.O_RDWR, dir_fd=self._fd)
-        try:
+        with opened_regular(name, os.O_RDWR, dir_fd=self._fd) as fd:
             write_whole(fd, content, offset)
             os.fsync(fd)
-        finally:
-            os.close(fd)
         failpoint("written")
 
     def _sound_page(self, page: bytes, segment_id: int, base: int) -> bytes:
@@ -166,8 +137,7 @@ class SegmentRepair:
         header, since any id matches.
         """
         found = kernel.header_fields(page)[1]
-        fd = open_regular(name, dir_fd=self._fd)
-        try:
+        with opened_regular(name, dir_fd=self._fd) as fd:
             size = min(os.fstat(fd).st_size, self._size)
             if size <= HEADER_SIZE:
                 return None  # in a dry run, which has not extended the file
@@ -182,8 +152,6 @@ class SegmentRepair:
                 if blank:
                     return found or None
                 return find_segment_id(page, content, self._directory.log_uuid, base, self._size)
-        finally:
-            os.close(fd)
 
     def _seal_again(self, segment: Segment) -> None:
         """Seal a sealed segment again, for its present content. Its first sequence stays, so that

@@ -18,7 +18,6 @@ from commitlog.repair.recorded_end import RecordedEnd
 from commitlog.repair.verify_report import Damage, SegmentReport, TornTail, VerifyReport
 from commitlog.segment import index_file
 from commitlog.segment.directory import LogDirectory, holes, index_name, is_base, segment_name
-from commitlog.segment.identity import Identity
 from commitlog.segment.seal_table import SealTable
 from commitlog.tail import tailer_file, tailer_state
 
@@ -29,28 +28,24 @@ INDEX_REMEDY = "the next seek in this segment rebuilds it"
 
 
 class Survey:
-    """One pass over a log: call `begin`, then `check_segment` for each segment in ascending order,
-    then `end`.
-    """
+    """One pass over a log: `begin`, then `check_segment` for each segment, then `end`."""
 
     def __init__(
         self,
         directory: LogDirectory,
-        identity: Identity,
         checkpoint: Checkpoint | None,
         *,
         live: bool,
         fault: str | None,
     ) -> None:
         self.directory = directory
-        self.identity = identity
         self.live = live
-        self.size = identity.segment_size
+        self.size = directory.segment_size
         self.known = 0 if checkpoint is None else checkpoint.position
         self.torn_at: int | None = None
         self.report = VerifyReport(
             path=directory.path,
-            uuid=identity.uuid.hex(),
+            uuid=directory.log_uuid.hex(),
             segment_size=self.size,
             live=live,
             clean=not live and checkpoint is not None and checkpoint.clean,
@@ -86,9 +81,7 @@ class Survey:
         return numbers
 
     def add(self, report: SegmentReport, torn_at: int | None) -> None:
-        """Add the report that another survey made of the next segment, without the data behind a
-        torn tail.
-        """
+        """Add another survey's report of the next segment, without data behind a torn tail."""
         if self.torn_at is not None:
             report = SegmentReport(
                 report.name, report.base, problems=report.problems, notes=report.notes
@@ -117,9 +110,7 @@ class Survey:
         return self.report
 
     def _check_joins(self, numbers: list[int]) -> list[int]:
-        """Return the numbers without the segments of an unfinished join, which no reader reaches
-        yet.
-        """
+        """Return the numbers without those of an unfinished join, which no reader reaches yet."""
         self.report.joining = self.directory.joining
         for read in (JoinNote.read, Manifest.read):
             try:
@@ -139,7 +130,7 @@ class Survey:
             )
 
     def _check_ends(self) -> None:
-        for name, position, landing in RecordedEnd(self.directory, self.identity).hidden():
+        for name, position, landing in RecordedEnd(self.directory).hidden():
             self.report.problems.append(
                 f"`{name}` records the end of the log at position {position}, inside a SKIP that "
                 f"ends at {landing}: no reader would reach an append there; `commitlog repair` "
@@ -147,7 +138,6 @@ class Survey:
             )
 
     def _segments(self, numbers: list[int]) -> Iterator[Segment]:
-        """Yield the segments that can be opened, one at a time."""
         for number in numbers:
             unusable = contextlib.suppress(
                 CorruptSegmentError, UnsupportedVersionError, PositionError
@@ -203,7 +193,6 @@ class Survey:
                 report.damage.append(Damage(position, segment.base + offset, _reason(code)))
 
     def _check_index(self, segment: Segment, report: SegmentReport) -> None:
-        """Check the index, if there is one, against the seal and the frames."""
         seal = SealTable(self.directory).get(segment.number)
         index, state = (
             index_file.read_unsealed(self.directory, segment)
@@ -234,9 +223,7 @@ class Survey:
     def _check_seal(
         self, segment: Segment, report: SegmentReport, found: tuple[int, ...] | None
     ) -> None:
-        """Check the seal against `found`, the result of a scan of the whole segment; None if the
-        scan met damage.
-        """
+        """Check the seal against the scan of the whole segment, if that met no damage."""
         if self.live or segment.nonzero(SEAL_AT, SEAL_AT + SEAL_SIZE) == SEAL_AT + SEAL_SIZE:
             return  # on a live log a process may be writing it
         seal = segment.sealed()
@@ -278,9 +265,7 @@ def _count_valid(segment: Segment, offset: int) -> int:
 
 
 def content_end(segment: Segment, start: int) -> int:
-    """Return the offset of the first frame boundary behind the last non-zero byte, or `start` if
-    all bytes from `start` on are zero.
-    """
+    """Return the frame boundary behind the last non-zero byte from `start` on, or `start`."""
     for stop in range(segment.size, start, -_CHUNK):
         at = max(stop - _CHUNK, start)
         if segment.nonzero(at, stop) < stop:

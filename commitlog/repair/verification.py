@@ -17,6 +17,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
+from commitlog.base import path as paths
 from commitlog.base.path import path_of, telling_of_refusals
 from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import LogNotFoundError, NotALogError, UnsupportedVersionError
@@ -34,27 +35,12 @@ from commitlog.segment.identity import Identity
 
 
 def verify(path: str | os.PathLike[str]) -> VerifyReport:
-    """Check every segment of a log, open or closed, of an archive, or one segment file.
+    """Check every segment of a log, open or closed, of an archive, or one segment file. Change
+    nothing.
 
-    It changes nothing.
-
-    Parameters
-    ----------
-    path : path
-        The directory of a log; the directory or address of an archive; or a segment file. Segments
-        of an archive are unpacked one after the other; at most three of them are in a temporary
-        directory at a time.
-
-    Raises
-    ------
-    LogNotFoundError, NotALogError
-        The path does not exist, or is not a log.
-    CorruptSegmentError
-        The segment file was cut short, or its header is damaged, so its frames cannot be checked.
-    UnsupportedVersionError
-        A newer release wrote it.
-    IOFailureError
-        The archive cannot be read, or there is no space to unpack it.
+    Segments of an archive are unpacked one after the other; at most three of them are in a
+    temporary directory at a time. A segment file that was cut short, or whose header is damaged, is
+    refused: its frames cannot be checked.
     """
     path = path_of(path)
     with telling_of_refusals(path):
@@ -73,13 +59,9 @@ def open_directory(path: str) -> int:
     """Open a directory that may be a log; return its descriptor."""
     refuse_archive(path)
     try:
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return paths.open_directory(path)
     except FileNotFoundError:
         raise LogNotFoundError("there is no log here: check the path", path=path) from None
-    except NotADirectoryError:
-        raise NotALogError(
-            "this path is a file, not a log: give the directory of the log", path=path
-        ) from None
 
 
 def read_identity(
@@ -87,17 +69,8 @@ def read_identity(
 ) -> tuple[Identity, str | None]:
     """Return the identity of a log, and what is wrong with its `log.json` or None.
 
-    Parameters
-    ----------
-    dir_fd, path
-        The directory of the log.
-    cycle : RollCycle, optional
-        The roll cycle to use if `log.json` is lost.
-
-    Raises
-    ------
-    NotALogError
-        Neither `log.json` nor any segment holds an identity.
+    If `log.json` is lost, the cycle is the given one. If neither the file nor any segment holds an
+    identity, raise `NotALogError`.
     """
     fault = f"{identities.NAME} is missing"
     try:
@@ -141,12 +114,9 @@ def surveying(path: str, *, live: bool | None = None) -> Iterator[Survey]:
 def surveying_log(dir_fd: int, path: str, *, live: bool) -> Iterator[Survey]:
     """Open a survey of a log whose directory is open."""
     identity, fault = read_identity(dir_fd, path)
-    with contextlib.closing(
-        LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
-    ) as directory:
-        yield Survey(
-            directory, identity, checkpoints.read(dir_fd, identity.uuid), live=live, fault=fault
-        )
+    with contextlib.closing(LogDirectory(path, identity)) as directory:
+        checkpoint = checkpoints.read(dir_fd, identity.uuid)
+        yield Survey(directory, checkpoint, live=live, fault=fault)
 
 
 def _survey_of_detached(directory: Detached) -> Survey:
@@ -157,6 +127,6 @@ def _survey_of_detached(directory: Detached) -> Survey:
     """
     end = directory.find_end()
     checkpoint = Checkpoint(end, clean=True, count=0) if end % directory.segment_size == 0 else None
-    survey = Survey(directory, directory.identity, checkpoint, live=False, fault=None)
+    survey = Survey(directory, checkpoint, live=False, fault=None)
     survey.known = end
     return survey

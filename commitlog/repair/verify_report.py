@@ -19,7 +19,7 @@ class Damage:
 @dataclass(frozen=True)
 class TornTail:
     """The data behind the last valid frame of a log that was not closed, up to its last non-zero
-    byte. `records` counts the whole records in it.
+    byte, with the number of whole records in it.
 
     The next writable open keeps what was published if the memory that the writers shared is still
     there; otherwise it cuts the log at `position`.
@@ -34,22 +34,10 @@ class TornTail:
 class SegmentReport:
     """The findings about one segment.
 
-    Attributes
-    ----------
-    name : str
-        The name of the file.
-    base : int
-        The position of its first byte.
-    records, skipped_bytes : int
-        The number of valid records, and the bytes in SKIP frames, which hold none.
-    end : int
-        The position behind its last valid frame.
-    damage : list of Damage
-        The damage, in ascending order.
-    problems : list of str
-        What is wrong with its header, its seal or its length.
-    notes : list of str
-        Faults that lose no record, such as a damaged index.
+    `records` counts the valid records, `skipped_bytes` the bytes in SKIP frames, which hold none.
+    `end` is the position behind the last valid frame. The damage is in ascending order. `problems`
+    are wrong with the header, the seal or the length; `notes` lose no record, such as a damaged
+    index.
     """
 
     name: str
@@ -64,34 +52,15 @@ class SegmentReport:
 
 @dataclass
 class VerifyReport:
-    """The findings about a log, an archive or a segment file.
+    """The findings about a log, an archive or a segment file, as `kind` says.
 
-    Attributes
-    ----------
-    path, uuid, segment_size
-        The path of the log, archive or segment file; the uuid and the segment size of the log.
-    live : bool
-        Whether a process has the log open for writing; then the counts are a snapshot.
-    clean : bool
-        Whether the log was closed and not opened since. Always true for an archive; for a segment
-        file, whether it is complete.
-    checkpoint : int or None
-        The position known to be durable.
-    segments : list of SegmentReport
-        The segments, by position.
-    holes : list of (int, int)
-        Ranges of positions at which segments are missing.
-    torn : TornTail or None
-        The torn tail, which the next writable open recovers.
-    problems : list of str
-        What is wrong with the other files of the log.
-    notes : list of str
-        Faults that lose no record, such as the damaged file of a named tailer.
-    joining : bool
-        Whether a join of staged segments was begun and not finished. The next writable open
-        finishes it; the report does not count the segments placed so far.
-    kind : {"log", "archive", "segment"}
-        What was verified.
+    `live`: a process has the log open for writing, and the counts are a snapshot. `clean`: the log
+    was closed and not opened since; true for an archive, and for a segment file that is complete.
+    `checkpoint` is the position known to be durable. `holes` are ranges of positions at which
+    segments are missing, and `torn` is the tail that the next writable open recovers. `problems`
+    are wrong with the other files of the log; `notes` lose no record, such as the damaged file of a
+    named tailer. `joining`: a join was begun and not finished; the next writable open finishes it,
+    and the report does not count the segments placed so far.
     """
 
     path: str

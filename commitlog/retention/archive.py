@@ -23,7 +23,6 @@ from commitlog.retention.archived import archived_name, read_pieces, zstandard
 from commitlog.retention.target import LocalTarget, target_of
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory, segment_name
-from commitlog.segment.identity import Identity
 
 _logger = logging.getLogger("commitlog.keep")
 _PIECE = 1 << 20
@@ -68,44 +67,29 @@ class Archive:
 
 
 class Archiver:
-    """Put segments of one log into an archive.
-
-    Parameters
-    ----------
-    directory : LogDirectory
-        The log's directory.
-    archive : Archive
-        Where and how to archive.
-    """
+    """Put segments of one log into an archive."""
 
     def __init__(self, directory: LogDirectory, archive: Archive) -> None:
         self._directory = directory
         self._archive = archive
         self._target = target_of(archive.target, archive.filesystem)
-        self._identity: Identity | None = None
+        self._checked = False
         self._named = False
 
     def put(self, number: int) -> bool:
         """Archive a sealed segment durably; return False if an identical copy exists.
 
-        A different copy, which a killed process or a power cut left, is replaced.
-
-        Raises
-        ------
-        CorruptSegmentError
-            The segment is damaged or not sealed.
-        LogExistsError
-            The target holds another log, or another log's archive.
-        IOFailureError
-            The target cannot be read or written.
+        A different copy, which a killed process or a power cut left, is replaced. A segment that is
+        damaged or not sealed is refused, and so is a target that holds another log, or another
+        log's archive.
         """
         with self._telling(number):
-            identity = self._checked_target()
+            self._check_target()
             self._name_log()
             content = self._open(number)
             with content:
                 self._check(number)
-                if self._has(number, content, identity):
+                if self._has(number, content):
                     self._target.settle()
                     return False
                 content.seek(0)
@@ -118,7 +102,7 @@ class Archiver:
     def check(self, number: int) -> None:
         """Raise what `put` would, as far as that can be known without writing."""
         with self._telling(number):
-            self._checked_target()
+            self._check_target()
             self._target.check()
             self._open(number).close()
             self._check(number)
@@ -141,27 +125,22 @@ class Archiver:
                 errno=error.errno,
             ) from error
 
-    def _checked_target(self) -> Identity:
-        """Return the log's identity, after checking that the target is empty or its archive."""
-        if self._identity is None:
-            identity = identities.parse(
-                self._identity_text(), os.path.join(self._directory.path, identities.NAME)
-            )
-            self._refuse_others(identity)
-            self._identity = identity
-        return self._identity
-
     def _name_log(self) -> None:
         """Write the log's identity to the target before any segment."""
         if not self._named and identities.NAME not in self._target.names():
-            text = self._identity_text()
-            self._target.put(identities.NAME, lambda file: _write(file, text))
+            text = read_small_file(
+                identities.NAME, identities.SIZE_LIMIT, dir_fd=self._directory.fd
+            )
+            self._target.put(identities.NAME, lambda file: file.write(text))
         self._named = True
 
-    def _identity_text(self) -> bytes:
-        return read_small_file(identities.NAME, identities.SIZE_LIMIT, dir_fd=self._directory.fd)
+    def _check_target(self) -> None:
+        """Check once that the target is empty, or the archive of this log."""
+        if not self._checked:
+            self._refuse_others()
+            self._checked = True
 
-    def _refuse_others(self, identity: Identity) -> None:
+    def _refuse_others(self) -> None:
         names = self._target.names()
         if any(name.endswith(".seg") for name in names) or self._lies_in_log():
             raise LogExistsError(
@@ -179,7 +158,7 @@ class Archiver:
             there = identities.parse(
                 file.read(identities.SIZE_LIMIT), self._target.path_of(identities.NAME)
             )
-        if there.uuid != identity.uuid:
+        if there.uuid != self._directory.log_uuid:
             raise LogExistsError(
                 "the target holds the archive of another log: choose another one",
                 path=self._target.name,
@@ -218,15 +197,14 @@ class Archiver:
             position=number * self._directory.segment_size,
         )
 
-    def _has(self, number: int, content: BinaryIO, identity: Identity) -> bool:
-        """Return whether the archive has an identical copy."""
+    def _has(self, number: int, content: BinaryIO) -> bool:
         base = number * self._directory.segment_size
         if archived_name(base) not in self._target.names():
             return False
         try:
             same = all(
                 content.read(len(piece)) == piece
-                for piece in read_pieces(self._target, base, identity)
+                for piece in read_pieces(self._target, base, self._directory.identity)
             )
         except CorruptSegmentError as error:
             _logger.warning("%s; it is written again", error)
@@ -246,7 +224,3 @@ class Archiver:
         file.writelines(stream.compress(piece) for piece in iter(lambda: content.read(_PIECE), b""))
         file.write(stream.flush())
         failpoint("segment compressed")
-
-
-def _write(file: BinaryIO, text: bytes) -> None:
-    file.write(text)

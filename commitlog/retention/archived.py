@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, BinaryIO
 
 from commitlog._kernel.segments import HEADER_SIZE, check_header
@@ -38,9 +39,7 @@ def zstandard() -> Any:
 
 
 def is_archive(path: str) -> bool:
-    """Return whether a path names an archive: an address, or a directory with archived segments
-    and no others.
-    """
+    """Return whether a path is an address, or a directory with archived segments alone."""
     if is_address(path):
         return True
     try:
@@ -51,13 +50,7 @@ def is_archive(path: str) -> bool:
 
 
 def refuse_archive(path: str) -> None:
-    """Refuse an archive, for operations on a log.
-
-    Raises
-    ------
-    NotALogError
-        The path names an archive.
-    """
+    """Refuse an archive, for operations on a log."""
     if is_archive(path):
         raise NotALogError(
             "this is an archive, and not a log: it can only be read, exported and verified",
@@ -110,14 +103,9 @@ def archived_sizes(target: Target, segment_size: int) -> dict[int, int]:
 
 
 def read_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes]:
-    """Yield the bytes of an archived segment in pieces. They are verified only at the end.
-
-    Raises
-    ------
-    CorruptSegmentError
-        The file is missing, truncated or damaged, or is not that segment of that log.
-    IOFailureError
-        It cannot be read.
+    """Yield the bytes of an archived segment in pieces. They are verified only at the end: if the
+    file is missing, truncated or damaged, or is not that segment of that log, raise
+    `CorruptSegmentError`.
     """
     path = target.path_of(archived_name(base))
     library = zstandard()
@@ -136,23 +124,18 @@ def read_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes
 def _decompressed(library: Any, file: BinaryIO, path: str, size: int) -> Iterator[bytes]:
     """Yield the content of exactly one frame of that size, with a checksum."""
     # Spark's `CompressedBytes` reads only a part of a frame and cannot check the rest.
+    damaged = partial(_damaged, path, int(os.path.basename(path)[:20]))
     data = file.read(_PIECE)
-    base = int(os.path.basename(path)[:20])
     try:
         frame = library.get_frame_parameters(data[:_FRAME_HEADER_MOST])
     except library.ZstdError:
-        raise _damaged(
-            path, base, "is not a zstd frame, or is truncated" if data else "is empty"
-        ) from None
+        why = "is not a zstd frame, or is truncated" if data else "is empty"
+        raise damaged(why) from None
     if frame.content_size != size or not frame.has_checksum:
-        raise _damaged(
-            path, base, f"is not a zstd frame with a checksum and a content size of {size} bytes"
-        )
+        raise damaged(f"is not a zstd frame with a checksum and a content size of {size} bytes")
     if frame.window_size > max(_WINDOW_LEAST, 2 * size):
-        raise _damaged(
-            path,
-            base,
-            f"needs a zstd window of {frame.window_size} bytes, too large for a segment of {size}",
+        raise damaged(
+            f"needs a zstd window of {frame.window_size} bytes, too large for a segment of {size}"
         )
     inflater = library.ZstdDecompressor().decompressobj()
     left = size
@@ -167,9 +150,9 @@ def _decompressed(library: Any, file: BinaryIO, path: str, size: int) -> Iterato
             break
         data = file.read(_PIECE)
     if left or not inflater.eof:
-        raise _damaged(path, base, "is truncated")
+        raise damaged("is truncated")
     if inflater.unused_data or file.read(1):
-        raise _damaged(path, base, "has data after its zstd frame")
+        raise damaged("has data after its zstd frame")
 
 
 def _checked(pieces: Iterator[bytes], path: str, base: int, identity: Identity) -> Iterator[bytes]:

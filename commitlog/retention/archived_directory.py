@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 
 from commitlog._kernel.segments import Segment
+from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.retention.archived import (
     archived_name,
@@ -28,14 +29,8 @@ _LEAST_KEPT = 2  # a reader moves from one to the next
 class ArchivedDirectory(LogDirectory):
     """The segments that an archive has now, each decompressed on first use.
 
-    The most recently used segments stay decompressed in a temporary folder until this is closed.
-
-    Parameters
-    ----------
-    place : str
-        The archive: a directory or an address.
-    cache_bytes : int
-        The limit of the temporary folder, but at least two segments.
+    The most recently used ones stay decompressed in a temporary folder until this is closed: up to
+    `cache_bytes`, but at least two.
     """
 
     idle_kept = 1
@@ -43,22 +38,17 @@ class ArchivedDirectory(LogDirectory):
 
     def __init__(self, place: str, cache_bytes: int) -> None:
         self.target: Target = target_of(place)
-        self.identity = read_identity(self.target)
-        sizes = archived_sizes(self.target, self.identity.segment_size)
-        self._sizes = {base // self.identity.segment_size: size for base, size in sizes.items()}
+        identity = read_identity(self.target)
+        sizes = archived_sizes(self.target, identity.segment_size)
+        self._sizes = {base // identity.segment_size: size for base, size in sizes.items()}
         self._headers: dict[int, bytes] = {}
-        self._most = max(_LEAST_KEPT, cache_bytes // self.identity.segment_size)
+        self._most = max(_LEAST_KEPT, cache_bytes // identity.segment_size)
         self._cached: OrderedDict[int, None] = OrderedDict()
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._folder = tempfile.mkdtemp(prefix="commitlog-")
         try:
-            super().__init__(
-                self._folder,
-                self.identity.segment_size,
-                self.identity.uuid,
-                self.identity.roll_cycle,
-            )
+            super().__init__(self._folder, identity)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
@@ -77,13 +67,7 @@ class ArchivedDirectory(LogDirectory):
         return (max(self._sizes) + 1) * self.segment_size if self._sizes else 0
 
     def sequences(self) -> tuple[int, int]:
-        """Return the first sequence, and the one behind the last, from the first and last seal.
-
-        Raises
-        ------
-        CorruptSegmentError
-            The first or the last segment is damaged or not sealed.
-        """
+        """Return the first sequence, and the one behind the last, from the first and last seal."""
         if not self._sizes:
             return 0, 0
         first, last = self._seal(min(self._sizes)), self._seal(max(self._sizes))
@@ -131,15 +115,7 @@ class ArchivedDirectory(LogDirectory):
         return super().open_segment(number, writable=writable)
 
     def fetch(self, number: int) -> None:
-        """Decompress an archived segment into the temporary folder, unless it is there.
-
-        Raises
-        ------
-        CorruptSegmentError
-            The archived file is damaged.
-        IOFailureError
-            It cannot be read, or the temporary folder has no room.
-        """
+        """Decompress an archived segment into the temporary folder, unless it is there."""
         if number not in self._sizes:
             return
         with self._lock:
@@ -157,22 +133,16 @@ class ArchivedDirectory(LogDirectory):
     def _unpack(self, number: int) -> None:
         base = number * self.segment_size
         name = segment_name(base)
-        temporary = f".{name}.tmp"
         try:
-            fd = os.open(
-                temporary,
-                os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC,
-                0o600,
-                dir_fd=self.fd,
-            )
-            with open(fd, "wb") as file:
-                for piece in read_pieces(self.target, base, self.identity):
-                    if piece.count(0) == len(piece):
-                        file.seek(len(piece), os.SEEK_CUR)  # a hole takes no room
-                    else:
-                        file.write(piece)
-                file.truncate(self.segment_size)
-            os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+            with temporary_file(self.fd, name, 0o600) as (fd, temporary):
+                with open(fd, "wb", closefd=False) as file:
+                    for piece in read_pieces(self.target, base, self.identity):
+                        if piece.count(0) == len(piece):
+                            file.seek(len(piece), os.SEEK_CUR)  # a hole takes no room
+                        else:
+                            file.write(piece)
+                    file.truncate(self.segment_size)
+                os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
         except OSError as error:
             if isinstance(error, IOFailureError):
                 raise

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+import os
+
 from commitlog.retention.archived import is_archive
 from commitlog.retention.archived_directory import ArchivedDirectory
-from commitlog.segment.lone_segment import LoneSegment, is_lone_segment
+from commitlog.segment.lone_segment import LoneSegment
 
 Detached = ArchivedDirectory | LoneSegment
 
 
 def open_detached(path: str, cache_bytes: int = 0) -> Detached | None:
-    """Open the archive or the segment file at a path as a log's directory; None if it is neither.
-
-    Parameters
-    ----------
-    path : str
-        A path or an address.
-    cache_bytes : int
-        As for `ArchivedDirectory`.
-    """
+    """Open an archive or a segment file as a log's directory; None if the path is neither."""
     if is_archive(path):
         return ArchivedDirectory(path, cache_bytes)
-    if is_lone_segment(path):
+    if os.path.isfile(path):  # a log is a directory
         return LoneSegment(path)
     return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from commitlog.base.service import Service
 from commitlog.errors import ClosedError
 from commitlog.segment.directory import LogDirectory
-from commitlog.segment.events import SegmentEvents
+from commitlog.segment.events import Event
 from commitlog.segment.seal_table import SealTable
 
 _logger = logging.getLogger("commitlog.keep")
@@ -74,16 +74,8 @@ class SegmentListener:
         """Handle the deletion of the segment's file by any process."""
 
 
-class ListenerService(Service, SegmentEvents):
-    """Queue segment events and call a listener's methods in a thread.
-
-    Parameters
-    ----------
-    directory : LogDirectory
-        The log's directory.
-    listener : object
-        Has some of the methods of `SegmentListener`.
-    """
+class ListenerService(Service):
+    """Queue segment events and call a listener's methods in a thread."""
 
     def __init__(self, directory: LogDirectory, listener: object) -> None:
         super().__init__(f"commitlog listener {directory.path}")
@@ -97,21 +89,9 @@ class ListenerService(Service, SegmentEvents):
         self.dropped = 0
         self.failures = 0
 
-    # --- events, from the thread that causes them -------------------------------------------------
-
-    def created(self, number: int) -> None:
-        self._offer("on_created", number)
-
-    def sealed(self, number: int) -> None:
-        self._offer("on_sealed", number)
-
-    def released(self, number: int) -> None:
-        self._offer("on_released", number)
-
-    def deleted(self, number: int) -> None:
-        self._offer("on_deleted", number)
-
-    def _offer(self, method: str, number: int) -> None:
+    def offer(self, event: Event, number: int) -> None:
+        """Queue an event, in the thread that causes it."""
+        method = f"on_{event}"
         if not callable(getattr(self._listener, method, None)):
             return
         with self._state:
@@ -124,8 +104,7 @@ class ListenerService(Service, SegmentEvents):
             warned, self._dropping = self._dropping, True
         if not warned:
             _logger.warning(
-                "%s: the segment listener is too slow: events are dropped",
-                self._directory.path,
+                "%s: the segment listener is too slow: events are dropped", self._directory.path
             )
 
     # --- the thread -------------------------------------------------------------------------------

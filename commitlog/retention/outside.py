@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 from commitlog.base.path import path_of, telling_of_refusals
 from commitlog.base.polling import attempts
-from commitlog.base.regular_file import opened_regular
 from commitlog.base.units import Age
-from commitlog.errors import InvalidOptionError, LogLockedError, LogNotFoundError, NotALogError
+from commitlog.errors import InvalidOptionError, LogLockedError, LogNotFoundError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.retention.archive import Archive
 from commitlog.retention.archived import refuse_archive
@@ -19,10 +18,9 @@ from commitlog.retention.pruner import LogState, Pruned, Pruner
 from commitlog.retention.retention import Retention
 from commitlog.segment import cursors_file
 from commitlog.segment import identity as identities
-from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import LockFile
-from commitlog.tail.tailer_state import lowest_required
 
 _PATIENCE_S = 10.0
 
@@ -42,10 +40,6 @@ def prune(path: str | os.PathLike[str], retention: Retention, *, dry_run: bool =
     dry_run : bool
         Report what would be deleted, and delete nothing.
 
-    Returns
-    -------
-    Pruned
-
     Raises
     ------
     LogNotFoundError, NotALogError
@@ -64,14 +58,12 @@ def _prune(
         raise InvalidOptionError(
             f"retention must be a commitlog.Retention, not {type(retention).__name__}"
         )
-    with telling_of_refusals(path):
-        identity = _identity(path)
-        with contextlib.closing(
-            LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
-        ) as directory:
-            return Pruner(directory, _state(directory, identity)).prune(
-                retention, dry_run=dry_run, keep=keep
-            )
+    with (
+        telling_of_refusals(path),
+        contextlib.closing(LogDirectory(path, _identity(path))) as directory,
+    ):
+        pruner = Pruner(directory, _state(directory))
+        return pruner.prune(retention, dry_run=dry_run, keep=keep)
 
 
 def archive_segments(
@@ -117,25 +109,20 @@ def _identity(path: str) -> Identity:
     except FileNotFoundError:
         raise LogNotFoundError("there is no log here", path=path) from None
     if identity is None:
-        raise NotALogError(
-            f"this directory has no {identities.NAME}: it is not a log, or its identity was lost; "
-            "if "
-            "it was a log, run `commitlog repair`",
-            path=path,
-        )
+        raise identities.missing(path)
     return identity
 
 
-def _state(directory: LogDirectory, identity: Identity) -> LogState:
+def _state(directory: LogDirectory) -> LogState:
     def flushed_position() -> int:
-        file = cursors_file.open_for_reading(directory.fd, identity)
+        file = cursors_file.open_for_reading(directory.fd, directory.identity)
         if file.usable:
             return int(file.cells["flushed"])
-        checkpoint = checkpoints.read(directory.fd, identity.uuid)
+        checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
         return 0 if checkpoint is None else checkpoint.position
 
     def remove(number: int) -> None:
-        with _no_recovery(directory, identity):
+        with _no_recovery(directory):
             # Once this segment is deleted, only the next one's seal holds its first sequence.
             _sync_segment(directory, number + 1)
             directory.remove_segment(number)
@@ -143,27 +130,21 @@ def _state(directory: LogDirectory, identity: Identity) -> LogState:
     def check() -> None:
         if not os.access(directory.path, os.W_OK | os.X_OK, effective_ids=True):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), directory.path)
-        with _no_recovery(directory, identity):
+        with _no_recovery(directory):
             pass
 
     return LogState(
-        flushed_position=flushed_position,
-        lowest_required=lambda: lowest_required(directory),
-        holders=lambda number: [],
-        remove=remove,
-        settle=directory.sync,
-        check=check,
+        flushed_position=flushed_position, holders=lambda number: [], remove=remove, check=check
     )
 
 
 def _sync_segment(directory: LogDirectory, number: int) -> None:
-    name = segment_name(number * directory.segment_size)
-    with contextlib.suppress(FileNotFoundError), opened_regular(name, dir_fd=directory.fd) as fd:
+    with contextlib.suppress(FileNotFoundError), directory.opened_file(number) as fd:
         os.fsync(fd)
 
 
 @contextlib.contextmanager
-def _no_recovery(directory: LogDirectory, identity: Identity) -> Iterator[None]:
+def _no_recovery(directory: LogDirectory) -> Iterator[None]:
     """Keep recoveries out while segments are deleted: they need the exclusive lock, which this
     handle's lock or a live writer's excludes.
     """
@@ -172,7 +153,7 @@ def _no_recovery(directory: LogDirectory, identity: Identity) -> Iterator[None]:
         for _ in attempts(_PATIENCE_S, f"the process that opens or recovers {directory.path}"):
             if lock_file.acquire("exclusive") or lock_file.acquire("shared"):
                 break
-            file = cursors_file.find(directory.fd, identity)
+            file = cursors_file.find(directory.fd, directory.identity)
             if file is not None and file.ready:
                 break  # a pooled log, which its one writer has recovered
         else:

@@ -14,6 +14,7 @@ from commitlog.retention.archive import Archiver
 from commitlog.retention.retention import Retention
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.seal_table import SealTable
+from commitlog.tail.tailer_state import lowest_required
 
 
 @dataclass(frozen=True)
@@ -75,40 +76,19 @@ class Pruned:
 class LogState:
     """What a pruner must know of the log beyond its files.
 
-    Attributes
-    ----------
-    flushed_position : callable
-        Returns the position up to which the log is durable.
-    lowest_required : callable
-        Returns the position of the slowest required named tailer; None if there is none.
-    holders : callable
-        Returns the names of those that hold a segment, by its number.
-    remove : callable
-        Deletes the oldest segment, by its number, unless it is held.
-    settle : callable
-        Makes the deletions so far durable.
-    check : callable
-        Raises what `remove` would, and changes nothing.
+    `flushed_position` is where the durable part ends, and `holders` names those that hold a
+    segment. `remove` deletes the oldest segment, unless it is held; `check` raises what `remove`
+    would, and changes nothing.
     """
 
     flushed_position: Callable[[], int]
-    lowest_required: Callable[[], int | None]
     holders: Callable[[int], list[str]]
     remove: Callable[[int], object]
-    settle: Callable[[], object]
     check: Callable[[], object]
 
 
 class Pruner:
-    """Delete the old segments of one log. Any thread may call; one prune runs at a time.
-
-    Parameters
-    ----------
-    directory : LogDirectory
-        The log's directory.
-    state : LogState
-        The log's state beyond its files.
-    """
+    """Delete the old segments of one log. Any thread may call; one prune runs at a time."""
 
     def __init__(self, directory: LogDirectory, state: LogState) -> None:
         self._directory = directory
@@ -120,12 +100,8 @@ class Pruner:
         """Archive and delete the segments that exceed a limit, unless it is a dry run.
 
         With `keep`, segments are archived and not deleted. Then the last sealed segment and
-        segments that a tailer or a holder needs are archived, too.
-
-        Raises
-        ------
-        CommitLogError
-            A segment could not be deleted or archived; the segments before it are deleted.
+        segments that a tailer or a holder needs are archived, too. If one cannot be deleted or
+        archived, this raises; the segments before it are deleted.
         """
         with self._lock:
             survey = _Survey(self._directory, self._state, retention, keep=keep)
@@ -149,7 +125,7 @@ class Pruner:
                 )
             finally:
                 if gone and not dry_run and not keep:
-                    self._state.settle()
+                    self._directory.sync()
             return Pruned(
                 tuple(gone),
                 survey.first * self._size,
@@ -242,7 +218,7 @@ class _Survey:
             rolled_ns = self._rolled_ns(number)
             if (
                 rolled_ns is not None
-                and self._now_ns - rolled_ns >= self._retention.max_age_s * 1e9
+                and self._now_ns - rolled_ns >= self._retention.max_age.total_seconds() * 1e9
             ):
                 return "max_age"
         self.stopped_by = (
@@ -264,9 +240,7 @@ class _Survey:
         )
 
     def _rolled_ns(self, number: int) -> int | None:
-        """Return when the log rolled past a segment, from its successor's header; None if that
-        cannot be read.
-        """
+        """Return when the log rolled past a segment, from its successor's header, or None."""
         with (
             contextlib.suppress(CommitLogError),
             self._directory.opened_segment(number + 1) as segment,
@@ -292,7 +266,7 @@ class _Survey:
 
     def required_number(self) -> int | None:
         """Return the first segment that the slowest required tailer has yet to read, or None."""
-        position = self._state.lowest_required()
+        position = lowest_required(self._directory)
         if position is None:
             return None
         number, offset = divmod(position, self._size)

@@ -98,16 +98,6 @@ class Retention:
                 "min_free_percent"
             )
 
-    @property
-    def interval_s(self) -> float:
-        """Return the seconds between two checks."""
-        return self.interval
-
-    @property
-    def max_age_s(self) -> float:
-        """Return the age limit in seconds; infinity if none was given."""
-        return math.inf if self.max_age is None else self.max_age.total_seconds()
-
     def acts_at(self, now_ns: int) -> bool:
         """Return whether `max_age` and `max_bytes` apply at this time of day."""
         if self.between is None:

@@ -14,17 +14,7 @@ _logger = logging.getLogger("commitlog.keep")
 
 
 class RetentionService(Service):
-    """Prune at the retention's interval; RocketMQ's CleanCommitLogService.
-
-    Parameters
-    ----------
-    path : str
-        The log's directory, for messages.
-    retention : Retention
-        The limits and the interval.
-    pruner : Pruner
-        Deletes the segments.
-    """
+    """Prune at the retention's interval; RocketMQ's CleanCommitLogService."""
 
     def __init__(self, path: str, retention: Retention, pruner: Pruner) -> None:
         super().__init__(f"commitlog retention {path}")
@@ -35,7 +25,7 @@ class RetentionService(Service):
         self._warned = ""
 
     def run(self) -> None:
-        while not self._ending.wait(self._retention.interval_s):
+        while not self._ending.wait(self._retention.interval):
             try:
                 self._report(self._pruner.prune(self._retention))
             except (CommitLogError, OSError) as error:
@@ -58,7 +48,6 @@ class RetentionService(Service):
             )
 
     def _warn_once(self, what: str) -> None:
-        """Log a warning if it differs from the last one."""
         if what != self._warned:
             self._warned = what
             _logger.warning("%s: %s", self._path, what)

@@ -6,61 +6,25 @@ import contextlib
 import errno
 import fcntl
 import os
-import re
 import shutil
 import tempfile
 import urllib.parse
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, cast
 
+from commitlog.base import temporary_file
 from commitlog.base.extras import imported
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import make_directory
 from commitlog.base.regular_file import open_regular
 from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
 
-_TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{16}\.tmp$")
 _COPY_BYTES = 1 << 20
 # File systems of pyarrow whose rename replaces a file in one step. In the others a file is written
 # under its own name.
 _RENAMING = ("local", "hdfs")
 
-Write = Callable[[BinaryIO], None]
-
-
-class Target(Protocol):
-    """A folder that holds an archive."""
-
-    @property
-    def name(self) -> str:
-        """Return the folder's path or address, for messages."""
-
-    def names(self) -> list[str]:
-        """List the files, in no order; an empty list if the folder does not exist."""
-
-    def sizes(self) -> dict[str, int]:
-        """Return the size of each file in bytes, by name."""
-
-    def open(self, name: str) -> BinaryIO:
-        """Open a file, to be read once from its beginning.
-
-        Raises
-        ------
-        FileNotFoundError
-            There is no such file.
-        """
-
-    def put(self, name: str, write: Write) -> None:
-        """Write a file whole and durably; replace one of that name."""
-
-    def settle(self) -> None:
-        """Make all file names durable; a killed process may have left the last one unsynced."""
-
-    def path_of(self, name: str) -> str:
-        """Return a file's path or address, for messages."""
-
-    def check(self) -> None:
-        """Raise what `put` would, as far as that can be known without writing."""
+Write = Callable[[BinaryIO], object]
 
 
 def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Target:
@@ -172,15 +136,17 @@ class LocalTarget:
     """A directory of this machine. A file is written under a temporary name, synced and renamed."""
 
     def __init__(self, path: str) -> None:
-        self.name = path
+        self.name = path  # for messages
 
     def names(self) -> list[str]:
+        """List the files, in no order; an empty list if the folder does not exist."""
         try:
             return [name for name in os.listdir(self.name) if not name.startswith(".")]
         except FileNotFoundError:
             return []
 
     def sizes(self) -> dict[str, int]:
+        """Return the size of each file in bytes, by name."""
         found = {}
         for name in self.names():
             with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
@@ -188,12 +154,15 @@ class LocalTarget:
         return found
 
     def open(self, name: str) -> BinaryIO:
+        """Open a file, to be read once from its beginning."""
         return open(open_regular(self.path_of(name), follow=True), "rb")
 
     def path_of(self, name: str) -> str:
+        """Return a file's path or address, for messages."""
         return os.path.join(self.name, name)
 
     def check(self) -> None:
+        """Raise what `put` would, as far as that can be known without writing."""
         place = os.path.abspath(self.name)
         while not os.path.lexists(place):
             place = os.path.dirname(place)
@@ -203,6 +172,7 @@ class LocalTarget:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), place)
 
     def put(self, name: str, write: Write) -> None:
+        """Write a file whole and durably; replace one of that name."""
         make_directory(self.name)
         with self._opened() as folder_fd:
             temporary = left = f".{name}.{os.urandom(8).hex()}.tmp"
@@ -231,6 +201,7 @@ class LocalTarget:
             failpoint("archive folder synced")
 
     def settle(self) -> None:
+        """Make all file names durable; a killed process may have left the last one unsynced."""
         with self._opened() as folder_fd:
             os.fsync(folder_fd)
 
@@ -245,18 +216,12 @@ class LocalTarget:
             # Another process has a lock, or the file system has no locks.
             with contextlib.suppress(OSError):
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._sweep(fd)
+                temporary_file.sweep(fd)
             with contextlib.suppress(OSError):
                 fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             yield fd
         finally:
             os.close(fd)
-
-    def _sweep(self, folder_fd: int) -> None:
-        for name in os.listdir(folder_fd):
-            if _TEMPORARY.match(name):
-                with contextlib.suppress(FileNotFoundError, IsADirectoryError):
-                    os.unlink(name, dir_fd=folder_fd)
 
 
 class ArrowTarget:
@@ -321,3 +286,6 @@ class ArrowTarget:
         found = self._filesystem.get_file_info(self._inside(name))
         if not found.is_file or found.size != size:
             raise OSError(f"{self.path_of(name)} has {found.size} bytes after {size} were written")
+
+
+Target = LocalTarget | ArrowTarget

@@ -11,13 +11,7 @@ _MEMORY = 0.75  # decay of the slowest creation time with each further creation
 
 
 class AheadCount:
-    """As many segments as the appends fill while one is made, at least one and at most eight.
-
-    Parameters
-    ----------
-    fixed : int or None
-        The number, if it does not follow the rate.
-    """
+    """As many segments as appends fill while one is made, one to eight; or a `fixed` number."""
 
     def __init__(self, fixed: int | None) -> None:
         self._fixed = fixed

@@ -12,15 +12,15 @@ from contextlib import contextmanager
 
 from commitlog._kernel.engine import REFUSED_LAG, Writer
 from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.base.failpoint import failpoint
 from commitlog.base.polling import attempts
 from commitlog.base.service import Service
 from commitlog.errors import ClosedError, CommitLogError, DiskFullError, LogFailedError
 from commitlog.options import Options
 from commitlog.segment import blocks
 from commitlog.segment.ahead_count import AheadCount
-from commitlog.segment.directory import LogDirectory
 from commitlog.segment.disk_monitor import DiskMonitor
-from commitlog.segment.events import NO_EVENTS, SegmentEvents
+from commitlog.segment.events import Tell, tell_nobody
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.pretoucher import Pretoucher
 from commitlog.segment.seals import Sealer
@@ -51,20 +51,19 @@ class AllocationService(Service):
     def __init__(
         self,
         core: Writer,
-        directory: LogDirectory,
         queue: MappedFileQueue,
         options: Options,
         lender: BufferLender | None,
         *,
-        events: SegmentEvents = NO_EVENTS,
+        tell: Tell = tell_nobody,
     ) -> None:
         super().__init__(f"commitlog allocate {core.path}")
         self._core = core
-        self._directory = directory
+        self._directory = queue.directory
         self._queue = queue
         self._options = options
-        self._unused = UnusedBlocks(directory, queue)
-        self._events = events
+        self._unused = UnusedBlocks(queue)
+        self._tell = tell
         # Separate locks (these two and the buffers' lock): an appender that rolls never waits for
         # work done ahead of need.
         self._place_lock = threading.Lock()
@@ -74,30 +73,26 @@ class AllocationService(Service):
         self._rolls = 0
         self._ahead = AheadCount(options.tuning.allocate_ahead)
         self._closed = False
-        self._buffers = None if lender is None else SegmentBuffers(core, directory, queue, lender)
-        self._sealer = Sealer(directory, queue, options.tuning.index_spacing, events)
+        self._buffers = None if lender is None else SegmentBuffers(core, queue, lender)
+        self._sealer = Sealer(queue, options.tuning.index_spacing, tell)
         self._pretoucher = Pretoucher(core, queue, options)
         # With a pool, the buffers take the page faults instead.
         self._pretouches = options.prefault and lender is None
-        if events is not NO_EVENTS:
+        if tell is not tell_nobody:
             self._sealer.begin(core.committed_position // core.segment_size)
         self._retry_at = 0.0
         self._look_at = 0.0
-        self.disk = DiskMonitor(directory, options)
+        self.disk = DiskMonitor(queue.directory, options)
 
     # --- what the appender calls ------------------------------------------------------------------
 
     def bring(self, number: int) -> None:
         """Make segment `number` ready for claims: its file in place and durable, its buffer
-        attached.
-
-        Raises
-        ------
-        DiskFullError, PoolExhaustedError, IOFailureError, LogFailedError, ClosedError
-            It could not be; the tail stays where it is.
+        attached. If this raises, the tail stays where it is.
         """
         with self._directory.telling("prepare the next segment"):
-            self._check_open()
+            if self._closed:
+                raise ClosedError("the log is closed: open it again", path=self._core.path)
             self._place(number, needed=True)
             if self._buffers is not None:
                 self._buffers.attach(number)
@@ -133,7 +128,7 @@ class AllocationService(Service):
             created = range(self._synced_below or number + 1, number + 1)
             self._synced_below = number + 1
         for new in created:
-            self._events.created(new)
+            self._tell("created", new)
         return True
 
     def _create(self, number: int) -> None:
@@ -155,33 +150,24 @@ class AllocationService(Service):
         self.disk.admitted()
 
     def grow(self, number: int, end: int) -> None:
-        """Give the segment in use blocks for claims that reach to `end`, unless it has them.
-
-        Raises
-        ------
-        DiskFullError, IOFailureError
-            There is no room for them, or the system refused; the tail stays where it is.
+        """Give the segment in use blocks for claims that reach to `end`, unless it has them. If
+        this raises, the tail stays where it is.
         """
         with self._directory.telling("grow the segment in use"), self._place_lock:
             start = self._core.allocated(number)
             stop = blocks.blocks_for(self._core.segment_size, end)
             if start < stop:
                 with self._admitted(stop - start):
-                    blocks.grow(self._directory, number, start, stop)
+                    blocks.make_solid(self._directory, number, stop, start=start)
+                failpoint("segment grown")
                 self._core.raise_allocated(number, stop)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("the log is closed: open it again", path=self._core.path)
 
     def give_back_drained(self) -> int:
         """Return the buffers whose segments are committed whole; how many."""
         return 0 if self._buffers is None else self._buffers.give_back_drained()
 
     def give_back_ahead(self) -> bool:
-        """Return the buffer that is attached ahead of need, for another borrower; False if there is
-        none.
-        """
+        """Return the buffer that is attached ahead of need to the pool; False if there is none."""
         return self._buffers is not None and self._buffers.give_back_ahead()
 
     # --- the thread -------------------------------------------------------------------------------
@@ -193,9 +179,7 @@ class AllocationService(Service):
         self._report_rolls()
 
     def _round(self) -> float:
-        """Do the work that is due; return the seconds until the next round, unless an event comes
-        sooner.
-        """
+        """Do the work that is due; return the seconds until the next round without an event."""
         try:
             with self._directory.telling("preallocate segments"):
                 return self._work()
@@ -273,7 +257,6 @@ class AllocationService(Service):
         return True
 
     def _follow_rolls(self, number: int) -> None:
-        """Do what a roll leaves to be done behind it."""
         if self._buffers is not None:
             self._buffers.settle(number)
         self._report_rolls()
@@ -328,13 +311,7 @@ class AllocationService(Service):
         return max(self._synced_below, number + 1) * size
 
     def pretouch(self) -> int:
-        """Allocate and prefault the next segments; return the position up to which that is done.
-
-        Raises
-        ------
-        DiskFullError, IOFailureError
-            There is no room for them, or a system call failed.
-        """
+        """Allocate and prefault the next segments; return the position up to which that is done."""
         tail = self._core.tail
         assert tail is not None
         with self._directory.telling("prepare the next segments"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 
@@ -22,16 +23,8 @@ _SLOT_LOCKS: Span = (kernel.SLOT_LOCK_AT, kernel.SLOTS)
 class CursorsFile:
     """A mapped `cursors` file and whether it can be used.
 
-    Attributes
-    ----------
-    cells : Cursors
-        The mapping; a private stand-in if a reader cannot use the file.
-    usable : bool
-        It belongs to this log, this boot and this inode.
-    ready : bool
-        It is usable, and no recovery is running or was killed.
-    inode : int
-        The file's inode.
+    `cells` is a private stand-in if a reader cannot use the file. `usable`: it belongs to this log,
+    this boot and this inode. `ready`: besides, no recovery is running or was killed.
     """
 
     cells: Cursors
@@ -48,9 +41,7 @@ def _check(cells: Cursors, identity: Identity, inode: int) -> bool:
 
 
 def open_writable(dir_fd: int, identity: Identity) -> CursorsFile:
-    """Map the file for writing, and create or extend it if necessary; it never shrinks. Requires
-    the exclusive lock.
-    """
+    """Map the file for writing; create or extend it. Requires the exclusive lock."""
     with opened_regular(NAME, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd) as fd:
         # A file of the right size may have holes, in which a full disk would turn a store into
         # SIGBUS.
@@ -87,24 +78,11 @@ def find(dir_fd: int, identity: Identity) -> CursorsFile | None:
 class Writer:
     """A writable handle that was not closed, as its slot says.
 
-    Attributes
-    ----------
-    pid : int
-        The pid that it recorded.
-    pid_namespace : int
-        Where that pid means something: the namespace's inode; 0 where it is not known.
-    slot : int
-        Its line in the file.
-    since_ns : int
-        When it took that, in nanoseconds since 1970.
-    rolled_back : int
-        Its claims that another handle turned into SKIP.
-    counter : int
-        Rises by two with each claim of any owner of the slot, and is odd during a claim. A pooled
-        log's appends do not change it.
-    alive : bool
-        It holds the lock on its slot. A dead writer stays in the table until another takes the
-        slot.
+    It recorded its pid, and the inode of the namespace where that means something (0: unknown),
+    when it took the slot. Other handles turned `rolled_back` of its claims into SKIP. `counter`
+    rises by two with each claim of any owner of the slot, and is odd during a claim; a pooled log's
+    appends do not change it. `alive`: it holds the lock on its slot. A dead writer stays in the
+    table until another takes the slot.
     """
 
     pid: int
@@ -146,46 +124,38 @@ def writers(dir_fd: int, cells: Cursors) -> list[Writer]:
 
 
 def live_writers(dir_fd: int, identity: Identity) -> list[Writer]:
-    """The owners of slots who live, by their locks and not by their pids; none where the file is of
-    no use.
-    """
+    """The owners of slots that live, by their locks; none if the file is of no use."""
     found = open_for_reading(dir_fd, identity)
     return [writer for writer in writers(dir_fd, found.cells) if writer.alive]
+
+
+def describe(writers: list[Writer]) -> str:
+    """Name writers, for a message."""
+    names = [lock_file.describe_process(writer.pid, writer.pid_namespace) for writer in writers]
+    return ", ".join(names) or "another process"
 
 
 def is_live(dir_fd: int) -> bool:
     """Whether a process has the log in a directory open for writing. If this user cannot open
     `lock`, only slots are checked.
     """
-    fd = lock_file.open_to_ask(dir_fd)
-    span = WHOLE
-    if fd < 0:
-        try:
-            fd = open_regular(NAME, dir_fd=dir_fd)
-        except (FileNotFoundError, PermissionError):
-            return False
-        span = _SLOT_LOCKS
-    try:
-        return is_held(fd, span=span)
-    finally:
-        os.close(fd)
+    live = lock_file.asked(dir_fd, WHOLE)
+    if live is not None:
+        return live
+    with (
+        contextlib.suppress(FileNotFoundError, PermissionError),
+        opened_regular(NAME, dir_fd=dir_fd) as fd,
+    ):
+        return is_held(fd, span=_SLOT_LOCKS)
+    return False
 
 
 class SlotLock:
     """Descriptions of `lock` and of `cursors` for slot locks alone. They are never mapped: forked
     children would keep the locks alive.
 
-    Parameters
-    ----------
-    dir_fd : int
-        The log's directory.
-    writable : bool
-        To take a slot. Otherwise to ask who lives, where `lock` may be out of reach.
-
-    Attributes
-    ----------
-    descriptors : tuple of int
-        Of `lock`, -1 where it is out of reach, and of `cursors`.
+    If it is not `writable`, it can only ask who lives. Then `lock` may be out of reach, and its
+    descriptor is -1.
     """
 
     def __init__(self, dir_fd: int, *, writable: bool) -> None:

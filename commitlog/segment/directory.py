@@ -19,8 +19,8 @@ from commitlog.base.descriptor import Descriptor
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import telling
 from commitlog.base.regular_file import opened_regular
-from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import ClosedError, DiskFullError, IOFailureError, UnsupportedError
+from commitlog.segment.identity import Identity
 from commitlog.segment.new_file import put_new_file
 
 Kind = Literal["log", "archive", "segment"]
@@ -94,19 +94,7 @@ def holes(numbers: list[int], segment_size: int) -> list[tuple[int, int]]:
 
 
 class LogDirectory:
-    """An open directory of segments.
-
-    Parameters
-    ----------
-    path : str
-        The directory.
-    segment_size : int
-        Bytes of each segment file.
-    log_uuid : bytes
-        Sixteen of them.
-    roll_cycle : RollCycle, optional
-        Where the log rolls by time.
-    """
+    """An open directory of segments."""
 
     # Segments that stay mapped for the next reader after the last one has left.
     idle_kept = 16
@@ -115,13 +103,12 @@ class LogDirectory:
     # Marks the log as failed with an errno; None unless a writable handle has the log open.
     fail_log: Callable[[int], None] | None = None
 
-    def __init__(
-        self, path: str, segment_size: int, log_uuid: bytes, roll_cycle: RollCycle | None = None
-    ) -> None:
+    def __init__(self, path: str, identity: Identity) -> None:
         self.path = path
-        self.segment_size = segment_size
-        self.log_uuid = log_uuid
-        self.roll_cycle = roll_cycle
+        self.identity = identity
+        self.segment_size = identity.segment_size
+        self.log_uuid = identity.uuid
+        self.roll_cycle = identity.roll_cycle
         self._fd: Descriptor | None = Descriptor(
             os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         )
@@ -133,11 +120,6 @@ class LogDirectory:
     def fd(self) -> Descriptor:
         """The directory's descriptor. Keep it no longer than a call takes: the last reference to it
         closes it, once `close` was called.
-
-        Raises
-        ------
-        ClosedError
-            `close` was called.
         """
         fd = self._fd
         if fd is None:
@@ -146,18 +128,14 @@ class LogDirectory:
 
     @property
     def detached(self) -> bool:
-        """Whether the segments are detached from their log: no handle writes them, and no other
-        file is kept with them.
-        """
+        """Whether the segments are detached from their log: no handle writes them."""
         return self.kind != "log"
 
     def forked(self) -> None:
         """In the child of a fork: another thread of the parent may have held a lock."""
 
     def close(self) -> None:
-        """Release the descriptor; idempotent. A call in another thread keeps it open until it
-        returns.
-        """
+        """Release the descriptor; idempotent. Present calls of other threads keep it open."""
         self._fd = None
 
     def segment_path(self, number: int) -> str:
@@ -173,26 +151,20 @@ class LogDirectory:
             return names_in(self.fd)
 
     def segment_numbers(self) -> list[int]:
-        """The numbers of all segment files, ascending. Files whose name is no position of a segment
-        are not counted.
-        """
+        """The numbers of all segment files, ascending; other names are ignored."""
         bases = (int(match[1]) for name in self.names() if (match := _NAME.match(name)))
         return sorted(
             base // self.segment_size for base in bases if is_base(base, self.segment_size)
         )
 
     def cycle_at(self, opened_ns: int) -> int:
-        """The cycle of a segment that the log rolled into at that time; 0 where it rolls by size
-        alone.
-        """
+        """The cycle of a segment that the log rolled into then; 0 if it rolls by size alone."""
         return 0 if self.roll_cycle is None else self.roll_cycle.number_at(opened_ns)
 
     def header_page(
         self, number: int, segment_id: int, created_ns: int, opened_ns: int = 0
     ) -> bytes:
-        """The first page of a segment without a seal; `opened_ns` above 0: the log rolled into it
-        then.
-        """
+        """The first page of a segment without a seal, into which the log rolled at `opened_ns`."""
         cycle = self.cycle_at(opened_ns) if opened_ns else 0
         base = number * self.segment_size
         return kernel.header_page(
@@ -215,35 +187,33 @@ class LogDirectory:
 
     def read_header(self, number: int) -> bytes | None:
         """Read the header page of a segment from its file; None if it cannot be read."""
-        name = segment_name(number * self.segment_size)
-        with contextlib.suppress(OSError), opened_regular(name, dir_fd=self.fd) as fd:
+        with contextlib.suppress(OSError), self.opened_file(number) as fd:
             return os.pread(fd, kernel.HEADER_SIZE, 0)
         return None
 
+    def opened_file(
+        self, number: int, flags: int = os.O_RDONLY
+    ) -> contextlib.AbstractContextManager[int]:
+        """Open a segment's file for the length of a `with`."""
+        name = segment_name(number * self.segment_size)
+        return opened_regular(name, flags, dir_fd=self.fd)
+
     def disk_bytes(self, number: int) -> int:
         """What a segment file takes on the disk; nothing when it is gone."""
-        with contextlib.suppress(FileNotFoundError):
-            return (
-                os.stat(
-                    segment_name(number * self.segment_size), dir_fd=self.fd, follow_symlinks=False
-                ).st_blocks
-                * BLOCK
-            )
-        return 0
+        return self._disk_bytes_of(segment_name(number * self.segment_size))
 
     def whole_disk_bytes(self) -> int:
         """What all of its files take on the disk, those beside the segments included."""
-        taken = 0
-        for name in self.names():
-            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                taken += os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_blocks * BLOCK
-        return taken
+        return sum(map(self._disk_bytes_of, self.names()))
+
+    def _disk_bytes_of(self, name: str) -> int:
+        with contextlib.suppress(FileNotFoundError):
+            return os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_blocks * BLOCK
+        return 0
 
     @property
     def joining(self) -> bool:
-        """Whether segments are being joined to the log at this moment, or were when their joiner
-        died.
-        """
+        """Whether segments are being joined to the log, or were when their joiner died."""
         return self._exists(JOIN_NOTE)
 
     def open_segment(self, number: int, *, writable: bool) -> Segment:
@@ -276,42 +246,28 @@ class LogDirectory:
         and the rest of the file is a hole. Otherwise `allocated` says how much of it gets blocks;
         None: all.
 
-        Raises
-        ------
-        DiskFullError, IOFailureError
-            There is no room, or the system refused. Nothing was put in place, and the next try
-            starts over.
-        LogFailedError
-            The segment is in place, and its name could not be made durable.
+        If this raises `LogFailedError`, the segment is in place, and its name could not be made
+        durable. After other errors nothing is in place, and the next try starts over.
         """
         base = number * self.segment_size
         if segment_id is None:
             segment_id = int.from_bytes(os.urandom(8), "little")
         page = self.header_page(number, segment_id, time.time_ns(), opened_ns)
         allocated = self.segment_size if allocated is None else allocated
+        placed = False
         try:
-            placed = put_new_file(
-                self.fd,
-                segment_name(base),
-                page + frames,
-                self.segment_size,
-                allocated=0 if frames else allocated,
-            )
-        except OSError as error:
-            path = self.segment_path(number)
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                if self.has(number):
-                    self.sync()
-                    # another handle created it meanwhile, and may have used the last free space
-                    return False
-                raise DiskFullError(
-                    f"no room for a segment of {allocated} bytes: free space and append again",
-                    path=path,
-                    errno=error.errno,
-                ) from error
-            raise IOFailureError(
-                f"cannot create a segment: {error.strerror}", path=path, errno=error.errno
-            ) from error
+            with telling(self.segment_path(number), f"create a segment of {allocated} bytes"):
+                placed = put_new_file(
+                    self.fd,
+                    segment_name(base),
+                    page + frames,
+                    self.segment_size,
+                    allocated=0 if frames else allocated,
+                )
+        except DiskFullError:
+            # Another handle that created it meanwhile may have used the last free space.
+            if not self.has(number):
+                raise
         self.sync()
         failpoint("directory synced")
         return placed
@@ -342,9 +298,7 @@ class LogDirectory:
             return number * self.segment_size + segment.landing(offset)
 
     def scan_end(self, position: int) -> int:
-        """Where whole frames end, looking from a position that is known to be good: the first frame
-        that is not one.
-        """
+        """Where whole frames end, from a position on that is known to be good."""
         number, offset = divmod(self.landing(position), self.segment_size)
         while self.has(number):
             with self.opened_segment(number) as segment:
@@ -366,14 +320,7 @@ class LogDirectory:
         """Make the directory's entries durable.
 
         The system reports a failed fsync once; the next one may succeed without having written
-        anything. So a failure here fails a log that is open for writing.
-
-        Raises
-        ------
-        LogFailedError
-            The entries are in doubt.
-        IOFailureError
-            The same, where no writable handle of this directory is open.
+        anything. So a failure here fails a log that is open for writing: `LogFailedError`.
         """
         try:
             os.fsync(self.fd)
@@ -391,14 +338,9 @@ class LogDirectory:
 
 
 def check_file_system(path: str, fd: int | None = None) -> None:
-    """Refuse file systems on which a mapped log cannot be written. A log that is open is asked for
-    by its descriptor: its path may be relative to a folder that the program has left, or lead
-    elsewhere by now.
-
-    Raises
-    ------
-    UnsupportedError
-        A network or FUSE file system. Logs on it can be read.
+    """Refuse network and FUSE file systems, on which a mapped log can be read, and not written. A
+    log that is open is asked for by its descriptor: its path may be relative to a folder that the
+    program has left, or lead elsewhere by now.
     """
     kind = _REMOTE.get(file_system_type(path if fd is None else fd))
     if kind is not None:

@@ -20,9 +20,7 @@ _WARN_SEGMENTS = 4
 
 
 def free_bytes(directory: LogDirectory) -> int:
-    """Room on a log's file system for this user. A closed log is asked for by its path: 0 where
-    that is gone.
-    """
+    """Room on a log's file system for this user; 0 if the path of a closed log is gone."""
     try:
         try:
             status = os.fstatvfs(directory.fd)
@@ -39,13 +37,6 @@ class DiskMonitor:
 
     A segment has all of its blocks from the start, so what was begun can be finished on a full
     disk; the next segment is what is refused.
-
-    Parameters
-    ----------
-    directory : LogDirectory
-        Where the log is.
-    options : Options
-        `warn_free_bytes` and `min_free_bytes`.
     """
 
     def __init__(self, directory: LogDirectory, options: Options) -> None:
@@ -64,9 +55,7 @@ class DiskMonitor:
         self.state: DiskState = "fine"
 
     def look(self) -> None:
-        """See whether room is getting scarce, or is there again. Said in the log when it
-        changes.
-        """
+        """See whether room is getting scarce, or is there again; log a change."""
         with self._lock:
             self._look()
 
@@ -80,13 +69,7 @@ class DiskMonitor:
         return free - self._wanted >= self._least
 
     def admit(self, size: int) -> None:
-        """Refuse a new segment, or more of the first, that would leave too little room.
-
-        Raises
-        ------
-        DiskFullError
-            `min_free_bytes` would be reached.
-        """
+        """Refuse new blocks that would leave less room than `min_free_bytes`."""
         with self._lock:
             self._wanted = size
             if not self._least:

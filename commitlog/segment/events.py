@@ -1,24 +1,16 @@
-"""SegmentEvents: what becomes of segments."""
+"""Events of segments, by their numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Literal
 
-class SegmentEvents:
-    """Told of each step in a segment's life, by its number. No method waits or raises; here they do
-    nothing.
-    """
-
-    def created(self, number: int) -> None:
-        """A segment was made, ahead of need or not."""
-
-    def sealed(self, number: int) -> None:
-        """Nothing in the segment changes any more."""
-
-    def released(self, number: int) -> None:
-        """This handle has the segment mapped no more."""
-
-    def deleted(self, number: int) -> None:
-        """The segment's file is gone."""
+# "created": made, ahead of need or not. "sealed": nothing in it changes any more. "released": this
+# handle has unmapped it. "deleted": its file is gone.
+Event = Literal["created", "sealed", "released", "deleted"]
+# Must neither wait nor raise.
+Tell = Callable[[Event, int], None]
 
 
-NO_EVENTS = SegmentEvents()
+def tell_nobody(event: Event, number: int) -> None:
+    """Ignore an event."""

@@ -83,15 +83,7 @@ def _roll_cycle(content: dict[str, object], path: str) -> RollCycle | None:
 
 
 def parse(text: bytes, path: str) -> Identity:
-    """Read the content of a `log.json`.
-
-    Raises
-    ------
-    NotALogError
-        It is not one.
-    UnsupportedVersionError
-        A newer format wrote it. Nothing was changed.
-    """
+    """Read the content of a `log.json`; refuse what is not one, and what a newer format wrote."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -134,15 +126,18 @@ def read(dir_fd: int, path: str) -> Identity | None:
     return parse(text, os.path.join(path, NAME))
 
 
-def read_path(path: str) -> Identity | None:
-    """The identity of the log at a path, or None where the directory has no `log.json`.
+def missing(path: str) -> NotALogError:
+    """Return the error for a directory without `log.json`."""
+    return NotALogError(
+        f"this directory has no {NAME}: it is not a log, or its identity was lost; if it was a "
+        "log, run `commitlog repair`",
+        path=path,
+    )
 
-    Raises
-    ------
-    FileNotFoundError
-        There is no such directory.
-    NotALogError
-        The path is a file, or `log.json` is damaged.
+
+def read_path(path: str) -> Identity | None:
+    """The identity of the log at a path, or None where the directory has no `log.json`. If there is
+    no such directory, raise `FileNotFoundError`.
     """
     with opened_directory(path) as fd:
         return read(fd, path)

@@ -176,9 +176,7 @@ def _checked(fd: int, directory: LogDirectory, segment_id: int) -> tuple[_Conten
 
 
 def _checked_header(content: bytes) -> tuple[int, bytes, int, int, int, int, int] | None:
-    """Major version, uuid, segment id, CRC, spacing, records, CRC of the entries; None where
-    it is no header.
-    """
+    """The header's fields, without magic, minor version and sizes; None if it is no header."""
     if len(content) < INDEX_HEADER_SIZE or _CRC.unpack_from(content, _HEADER.size)[0] != crc32c(
         content[: _HEADER.size]
     ):

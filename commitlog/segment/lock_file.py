@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import psutil
 
 from commitlog.base.life_lock import Kind, LifeLock, Span, byte, is_held, open_gate
+from commitlog.base.path import telling
 from commitlog.base.polling import attempts
 from commitlog.base.regular_file import open_regular, read_at_most
-from commitlog.errors import DiskFullError, IOFailureError
 
 NAME = "lock"
 # Bytes. Larger than the names of all buffers of the largest pool; each name may occur twice, in the
@@ -85,6 +85,17 @@ def process_name(pid: int) -> str:
         return "unknown"
 
 
+def asked(dir_fd: int, span: Span) -> bool | None:
+    """Return whether a range of the file is locked; None if it is missing, or out of reach."""
+    fd = open_to_ask(dir_fd)
+    if fd < 0:
+        return None
+    try:
+        return is_held(fd, span=span)
+    finally:
+        os.close(fd)
+
+
 def open_to_ask(dir_fd: int) -> int:
     """Open the file to probe its locks; -1 if it is missing or this user may not read it."""
     try:
@@ -94,13 +105,7 @@ def open_to_ask(dir_fd: int) -> int:
 
 
 class LockFile:
-    """An open `lock` file.
-
-    Parameters
-    ----------
-    dir_fd : int
-        The log's directory.
-    """
+    """An open `lock` file."""
 
     def __init__(self, dir_fd: int) -> None:
         self._lock = LifeLock(lambda: open_gate(NAME, dir_fd), kind=None)
@@ -139,17 +144,11 @@ class LockFile:
             return Holder()
 
     def write(self, holder: Holder) -> None:
-        """Write the holder in one call, so that a kill leaves the old text or the new. Requires the
-        exclusive lock.
-
-        Raises
-        ------
-        DiskFullError, IOFailureError
-            The old text is unchanged.
-        """
+        """Write the holder in one call: after a kill or an error it is the old or the new."""
         descriptor = self._lock.descriptor
         text = json.dumps(holder.__dict__).encode()
-        try:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        with telling(path, "record which process holds the log"):
             size = os.fstat(descriptor).st_size
             if size > SIZE_LIMIT:  # another program extended it; readers stop at the limit
                 os.ftruncate(descriptor, SIZE_LIMIT)
@@ -161,15 +160,6 @@ class LockFile:
                 os.posix_fallocate(descriptor, 0, size)
             if os.pwrite(descriptor, text.ljust(size), 0) < len(text):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
-            kind = DiskFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else IOFailureError
-            path = os.readlink(f"/proc/self/fd/{descriptor}")
-            raise kind(
-                f"cannot record which process holds the log: {error.strerror}; fix the cause, "
-                "then try again",
-                path=path,
-                errno=error.errno,
-            ) from error
 
     def close(self) -> None:
         """Unlock and close the file."""

@@ -8,7 +8,6 @@ import tempfile
 
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import DAMAGE, failure
-from commitlog._kernel.segments import Segment
 from commitlog.base.regular_file import open_regular, opened_regular
 from commitlog.errors import CorruptSegmentError, NotALogError, PositionError
 from commitlog.segment.directory import LogDirectory, segment_name
@@ -17,20 +16,9 @@ from commitlog.segment.identity import Identity
 _COPY_BYTES = 1 << 20
 
 
-def is_lone_segment(path: str) -> bool:
-    """Whether a path names a file: a log is a directory."""
-    return os.path.isfile(path)
-
-
 def refuse_lone_segment(path: str) -> None:
-    """Refuse a segment's file, for operations that mend a whole log.
-
-    Raises
-    ------
-    NotALogError
-        It is a file.
-    """
-    if is_lone_segment(path):
+    """Refuse a segment's file, for operations that mend a whole log."""
+    if os.path.isfile(path):
         raise NotALogError(
             "this is a single segment file, which can only be repaired in its log: "
             "repair the log, then copy the segment again",
@@ -42,22 +30,8 @@ class LoneSegment(LogDirectory):
     """A directory with this one segment in it; other files beside it are ignored.
 
     Its header holds the log's uuid, its size and its base, but neither the roll cycle nor the
-    appenders' clock.
-
-    Parameters
-    ----------
-    path : str
-        The file. If its name is not that of a segment of its base, it gets that name in a temporary
-        folder, as a link, or as a copy if links cannot be made.
-
-    Raises
-    ------
-    NotALogError
-        The file is no segment.
-    CorruptSegmentError
-        Its header is damaged, or it was cut short.
-    UnsupportedVersionError
-        A newer format wrote it.
+    appenders' clock. If the file's name is not that of a segment of its base, it gets that name in
+    a temporary folder, as a link, or as a copy if links cannot be made.
     """
 
     kind = "segment"
@@ -66,11 +40,11 @@ class LoneSegment(LogDirectory):
         self._temporary: str | None = None
         self.header = _read_header(path)
         uuid, _, base, size, created_ns = kernel.header_fields(self.header)
-        self.identity = Identity(uuid, size, "coarse", max(0, created_ns))
+        identity = Identity(uuid, size, "coarse", max(0, created_ns))
         self.number = base // size
         file = os.path.realpath(path)
         try:
-            super().__init__(self._folder(file, segment_name(base)), size, uuid)
+            super().__init__(self._folder(file, segment_name(base)), identity)
         except BaseException:
             self._remove_temporary()
             raise
@@ -141,22 +115,12 @@ class LoneSegment(LogDirectory):
         A sealed segment is whole. In a segment that was copied while it was written, the first
         invalid frame is the end, or damage if whole frames follow it.
         """
-        segment: Segment = Segment.open(
-            self.fd,
-            os.path.dirname(self.path),
-            self.number,
-            self.segment_size,
-            self.log_uuid,
-            False,
-        )
         base = self.number * self.segment_size
-        try:
+        with self.opened_segment(self.number) as segment:
             if segment.sealed() is not None:
                 return base + self.segment_size
             stopped, code = segment.scan()[:2]
             return base + (segment.certain_end(stopped) if code == DAMAGE else stopped)
-        finally:
-            segment.release()
 
 
 def _read_header(path: str) -> bytes:

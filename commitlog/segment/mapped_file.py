@@ -26,13 +26,6 @@ class MappedFile:
     `hold` adds a holder, `release` removes it; `drain` admits no new holder and waits for the last.
     The model is RocketMQ's ReferenceResource, which after its interval unmaps despite a holder;
     here an error names the hung holder instead, and its mapping stays.
-
-    Parameters
-    ----------
-    core : Core
-        The handle whose table the segment is in.
-    segment : Segment
-        Its mapping; this object releases it.
     """
 
     def __init__(self, core: Core, segment: Segment) -> None:
@@ -68,10 +61,7 @@ class MappedFile:
     def hold(self, who: str, *, briefly: bool = False) -> int | None:
         """Add a holder. A brief holder must release the segment at once.
 
-        Returns
-        -------
-        int or None
-            A token for `release`; None when the segment is being shut down.
+        Return a token for `release`; None when the segment is being shut down.
         """
         with self._state:
             if not self._available:
@@ -102,18 +92,10 @@ class MappedFile:
         self.segment.release()
 
     def drain(self, force_after: float) -> None:
-        """Admit no new holder, and wait for the present ones to release. The mapping stays.
+        """Admit no new holder, and wait for the present ones to release: for the brief ones, then
+        for the others at most `force_after` seconds. The mapping stays.
 
-        Parameters
-        ----------
-        force_after : float
-            Seconds to wait for them, after the brief holders have released.
-
-        Raises
-        ------
-        SegmentHeldError
-            It still has holders, which the error names with their times. The segment is available
-            again.
+        If it still has holders, `SegmentHeldError` names them, and the segment is available again.
         """
         with self._state:
             self._state.wait_for(lambda: not self._has_brief(), timeout=_MOMENT_S)

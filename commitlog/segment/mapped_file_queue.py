@@ -10,7 +10,7 @@ from commitlog._kernel.engine import Core
 from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.errors import ClosedError, IOFailureError, PositionError
 from commitlog.segment.directory import LogDirectory
-from commitlog.segment.events import NO_EVENTS, SegmentEvents
+from commitlog.segment.events import Tell, tell_nobody
 from commitlog.segment.mapped_file import MappedFile
 
 
@@ -19,41 +19,26 @@ class MappedFileQueue:
 
     Segments are numbered from 0 by their base; the number of a position is one division away, and
     no lookup walks a list.
-
-    Parameters
-    ----------
-    core : Core
-        The kernel's handle.
-    directory : LogDirectory
-        Where the files are.
     """
 
     def __init__(self, core: Core, directory: LogDirectory) -> None:
-        self._core = core
-        self._directory = directory
+        self.core = core
+        self.directory = directory
         self._lock = threading.Lock()
         self._files: dict[int, MappedFile] = {}
         self._dropped: list[MappedFile] = []
         self._closed = False
         self._first: int | None = None
-        self._events: SegmentEvents = NO_EVENTS
+        self._tell: Tell = tell_nobody
         self._deleted_below = 0
 
-    def watch(self, events: SegmentEvents) -> None:
-        """Report released and deleted segments to `events` from now on."""
+    def watch(self, tell: Tell) -> None:
+        """Report released and deleted segments from now on."""
         self._deleted_below = self.first_number
-        self._events = events
+        self._tell = tell
 
     def get(self, number: int) -> MappedFile:
-        """The segment with that number, mapped if it is not yet.
-
-        Raises
-        ------
-        PositionError
-            There is no such segment.
-        CorruptSegmentError
-            The file is not what it should be.
-        """
+        """The segment with that number, mapped if need be; else raise `PositionError`."""
         with self._lock:
             file = self._get(number)
         self._unmap_dropped()
@@ -63,15 +48,15 @@ class MappedFileQueue:
         self._check_open()
         file = self._files.get(number)
         if file is None:
-            self._directory.fetch(number)
-            file = MappedFile(self._core, self._core.acquire(number))
+            self.directory.fetch(number)
+            file = MappedFile(self.core, self.core.acquire(number))
             self._files[number] = file
             self._drop_idle(number)
         return file
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClosedError("the log is closed: open it again", path=self._core.path)
+            raise ClosedError("the log is closed: open it again", path=self.core.path)
 
     def _drop_idle(self, newest: int) -> None:
         idle = [
@@ -79,38 +64,30 @@ class MappedFileQueue:
             for number, file in self._files.items()
             if number != newest and not file.holders and not file.segment.buffered
         ]
-        excess = len(idle) - self._directory.idle_kept
+        excess = len(idle) - self.directory.idle_kept
         for place, file in enumerate(idle):
             # If another process has deleted a segment, only its mapping keeps its disk space in
             # use.
-            if place < excess or not self._directory.has(file.number):
+            if place < excess or not self.directory.has(file.number):
                 self._drop(file)
 
     def _drop(self, file: MappedFile) -> None:
         del self._files[file.number]
-        if file.base + file.size <= self._core.flushed_position:
-            self._core.forget(file.number)
+        if file.base + file.size <= self.core.flushed_position:
+            self.core.forget(file.number)
         self._dropped.append(file)
-        self._events.released(file.number)
+        self._tell("released", file.number)
 
     def _unmap_dropped(self) -> None:
-        """Unmap outside of the lock: it takes milliseconds, and an append that rolls takes the
-        lock.
-        """
+        """Unmap outside of the lock: it takes milliseconds, and an append that rolls needs it."""
         while self._dropped:
             with contextlib.suppress(IndexError):  # another thread took the last one
                 self._dropped.pop().segment.release()
 
-    def find(self, position: int) -> MappedFile:
-        """The segment that a position lies in."""
-        return self.get(position // self._core.segment_size)
-
     def hold(
         self, number: int, who: str, *, briefly: bool = False
     ) -> tuple[MappedFile, int] | None:
-        """The segment with a hold on it and the token to release it with; None when there is no
-        such segment (any more).
-        """
+        """The segment, and the token that releases the hold; None if there is no such segment."""
         # The lock keeps other threads from dropping the file as idle before it is held.
         with self._lock:
             try:
@@ -123,9 +100,7 @@ class MappedFileQueue:
 
     @contextlib.contextmanager
     def held(self, number: int, who: str) -> Iterator[Segment | None]:
-        """Hold a segment briefly, for the length of a `with`; None when there is no such segment
-        (any more).
-        """
+        """Hold a segment for the length of a `with`; None if there is no such segment."""
         held = self.hold(number, who, briefly=True)
         if held is None:
             yield None
@@ -139,12 +114,7 @@ class MappedFileQueue:
     def numbers(self) -> list[int]:
         """Return the numbers of all segments, ascending, those allocated ahead included."""
         self._check_open()
-        return self._directory.segment_numbers()
-
-    @property
-    def joining(self) -> bool:
-        """Whether segments are being joined to the log: the last of them come first."""
-        return self._directory.joining
+        return self.directory.segment_numbers()
 
     @property
     def first_number(self) -> int:
@@ -153,18 +123,14 @@ class MappedFileQueue:
         """
         self._check_open()
         first = self._first
-        if first is None or not self._directory.has(first):
+        if first is None or not self.directory.has(first):
             numbers = self.numbers()
             first = self._first = numbers[0] if numbers else None
         return first or 0
 
     def delete(self, number: int, force_after: float) -> None:
         """Remove the oldest segment once it has no holder; durably with the directory's next sync.
-
-        Raises
-        ------
-        SegmentHeldError
-            It still has a holder after `force_after` seconds; the segment stays.
+        If it still has one after `force_after` seconds, it stays: `SegmentHeldError`.
         """
         self._flush_header(number + 1)
         try:
@@ -177,27 +143,25 @@ class MappedFileQueue:
             with self._lock:
                 self._files.pop(number, None)
                 file.unmap()
-            self._events.released(number)
-        self._directory.remove_segment(number)
+            self._tell("released", number)
+        self.directory.remove_segment(number)
         self._tell_deleted(number + 1)
 
     def _tell_deleted(self, below: int) -> None:
         with self._lock:
             start, self._deleted_below = self._deleted_below, max(self._deleted_below, below)
             for number in range(start, below):
-                self._events.deleted(number)
+                self._tell("deleted", number)
 
     def drop_deleted(self) -> None:
-        """Unmap segments that another process has deleted and this one does not hold: a mapping
-        keeps their disk space in use.
-        """
+        """Unmap segments that others have deleted: a mapping keeps their disk space in use."""
         first = self.first_number
         with self._lock:
             for file in list(self._files.values()):
                 if file.number < first and not file.holders and not file.segment.buffered:
                     self._drop(file)
         self._unmap_dropped()
-        self._core.trim(first, 0)
+        self.core.trim(first, 0)
         self._tell_deleted(first)
 
     def holders(self, number: int) -> list[str]:
@@ -207,9 +171,7 @@ class MappedFileQueue:
         return [] if file is None else file.staying
 
     def _flush_header(self, number: int) -> None:
-        """Make a segment's seal durable: once its predecessors are deleted, only the seal records
-        its first sequence.
-        """
+        """Make a seal durable: its predecessors gone, only it records its first sequence."""
         with self.held(number, "seal") as segment:
             if segment is None:
                 return
@@ -218,13 +180,11 @@ class MappedFileQueue:
             except IOFailureError as error:
                 # The kernel reports a writeback error only once. This error may concern records
                 # that a flush waits for, so the log fails.
-                self._core.fail(error.errno or 0)
-                self._core.check_failed()
+                self.core.fail(error.errno or 0)
+                self.core.check_failed()
 
     def delete_before(self, number: int, force_after: float) -> list[int]:
-        """Remove the segments below `number`, oldest first. Stops at the first held one, so that no
-        gap arises.
-        """
+        """Remove the segments below `number`, oldest first, up to the first held one."""
         removed = []
         try:
             for candidate in self.numbers():
@@ -234,13 +194,13 @@ class MappedFileQueue:
                 removed.append(candidate)
         finally:
             if removed:
-                self._directory.sync()
+                self.directory.sync()
         return removed
 
     def forked(self) -> None:
         """In the child of a fork: another thread of the parent may have held the lock."""
         self._lock = threading.Lock()
-        self._events = NO_EVENTS
+        self._tell = tell_nobody
         for file in self._files.values():
             file.forked()
 
@@ -249,7 +209,7 @@ class MappedFileQueue:
         with self._lock:
             self._closed = True
             for file in self._files.values():
-                self._core.forget(file.number)
+                self.core.forget(file.number)
                 file.segment.release()
-                self._events.released(file.number)
+                self._tell("released", file.number)
             self._files.clear()

@@ -4,36 +4,44 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 
 from commitlog._kernel.segments import rename_noreplace
 from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import write_whole
 from commitlog.base.temporary_file import temporary_file
+from commitlog.errors import IOFailureError
+
+_COPIES_LIMIT = 10_000  # of one file; only a fault elsewhere reaches this bound
+
+
+def copy_names(name: str, suffix: str) -> Iterator[str]:
+    """Yield the names that a copy of a file may have, in the order in which they are taken."""
+    yield f"{name}{suffix}"
+    for count in range(1, _COPIES_LIMIT):
+        yield f"{name}{suffix}.{count}"
+
+
+def put_aside(dir_fd: int, source: str, name: str, suffix: str) -> str:
+    """Rename a file durably to the first free copy name of another; return that name."""
+    for copy in copy_names(name, suffix):
+        if rename_noreplace(dir_fd, source, copy):
+            os.fsync(dir_fd)
+            return copy
+    raise IOFailureError(
+        f"there are {_COPIES_LIMIT} copies of this file ({suffix}): move some of them away",
+        path=os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), name),
+    )
 
 
 def put_new_file(
     dir_fd: int, name: str, content: bytes, size: int = 0, *, allocated: int | None = None
 ) -> bool:
-    """Put a new file in place. Its name is durable with the directory's next sync.
+    """Put a new file in place; return False if there is one of that name already. Its name is
+    durable with the directory's next sync.
 
-    Parameters
-    ----------
-    dir_fd : int
-        The directory.
-    name : str
-        The name that the file gets.
-    content : bytes
-        What the file begins with.
-    size : int
-        Bytes of the file, if it is longer than its content.
-    allocated : int or None
-        How many of them get blocks; None: all. In a hole, a full disk would turn a store through a
-        mapping into SIGBUS.
-
-    Returns
-    -------
-    bool
-        False if there is a file of that name already.
+    The file gets `size` bytes if that is more than its content. `allocated` of them get blocks;
+    None: all. In a hole, a full disk would turn a store through a mapping into SIGBUS.
     """
     with temporary_file(dir_fd, name) as (fd, temporary):
         failpoint("created")

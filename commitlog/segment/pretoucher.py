@@ -85,9 +85,7 @@ class Pretoucher:
         return True
 
     def _step_next(self, allocated: int) -> bool:
-        """An early roll, such as at the end of a cycle, leaves the tail's segment before its
-        end.
-        """
+        """An early roll leaves the tail's segment before its end."""
         size = self._core.segment_size
         number = self._core.tail_position // size + 1
         start = number * size
@@ -107,9 +105,7 @@ class Pretoucher:
 
     @property
     def rest_s(self) -> float:
-        """How long until another step can be due: at the present rate, half of what is ahead is
-        left by then.
-        """
+        """How long until half of what is ahead is left, at the present rate."""
         ahead = self.touched_position - self._core.tail_position
         if self._rate <= 0 or ahead <= 0:
             return _REST_MOST_S

@@ -35,13 +35,8 @@ class Seal:
 class SealTable:
     """The seals that are known, so that a search over a thousand segments opens none of them twice.
 
-    Parameters
-    ----------
-    directory : LogDirectory
-        Where the segments are.
-    certain_end : callable, optional
-        Up to which position the log is certain at present. A segment that reaches beyond it counts
-        as not sealed: recovery may cut it.
+    A segment that reaches beyond what `certain_end` returns counts as not sealed: recovery may cut
+    it.
     """
 
     def __init__(
@@ -77,17 +72,11 @@ class SealTable:
         return None if found is None else Seal(*found)
 
     def sealed_before(self, first: int, stop: int) -> int:
-        """The first number in [first, stop) that is not sealed, or `stop`: segments are sealed in
-        ascending order.
-        """
-        low, high = first, stop
-        while low < high:
-            middle = (low + high) // 2
-            if self.get(middle) is not None:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        """The first number in [first, stop) that is not sealed, or `stop`; seals ascend."""
+        unsealed = range(first, stop)
+        return first + bisect.bisect_left(
+            unsealed, True, key=lambda number: self.get(number) is None
+        )
 
     def first_since(self, timestamp_ns: int, first: int, stop: int) -> int:
         """The first of the sealed segments [first, stop) that has a record with that timestamp or a

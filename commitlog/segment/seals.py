@@ -8,8 +8,7 @@ from commitlog._kernel.segments import SparseIndex
 from commitlog.errors import CorruptRecordError, CorruptSegmentError
 from commitlog.options import INDEX_SPACING_DEFAULT
 from commitlog.segment import index_file
-from commitlog.segment.directory import LogDirectory
-from commitlog.segment.events import NO_EVENTS, SegmentEvents
+from commitlog.segment.events import Tell, tell_nobody
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.seal_table import SealTable
 
@@ -21,30 +20,15 @@ class Sealer:
 
     A seal holds the sequence of its first record, so it needs its predecessor's; the very first
     segment of a log starts at 0. The scan that counts the records also makes the segment's index.
-
-    Parameters
-    ----------
-    directory : LogDirectory
-        Where the files are.
-    queue : MappedFileQueue
-        The segments.
-    spacing : int
-        Records from one entry of an index to the next.
-    events : SegmentEvents
-        Told of each that is sealed, by whomever.
     """
 
     def __init__(
-        self,
-        directory: LogDirectory,
-        queue: MappedFileQueue,
-        spacing: int = INDEX_SPACING_DEFAULT,
-        events: SegmentEvents = NO_EVENTS,
+        self, queue: MappedFileQueue, spacing: int = INDEX_SPACING_DEFAULT, tell: Tell = tell_nobody
     ) -> None:
-        self._directory = directory
+        self._directory = queue.directory
         self._queue = queue
         self._spacing = spacing
-        self._events = events
+        self._tell = tell
         self._next: int | None = None
         self._sequence = 0
         self._stuck = False
@@ -92,7 +76,7 @@ class Sealer:
                 )
                 return
             self._next += 1
-            self._events.sealed(self._next - 1)
+            self._tell("sealed", self._next - 1)
 
     def _find_start(self, number: int) -> tuple[int, int]:
         """The first unsealed segment below `number`, and the sequence of its first record."""

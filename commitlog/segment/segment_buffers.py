@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import NamedTuple, Protocol
 
@@ -11,7 +12,6 @@ from commitlog._kernel.engine import Writer
 from commitlog._kernel.memory import Memory
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import ClosedError, PositionError
-from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file import MappedFile
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 
@@ -30,9 +30,7 @@ class BufferLender(Protocol):
         """A free buffer, if there is one now; `ahead` of need, if no borrower waits for one."""
 
     def lend(self) -> LeasedBuffer | None:
-        """Return a buffer by the pool's policy: wait, raise, or return None if the segment gets
-        none.
-        """
+        """Return a buffer by the pool's policy: wait, raise, or return None."""
 
     def bind(self, buffer: LeasedBuffer, file: MappedFile) -> None:
         """Note durably which segment the buffer holds from now on, before the first claim in it."""
@@ -41,9 +39,7 @@ class BufferLender(Protocol):
         """Note that the log has rolled into the segment of a buffer that was lent ahead."""
 
     def give_back(self, buffer: LeasedBuffer, *, written: bool = True) -> None:
-        """Take back a buffer that is fully committed or, if it was not `written`, was never
-        used.
-        """
+        """Take back a buffer that is committed or, if not `written`, was never used."""
 
 
 class _Lease:
@@ -51,9 +47,7 @@ class _Lease:
 
 
 class _Attached(NamedTuple):
-    """A segment with its buffer. The token holds it, so that it is not deleted before the buffer is
-    detached.
-    """
+    """A segment with its buffer; while it is held by the token, it is not deleted."""
 
     file: MappedFile
     buffer: LeasedBuffer
@@ -66,29 +60,12 @@ class SegmentBuffers:
     committed.
 
     At most one buffer is attached ahead of need. Another borrower that finds the pool empty gets it
-    back by `give_back_ahead`.
-
-    Parameters
-    ----------
-    core : Writer
-        The kernel's handle. Its `ready_below` says which segment has a buffer ahead of need.
-    directory : LogDirectory
-        Where the segments are.
-    queue : MappedFileQueue
-        The segments.
-    lender : BufferLender
-        Where the buffers come from.
+    back by `give_back_ahead`. The kernel's `ready_below` says which segment has a buffer ahead of
+    need.
     """
 
-    def __init__(
-        self,
-        core: Writer,
-        directory: LogDirectory,
-        queue: MappedFileQueue,
-        lender: BufferLender,
-    ) -> None:
+    def __init__(self, core: Writer, queue: MappedFileQueue, lender: BufferLender) -> None:
         self._core = core
-        self._directory = directory
         self._queue = queue
         self._lender = lender
         self._lock = threading.Lock()
@@ -100,25 +77,11 @@ class SegmentBuffers:
     def attach(self, number: int) -> None:
         """Attach a buffer to a segment that the log is about to roll into, unless it has one
         already or the pool's policy gives none.
-
-        Raises
-        ------
-        PoolExhaustedError, ClosedError
-            There is none.
         """
         with self._lock:
             self._needed = number
         try:
-            file, token = self._hold(number)
-            with ExitStack() as undo:
-                undo.callback(file.release, token)
-                if number in self._attached or file.segment.buffered:
-                    return
-                buffer = self._borrow()
-                if buffer is not None:
-                    undo.callback(self._lender.give_back, buffer, written=False)
-                    if self._bind(number, file, token, buffer):
-                        undo.pop_all()
+            self._attach(number, self._borrow)
         except BaseException:
             self._needed = None  # the log does not roll
             raise
@@ -135,62 +98,47 @@ class SegmentBuffers:
         return buffer
 
     def attach_ahead(self, number: int) -> None:
-        """Attach a buffer to a segment before the log rolls into it, if one is free. The kernel
-        then rolls into it alone.
-        """
-        if number in self._attached:
-            return
-        file, token = self._hold(number)
-        with ExitStack() as undo:
-            undo.callback(file.release, token)
-            buffer = self._lender.try_lend(ahead=True)
-            if buffer is not None:
-                undo.callback(self._lender.give_back, buffer, written=False)
-                if self._bind(number, file, token, buffer, ahead=True):
-                    undo.pop_all()
+        """Attach a free buffer to the next segment: the kernel then rolls into it alone."""
+        if number not in self._attached:
+            self._attach(number, lambda: self._lender.try_lend(ahead=True), ahead=True)
 
-    def _hold(self, number: int) -> tuple[MappedFile, int]:
+    def _attach(
+        self, number: int, borrow: Callable[[], LeasedBuffer | None], *, ahead: bool = False
+    ) -> None:
         held = self._queue.hold(number, "its pool buffer", briefly=True)
         if held is None:
             raise PositionError(
-                "the segment is being deleted", path=self._directory.segment_path(number)
+                "the segment is being deleted", path=self._queue.directory.segment_path(number)
             )
-        return held
-
-    def _bind(
-        self,
-        number: int,
-        file: MappedFile,
-        token: int,
-        buffer: LeasedBuffer,
-        *,
-        ahead: bool = False,
-    ) -> bool:
-        """False if the segment has a buffer already, or `ahead` of need comes too late: claims may
-        be in the mapping.
-        """
-        with self._lock:
-            self._check_open()
-            if number in self._attached or (ahead and self._entered(number)):
-                return False
-            lease = _Lease()
-            self._lender.bind(buffer, file)
-            self._core.attach(file.segment, buffer.memory, lease)
-            self._attached[number] = _Attached(file, buffer, lease, token)
-            failpoint("buffer attached")
-            if ahead:
-                self._ahead = number
-                self._core.ready_below = number + 1
-            return True
+        file, token = held
+        with ExitStack() as undo:
+            undo.callback(file.release, token)
+            if number in self._attached or file.segment.buffered:
+                return
+            buffer = borrow()
+            if buffer is None:
+                return
+            undo.callback(self._lender.give_back, buffer, written=False)
+            with self._lock:
+                if self._closed:
+                    raise ClosedError("the log is closed: open it again", path=self._core.path)
+                # `ahead` of need may come too late: then claims may be in the mapping.
+                if number in self._attached or (ahead and self._entered(number)):
+                    return
+                lease = _Lease()
+                self._lender.bind(buffer, file)
+                self._core.attach(file.segment, buffer.memory, lease)
+                self._attached[number] = _Attached(file, buffer, lease, token)
+                failpoint("buffer attached")
+                if ahead:
+                    self._ahead = number
+                    self._core.ready_below = number + 1
+            undo.pop_all()
 
     def _entered(self, number: int) -> bool:
         """Whether the log has rolled into the segment, or a thread is about to."""
         tail = self._core.tail
         return number == self._needed or tail is None or tail[0] >= number
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("the log is closed: open it again", path=self._core.path)
 
     def settle(self, number: int) -> None:
         """Note that the tail is in segment `number`: its buffer is no longer one ahead of need."""
@@ -216,9 +164,7 @@ class SegmentBuffers:
         return len(taken)
 
     def give_back_ahead(self) -> bool:
-        """Return the buffer that is attached ahead of need, for another borrower; False if there is
-        none.
-        """
+        """Return the buffer that is attached ahead of need to the pool; False if there is none."""
         with self._lock:
             ahead = self._ahead
             if ahead is None:

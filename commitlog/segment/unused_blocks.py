@@ -4,34 +4,25 @@ the disk.
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from commitlog._kernel.failure import ROLLED_BACK
 from commitlog._kernel.segments import HEADER_SIZE, Segment, punch_hole
-from commitlog.base.regular_file import open_regular
-from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 
 _CELL = 8
-_WORTH_BYTES = (
-    64 << 10
-)  # less is not given back: a page or two are not worth a system call and a fragment
+# Less is not given back: a page or two are not worth a system call and a fragment.
+_WORTH_BYTES = 64 << 10
 
 
 class UnusedBlocks:
     """Gives back the blocks behind the records of sealed segments. Their files stay as long as they
     were: what is gone reads as zeros.
-
-    Parameters
-    ----------
-    directory : LogDirectory
-        Where the files are.
-    queue : MappedFileQueue
-        The segments.
     """
 
-    def __init__(self, directory: LogDirectory, queue: MappedFileQueue) -> None:
-        self._directory = directory
+    def __init__(self, queue: MappedFileQueue) -> None:
+        self._directory = queue.directory
         self._queue = queue
         self._next: int | None = None
 
@@ -54,7 +45,6 @@ class UnusedBlocks:
             self._next += 1
 
     def _give_back(self, number: int) -> bool:
-        """Whether there was something to give back."""
         with self._queue.held(number, "unused blocks") as segment:
             if segment is None:
                 return False
@@ -62,20 +52,16 @@ class UnusedBlocks:
         size = self._directory.segment_size
         if start >= size or self._directory.disk_bytes(number) < start + _WORTH_BYTES:
             return False
-        try:
-            fd = open_regular(segment_name(number * size), os.O_RDWR, dir_fd=self._directory.fd)
-        except OSError:
-            return False  # deleted meanwhile
-        try:
+        with (
+            contextlib.suppress(OSError),  # deleted meanwhile
+            self._directory.opened_file(number, os.O_RDWR) as fd,
+        ):
             return bool(punch_hole(fd, start, size))
-        finally:
-            os.close(fd)
+        return False
 
 
 def _behind_last(segment: Segment) -> int:
-    """The first whole page behind the SKIP to a sealed segment's end; its size where there is
-    none.
-    """
+    """The first whole page behind the SKIP to a sealed segment's end, or the segment's size."""
     seal = segment.sealed()
     offset = segment.size if seal is None else seal[0]
     while offset < segment.size:

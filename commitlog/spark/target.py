@@ -17,7 +17,7 @@ import time
 
 from commitlog.base.path import opened_directory, telling
 from commitlog.errors import InvalidOptionError, LogLockedError, NotALogError
-from commitlog.log.opening import foreign_name
+from commitlog.log.opened import foreign_name
 from commitlog.options import Options
 from commitlog.segment import cursors_file
 from commitlog.segment import identity as identities

@@ -20,29 +20,22 @@ from commitlog.base.failpoint import failpoint
 from commitlog.base.path import path_of, telling_of_refusals
 from commitlog.base.polling import attempts
 from commitlog.errors import CorruptSegmentError, LogLockedError
-from commitlog.log.opening import Opened, open_for_writing
+from commitlog.flush import checkpoint as checkpoints
+from commitlog.log.opened import Opened
+from commitlog.log.opening import open_for_writing
 from commitlog.options import Options
 from commitlog.recovery.join_manifest import Manifest
 from commitlog.recovery.join_note import JoinNote
-from commitlog.recovery.pending_join import finish, give_place, mark_clean, roll_into, seal_below
+from commitlog.recovery.pending_join import finish, give_place, roll_into, seal_below
 from commitlog.segment import cursors_file
-from commitlog.segment.lock_file import describe_process
 from commitlog.stage.staging import StagedSegment
 
 
 @dataclass(frozen=True)
 class Joined:
-    """What a join did.
-
-    Attributes
-    ----------
-    first_position, end_position : int
-        The new part of the log: the position of its first record, and the end, where the next
-        record will be.
-    records : int
-        The number of records in it.
-    repeated : bool
-        The batch was in the log already, and nothing was done.
+    """What a join did: the position of the first new record, the end of the log, where the next
+    record will be, and the number of new records. `repeated`: the batch was in the log already, and
+    nothing was done.
     """
 
     first_position: int
@@ -61,31 +54,13 @@ def join(
 ) -> Joined:
     """Join staged segments to a log, in their order. They are durable and visible when it returns.
 
-    Parameters
-    ----------
-    path : path
-        The log; it is created if it does not exist.
-    staged : sequence of StagedSegment
-        They must have the log's segment size and be on its file system. They are moved, not copied.
-    query, batch : str and int, optional
-        Together they name the batch. If the log has this or a later batch of the query, it is not
-        joined again.
-    options : Options, optional
-        For a new log.
+    The log is created, with these options, if it does not exist. The segments must have its segment
+    size and be on its file system; they are moved, not copied. Query and batch together name the
+    batch: if the log has this or a later batch of the query, it is not joined again.
 
-    Returns
-    -------
-    Joined
-
-    Raises
-    ------
-    LogLockedError
-        Another process has the log open for writing.
-    CorruptSegmentError
-        A staged file is not complete, or not for this log; or the log is damaged. Nothing was
-        joined.
-    ReadOnlyError, DiskFullError, IOFailureError
-        A system call failed. If the note was written, the next writable open finishes the join.
+    If another process has the log open for writing, raise `LogLockedError`. If a staged file is not
+    complete, or not for this log, nothing is joined. If a system call fails after the note was
+    written, the next writable open finishes the join.
     """
     where = path_of(path)
     with telling_of_refusals(where):
@@ -102,14 +77,11 @@ def _open_alone(path: str, options: Options) -> Opened:
         opened = open_for_writing(path, "a", options)
         if opened.exclusive:
             return opened
-        writers = cursors_file.live_writers(opened.directory.fd, opened.identity)
+        writers = cursors_file.live_writers(opened.directory.fd, opened.directory.identity)
         opened.close()
         if writers:
             break
-    names = (
-        ", ".join(describe_process(writer.pid, writer.pid_namespace) for writer in writers)
-        or "another process"
-    )
+    names = cursors_file.describe(writers)
     raise LogLockedError(
         f"segments can only be joined if no other process writes the log, but it is open in {names}"
         ": close it there, then try again",
@@ -123,7 +95,7 @@ def _join(
 ) -> Joined:
     directory = opened.directory
     # The recovered log is durable and no process can append: mark it clean before changing it.
-    mark_clean(directory, opened.end)
+    checkpoints.write(directory.fd, directory.log_uuid, opened.end, clean=True)
     repeated = (
         query is not None and batch is not None and Manifest.read(directory).has(query, batch)
     )
@@ -151,7 +123,6 @@ def _join(
 def _prepare(
     opened: Opened, staged: Sequence[StagedSegment], query: str | None, batch: int | None
 ) -> JoinNote:
-    """Give the staged segments their numbers and headers, and return the note."""
     directory = opened.directory
     number, offset = opened.tail
     if offset >= directory.segment_size and directory.has(number + 1):
@@ -179,7 +150,6 @@ def _prepare(
 
 
 def _count(opened: Opened, number: int, offset: int) -> int:
-    """Count the records in the tail's segment."""
     with opened.directory.opened_segment(number) as segment:
         stopped, code, records = segment.scan(HEADER_SIZE, offset)[:3]
     if code != 0 or stopped < offset:

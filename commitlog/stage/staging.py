@@ -31,17 +31,7 @@ _COLUMNS = ("value", "key", "type", "timestamp")
 
 @dataclass(frozen=True)
 class StagedSegment:
-    """A complete segment file that is not part of a log yet.
-
-    Attributes
-    ----------
-    path : str
-        The file.
-    records : int
-        The number of its records.
-    size : int
-        Bytes of its frames.
-    """
+    """A complete segment file that is not part of a log yet; `size` are the bytes of its frames."""
 
     path: str
     records: int
@@ -49,19 +39,8 @@ class StagedSegment:
 
 
 class StagingWriter:
-    """Write segment files into a directory; they are durable when `finish` returns.
-
-    Parameters
-    ----------
-    directory : str
-        A directory on the log's file system. It is created if it does not exist.
-    segment_size : int
-        The log's segment size.
-
-    Raises
-    ------
-    ReadOnlyError, DiskFullError, IOFailureError
-        A system call failed. `discard` removes the files.
+    """Write segment files into a directory on the log's file system, which is created if it does
+    not exist. The files are durable when `finish` returns; after an error, `discard` removes them.
     """
 
     def __init__(self, directory: str, segment_size: int) -> None:
@@ -80,13 +59,6 @@ class StagingWriter:
 
         The columns value, key, type and timestamp are those of `CommitLog.append_arrow`; others are
         ignored. A null timestamp means the time of this call.
-
-        Raises
-        ------
-        RecordTypeError
-            A column is missing, has another type, or has nulls that it may not have.
-        RecordTooLargeError
-            A record is larger than a frame may be.
         """
         names = [name for name in batch.schema.names if name in _COLUMNS]
         now_ns = time.time_ns()
@@ -100,15 +72,7 @@ class StagingWriter:
             while first < len(rows):
                 frames = self._open()
                 first, full = frames.lay(
-                    values,
-                    offsets,
-                    keys,
-                    key_offsets,
-                    keyed,
-                    rows.types,
-                    times_ns,
-                    now_ns,
-                    first,
+                    values, offsets, keys, key_offsets, keyed, rows.types, times_ns, now_ns, first
                 )
                 if full:
                     self._close()
@@ -153,7 +117,6 @@ class StagingWriter:
         return self._frames
 
     def _spill(self, frames: Frames) -> None:
-        """Write the buffered frames to the file."""
         with telling(self._temporary, _DOING), frames.piece() as piece:
             write_whole(self._fd, piece, frames.start)
         frames.advance()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +15,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("position", "sequence", "timestamp", "type", "key", "value")
-_OLD_TIMESTAMP = "timestamp_ns"
 _VIEW_SIZE = 16  # bytes
 
 
 def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the wanted columns; None means all.
-
-    Raises
-    ------
-    InvalidOptionError
-        A record has no such column, or it is named twice.
-    """
+    """Return the wanted columns' names; None means all. Refuse unknown ones and duplicates."""
     if columns is None:
         return COLUMNS
     if isinstance(columns, str):
@@ -39,9 +30,7 @@ def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
     if not names:
         raise InvalidOptionError(f"columns is empty: name at least one of {', '.join(COLUMNS)}")
     for name in names:
-        if name == _OLD_TIMESTAMP:
-            warn_of_old_timestamp()
-        elif name not in COLUMNS:
+        if name not in COLUMNS:
             raise InvalidOptionError(
                 f"there is no column {name!r}: the columns are {', '.join(COLUMNS)}"
             )
@@ -52,41 +41,12 @@ def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
     return names
 
 
-def warn_of_old_timestamp() -> None:
-    """Say, at the line that called this package, that the column `timestamp_ns` has another
-    name.
-    """
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("commitlog."):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(
-        "the column timestamp_ns is now named timestamp: the next release will reject the old name",
-        DeprecationWarning,
-        stacklevel=level,
-    )
-
-
 class BatchForm:
     """Turns batches of records into Arrow record batches of one schema.
 
-    Parameters
-    ----------
-    columns : sequence of str, optional
-        The wanted columns, in their order; all by default.
-    what : str
-        The call that needs pyarrow, for the error.
-    views : bool, optional
-        Keys and values are of Arrow's type `binary_view`, and in place of its offsets a batch has
-        views.
-
-    Attributes
-    ----------
-    schema : pyarrow.Schema
-        Of each record batch.
-    names : tuple of str
-        Its columns.
-    views : bool
-        As given.
+    The columns are in the given order; None means all. `what` is the call that needs pyarrow, for
+    the error. With `views`, keys and values are of Arrow's type `binary_view`, and in place of its
+    offsets a batch has views.
     """
 
     def __init__(self, columns: Sequence[str] | None, what: str, *, views: bool = False) -> None:
@@ -100,7 +60,6 @@ class BatchForm:
             "type": pa.uint32(),
             "key": self._bytes,
             "value": self._bytes,
-            _OLD_TIMESTAMP: pa.int64(),
         }
         self.names = check_columns(columns)
         self.schema = pa.schema(
@@ -113,7 +72,6 @@ class BatchForm:
             "type": lambda batch: self._numbers("type", batch.types),
             "key": self._keys,
             "value": lambda batch: self._binary(batch.offsets, batch.data, None),
-            _OLD_TIMESTAMP: lambda batch: pa.array(batch.timestamps_ns),
         }
 
     def record_batch(self, batch: Any) -> pa.RecordBatch:

@@ -27,8 +27,6 @@ _logger = logging.getLogger("commitlog")
 
 @dataclass
 class _Required:
-    """A required tailer with a limit, as last read from its page."""
-
     name: str
     page: TailerPage
     max_lag_bytes: int
@@ -40,23 +38,9 @@ class _Required:
 class Backpressure:
     """Limit appends by the lag of the required tailers. Any thread may call, with the GIL held.
 
-    Parameters
-    ----------
-    log : Writer
-        The handle whose appends are limited.
-    directory : LogDirectory
-        The log's directory.
-    on_lag : {"wait", "raise", "drop"}
-        What an append beyond the limit does.
-    timeout_s : float
-        How long such an append waits.
-    evict_after_s : float or None
-        How long a tailer may block appends without moving before it is evicted.
-
-    Attributes
-    ----------
-    dropped_records : int
-        Records that this handle has dropped.
+    `on_lag` says what an append beyond the limit does; it waits for at most `timeout_s`. A tailer
+    that blocks appends for `evict_after_s` without moving is evicted. `dropped_records` counts the
+    records that this handle has dropped.
     """
 
     def __init__(
@@ -69,7 +53,7 @@ class Backpressure:
         evict_after_s: float | None,
     ) -> None:
         self.dropped_records = 0
-        self._log = log
+        self.log = log
         self._directory = directory
         self._on_lag = on_lag
         self._timeout_s = timeout_s if on_lag == "wait" else 0.0
@@ -82,19 +66,15 @@ class Backpressure:
         """Read the required tailers and set the limit of appends; later appends check it."""
         slowest = self._slowest()
         limit = None if slowest is None else self._limit(slowest)
-        self._log.limit_appends(limit, self._seen)
+        self.log.limit_appends(limit, self._seen)
         # The kernel checks the limit after an append. A program that opens the log for one append
         # at a time must be held, too.
-        if limit is not None and self._log.tail_position > limit and self._log.refusal == 0:
-            self._log.refusal = REFUSED_LAG
+        if limit is not None and self.log.tail_position > limit and self.log.refusal == 0:
+            self.log.refusal = REFUSED_LAG
 
     def hold(self, records: int) -> bool:
-        """Block an append of so many records at the limit; return whether they are dropped.
-
-        Raises
-        ------
-        TailerLagError
-            The tailer did not catch up in time.
+        """Block an append of so many records at the limit; return whether they are dropped. If the
+        tailer does not catch up in time, raise `TailerLagError`.
         """
         with Hold(self) as hold:
             for nap_s in hold.naps(records):
@@ -106,11 +86,11 @@ class Backpressure:
 
         If the records are dropped, `hold.dropped` is set.
         """
-        while self._log.refusal == REFUSED_LAG:
+        while self.log.refusal == REFUSED_LAG:
             slowest = self._slowest()
             limit = None if slowest is None else self._limit(slowest)
-            if slowest is None or limit is None or self._log.tail_position <= limit:
-                self._log.limit_appends(limit, self._seen)
+            if slowest is None or limit is None or self.log.tail_position <= limit:
+                self.log.limit_appends(limit, self._seen)
                 return False
             if self._is_overdue(slowest):
                 self._evict(slowest)
@@ -124,13 +104,8 @@ class Backpressure:
                 return True
         return False  # another thread raised the limit, or closed the log
 
-    def note(self, waited_s: float) -> None:
-        """Record how long an append has waited."""
-        self._log.note_latency("lag", int(waited_s * 1e9))
-
     def _slowest(self) -> _Required | None:
-        """Return the required tailer with the lowest limit."""
-        seen = self._log.cursors["required"]
+        seen = self.log.cursors["required"]
         if seen != self._seen:
             # Read the number before the tailers. A process that changes terms raises the number
             # first and holds the lock on terms until it is done. If the lock is held, the state
@@ -213,7 +188,7 @@ class Backpressure:
         # It was deleted meanwhile, or this user may not write its file: this handle ignores it.
         with contextlib.suppress(CommitLogError):
             tailer_file.evict(
-                self._directory, tailer.name, lambda: self._log.cursors.raise_cell("required")
+                self._directory, tailer.name, lambda: self.log.cursors.raise_cell("required")
             )
 
     def _drop(self, tailer: _Required, records: int) -> None:
@@ -228,7 +203,7 @@ class Backpressure:
 
     def _too_far_behind(self, tailer: _Required) -> TailerLagError:
         waited = f", and did not catch up within {self._timeout_s:g} s" if self._timeout_s else ""
-        behind = self._log.tail_position - tailer.position
+        behind = self.log.tail_position - tailer.position
         return TailerLagError(
             f"required tailer {tailer.name!r} is {behind} bytes behind, and its max_lag is "
             f"{tailer.max_lag_bytes}{waited}: nothing was appended. Let it catch up, or evict it: "
@@ -242,19 +217,9 @@ class Backpressure:
 class Hold:
     """Decide how long one append at the limit waits, and its outcome; the caller sleeps.
 
-    A context manager, which records each wait when it ends.
-
-    Parameters
-    ----------
-    guard : Backpressure
-        The limit that blocks the append.
-
-    Attributes
-    ----------
-    waited : bool
-        Whether the append waited. The caller sets this if it queued first.
-    dropped : bool
-        Whether the record is dropped, so that the caller must not retry.
+    A context manager, which records each wait when it ends. `waited`: the append waited; the caller
+    sets this if it queued first. `dropped`: the record is dropped, so that the caller must not
+    retry.
     """
 
     def __init__(self, guard: Backpressure) -> None:
@@ -264,12 +229,7 @@ class Hold:
 
     def naps(self, records: int) -> Iterator[float]:
         """Yield how long to sleep, until the append of so many records is to be retried or is
-        dropped.
-
-        Raises
-        ------
-        TailerLagError
-            The tailer did not catch up in time.
+        dropped. If the tailer does not catch up in time, raise `TailerLagError`.
         """
         nap_s = _NAP_LEAST_S
         while self._guard.look(self, records):
@@ -290,7 +250,7 @@ class Hold:
 
     def _end(self) -> None:
         if self.waited:
-            self._guard.note(self.waited_s)
+            self._guard.log.note_latency("lag", int(self.waited_s * 1e9))
 
     def __enter__(self) -> Self:
         return self

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
-from commitlog._kernel.engine import Core
 from commitlog._kernel.segments import HEADER_SIZE, read_opened
 from commitlog.base.roll_cycle import RollCycle, nanoseconds_of
 from commitlog.errors import InvalidOptionError
-from commitlog.segment.directory import LogDirectory
-from commitlog.segment.mapped_file_queue import MappedFileQueue
-from commitlog.segment.seal_table import SealTable
+from commitlog.tail.index import LogIndex
 
 CycleLike = int | dt.datetime | dt.date
 _NUMBER_MOST = 1 << 62
@@ -56,46 +53,20 @@ class Cycle:
     disk_bytes: int
 
 
-class RecordCounter(Protocol):
-    """What counts the records of a log: its index, which imports this module."""
-
-    seals: SealTable
-
-    def end(self) -> tuple[int, int]:
-        """Return the position up to which records can be counted, and the sequence there."""
-
-    def first_sequence(self, number: int) -> int:
-        """Return the sequence of a segment's first record."""
-
-
 class LogCycles:
-    """Find the cycles of one open log, by binary search: cycles ascend from segment to segment.
+    """Find the cycles of one open log, by binary search: cycles ascend from segment to segment."""
 
-    Parameters
-    ----------
-    core : Core
-        The log's kernel handle.
-    directory : LogDirectory
-        The log's directory; has the roll cycle.
-    queue : MappedFileQueue
-        The log's segments.
-    counter : RecordCounter
-        Counts records.
-    """
-
-    def __init__(
-        self, core: Core, directory: LogDirectory, queue: MappedFileQueue, counter: RecordCounter
-    ) -> None:
-        self._core = core
-        self._directory = directory
-        self._queue = queue
-        self._counter = counter
+    def __init__(self, index: LogIndex) -> None:
+        self._index = index
+        self._queue = index.queue
+        self._core = index.queue.core
+        self._directory = index.queue.directory
         self._opened: dict[int, int] = {}
 
     def cycles(self) -> list[Cycle]:
         """List the cycles that have segments, oldest first, without past cycles that are empty."""
         spans = list(self._spans())
-        counted = self._counter.end()[0]
+        counted = self._index.end()[0]
         found = [self._describe(*span, last=span is spans[-1]) for span in spans]
         return [
             cycle
@@ -113,13 +84,7 @@ class LogCycles:
         return self._sequence(stop) - self._sequence(first) if first < stop else 0
 
     def number_of(self, cycle: object) -> int:
-        """Return the number of a cycle that the caller names by number, by instant or by day.
-
-        Raises
-        ------
-        InvalidOptionError
-            The cycle has another type, or the log rolls by size alone.
-        """
+        """Return the number of a cycle that the caller names by number, by instant or by day."""
         roll_cycle = self._roll_cycle()
         if isinstance(cycle, dt.datetime):
             if cycle.tzinfo is None:
@@ -143,14 +108,8 @@ class LogCycles:
 
     def first_segment(self, cycle: int) -> int:
         """Return the first segment of a cycle or of a later one, or the number behind the last."""
-        low, high = self._queue.first_number, self._stop()
-        while low < high:
-            middle = (low + high) // 2
-            if self._cycle_of(middle) < cycle:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        first = self._queue.first_number
+        return first + bisect_left(range(first, self._stop()), cycle, key=self._cycle_of)
 
     # --- segments ---------------------------------------------------------------------------------
 
@@ -165,8 +124,7 @@ class LogCycles:
         return cycle
 
     def _stop(self) -> int:
-        """Return the number behind the last segment that the log has rolled into."""
-        number = int(self._core.tail_position) // self._directory.segment_size
+        number = self._core.tail_position // self._directory.segment_size
         return number + 1 if self._opened_ns(number) else number
 
     def _opened_ns(self, number: int) -> int:
@@ -188,7 +146,7 @@ class LogCycles:
         cycle = self._roll_cycle()
         first, stop = (
             self._queue.first_number,
-            int(self._core.tail_position) // self._directory.segment_size + 1,
+            self._core.tail_position // self._directory.segment_size + 1,
         )
         for candidate in (*range(number, first - 1, -1), *range(number + 1, stop)):
             opened_ns = self._opened_ns(candidate)
@@ -213,7 +171,7 @@ class LogCycles:
     def _describe(self, cycle: int | None, first: int, stop: int, *, last: bool) -> Cycle:
         size = self._directory.segment_size
         start, end = self._window(cycle, first, stop)
-        end_position = min(stop * size, int(self._core.tail_position))
+        end_position = min(stop * size, self._core.tail_position)
         closed = end_position // size >= stop
         return Cycle(
             number=cycle,
@@ -241,17 +199,17 @@ class LogCycles:
         return start, end
 
     def _used_bytes(self, number: int) -> int:
-        seal = self._counter.seals.get(number)
+        seal = self._index.seals.get(number)
         if seal is not None:
             return seal.end - HEADER_SIZE
         size = self._directory.segment_size
-        return max(0, min(int(self._core.tail_position) - number * size, size) - HEADER_SIZE)
+        return max(0, min(self._core.tail_position - number * size, size) - HEADER_SIZE)
 
     def _sequence(self, number: int) -> int:
         """Return the sequence of the first record from a segment on, or where counting ends."""
-        position, sequence = self._counter.end()
+        position, sequence = self._index.end()
         return (
             sequence
             if number > position // self._directory.segment_size
-            else self._counter.first_sequence(number)
+            else self._index.first_sequence(number)
         )

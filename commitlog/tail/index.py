@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_right
 from collections import OrderedDict
 
-from commitlog._kernel.engine import Core
 from commitlog._kernel.readers import Finder
 from commitlog._kernel.segments import HEADER_SIZE, Segment, SparseIndex
 from commitlog.errors import PositionError, SequenceError
 from commitlog.segment import index_file
-from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.seal_table import Seal, SealTable
-from commitlog.tail.cycles import LogCycles
 
 _ENTRIES_KEPT = 2 << 20  # 32 MiB
 _WHO = "an index"
@@ -31,42 +29,21 @@ class LogIndex:
     """The sparse indexes of one open log. Any thread may call.
 
     A sealed segment's index is read from its file, or rebuilt if the file is missing, damaged or
-    stale. The index of an unsealed segment is kept in memory and extended on use; it begins with
-    what the last close wrote to its file.
-
-    Parameters
-    ----------
-    core : Core
-        The log's kernel handle.
-    directory : LogDirectory
-        The log's directory.
-    queue : MappedFileQueue
-        The log's segments.
-    spacing : int
-        Records between two entries of a new index.
-    writable : bool
-        Whether a rebuilt index is written to its file.
+    stale; a `writable` log writes it then. An unsealed segment has an index in memory, which begins
+    with what the last close wrote to its file and is extended on use. A new index has an entry
+    every `spacing` records.
     """
 
-    def __init__(
-        self,
-        core: Core,
-        directory: LogDirectory,
-        queue: MappedFileQueue,
-        *,
-        spacing: int,
-        writable: bool,
-    ) -> None:
-        self.finder = Finder(core)
-        self._core = core
-        self._directory = directory
-        self._queue = queue
+    def __init__(self, queue: MappedFileQueue, *, spacing: int, writable: bool) -> None:
+        self.queue = queue
+        self.finder = Finder(queue.core)
+        self._core = queue.core
+        self._directory = queue.directory
         self._spacing = spacing
         self._writable = writable
-        self._size: int = core.segment_size
+        self._size: int = queue.core.segment_size
         self._lock = threading.RLock()
-        self.seals = SealTable(directory, self._certain_end)
-        self.cycles = LogCycles(core, directory, queue, self)
+        self.seals = SealTable(queue.directory, self._certain_end)
         self._indexes: OrderedDict[int, SparseIndex] = OrderedDict()
         self._firsts: dict[int, int] = {}
         self._filed_position = 0  # how far the index of the unsealed segment is in its file
@@ -78,12 +55,8 @@ class LogIndex:
     # --- sequences --------------------------------------------------------------------------------
 
     def first_sequence(self, number: int) -> int:
-        """Return the sequence of a segment's first record, present or future.
-
-        Raises
-        ------
-        SequenceError
-            A claim below is still open.
+        """Return the sequence of a segment's first record, present or future. If a claim below is
+        still open, raise `SequenceError`.
         """
         with self._lock:
             known = self.known_first_sequence(number)
@@ -104,7 +77,7 @@ class LogIndex:
         seal = self.seals.get(number)
         if seal is not None:
             known = seal.first_sequence
-        elif number <= self._queue.first_number:
+        elif number <= self.queue.first_number:
             known = 0  # as for seals
         elif (before := self.seals.get(number - 1)) is not None:
             known = before.first_sequence + before.record_count
@@ -113,11 +86,10 @@ class LogIndex:
         return known
 
     def _count(self, number: int) -> int:
-        """Count the records of a segment that the log has rolled past."""
         seal = self.seals.get(number)
         if seal is not None:
             return seal.record_count
-        with self._queue.held(number, _WHO) as segment:
+        with self.queue.held(number, _WHO) as segment:
             if segment is None:
                 return 0
             index = self._reaching(segment, self._size)
@@ -128,18 +100,14 @@ class LogIndex:
     def sequence_at(self, number: int, offset: int) -> int:
         """Return the sequence of the first record at or behind an offset of a segment.
 
-        Raises
-        ------
-        PositionError
-            No frame starts there.
-        SequenceError
-            A claim below is still open.
+        If no frame starts there, raise `PositionError`; if a claim below is still open,
+        `SequenceError`.
         """
         with self._lock:
             first = self.first_sequence(number)
             if offset <= HEADER_SIZE:
                 return first
-            with self._queue.held(number, _WHO) as segment:
+            with self.queue.held(number, _WHO) as segment:
                 found = None
                 if segment is not None:
                     found = self.finder.ordinal(self._reaching(segment, offset), segment, offset)
@@ -152,7 +120,7 @@ class LogIndex:
                     "record has",
                     path=self._core.path,
                     position=number * self._size + offset,
-                    first_position=self._queue.first_number * self._size,
+                    first_position=self.queue.first_number * self._size,
                 )
             return first + ordinal
 
@@ -162,14 +130,12 @@ class LogIndex:
         return self.sequence_at(number, offset)
 
     def end(self) -> tuple[int, int]:
-        """Return the present end of what can be counted: position and sequence of the next
-        record.
-        """
+        """Return where counting ends at present: position and sequence of the next record."""
         with self._lock:
             number = self._first_unsealed()
             sequence = self.first_sequence(number)
             while True:
-                with self._queue.held(number, _WHO) as segment:
+                with self.queue.held(number, _WHO) as segment:
                     if segment is None:
                         return number * self._size + HEADER_SIZE, sequence
                     index = self._reaching(segment, self._size)
@@ -183,15 +149,11 @@ class LogIndex:
     def position_of(self, sequence: int) -> int:
         """Return the position of the record with a sequence.
 
-        For the next sequence that is the end; for a record lost to damage, the record behind it.
-
-        Raises
-        ------
-        PositionError
-            The record was deleted, or is not appended yet.
+        For the next sequence that is the end; for a record lost to damage, the record behind it. If
+        the record was deleted, or is not appended yet, raise `PositionError`.
         """
         with self._lock:
-            first = self._queue.first_number
+            first = self.queue.first_number
             stop = self._first_unsealed()
             if sequence >= self.first_sequence(first):
                 number = self._last_from(sequence, first, stop)
@@ -211,17 +173,10 @@ class LogIndex:
 
     def _last_from(self, sequence: int, first: int, stop: int) -> int:
         """Return the last of the segments [first, stop] that begins at or before a sequence."""
-        low, high = first, stop
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.first_sequence(middle) <= sequence:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        return first + bisect_right(range(first + 1, stop + 1), sequence, key=self.first_sequence)
 
     def _in_sealed(self, number: int, sequence: int) -> int:
-        with self._queue.held(number, _WHO) as segment:
+        with self.queue.held(number, _WHO) as segment:
             if segment is not None:
                 index = self._index(segment)
                 offset = self.finder.find(index, segment, sequence - self.first_sequence(number))
@@ -232,7 +187,7 @@ class LogIndex:
     def _in_unsealed(self, number: int, sequence: int) -> int | None:
         before = self.first_sequence(number)
         while True:
-            with self._queue.held(number, _WHO) as segment:
+            with self.queue.held(number, _WHO) as segment:
                 if segment is None:
                     return number * self._size if sequence == before else None
                 index = self._reaching(segment, self._size, records=sequence - before)
@@ -248,9 +203,9 @@ class LogIndex:
         """Return the position of the first record that is not older; None if all are older."""
         with self._lock:
             stop = self._first_unsealed()
-            number = self.seals.first_since(timestamp_ns, self._queue.first_number, stop)
+            number = self.seals.first_since(timestamp_ns, self.queue.first_number, stop)
             while True:
-                with self._queue.held(number, _WHO) as segment:
+                with self.queue.held(number, _WHO) as segment:
                     if segment is None:
                         return None
                     index = (
@@ -275,8 +230,8 @@ class LogIndex:
         """
         with self._lock:
             number, offset = divmod(position, self._size)
-            while number >= self._queue.first_number:
-                with self._queue.held(number, _WHO) as segment:
+            while number >= self.queue.first_number:
+                with self.queue.held(number, _WHO) as segment:
                     if segment is None and not before:
                         return None
                     if segment is not None:
@@ -324,7 +279,7 @@ class LogIndex:
 
     def _first_unsealed(self) -> int:
         last = self._core.tail_position // self._size
-        return self.seals.sealed_before(self._queue.first_number, last + 1)
+        return self.seals.sealed_before(self.queue.first_number, last + 1)
 
     def _reaching(self, segment: Segment, offset: int, records: int | None = None) -> SparseIndex:
         """Extend a segment's index to an offset or beyond so many records, as far as visible."""
@@ -375,8 +330,7 @@ class LogIndex:
     def _unknown(self, position: int) -> SequenceError:
         return SequenceError(
             "the records before this position cannot be counted yet, because a claim among them "
-            "is still open: try "
-            "again",
+            "is still open: try again",
             path=self._core.path,
             position=position,
         )

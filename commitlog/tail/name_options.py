@@ -16,15 +16,9 @@ NEVER_NS = -1
 class NameOptions:
     """Options of a named tailer in its own units.
 
-    Attributes
-    ----------
-    name : str
-    required : bool or None
-        None: keep the current setting.
-    max_lag_bytes : int
-        0: no limit.
-    durable_every_ns : int
-        The least time between two flushes of the saved position; `NEVER_NS`: the system flushes it.
+    `required` is None to keep the current setting; `max_lag_bytes` is 0 for no limit.
+    `durable_every_ns` is the least time between two flushes of the saved position; with `NEVER_NS`
+    the system flushes it.
     """
 
     name: str
@@ -36,13 +30,7 @@ class NameOptions:
 def name_options(
     name: object, required: object, max_lag: Size | None, durable: Durable
 ) -> NameOptions | None:
-    """Check the options of a named tailer; return None if the tailer has no name.
-
-    Raises
-    ------
-    InvalidOptionError
-        One is out of its range, or contradicts another; the message names it.
-    """
+    """Check the options of a named tailer; return None if the tailer has no name."""
     if required is not None and not isinstance(required, bool):
         raise InvalidOptionError(
             f"required must be True, False or None (keep the setting), not {required!r}"

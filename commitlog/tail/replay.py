@@ -63,15 +63,6 @@ class Replay:
     """Iterate over records, each when it is due; `Tailer.follow` returns it if it has a speed.
 
     If a pause is interrupted, the cursor moves back before the record that was not yielded.
-
-    Parameters
-    ----------
-    cursor : Cursor
-        The tailer's cursor.
-    records : FollowIterator
-        The records of that cursor.
-    pace : Pace
-        Decides when each is due.
     """
 
     def __init__(self, cursor: Cursor, records: FollowIterator, pace: Pace) -> None:

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_args
 
-from commitlog._kernel.engine import Core
 from commitlog._kernel.failure import ROLLED_BACK
 from commitlog._kernel.readers import Cursor, Record
 from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, Segment
@@ -16,8 +15,7 @@ from commitlog.base.option import chosen
 from commitlog.base.roll_cycle import nanoseconds_of
 from commitlog.base.units import whole_of
 from commitlog.errors import InvalidOptionError, PositionError, RecordTypeError
-from commitlog.segment.mapped_file_queue import MappedFileQueue
-from commitlog.tail.cycles import CycleLike
+from commitlog.tail.cycles import CycleLike, LogCycles
 from commitlog.tail.index import LogIndex
 from commitlog.tail.segment_holder import OnDamage, SegmentHolder
 
@@ -29,12 +27,8 @@ _logger = logging.getLogger("commitlog")
 
 
 def timestamp_ns_of(timestamp: object) -> int:
-    """Convert a time to nanoseconds since 1970.
-
-    Raises
-    ------
-    InvalidOptionError
-        It has another type, a datetime has no time zone, or the time is not from 1677 to 2262.
+    """Convert a time to nanoseconds since 1970. Refuse other types, a datetime without a time zone,
+    and times that are not from 1677 to 2262.
     """
     if isinstance(timestamp, dt.datetime):
         if timestamp.tzinfo is None:
@@ -76,34 +70,13 @@ def _is_frame(segment: Segment, offset: int) -> bool:
 class Seeker:
     """A cursor and the ways to move it.
 
-    Parameters
-    ----------
-    core : Core
-        The log's kernel handle.
-    queue : MappedFileQueue
-        The log's segments.
-    index : LogIndex
-        Finds records in them.
-    start : {"first", "end"}, int or None
-        The oldest record, the present end, or a record's position. None: "first", and "end" for a
-        backward cursor.
-    direction : {"forward", "backward"}
-        The direction of reading.
-    visibility, on_damage
-        As for `CommitLog.tailer`.
-
-    Attributes
-    ----------
-    cursor : Cursor
-        Reads the records.
-    segments : SegmentHolder
-        The segment that the cursor reads.
+    It begins at the oldest record ("first"), the present end, or a record's position; None means
+    "first", and "end" for a backward cursor. The other options are those of `CommitLog.tailer`.
+    `segments` holds the segment that the cursor reads.
     """
 
     def __init__(
         self,
-        core: Core,
-        queue: MappedFileQueue,
         index: LogIndex,
         *,
         start: Start | None = None,
@@ -113,16 +86,17 @@ class Seeker:
     ) -> None:
         chosen(get_args(Visibility))(visibility, "visibility")
         chosen(get_args(OnDamage))(on_damage, "on_damage")
-        self.segments = SegmentHolder(core, queue, index, on_damage)
+        self._index = index
+        self._queue = index.queue
+        self._core = index.queue.core
+        self._cycles = LogCycles(index)
+        self.segments = SegmentHolder(index, on_damage)
         self.cursor = Cursor(
-            core,
+            self._core,
             self.segments,
             from_buffer=visibility == "appended",
             flushed_only=visibility == "flushed",
         )
-        self._core = core
-        self._queue = queue
-        self._index = index
         self._visibility = visibility
         self.turn(direction)
         self.seek(("end" if direction == "backward" else "first") if start is None else start)
@@ -176,12 +150,14 @@ class Seeker:
 
     def seek_cycle(self, cycle: CycleLike) -> bool:
         """Move before the first record of a cycle: see `Tailer.seek_cycle`."""
-        cycles = self._index.cycles
-        number = cycles.number_of(cycle)
-        start, end = cycles.first_segment(number) * self._core.segment_size, self._visible_end()
+        number = self._cycles.number_of(cycle)
+        start, end = (
+            self._cycles.first_segment(number) * self._core.segment_size,
+            self._visible_end(),
+        )
         self.cursor.move_to(min(start, end))
         self.cursor.save_position()
-        return start < end and cycles.records_in(number) > 0
+        return start < end and self._cycles.records_in(number) > 0
 
     def _seek_position(self, position: object) -> None:
         if isinstance(position, str) and position == "first":
@@ -282,7 +258,6 @@ class Seeker:
     # --- positions ---------------------------------------------------------------------------
 
     def _visible_end(self) -> int:
-        """Return the present end of what the cursor may see."""
         core = self._core
         if self._visibility == "flushed":
             return core.flushed_position
@@ -303,8 +278,7 @@ class Seeker:
                     return
         raise PositionError(
             f"no record starts here: the log's positions go from {first} to {end}; use a position "
-            "that "
-            "append() returned or that a record has",
+            "that append() returned or that a record has",
             path=self._core.path,
             position=position,
             first_position=first,

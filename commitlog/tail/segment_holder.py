@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from commitlog._kernel.engine import Core
 from commitlog._kernel.segments import Segment, SparseIndex
 from commitlog.errors import CorruptRecordError, PositionError
 from commitlog.segment.mapped_file import MappedFile
-from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.index import LogIndex
 
 OnDamage = Literal["raise", "skip"]
@@ -17,35 +15,15 @@ OnDamage = Literal["raise", "skip"]
 class SegmentHolder:
     """Give a cursor its segments and hold one at a time: the cursor's policy.
 
-    Parameters
-    ----------
-    core : Core
-        The log's kernel handle.
-    queue : MappedFileQueue
-        The log's segments.
-    index : LogIndex
-        Finds records in them.
-    on_damage : {"raise", "skip"}
-        Whether the cursor steps over damage.
-
-    Attributes
-    ----------
-    damaged : list of (int, int or None)
-        The start of each damaged range met, and the next whole frame.
+    `damaged` has the start of each damaged range met, and the next whole frame.
     """
 
-    def __init__(
-        self,
-        core: Core,
-        queue: MappedFileQueue,
-        index: LogIndex,
-        on_damage: OnDamage,
-    ) -> None:
+    def __init__(self, index: LogIndex, on_damage: OnDamage) -> None:
         self.damaged: list[tuple[int, int | None]] = []
         self.name = f"tailer {id(self):#x}"
-        self._core = core
-        self._queue = queue
         self._index = index
+        self._queue = index.queue
+        self._core = index.queue.core
         self._on_damage = on_damage
         self._held: tuple[MappedFile, int] | None = None
 
@@ -61,13 +39,7 @@ class SegmentHolder:
     # --- the cursor's policy -----------------------------------------------------------------
 
     def next_segment(self, number: int) -> Segment | None:
-        """Hold a segment to read forward in; None if it does not exist yet.
-
-        Raises
-        ------
-        PositionError
-            The segment was deleted.
-        """
+        """Hold a segment to read forward in; None if it is still to come."""
         held = self._queue.hold(number, self.name)
         if held is None:
             self._refuse_gap(number)
@@ -75,12 +47,8 @@ class SegmentHolder:
         return self._enter(held)
 
     def segment_before(self, number: int, place: int) -> Segment | None:
-        """Hold a segment to read backward in; None if the log begins at `place`.
-
-        Raises
-        ------
-        PositionError
-            The segment was deleted, or is missing between others.
+        """Hold a segment to read backward in; None if the log begins at `place`. If it was deleted,
+        or is missing between others, raise `PositionError`.
         """
         held = self._queue.hold(number, self.name)
         if held is not None:
@@ -118,7 +86,7 @@ class SegmentHolder:
         """Raise if a missing segment was deleted, and is not one that a join has yet to place."""
         # A join places its last segment first. It may end between the first two checks, hence the
         # third.
-        if self._onward(number) is None or self._queue.joining:
+        if self._onward(number) is None or self._queue.directory.joining:
             return
         onward = self._onward(number)
         if onward is None or onward == number:
@@ -133,5 +101,4 @@ class SegmentHolder:
         )
 
     def _onward(self, number: int) -> int | None:
-        """Return the first existing segment from a number on, or None."""
         return next((there for there in self._queue.numbers() if there >= number), None)

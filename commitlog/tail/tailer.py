@@ -188,7 +188,7 @@ class Tailer(ProcessBound, ReadMethods):
         iterator of Record
             In the tailer's direction; each step starts at the tailer's current position.
         """
-        yield from self._seeker.stride()
+        return self._seeker.stride()
 
     @property
     def damaged(self) -> list[tuple[int, int | None]]:

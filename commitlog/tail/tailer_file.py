@@ -41,32 +41,12 @@ _logger = logging.getLogger("commitlog")
 
 
 class TailerFile:
-    """Own the file of a named tailer until `close` or the process's death.
+    """Own the file of a named tailer until `close` or the process's death; a new tailer is at
+    `start`.
 
-    Parameters
-    ----------
-    directory : LogDirectory
-        The log's directory.
-    name : str
-        A checked name.
-    start : int
-        The position of a new tailer.
-
-    Attributes
-    ----------
-    page : TailerPage
-        Holds the position.
-    created : bool
-        Whether there was no tailer of that name before.
-
-    Raises
-    ------
-    TailerInUseError
-        Another tailer, in this process or another, uses the name.
-    CorruptTailerError
-        The file is damaged.
-    ReadOnlyError, DiskFullError, IOFailureError
-        The file cannot be created or opened.
+    `page` holds the position. `created`: there was no tailer of that name before. If another
+    tailer, in this process or another, uses the name, raise `TailerInUseError`; if the file is
+    damaged, `CorruptTailerError`.
     """
 
     def __init__(self, directory: LogDirectory, name: str, start: int) -> None:
@@ -124,13 +104,7 @@ class TailerFile:
             self.page.change_terms(log_uuid, owner=(os.getpid(), pid_namespace(), time.time_ns()))
 
     def declare(self, required: bool, max_lag_bytes: int, notify: Notify) -> None:
-        """Change durably whether the tailer is required.
-
-        Raises
-        ------
-        IOFailureError
-            Another process holds the lock on terms, or the change could not be made durable.
-        """
+        """Change durably whether the tailer is required."""
         with (
             telling_of_refusals(self._directory, self.name),
             terms_locked(self._directory, self.name),
@@ -166,9 +140,7 @@ def _release(page: TailerPage, lock: TailerLock) -> None:
 
 
 def _lock(directory: LogDirectory, folder_fd: int, name: str) -> TailerLock:
-    """Lock a tailer's file through a description of its own: the mapping's would keep the lock in
-    forked children.
-    """
+    """Lock a tailer's file by a description of its own: forked children keep a mapping's."""
     try:
         return TailerLock(directory.fd, folder_fd, name)
     except TailerLockedError as refusal:
@@ -184,8 +156,7 @@ def _lock(directory: LogDirectory, folder_fd: int, name: str) -> TailerLock:
                 f"another process has a shared lock on the file of tailer {name!r} and may "
                 "read "
                 "with it: close it there, use another name, or remove read permission from users "
-                "who "
-                "cannot write the file"
+                "who cannot write the file"
             )
         raise TailerInUseError(message, path=path, holder=holder) from None
 
@@ -204,13 +175,7 @@ def _map_locked(directory: LogDirectory, folder_fd: int, name: str, lock: Tailer
 
 
 def reset(directory: LogDirectory, name: str, position: int, notify: Notify) -> None:
-    """Set the position of a tailer that is not open; replace a damaged file by a non-required one.
-
-    Raises
-    ------
-    TailerNotFoundError, TailerInUseError
-        There is no such tailer, or it is open.
-    """
+    """Set the position of a closed tailer; replace a damaged file by a non-required one."""
     with _held(directory, name) as (folder_fd, lock), terms_locked(directory, name):
         notify()
         failpoint("writers notified")
@@ -237,13 +202,7 @@ def _place_anew(
 
 
 def delete(directory: LogDirectory, name: str, notify: Notify) -> None:
-    """Delete a tailer that is not open.
-
-    Raises
-    ------
-    TailerNotFoundError, TailerInUseError
-        There is no such tailer, or it is open.
-    """
+    """Delete a tailer that is not open."""
     with _held(directory, name) as (folder_fd, _):
         with terms_locked(directory, name):
             notify()
@@ -269,13 +228,7 @@ def _held(directory: LogDirectory, name: str) -> Iterator[tuple[int, TailerLock]
 
 
 def open_page(directory: LogDirectory, name: str) -> TailerPage:
-    """Map the file of a tailer that another handle may own, to read its position and change terms.
-
-    Raises
-    ------
-    TailerNotFoundError, CorruptTailerError, ReadOnlyError, IOFailureError
-        It cannot be mapped for writing.
-    """
+    """Map the file of a tailer that another handle may own, for its position and its terms."""
     with (
         telling_of_refusals(directory, name),
         opened_folder(directory) as folder_fd,
@@ -285,13 +238,7 @@ def open_page(directory: LogDirectory, name: str) -> TailerPage:
 
 
 def evict(directory: LogDirectory, name: str, notify: Notify) -> bool:
-    """Evict a tailer, open or not, and keep its position; return False if it was not required.
-
-    Raises
-    ------
-    TailerNotFoundError, CorruptTailerError
-        There is no such tailer, or its file is damaged.
-    """
+    """Evict a tailer, open or not, and keep its position; return False if it was not required."""
     page = open_page(directory, name)
     with telling_of_refusals(directory, name):
         with terms_locked(directory, name):

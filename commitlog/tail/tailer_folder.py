@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError
-from commitlog.base.life_lock import LifeLock, is_held, open_gate
+from commitlog.base import temporary_file
+from commitlog.base.life_lock import LifeLock, open_gate
 from commitlog.base.path import telling
 from commitlog.base.polling import attempts
 from commitlog.base.regular_file import opened_regular
@@ -28,20 +29,13 @@ from commitlog.segment.lock_file import TERMS
 FOLDER = "tailers"
 NAME_LONGEST = 128  # bytes of UTF-8
 _NAME = re.compile(r"[\w@:+][\w@:+.\-]*")
-_TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{16}\.tmp$")
 _TERMS_WAIT_S = 5.0
 # A change takes milliseconds: a lock on the folder that is held longer is not of a change.
 FOLDER_WAIT_S = 0.5
 
 
 def check_name(name: object) -> str:
-    """Check the name of a tailer and return it as a plain str.
-
-    Raises
-    ------
-    InvalidOptionError
-        No tailer can have this name.
-    """
+    """Check the name of a tailer and return it as a plain str."""
     if not isinstance(name, str):
         raise InvalidOptionError(f"name must be a str, not {type(name).__name__}")
     if (
@@ -51,8 +45,7 @@ def check_name(name: object) -> str:
     ):
         raise InvalidOptionError(
             f"name must be 1 to {NAME_LONGEST} bytes of letters, digits and _ @ : + . -, and must "
-            "not "
-            f"begin with . or -: {name!r} is invalid"
+            f"not begin with . or -: {name!r} is invalid"
         )
     return str(name)  # the kernel takes no subclass
 
@@ -63,13 +56,7 @@ def tailer_path(directory: LogDirectory, name: str) -> str:
 
 @contextlib.contextmanager
 def opened_folder(directory: LogDirectory) -> Iterator[int]:
-    """Open the folder for the length of a `with`.
-
-    Raises
-    ------
-    FileNotFoundError
-        The log never had a named tailer.
-    """
+    """Open the folder for the length of a `with`; the first named tailer creates it."""
     fd = os.open(
         FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd
     )
@@ -81,13 +68,7 @@ def opened_folder(directory: LogDirectory) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _listed_folder(directory: LogDirectory) -> Iterator[int]:
-    """Open the folder to list all tailers.
-
-    Raises
-    ------
-    IOFailureError
-        It is no folder, or this user may not read it.
-    """
+    """Open the folder to list it; an IOFailureError says that the required ones are unknown."""
     try:
         with opened_folder(directory) as folder_fd:
             yield folder_fd
@@ -147,24 +128,11 @@ def _lock_folder(folder_fd: int, kind: int) -> bool:
 
 def are_terms_changing(directory: LogDirectory) -> bool:
     """Return whether a process holds the lock on terms; if not, no change of terms is pending."""
-    fd = lock_file.open_to_ask(directory.fd)
-    if fd < 0:
-        return False
-    try:
-        return is_held(fd, span=TERMS)
-    finally:
-        os.close(fd)
+    return bool(lock_file.asked(directory.fd, TERMS))
 
 
 def is_folder_locked(directory: LogDirectory) -> bool:
-    """Return whether the folder is locked: by a process that cannot open `lock` and changes terms,
-    or by a reader.
-
-    Raises
-    ------
-    IOFailureError
-        The folder cannot be read.
-    """
+    """Return whether the folder is locked, by a process that cannot open `lock` or by a reader."""
     with contextlib.suppress(FileNotFoundError), _listed_folder(directory) as folder_fd:
         return not _lock_folder(folder_fd, fcntl.LOCK_SH)
     return False
@@ -195,13 +163,7 @@ def telling_of_refusals(directory: LogDirectory, name: str) -> Iterator[None]:
 
 
 def names(directory: LogDirectory) -> list[str]:
-    """List the names of all tailers, sorted.
-
-    Raises
-    ------
-    IOFailureError
-        The folder cannot be read.
-    """
+    """List the names of all tailers, sorted."""
     with contextlib.suppress(FileNotFoundError), _listed_folder(directory) as folder_fd:
         return sorted(name for name in os.listdir(folder_fd) if not name.startswith("."))
     return []
@@ -213,10 +175,7 @@ def sweep(directory: LogDirectory) -> None:
         contextlib.suppress(FileNotFoundError, IOFailureError),
         _listed_folder(directory) as folder_fd,
     ):
-        for name in os.listdir(folder_fd):
-            if _TEMPORARY.match(name):
-                with contextlib.suppress(IsADirectoryError):  # another program's directory
-                    os.unlink(name, dir_fd=folder_fd)
+        temporary_file.sweep(folder_fd)
 
 
 def make_folder(directory: LogDirectory) -> None:

@@ -13,11 +13,8 @@ from commitlog.segment.lock_file import tailer_span
 class TailerLockedError(Exception):
     """The file is locked.
 
-    Parameters
-    ----------
-    owned : bool
-        Whether a tailer certainly has the lock. If not, it may be a reader's shared lock: this user
-        cannot open `lock`, which distinguishes them.
+    `owned`: a tailer certainly has the lock. If not, it may be a reader's shared lock: this user
+    cannot open `lock`, which distinguishes them.
     """
 
     def __init__(self, owned: bool) -> None:
@@ -30,22 +27,7 @@ class TailerLock:
 
     Usually this is an exclusive lock on the file. If a reader has a shared lock there, the owner
     takes a shared lock, too, which excludes exclusive locks, and locks the file's byte in `lock`.
-
-    Parameters
-    ----------
-    dir_fd : int
-        The log's directory.
-    folder_fd : int
-        The folder with the tailers' files.
-    name : str
-        The tailer's name.
-
-    Raises
-    ------
-    TailerLockedError
-        Another process or tailer has the lock.
-    OSError
-        The file cannot be opened.
+    If another process or tailer has the lock, raise `TailerLockedError`.
     """
 
     def __init__(self, dir_fd: int, folder_fd: int, name: str) -> None:
@@ -92,10 +74,5 @@ def is_owned(dir_fd: int, fd: int) -> bool:
     """
     if is_held(fd, against="shared") or not is_held(fd):
         return is_held(fd)
-    lock_fd = lock_file.open_to_ask(dir_fd)
-    if lock_fd < 0:
-        return True
-    try:
-        return is_held(lock_fd, span=tailer_span(os.fstat(fd).st_ino))
-    finally:
-        os.close(lock_fd)
+    owned = lock_file.asked(dir_fd, tailer_span(os.fstat(fd).st_ino))
+    return True if owned is None else owned

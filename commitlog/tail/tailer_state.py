@@ -63,21 +63,8 @@ class TailerState:
 
 
 def read_state(directory: LogDirectory, name: str, end: int | None = None) -> TailerState:
-    """Read the state from a tailer's file; damage is reported in the state, not raised.
-
-    Parameters
-    ----------
-    directory : LogDirectory
-        The log's directory.
-    name : str
-        The tailer's name.
-    end : int, optional
-        The log's end, for the lag.
-
-    Raises
-    ------
-    TailerNotFoundError
-        There is no such tailer.
+    """Read the state from a tailer's file; damage is reported in the state, not raised. The log's
+    `end` is for the lag.
     """
     try:
         with (
@@ -126,13 +113,10 @@ def states(directory: LogDirectory, end: int | None = None) -> list[TailerState]
 
 
 def lowest_required(directory: LogDirectory) -> int | None:
-    """Return the position of the slowest required tailer; retention keeps everything from there.
+    """Return the position of the slowest required tailer, or None; retention keeps everything from
+    there.
 
-    Returns
-    -------
-    int or None
-        None if no tailer is required. If a file is damaged, 0 and a warning is logged, because it
-        may belong to a required tailer.
+    If a file is damaged, it may belong to a required tailer: return 0, and log a warning.
     """
     lowest = None
     for state in states(directory):

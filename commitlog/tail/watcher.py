@@ -123,19 +123,10 @@ def watcher_of(core: Core) -> Watcher:
 
 
 class AsyncRecords:
-    """Yield the records of `async for` over `Tailer.follow`.
+    """Yield the records of `async for` over `Tailer.follow`; end if none arrives for `timeout_s`.
 
     The cursor moves only when a record is returned. If a coroutine is cancelled at an await, the
-    cursor stays before the next record.
-
-    Parameters
-    ----------
-    cursor : Cursor
-        The tailer's cursor.
-    present : FollowIterator
-        The records of that cursor that are visible already.
-    timeout_s : float or None
-        End if no record arrives for that long.
+    cursor stays before the next record. `present` has the records that are visible already.
     """
 
     def __init__(self, cursor: Cursor, present: FollowIterator, timeout_s: float | None) -> None:
@@ -145,13 +136,7 @@ class AsyncRecords:
         self._run = 0
 
     async def next(self) -> Record:
-        """Return the next record.
-
-        Raises
-        ------
-        StopAsyncIteration
-            No record arrived in time, or the log is closed.
-        """
+        """Return the next record; stop if none arrives in time, or the log is closed."""
         self._cursor.save_position()  # the caller is done with the last record
         self._run += 1
         if self._run > _RUN_MOST:

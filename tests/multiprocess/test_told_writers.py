@@ -12,7 +12,7 @@ import pytest
 import commitlog
 from commitlog import CommitLog
 from commitlog.errors import TailerLagError
-from commitlog.log.opening import Opened
+from commitlog.log.opened import Opened
 from commitlog.log.parts import LogParts, parts_of
 from commitlog.tail.tailer_folder import tailer_path
 from tests.faults.child import Child, Link

@@ -6,22 +6,11 @@ import pytest
 
 from commitlog.errors import InvalidOptionError
 from commitlog.pool import TransientStorePool
-from commitlog.pool.pool_options import PoolOptions, check_pool_options
-
-DEFAULTS: dict[str, Any] = {
-    "buffers": 5,
-    "buffer_size": "64MiB",
-    "backing": "anonymous",
-    "lock_memory": "try",
-    "on_exhausted": "wait",
-    "max_buffers": None,
-    "wait_timeout": 5.0,
-    "low_water": 0.4,
-}
+from commitlog.pool.pool_options import PoolOptions
 
 
 def checked(**options: Any) -> PoolOptions:
-    return check_pool_options(**(DEFAULTS | options))
+    return PoolOptions(**options)
 
 
 def test_sizes_and_durations_become_bytes_and_seconds() -> None:
@@ -68,9 +57,9 @@ def test_invalid_pool_option_is_refused_by_name(name: str, value: Any) -> None:
 
 
 def test_max_buffers_defaults_to_twice_the_buffers() -> None:
-    assert checked(on_exhausted="grow").max_buffers == 10
-    assert checked(on_exhausted="grow", max_buffers=5).max_buffers == 5
-    assert checked().max_buffers == 5
+    assert checked(on_exhausted="grow").most_buffers == 10
+    assert checked(on_exhausted="grow", max_buffers=5).most_buffers == 5
+    assert checked().most_buffers == 5
     for most in (0, True, "6"):
         with pytest.raises(InvalidOptionError, match="max_buffers"):
             checked(on_exhausted="grow", max_buffers=most)

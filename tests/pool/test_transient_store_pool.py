@@ -198,14 +198,12 @@ def test_low_water_warns_once_until_the_pool_recovers(
             pool.return_buffer(buffer)
 
 
-def test_stats_are_a_frozen_snapshot() -> None:
+def test_stats_are_a_snapshot() -> None:
     with small_pool() as pool:
         before = pool.stats()
         pool.return_buffer(borrow(pool))
         assert (before.borrows, before.returns) == (0, 0)
         assert (pool.stats().borrows, pool.stats().returns) == (1, 1)
-        with pytest.raises(AttributeError):
-            before.borrows = 5  # type: ignore[misc]
 
 
 def test_close_with_lent_buffers_is_refused_then_is_idempotent(backing: Any) -> None:

@@ -34,7 +34,7 @@ def at(text: str, zone: str = "UTC") -> int:
     ],
 )
 def test_max_age_accepts_text_with_a_unit_or_a_timedelta(age: Any, seconds: float) -> None:
-    assert Retention(max_age=age).max_age_s == seconds
+    assert Retention(max_age=age).max_age == dt.timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from commitlog.base import failpoint
 from commitlog.errors import DiskFullError, IOFailureError
 from commitlog.repair.lost_identity import segment_files
 from commitlog.segment.directory import LogDirectory, file_system_type, names_in, segment_name
+from commitlog.segment.identity import Identity
 from tests.setups import HEADER, SEGMENT
 
 UUID = bytes(range(16))
@@ -22,7 +23,7 @@ UUID = bytes(range(16))
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[LogDirectory]:
-    made = LogDirectory(str(tmp_path), SEGMENT, UUID)
+    made = LogDirectory(str(tmp_path), Identity(UUID, SEGMENT, "coarse", 0))
     yield made
     made.close()
 

@@ -53,14 +53,14 @@ def test_find_by_position_touches_no_other_segment(
             return acquire(number)
 
     with monkeypatch.context() as patch:
-        patch.setattr(parts_of(log).queue, "_core", Counting())
+        patch.setattr(parts_of(log).queue, "core", Counting())
         patch.setattr(
             parts_of(log).directory,
             "segment_numbers",
             lambda: pytest.fail("the directory was listed"),
         )
         for position in (25 * SEGMENT + HEADER, 25 * SEGMENT, 26 * SEGMENT - 1):
-            assert parts_of(log).queue.find(position).number == 25
+            assert parts_of(log).queue.get(position // SEGMENT).number == 25
     assert acquired in ([25], [])
 
 
@@ -68,7 +68,7 @@ def test_positions_without_a_segment_are_refused(logs: Logs) -> None:
     log = filled(logs, 2)
     for position in (10 * SEGMENT, 1 << 62):
         with pytest.raises(PositionError):
-            parts_of(log).queue.find(position)
+            parts_of(log).queue.get(position // SEGMENT)
         assert parts_of(log).queue.hold(position // SEGMENT, "holder") is None
 
 

@@ -80,11 +80,11 @@ def test_sealer_starts_after_the_last_seal(logs: Logs) -> None:
     for _ in range(5):
         log.append(b"x")
         log.roll()
-    first = Sealer(parts_of(log).directory, parts_of(log).queue)
+    first = Sealer(parts_of(log).queue)
     assert first.reached == -1
     first.seal_below(3)
     assert first.reached == 3
-    second = Sealer(parts_of(log).directory, parts_of(log).queue)
+    second = Sealer(parts_of(log).queue)
     second.seal_below(5)
     assert second.reached == 5
     assert [seal[1] for seal in seals(log) if seal is not None] == [0, 1, 2, 3, 4]

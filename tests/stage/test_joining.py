@@ -8,7 +8,6 @@ import dataclasses
 import json
 import os
 import shutil
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from commitlog.recovery.join_note import JoinNote
 from commitlog.repair.repair import repair
 from commitlog.repair.verification import verify
 from commitlog.segment.directory import LogDirectory
+from commitlog.segment.identity import parse
 from commitlog.stage.joining import join
 from tests.cli import program
 from tests.setups import Logs
@@ -325,8 +325,8 @@ class LogDirectoryOf:
     """The open directory of a log."""
 
     def __init__(self, path: Path) -> None:
-        identity = json.loads((path / "log.json").read_bytes())
-        self.directory = LogDirectory(str(path), SIZE, uuid.UUID(identity["uuid"]).bytes)
+        identity = parse((path / "log.json").read_bytes(), str(path))
+        self.directory = LogDirectory(str(path), identity)
 
     def __enter__(self) -> LogDirectory:
         return self.directory

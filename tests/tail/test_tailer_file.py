@@ -21,6 +21,7 @@ from commitlog.errors import (
     TailerNotFoundError,
 )
 from commitlog.segment.directory import LogDirectory
+from commitlog.segment.identity import Identity
 from commitlog.tail import tailer_file, tailer_folder, tailer_state
 from commitlog.tail.tailer_file import TailerFile
 from tests.setups import HEADER, SEGMENT
@@ -32,7 +33,7 @@ PLACE = struct.Struct("<QI")  # the check follows
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[LogDirectory]:
-    made = LogDirectory(str(tmp_path), SEGMENT, UUID)
+    made = LogDirectory(str(tmp_path), Identity(UUID, SEGMENT, "coarse", 0))
     yield made
     made.close()
 
@@ -260,7 +261,7 @@ def test_reset_replaces_a_damaged_file(
 
 def test_tailer_file_of_another_log_is_refused(directory: LogDirectory, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    other = LogDirectory(str(tmp_path / "other"), SEGMENT, bytes(16))
+    other = LogDirectory(str(tmp_path / "other"), Identity(bytes(16), SEGMENT, "coarse", 0))
     path = kept(directory, "billing", 64)
     foreign = kept(other, "billing", 128)
     other.close()

@@ -249,8 +249,7 @@ def prune(path: Path, archive: Path) -> None:
         rule.min_free_bytes,
         rule.time_zone,
         rule.interval,
-        rule.interval_s,
-        rule.max_age_s,
+        rule.interval,
         rule.acts_at(_HOUR_NS),
         rule.room_wanted(1),
     )

@@ -1,0 +1,88 @@
+"""Open a log, an archive or a single segment for reading, without changing anything."""
+
+from __future__ import annotations
+
+from commitlog._kernel.memory import Cursors
+from commitlog.base.path import opened_directory
+from commitlog.base.polling import attempts
+from commitlog.errors import CommitLogError, LogNotFoundError
+from commitlog.flush import checkpoint as checkpoints
+from commitlog.log.opened import NEVER_UNCERTAIN, Opened, check_options, refuse_foreign
+from commitlog.options import Options
+from commitlog.retention.detached import Detached, open_detached
+from commitlog.segment import cursors_file
+from commitlog.segment import identity as identities
+from commitlog.segment.cursors_file import CursorsFile
+from commitlog.segment.directory import LogDirectory
+from commitlog.segment.identity import Identity
+
+
+def open_for_reading(path: str, options: Options) -> Opened:
+    """Open without changing anything."""
+    detached = open_detached(path, options.tuning.archive_cache)
+    if detached is not None:
+        return _open_detached(detached)
+    identity = _await_identity(path, options.wait_for_log)
+    check_options(identity, options, path)
+    directory = LogDirectory(path, identity)
+    file = cursors_file.open_for_reading(directory.fd, identity)
+    if file.usable:
+        return Opened(directory, file.cells)
+    return _stand_in(directory, file)
+
+
+def _open_detached(directory: Detached) -> Opened:
+    """Open an archive or a single segment file, which no process writes in that place."""
+    try:
+        end = directory.find_end()
+    except BaseException:
+        directory.close()
+        raise
+    cells = Cursors(-1, True)
+    for name in ("appended", "committed", "flushed"):
+        cells[name] = end
+    return Opened(directory, cells, uncertain_from=end)
+
+
+def _await_identity(path: str, wait_s: float) -> Identity:
+    for _ in attempts(wait_s, f"a writer to create {path}"):
+        found = _look_for_identity(path, waits=wait_s > 0)
+        if isinstance(found, Identity):
+            return found
+        missing = found
+    raise missing
+
+
+def _look_for_identity(path: str, *, waits: bool) -> Identity | CommitLogError:
+    """Read the identity, or return the error to raise if none appears in time.
+
+    A directory that cannot become a log is refused at once.
+    """
+    try:
+        with opened_directory(path) as fd:
+            identity = identities.read(fd, path)
+            if identity is not None:
+                return identity
+            if waits:
+                refuse_foreign(fd, path)
+    except FileNotFoundError:
+        why = (
+            "there is no log here, and a reader does not create one: check the path, or wait for "
+            "its writer"
+        )
+        return LogNotFoundError(why, path=path)
+    return identities.missing(path)
+
+
+def _stand_in(directory: LogDirectory, file: CursorsFile) -> Opened:
+    """Open with no live cursors: take the end from the files alone.
+
+    Above the checkpoint, an invalid frame is then the end and not damage.
+    """
+    checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
+    durable = checkpoint.position if checkpoint is not None else 0
+    end = durable if checkpoint is not None and checkpoint.clean else directory.scan_end(durable)
+    for name, value in (("appended", end), ("committed", end), ("flushed", durable)):
+        file.cells[name] = value
+    clean = checkpoint is not None and checkpoint.clean
+    return Opened(directory, file.cells, uncertain_from=NEVER_UNCERTAIN if clean else durable)
