@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from commitlog.errors import MissingExtraError
+
 # Packages that every command may import where it uses them.
 OF_CLI = ("humanize", "rich", "textual")
 
@@ -23,14 +25,16 @@ def imported(module: str, what: str, extra: str) -> Any:
 
     Raises
     ------
-    ModuleNotFoundError
+    MissingExtraError
         It is not installed: the message names the extra.
     """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         package = module.partition(".")[0]
-        raise ModuleNotFoundError(_wanting(what, package, extra), name=package) from error
+        raise MissingExtraError(
+            _wanting(what, package, extra), name=package, extra=extra
+        ) from error
 
 
 def explain(error: ModuleNotFoundError) -> str:
