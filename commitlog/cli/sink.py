@@ -7,9 +7,10 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from commitlog.cli.decoded import BatchDecoder
 from commitlog.cli.filter import Rows
 from commitlog.cli.output import Output
-from commitlog.cli.record_format import CsvLines, RecordFormat
+from commitlog.cli.record_format import CsvLines, JsonLines, RecordFormat
 from commitlog.tail.arrow import BatchForm
 from commitlog.tail.batch import Batch
 
@@ -31,11 +32,21 @@ class ByteSink:
         The destination. An `Output` is flushed after each batch.
     form : callable
         Returns the bytes of some rows of a batch.
+    decoder : BatchDecoder, optional
+        Writes messages as JSON.
     """
 
-    def __init__(self, output: Output | IO[bytes], form: RecordFormat) -> None:
+    def __init__(
+        self,
+        output: Output | IO[bytes],
+        form: RecordFormat,
+        decoder: BatchDecoder | None = None,
+    ) -> None:
         self._output = output
         self._form = form
+        if decoder is not None:
+            is_object = isinstance(form, JsonLines)
+            self._form = decoder.objects(form) if is_object else decoder.texts(form)
         if isinstance(form, CsvLines):
             output.write(CsvLines.HEADER)
 
@@ -61,9 +72,12 @@ class TableSink:
         The destination.
     format : {"parquet", "arrow"}
         Parquet, or Arrow's file format.
+    decoder : BatchDecoder, optional
+        Writes messages as JSON.
     """
 
-    def __init__(self, file: IO[bytes], format: str) -> None:
+    def __init__(self, file: IO[bytes], format: str, decoder: BatchDecoder | None = None) -> None:
+        self._decoder = decoder
         try:
             self._form = BatchForm(None, f"--format {format}")
         except ModuleNotFoundError as error:
@@ -81,6 +95,8 @@ class TableSink:
         self._records = self._bytes = 0
 
     def write(self, batch: Batch, rows: Rows) -> None:
+        if self._decoder is not None:
+            batch, rows = self._decoder.converted(batch, rows)
         columns = self._form.record_batch(batch)
         self._waiting.append(columns if len(rows) == len(batch) else columns.take(rows))
         self._records += len(rows)
