@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from commitlog.errors import SchemaError, UndecodableError
@@ -36,12 +37,15 @@ class MessageDecoder:
     ----------
     log : CommitLog
         The open log.
+    topics : collection of str, optional
+        Decode these topics only; all by default.
     """
 
-    def __init__(self, log: CommitLog) -> None:
+    def __init__(self, log: CommitLog, topics: Collection[str] | None = None) -> None:
         self._log = log
+        self._topics = topics
         self._catalog = SchemaCatalog(log)
-        self._known: dict[int, tuple[str, Decode[Any]]] = {}
+        self._known: dict[int, tuple[str, Decode[Any]] | None] = {}
 
     def decode(self, number: int, value: bytes, position: int) -> Decoded | None:
         """Decode the value of a record.
@@ -54,7 +58,7 @@ class MessageDecoder:
         Returns
         -------
         Decoded or None
-            None if the record is no message of a topic.
+            None if the record is no message of these topics.
 
         Raises
         ------
@@ -69,7 +73,10 @@ class MessageDecoder:
         try:
             if number not in self._known:
                 self._known[number] = self._decoder_of(number)
-            topic, decode = self._known[number]
+            known = self._known[number]
+            if known is None:
+                return None
+            topic, decode = known
             return Decoded(topic, decode(value))
         except ValueError as error:
             raise UndecodableError(
@@ -79,10 +86,12 @@ class MessageDecoder:
                 topic=topic,
             ) from None
 
-    def _decoder_of(self, number: int) -> tuple[str, Decode[Any]]:
+    def _decoder_of(self, number: int) -> tuple[str, Decode[Any]] | None:
         schema = self._catalog.find(number)
         if schema is None:
             raise SchemaError("no schema of its type number is in the log")
+        if self._topics is not None and schema.topic not in self._topics:
+            return None
         # The standard library decodes JSON, so that a shell needs no extra for it.
         return schema.topic, json.loads if schema.codec == "json" else plain_decoder(schema)
 

@@ -372,6 +372,7 @@ def use_topics(path: Path) -> None:
         print(len(both))
         words = commitlog.topic(sales.log, str, name="words", codec=text)
         words.append("hello")
+        print(topics.to_arrow(sales.log, ["Sale"], start=None, end=None))
         print(text.form, text.message_class)
         asyncio.run(use_topics_async(sales))
         refunds.close()
