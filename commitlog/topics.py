@@ -8,10 +8,22 @@ messages into bytes.
 from __future__ import annotations
 
 from commitlog.messages.arrow import to_arrow
+from commitlog.messages.arrow_codec import ArrowCodec
+from commitlog.messages.avro_codec import AvroCodec
 from commitlog.messages.codec import Codec
 from commitlog.messages.msgspec_codec import aliases
 from commitlog.messages.topic import Topic
 from commitlog.messages.topic import open_tailer_of as tailer
 from commitlog.messages.topic_tailer import MessageLoop, TopicTailer
 
-__all__ = ["Codec", "MessageLoop", "Topic", "TopicTailer", "aliases", "tailer", "to_arrow"]
+__all__ = [
+    "ArrowCodec",
+    "AvroCodec",
+    "Codec",
+    "MessageLoop",
+    "Topic",
+    "TopicTailer",
+    "aliases",
+    "tailer",
+    "to_arrow",
+]

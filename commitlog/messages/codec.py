@@ -11,7 +11,7 @@ from commitlog.errors import InvalidOptionError, SchemaError
 from commitlog.messages.schema import Schema
 
 T = TypeVar("T")
-CodecName: TypeAlias = Literal["json", "msgpack", "fixed"]
+CodecName: TypeAlias = Literal["json", "msgpack", "protobuf", "fixed"]
 Decode = Callable[[bytes], T]
 """Raises ValueError for bytes that are no message."""
 
@@ -48,8 +48,13 @@ _MODULES = {
     "json": ("msgspec_codec", "JsonCodec"),
     "msgpack": ("msgspec_codec", "MessagePackCodec"),
     "fixed": ("fixed_codec", "FixedCodec"),
+    "avro": ("avro_codec", "AvroCodec"),
+    "protobuf": ("protobuf_codec", "ProtobufCodec"),
+    "arrow": ("arrow_codec", "ArrowCodec"),
 }
-_CHOICE = '"json", "msgpack", "fixed", or an object with the attributes of topics.Codec'
+_PARTS = ("name", "message_class", "form", "encode", "decoder")
+_CONSTRUCTED = {"avro": "AvroCodec", "arrow": "ArrowCodec"}
+_CHOICE = '"json", "msgpack", "protobuf", "fixed", or an object with the attributes of topics.Codec'
 
 
 def codec_for(message_class: type[T], codec: CodecName | Codec[T] | None) -> Codec[T]:
@@ -66,7 +71,12 @@ def codec_for(message_class: type[T], codec: CodecName | Codec[T] | None) -> Cod
     """
     name = _default_for(message_class) if codec is None else codec
     if not isinstance(name, str):
-        if all(hasattr(name, part) for part in ("name", "form", "encode", "decoder")):
+        if all(hasattr(name, part) for part in _PARTS):
+            if name.message_class is not message_class:
+                raise InvalidOptionError(
+                    f"the codec {name.name!r} encodes {name.message_class!r}, not "
+                    f"{message_class!r}: name its class"
+                )
             return name
         raise InvalidOptionError(f"codec must be {_CHOICE}, not {name!r}")
     if name in ("pickle", "cloudpickle", "dill"):
@@ -74,21 +84,27 @@ def codec_for(message_class: type[T], codec: CodecName | Codec[T] | None) -> Cod
             f"codec {name!r} is refused, because unpickling runs code that the log contains: use "
             '"json" or "msgpack"'
         )
+    if name in _CONSTRUCTED:
+        raise InvalidOptionError(
+            f"codec {name!r} needs a schema: use codec=topics.{_CONSTRUCTED[name]}(schema)"
+        )
     if name not in _MODULES:
         raise InvalidOptionError(f"there is no codec {name!r}: use {_CHOICE}")
-    made: Codec[T] = _of_module(name)(message_class)
+    module, attribute = _MODULES[name]
+    made: Codec[T] = getattr(_module(module), attribute)(message_class)
     return made
 
 
 def _default_for(message_class: Any) -> CodecName:
     if isinstance(message_class, type) and issubclass(message_class, MessageBytes):
         return "fixed"
+    if hasattr(message_class, "DESCRIPTOR") and hasattr(message_class, "SerializeToString"):
+        return "protobuf"
     return "json"
 
 
-def _of_module(name: str) -> Any:
-    module, attribute = _MODULES[name]
-    return getattr(importlib.import_module(f"commitlog.messages.{module}"), attribute)
+def _module(name: str) -> Any:
+    return importlib.import_module(f"commitlog.messages.{name}")
 
 
 def plain_decoder(schema: Schema) -> Decode[Any]:
@@ -103,7 +119,7 @@ def plain_decoder(schema: Schema) -> Decode[Any]:
     """
     if schema.codec not in _MODULES:
         raise unknown_codec(schema)
-    decoder: Decode[Any] = _of_module(schema.codec).plain_decoder(schema)
+    decoder: Decode[Any] = _module(_MODULES[schema.codec][0]).plain_decoder(schema)
     return decoder
 
 

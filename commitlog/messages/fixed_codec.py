@@ -94,18 +94,18 @@ class FixedCodec(Generic[T]):
             return _checked(kind)
         return _moved(kind, moves, self.form["size"], schema.form["size"])
 
-    @staticmethod
-    def plain_decoder(schema: Schema) -> Decode[Any]:
-        """Return what decodes messages to dicts."""
-        readers = {field["name"]: _reader(field) for field in schema.form["fields"]}
-        size = schema.form["size"]
 
-        def decode(value: bytes) -> dict[str, Any]:
-            if len(value) != size:
-                raise ValueError(f"the message has {len(value)} bytes, not {size}")
-            return {name: read(value) for name, read in readers.items()}
+def plain_decoder(schema: Schema) -> Decode[Any]:
+    """Return what decodes messages to dicts."""
+    readers = {field["name"]: _reader(field) for field in schema.form["fields"]}
+    size = schema.form["size"]
 
-        return decode
+    def decode(value: bytes) -> dict[str, Any]:
+        if len(value) != size:
+            raise ValueError(f"the message has {len(value)} bytes, not {size}")
+        return {name: read(value) for name, read in readers.items()}
+
+    return decode
 
 
 def _described(field: Field) -> dict[str, Any]:

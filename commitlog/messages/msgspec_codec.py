@@ -71,11 +71,6 @@ class MsgspecCodec(Generic[T]):
         message_class = self.message_class
         return lambda value: convert(change(plain(value)), message_class)
 
-    @staticmethod
-    def plain_decoder(schema: Schema) -> Decode[Any]:
-        """Return what decodes messages to dicts and lists."""
-        return _format(schema.codec).Decoder().decode  # type: ignore[no-any-return]
-
 
 class JsonCodec(MsgspecCodec[T]):
     """Messages as JSON."""
@@ -87,6 +82,11 @@ class MessagePackCodec(MsgspecCodec[T]):
     """Messages as MessagePack."""
 
     name = "msgpack"
+
+
+def plain_decoder(schema: Schema) -> Decode[Any]:
+    """Return what decodes messages to dicts and lists."""
+    return _format(schema.codec).Decoder().decode  # type: ignore[no-any-return]
 
 
 FORMATS = ("json", "msgpack")

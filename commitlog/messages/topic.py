@@ -594,11 +594,13 @@ def open_topic(
     log : CommitLog, str or path-like
         An open log, which several topics may share, or the path of a log to open.
     message_class : type
-        A `msgspec.Struct`, a dataclass, a TypedDict, another type of msgspec, or a `bus.Message`.
+        A `msgspec.Struct`, a dataclass, a TypedDict, another type of msgspec, a generated class of
+        Protocol Buffers, a `bus.Message`, or the class of `codec`.
     name : str, optional
         The name of the topic, in the form of a named tailer's; by default the name of the class.
-    codec : {"json", "msgpack", "fixed"} or Codec, optional
-        How messages are encoded; by default, "fixed" for a `bus.Message`, and "json" otherwise.
+    codec : {"json", "msgpack", "protobuf", "fixed"} or Codec, optional
+        How messages are encoded; by default the class decides, and "json" is the choice for those
+        of msgspec. `topics.AvroCodec` and `topics.ArrowCodec` take a schema.
     validate : bool
         Decode each message before it is appended, to refuse values of wrong types. Without it, the
         appender trusts the annotations, and a reader meets what cannot be decoded.

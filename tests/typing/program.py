@@ -329,6 +329,11 @@ class Refund(msgspec.Struct):
     sale: int
 
 
+VISITS = """
+{"type": "record", "name": "Visit", "fields": [{"name": "page", "type": "string"}]}
+"""
+
+
 class TextCodec:
     """A codec of this program."""
 
@@ -372,6 +377,11 @@ def use_topics(path: Path) -> None:
         print(len(both))
         words = commitlog.topic(sales.log, str, name="words", codec=text)
         words.append("hello")
+        visits = commitlog.topic(sales.log, dict, name="visits", codec=topics.AvroCodec(VISITS))
+        visits.append({"page": "/"})
+        batch = sales.log.to_arrow().to_batches()[0]
+        columns = topics.ArrowCodec(schema=batch.schema)
+        commitlog.topic(sales.log, type(batch), name="batches", codec=columns).append(batch)
         print(topics.to_arrow(sales.log, ["Sale"], start=None, end=None))
         print(text.form, text.message_class)
         asyncio.run(use_topics_async(sales))
