@@ -17,6 +17,7 @@ from commitlog._kernel.engine import Claim
 from commitlog._kernel.readers import Record
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.commit_log import open_log as open
+from commitlog.messages.topic import open_topic as topic
 from commitlog.options import Options, Tuning
 from commitlog.pool import TransientStorePool
 from commitlog.retention.archive import Archive
@@ -46,6 +47,7 @@ __all__ = [
     "Tuning",
     "get_include",
     "open",
+    "topic",
 ]
 
 

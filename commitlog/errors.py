@@ -11,8 +11,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-# OSError keeps these outside `__dict__`, where pickling would miss them.
+# OSError and ImportError keep these outside `__dict__`, where pickling would miss them.
 _SYSTEM_ATTRIBUTES = ("errno", "strerror", "filename")
+_IMPORT_ATTRIBUTES = ("name", "path")
 
 _Path = str | os.PathLike[str] | None
 
@@ -60,6 +61,8 @@ class CommitLogError(Exception):
         state = dict(self.__dict__)
         if isinstance(self, OSError):
             state |= {name: getattr(self, name) for name in _SYSTEM_ATTRIBUTES}
+        if isinstance(self, ImportError):
+            state |= {name: getattr(self, name) for name in _IMPORT_ATTRIBUTES}
         return _restored, (type(self), self.args, state)
 
 
@@ -68,7 +71,12 @@ def _restored(
 ) -> CommitLogError:
     """Rebuild an unpickled error attribute by attribute, without calling its constructor."""
     # CPython rejects `MemoryError.__new__` for a class whose first base is another exception.
-    error = OSError.__new__(cls) if issubclass(cls, OSError) else Exception.__new__(cls)
+    maker: Any = Exception
+    if issubclass(cls, OSError):
+        maker = OSError
+    elif issubclass(cls, ImportError):
+        maker = ImportError
+    error: CommitLogError = maker.__new__(cls)
     error.args = args
     for name, value in state.items():
         setattr(error, name, value)
@@ -284,6 +292,67 @@ class MessageValueError(CommitLogError, ValueError):
 
     Nothing was changed. Use a value in range, or declare the field with a wider kind.
     """
+
+
+class SchemaError(CommitLogError, ValueError):
+    """Raised if a schema in the log and a message class, or its codec, do not go together.
+
+    The message has both schemas. Nothing was appended. Give the field a default or an alias, or
+    give the topic another name.
+
+    Attributes
+    ----------
+    topic, field : str or None
+        The topic, and the path of the field, such as ``$.amount``.
+    """
+
+    topic: str | None = None
+    field: str | None = None
+
+
+class UndecodableError(CommitLogError, ValueError):
+    """Raised if the message at `position` cannot be decoded; the tailer stays before it.
+
+    Correct the message class, or open the tailer with `on_undecodable="skip"` or `"raw"`.
+
+    Attributes
+    ----------
+    topic, field : str or None
+        The topic, and the path of the field, such as ``$.amount``, if known.
+    """
+
+    topic: str | None = None
+    field: str | None = None
+
+
+class TopicNotFoundError(CommitLogError, LookupError):
+    """Raised if a log that is open with mode "r" has no topic of that name.
+
+    Check the name, or open the log with mode "a" to create the topic.
+
+    Attributes
+    ----------
+    topic : str or None
+        The topic.
+    """
+
+    topic: str | None = None
+
+
+class MissingExtraError(CommitLogError, ModuleNotFoundError):
+    """Raised if a package is missing that an extra of commitlog installs.
+
+    The message names the extra: install it.
+
+    Attributes
+    ----------
+    name : str or None
+        The missing package.
+    extra : str or None
+        The extra.
+    """
+
+    extra: str | None = None
 
 
 class SequenceError(CommitLogError, LookupError):

@@ -369,6 +369,7 @@ def test_every_named_error_exists() -> None:
         "TypeError",
         "TimeoutError",
         "LookupError",
+        "ModuleNotFoundError",
     }
 
 

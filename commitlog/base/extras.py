@@ -5,19 +5,23 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from commitlog.errors import MissingExtraError
+
 # Packages that every command may import where it uses them.
 OF_CLI = ("humanize", "rich", "textual")
 
 
 def imported(module: str, what: str, extra: str) -> Any:
-    """Import a module of an extra. If it is not installed, raise `ModuleNotFoundError`, which says
+    """Import a module of an extra. If it is not installed, raise `MissingExtraError`, which says
     what needs it and which extra installs it.
     """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         package = module.partition(".")[0]
-        raise ModuleNotFoundError(_wanting(what, package, extra), name=package) from error
+        raise MissingExtraError(
+            _wanting(what, package, extra), name=package, extra=extra
+        ) from error
 
 
 def explain(error: ModuleNotFoundError) -> str:

@@ -11,6 +11,7 @@ import click
 
 import commitlog
 from commitlog.cli import FAILURE, parameters
+from commitlog.cli.decoded import BatchDecoder
 from commitlog.cli.ending import Ending
 from commitlog.cli.new_file import new_file
 from commitlog.cli.output import Output
@@ -83,11 +84,12 @@ def command(
     selection = Selection(**given)
     form = _format_of(chosen_format(format, as_json=as_json), target, overwrite=overwrite)
     with Ending(), commitlog.open(log, "r") as opened, _opened(target, overwrite=overwrite) as file:
+        decoder = BatchDecoder(opened) if selection.decode else None
         if form in TABLES:
             raw = file if target != STANDARD_OUTPUT else sys.stdout.buffer
-            sink: TableSink | ByteSink = TableSink(raw, form)  # type: ignore[arg-type]
+            sink: TableSink | ByteSink = TableSink(raw, form, decoder)  # type: ignore[arg-type]
         else:
-            sink = ByteSink(file, format_of(form, selection.zone, escape=False))
+            sink = ByteSink(file, format_of(form, selection.zone, escape=False), decoder)
         view = View(opened, selection, sink)
         if target == STANDARD_OUTPUT:
             view.run()  # on a terminal, progress would mix with the records
@@ -95,9 +97,10 @@ def command(
             with record_progress(view.bytes) as show:
                 view.run(show)
         sink.close()
+    is_undecodable = decoder is not None and decoder.undecodable > 0
     if target != STANDARD_OUTPUT:
         click.echo(f"{view.records} record{'s' * (view.records != 1)} to {target}", err=True)
-    context.exit(FAILURE if view.damaged else 0)
+    context.exit(FAILURE if view.damaged or is_undecodable else 0)
 
 
 def _format_of(format: str | None, target: str, *, overwrite: bool) -> str:

@@ -59,21 +59,30 @@ def _grouped(token: re.Match[str]) -> str:
 
 class Filter:
     """Accept a value if every pattern of `include` matches in it and no pattern of `exclude` does.
-    ``^`` and ``$`` match the start and the end of a value.
+    ``^`` and ``$`` match the start and the end of a value. Records of `skipped_type` are left out.
     """
 
-    def __init__(self, include: Sequence[Pattern] = (), exclude: Sequence[Pattern] = ()) -> None:
+    def __init__(
+        self,
+        include: Sequence[Pattern] = (),
+        exclude: Sequence[Pattern] = (),
+        skipped_type: int | None = None,
+    ) -> None:
+        self._skipped_type = skipped_type
         self._include = [pattern.search for pattern in include]
         self._exclude = [pattern.search for pattern in exclude]
 
     def __bool__(self) -> bool:
-        return bool(self._include or self._exclude)
+        return bool(self._include or self._exclude or self._skipped_type is not None)
 
     def rows(self, batch: Batch) -> Rows:
         """Return the accepted rows of a batch, ascending."""
         if not self:
             return np.arange(len(batch))
-        values, rows = batch.values(), list(range(len(batch)))
+        rows = list(range(len(batch)))
+        if self._skipped_type is not None:
+            rows = np.flatnonzero(batch.types != self._skipped_type).tolist()
+        values = batch.values() if self._include or self._exclude else []
         for search in self._include:
             rows = [row for row in rows if search(values[row])]
         for search in self._exclude:

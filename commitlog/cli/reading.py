@@ -13,6 +13,7 @@ from commitlog.base.moment import read_moment
 from commitlog.cli import parameters
 from commitlog.cli.filter import Filter, Pattern
 from commitlog.log.commit_log import CommitLog
+from commitlog.messages.schema import SCHEMA_TYPE
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
 from commitlog.tail.tailer import Tailer
@@ -93,6 +94,12 @@ _OPTIONS = (
         help="End at damage, or report and skip it. The exit status is 1 in both cases.",
     ),
     click.option(
+        "--decode",
+        is_flag=True,
+        help="Print messages of topics as JSON, and leave out the records of their schemas. The "
+        "exit status is 1 if a message cannot be decoded.",
+    ),
+    click.option(
         "--json",
         "as_json",
         is_flag=True,
@@ -129,6 +136,7 @@ class Selection:
     zone: dt.tzinfo | None
     visibility: Visibility
     on_damage: OnDamage
+    decode: bool
     last: int | None = None
     reverse: bool = False
 
@@ -151,7 +159,7 @@ class Selection:
 
     @property
     def filter(self) -> Filter:
-        return Filter(self.include, self.exclude)
+        return Filter(self.include, self.exclude, skipped_type=SCHEMA_TYPE if self.decode else None)
 
     @property
     def until_ns(self) -> int | None:

@@ -25,10 +25,12 @@ from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import NAME as LOCK_NAME
 from commitlog.segment.lock_file import LockFile, describe_process
 
-_TAILERS = "tailers"
+_TAILERS, _TOPICS = "tailers", "topics"
 _IDENTITY = "log.json"
 # The files of a log: segments, indexes, the files beside them, the copies that recovery and repair
 # save, and the temporary files that a killed process leaves.
+_ANY = re.compile(".*")
+_SCHEMA = re.compile(r"[0-9a-f]{8}\.json|complete|\..*\.tmp")
 _SEGMENT = re.compile(r"[0-9]{20}\.(?:seg|idx)")
 _OURS = re.compile(
     r"(?:[0-9]{20}\.(?:seg|idx)|log\.json|checkpoint|cursors|lock|joining|joined)(?:\.(?:cut|broken)(?:\.[0-9]+)?)?"
@@ -96,7 +98,7 @@ def _check_permission(directory: LogDirectory) -> None:
     """
     folders = [
         path
-        for name in ("", _TAILERS, STAGED)
+        for name in ("", _TAILERS, _TOPICS, STAGED)
         if os.path.isdir(path := os.path.join(directory.path, name))
     ]
     for folder in folders:
@@ -155,7 +157,8 @@ def _remove(directory: LogDirectory, identity: Identity) -> _Removed:
     lock_file = _lock(directory, identity)
     try:
         _discard_buffers(directory, identity, lock_file, removed)
-        _remove_tailers(directory, removed)
+        _remove_folder(directory, _TAILERS, _ANY, removed)
+        _remove_folder(directory, _TOPICS, _SCHEMA, removed)
         _remove_staged(directory, removed)
         for name in _in_order(directory.names()):
             _unlink(directory, name, removed)
@@ -192,22 +195,24 @@ def _unlink(directory: LogDirectory, name: str, removed: _Removed) -> None:
     removed.bytes += size
 
 
-def _remove_tailers(directory: LogDirectory, removed: _Removed) -> None:
+def _remove_folder(
+    directory: LogDirectory, folder: str, ours: re.Pattern[str], removed: _Removed
+) -> None:
     try:
         fd = os.open(
-            _TAILERS,
+            folder,
             os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW,
             dir_fd=directory.fd,
         )
     except OSError:
         return
     try:
-        for name in sorted(os.listdir(fd)):
-            with contextlib.suppress(IsADirectoryError):  # not of a tailer: reported as left
+        for name in filter(ours.fullmatch, sorted(os.listdir(fd))):
+            with contextlib.suppress(IsADirectoryError):  # reported as left
                 os.unlink(name, dir_fd=fd)
-                removed.files.append(os.path.join(_TAILERS, name))
+                removed.files.append(os.path.join(folder, name))
         if not os.listdir(fd):
-            os.rmdir(_TAILERS, dir_fd=directory.fd)
+            os.rmdir(folder, dir_fd=directory.fd)
     finally:
         os.close(fd)
 

@@ -7,9 +7,10 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from commitlog.cli.decoded import BatchDecoder
 from commitlog.cli.filter import Rows
 from commitlog.cli.output import Output
-from commitlog.cli.record_format import CsvLines, RecordFormat
+from commitlog.cli.record_format import CsvLines, JsonLines, RecordFormat
 from commitlog.tail.arrow import BatchForm
 from commitlog.tail.batch import Batch
 
@@ -23,11 +24,21 @@ _GROUP_BYTES = 32 << 20
 
 
 class ByteSink:
-    """Write records in a format of bytes. An `Output` is flushed after each batch."""
+    """Write records in a format of bytes, messages as JSON if there is a decoder. An `Output` is
+    flushed after each batch.
+    """
 
-    def __init__(self, output: Output | IO[bytes], form: RecordFormat) -> None:
+    def __init__(
+        self,
+        output: Output | IO[bytes],
+        form: RecordFormat,
+        decoder: BatchDecoder | None = None,
+    ) -> None:
         self._output = output
         self._form = form
+        if decoder is not None:
+            is_object = isinstance(form, JsonLines)
+            self._form = decoder.objects(form) if is_object else decoder.texts(form)
         if isinstance(form, CsvLines):
             output.write(CsvLines.HEADER)
 
@@ -46,10 +57,11 @@ class ByteSink:
 
 class TableSink:
     """Write the columns position, sequence, timestamp, type, key and value as Parquet or as Arrow's
-    file format, in groups.
+    file format, in groups; messages as JSON if there is a decoder.
     """
 
-    def __init__(self, file: IO[bytes], format: str) -> None:
+    def __init__(self, file: IO[bytes], format: str, decoder: BatchDecoder | None = None) -> None:
+        self._decoder = decoder
         try:
             self._form = BatchForm(None, f"--format {format}")
         except ModuleNotFoundError as error:
@@ -67,6 +79,8 @@ class TableSink:
         self._records = self._bytes = 0
 
     def write(self, batch: Batch, rows: Rows) -> None:
+        if self._decoder is not None:
+            batch, rows = self._decoder.converted(batch, rows)
         columns = self._form.record_batch(batch)
         self._waiting.append(columns if len(rows) == len(batch) else columns.take(rows))
         self._records += len(rows)

@@ -10,6 +10,7 @@ import click
 import commitlog
 from commitlog.base.units import DURATION_LARGEST_S
 from commitlog.cli import FAILURE, parameters
+from commitlog.cli.decoded import BatchDecoder
 from commitlog.cli.filter import Pattern
 from commitlog.cli.output import Output
 from commitlog.cli.progress import is_terminal
@@ -138,10 +139,12 @@ def command(
             )
         named = None if name is None else opened.tailer(name)
         pace = None if speed is None else Pace(speed, max_pause)
-        sink = ByteSink(output, form)
+        decoder = BatchDecoder(opened) if selection.decode else None
+        sink = ByteSink(output, form, decoder)
         view = View(opened, selection, sink, stop_at=stop_at, pace=pace, follow=follow, named=named)
         view.run()
-    context.exit(FAILURE if view.damaged else 0)
+    is_undecodable = decoder is not None and decoder.undecodable > 0
+    context.exit(FAILURE if view.damaged or is_undecodable else 0)
 
 
 def _format_of(format: str, selection: Selection) -> RecordFormat:

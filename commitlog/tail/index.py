@@ -257,7 +257,7 @@ class LogIndex:
         """
         flushed = self._core.flushed_position
         number, durable = divmod(flushed, self._size)
-        with self._lock, self._queue.held(number, _WHO) as segment:
+        with self._lock, self.queue.held(number, _WHO) as segment:
             if segment is None or self.seals.get(number) is not None:
                 return
             scanned = max(self._index(segment).offset, HEADER_SIZE)

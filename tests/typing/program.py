@@ -9,10 +9,11 @@ import asyncio
 import datetime as dt
 import enum
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, assert_never, assert_type
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -20,7 +21,7 @@ import prometheus_client
 
 import commitlog
 import commitlog.polars
-from commitlog import bus, errors, keep, metrics, spark, watching
+from commitlog import bus, errors, keep, metrics, spark, topics, watching
 from commitlog.spark import jobs
 
 Positions = npt.NDArray[np.int64]
@@ -318,6 +319,80 @@ def use_bus(path: Path) -> None:
     dispatch(path)
 
 
+class Sale(msgspec.Struct):
+    item: str
+    amount: Annotated[int, topics.aliases("price")]
+
+
+class Refund(msgspec.Struct):
+    sale: int
+
+
+VISITS = """
+{"type": "record", "name": "Visit", "fields": [{"name": "page", "type": "string"}]}
+"""
+
+
+class TextCodec:
+    """A codec of this program."""
+
+    name = "text"
+    message_class = str
+
+    @property
+    def form(self) -> dict[str, object]:
+        return {}
+
+    def encode(self, message: str, /) -> bytes:
+        return message.encode()
+
+    def decoder(self, schema: object, /) -> Callable[[bytes], str]:
+        return bytes.decode
+
+
+def use_topics(path: Path) -> None:
+    text: topics.Codec[str] = TextCodec()
+    with commitlog.topic(path, Sale, codec="msgpack", validate=True, segment_size="64KiB") as sales:
+        assert_type(sales, topics.Topic[Sale])
+        assert_type(sales.append(Sale("lamp", 3), key=b"lamp"), int)
+        assert_type(sales.append_many([Sale("desk", 9)], sync=True), Positions)
+        with sales.tailer("till", start="first", durable=True) as tailer:
+            assert_type(tailer, topics.TopicTailer[Sale])
+            for sale in tailer:
+                print(assert_type(sale, Sale).item, tailer.record, tailer.position, tailer.name)
+            tailer.seek("first")
+            assert_type(tailer.read(timeout=0), Sale | None)
+            with tailer.reading() as sale_or_none:
+                assert_type(sale_or_none, Sale | None)
+            loop: topics.MessageLoop[Sale] = tailer.follow(timeout=0)
+            print(list(loop), tailer.undecodable)
+        raw = sales.tailer(on_undecodable="raw")
+        assert_type(raw, topics.TopicTailer[Sale | commitlog.Record])
+        print(sales.log.path, sales.name, sales.message_class, list(raw))
+        raw.close()
+        refunds = commitlog.topic(sales.log, Refund, name="refunds")
+        refunds.append(Refund(1))
+        both: list[topics.Topic[Sale] | topics.Topic[Refund]] = [sales, refunds]
+        print(len(both))
+        words = commitlog.topic(sales.log, str, name="words", codec=text)
+        words.append("hello")
+        visits = commitlog.topic(sales.log, dict, name="visits", codec=topics.AvroCodec(VISITS))
+        visits.append({"page": "/"})
+        batch = sales.log.to_arrow().to_batches()[0]
+        columns = topics.ArrowCodec(schema=batch.schema)
+        commitlog.topic(sales.log, type(batch), name="batches", codec=columns).append(batch)
+        print(topics.to_arrow(sales.log, ["Sale"], start=None, end=None))
+        print(text.form, text.message_class)
+        asyncio.run(use_topics_async(sales))
+        refunds.close()
+
+
+async def use_topics_async(sales: topics.Topic[Sale]) -> None:
+    assert_type(await sales.append_async(Sale("chair", 4)), int)
+    async for sale in topics.tailer([sales]).follow(timeout=0):
+        print(assert_type(sale, Sale).amount)
+
+
 def dispatch(path: Path) -> None:
     # Without the annotation, mypy takes the classes' common base for what the loop gives.
     reader: bus.BusReader[Tick | Order] = bus.reader(path, [Tick, Order])
@@ -373,6 +448,12 @@ def details_of(error: commitlog.CommitLogError) -> object:
             details = error.wanted, error.available
         case errors.TailerLagError():
             details = error.name
+        case errors.SchemaError() | errors.UndecodableError():
+            details = error.topic, error.field
+        case errors.TopicNotFoundError():
+            details = error.topic
+        case errors.MissingExtraError():
+            details = error.extra
         case _:
             pass
     return details
@@ -436,6 +517,7 @@ def main(folder: Path) -> None:
     prune(path, folder / "archive")
     watch(path, folder / "page.prom")
     use_bus(folder / "bus")
+    use_topics(folder / "topics")
     print(query(path))
     try:
         commitlog.open(path, mode="x")

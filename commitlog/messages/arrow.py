@@ -1,0 +1,91 @@
+"""Messages as an Arrow table, without their classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from commitlog.base.extras import pyarrow_for
+from commitlog.messages.decoding import MessageDecoder, as_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from commitlog.log.commit_log import CommitLog
+    from commitlog.log.scan import Bound
+
+_COLUMNS = ("position", "sequence", "timestamp", "key")
+
+
+def to_arrow(
+    log: CommitLog,
+    topics: Sequence[str] | None = None,
+    *,
+    start: Bound | None = None,
+    end: Bound | None = None,
+) -> pa.Table:
+    """Read messages as an Arrow table, by the schemas in the log.
+
+    Parameters
+    ----------
+    log : CommitLog
+        An open log.
+    topics : sequence of str, optional
+        The names of the topics; all by default.
+    start, end
+        As for `CommitLog.to_arrow`.
+
+    Returns
+    -------
+    pyarrow.Table
+        A row for each message: position, sequence, timestamp, key, `topic`, and `message`, a struct
+        with one field for each topic, of which the others are null. A topic whose messages have no
+        common Arrow type is JSON text.
+
+    Raises
+    ------
+    UndecodableError
+        A message cannot be decoded.
+    MissingExtraError
+        pyarrow, or a package of a codec, is not installed.
+    CommitLogError
+        As for `CommitLog.to_arrow`.
+    """
+    pa = pyarrow_for("topics.to_arrow")
+    decoder = MessageDecoder(log, topics)
+    parts: list[Any] = []
+    found_topics: list[str] = []
+    messages: list[Any] = []
+    for batch in log.to_reader(start=start, end=end):
+        columns = [batch.column(name).to_pylist() for name in ("type", "value", "position")]
+        rows = []
+        for row, record in enumerate(zip(*columns, strict=True)):
+            found = decoder.decode(*record)
+            if found is not None:
+                rows.append(row)
+                found_topics.append(found.topic)
+                messages.append(found.message)
+        parts.append(batch.select(_COLUMNS).take(pa.array(rows, pa.int64())))
+    schema = log.to_reader(end=log.first_position, columns=_COLUMNS).schema
+    table = pa.Table.from_batches(parts, schema)
+    names = sorted(set(found_topics))
+    of_topics = [_column(pa, found_topics, messages, name) for name in names]
+    fields = pa.struct([(name, column.type) for name, column in zip(names, of_topics, strict=True)])
+    message = (
+        pa.StructArray.from_arrays(of_topics, fields=list(fields))
+        if names
+        else pa.array([None] * len(messages), fields)
+    )
+    return table.append_column("topic", pa.array(found_topics, pa.string())).append_column(
+        "message", message
+    )
+
+
+def _column(pa: Any, topics: list[str], messages: list[Any], name: str) -> Any:
+    own = [
+        message if topic == name else None for topic, message in zip(topics, messages, strict=True)
+    ]
+    try:
+        return pa.array(own)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return pa.array([None if each is None else as_json(each) for each in own], pa.string())

@@ -1,0 +1,170 @@
+"""SchemaCatalog: the schemas of a log's topics, found without reading the log."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from commitlog.base.failpoint import failpoint
+from commitlog.base.path import sync_directory, telling_of_refusals
+from commitlog.errors import SchemaError
+from commitlog.log.commit_log import CommitLog
+from commitlog.messages.schema import SCHEMA_TYPE, Schema, key_of, number_of
+from commitlog.segment.new_file import put_new_file
+from commitlog.tail.seek import Visibility
+
+FOLDER = "topics"
+# Its presence says that the folder had all schemas of the log when it was made.
+_COMPLETE = "complete"
+_NAME = re.compile(r"([0-9a-f]{8})\.json")
+
+
+class SchemaCatalog:
+    """Find and declare schemas.
+
+    The records of the log are the truth. The folder `topics` has a copy of each, by its number, so
+    that a log of any size is opened at once. The folder is made from the records if it is missing.
+
+    Parameters
+    ----------
+    log : CommitLog
+        An open log.
+    """
+
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+        self._folder = os.path.join(log.path, FOLDER)
+
+    def schemas(self) -> dict[int, Schema]:
+        """Return all schemas by the type number of their messages.
+
+        Raises
+        ------
+        SchemaError
+            A schema is damaged, or a newer release wrote it.
+        """
+        if not self._is_complete():
+            if self._log.mode == "r":
+                return dict(self._scanned())
+            self._build()
+        found = {}
+        for name in sorted(os.listdir(self._folder)):
+            match = _NAME.fullmatch(name)
+            if match is not None:
+                number = int(match[1], 16)
+                schema = self.find(number)
+                if schema is not None:
+                    found[number] = schema
+        return found
+
+    def find(self, number: int) -> Schema | None:
+        """Return the schema of messages with a type number: from the folder, else from the
+        records.
+        """
+        with contextlib.suppress(OSError):
+            with open(self._file_of(number), "rb") as file:
+                content = file.read()
+            if number_of(content) == number:
+                return Schema.of_value(content)
+        return self._found_in_records(number)
+
+    def declare(self, schema: Schema) -> None:
+        """Put a schema into the folder, durably, before its first record is appended.
+
+        Raises
+        ------
+        SchemaError
+            Another schema has the same number.
+        """
+        with telling_of_refusals(self._folder):
+            if not self._is_complete():
+                self._build()
+            self._put(schema)
+
+    def has_record(self, number: int) -> bool:
+        """Return whether a record of the schema remains; the messages of a schema without any were
+        deleted.
+        """
+        with self._log.tailer(on_damage="skip", visibility=self._visibility()) as tailer:
+            return tailer.seek(key=key_of(number))
+
+    def forget(self, number: int) -> None:
+        """Remove a schema from the folder, because its messages were deleted."""
+        if self._log.mode != "r":
+            with contextlib.suppress(OSError):
+                os.unlink(self._file_of(number))
+
+    def _file_of(self, number: int) -> str:
+        return os.path.join(self._folder, f"{number:08x}.json")
+
+    def _visibility(self) -> Visibility:
+        return "committed" if self._log.mode == "r" else "appended"
+
+    def _is_complete(self) -> bool:
+        return os.path.exists(os.path.join(self._folder, _COMPLETE))
+
+    def _build(self) -> None:
+        """Make the folder; any number of processes may do so at once, and be killed on the way."""
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self._folder)
+        failpoint("topics made")
+        for _, schema in self._scanned():
+            self._put(schema)
+        fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            put_new_file(fd, _COMPLETE, b"")
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        sync_directory(self._log.path)
+
+    def _put(self, schema: Schema) -> None:
+        name = f"{schema.number:08x}.json"
+        fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if not put_new_file(fd, name, schema.value):
+                self._check_same(schema, os.path.join(self._folder, name))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _check_same(self, schema: Schema, path: str) -> None:
+        with open(path, "rb") as file:
+            content = file.read()
+        if content == schema.value:
+            return
+        if number_of(content) == schema.number:
+            raise SchemaError(
+                f"topic {schema.topic!r}: another schema of this log has the same type number "
+                f"{schema.number}: {content.decode(errors='replace')}; give the topic another name",
+                path=path,
+                topic=schema.topic,
+            )
+        os.unlink(path)  # damaged: the record is the truth
+        self._put(schema)
+
+    def _scanned(self) -> Iterator[tuple[int, Schema]]:
+        """Yield each schema that the records have, by reading the whole log."""
+        seen = set()
+        with self._log.tailer(on_damage="skip", visibility=self._visibility()) as tailer:
+            while len(batch := tailer.read_batch()):
+                for row in np.flatnonzero(batch.types == SCHEMA_TYPE).tolist():
+                    value = batch.value(row)
+                    number = number_of(value)
+                    if number not in seen and batch.key(row) == key_of(number):
+                        seen.add(number)
+                        yield number, Schema.of_value(value)
+
+    def _found_in_records(self, number: int) -> Schema | None:
+        with self._log.tailer(on_damage="skip", visibility=self._visibility()) as tailer:
+            while tailer.seek(key=key_of(number)):
+                record = tailer.read()
+                if record is None:
+                    return None
+                if record.type == SCHEMA_TYPE and number_of(record.value) == number:
+                    return Schema.of_value(record.value)
+        return None

@@ -1,0 +1,109 @@
+"""MessageDecoder: decode the messages of a log without their classes."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from commitlog.errors import SchemaError, UndecodableError
+from commitlog.log.commit_log import CommitLog
+from commitlog.messages.catalog import SchemaCatalog
+from commitlog.messages.codec import Decode, plain_decoder
+from commitlog.messages.schema import is_message_type
+
+
+class Decoded(NamedTuple):
+    """A message as dicts, lists and plain values.
+
+    Attributes
+    ----------
+    topic : str
+        The name of its topic.
+    message : object
+        Its content.
+    """
+
+    topic: str
+    message: Any
+
+
+class MessageDecoder:
+    """Decode messages by the schemas in their log.
+
+    Parameters
+    ----------
+    log : CommitLog
+        The open log.
+    topics : collection of str, optional
+        Decode these topics only; all by default.
+    """
+
+    def __init__(self, log: CommitLog, topics: Collection[str] | None = None) -> None:
+        self._log = log
+        self._topics = topics
+        self._catalog = SchemaCatalog(log)
+        self._known: dict[int, tuple[str, Decode[Any]] | None] = {}
+
+    def decode(self, number: int, value: bytes, position: int) -> Decoded | None:
+        """Decode the value of a record.
+
+        Parameters
+        ----------
+        number, value, position
+            The record's type, value and position.
+
+        Returns
+        -------
+        Decoded or None
+            None if the record is no message of these topics.
+
+        Raises
+        ------
+        UndecodableError
+            The message has no schema in the log, or does not match it.
+        MissingExtraError
+            A package of the codec is not installed.
+        """
+        if not is_message_type(number):
+            return None
+        topic = None
+        try:
+            if number not in self._known:
+                self._known[number] = self._decoder_of(number)
+            known = self._known[number]
+            if known is None:
+                return None
+            topic, decode = known
+            return Decoded(topic, decode(value))
+        except ValueError as error:
+            raise UndecodableError(
+                f"a message cannot be decoded: {getattr(error, 'message', error)}",
+                path=self._log.path,
+                position=position,
+                topic=topic,
+            ) from None
+
+    def _decoder_of(self, number: int) -> tuple[str, Decode[Any]] | None:
+        schema = self._catalog.find(number)
+        if schema is None:
+            raise SchemaError("no schema of its type number is in the log")
+        if self._topics is not None and schema.topic not in self._topics:
+            return None
+        # The standard library decodes JSON, so that a shell needs no extra for it.
+        return schema.topic, json.loads if schema.codec == "json" else plain_decoder(schema)
+
+
+def as_json(message: Any) -> str:
+    """Return a decoded message as JSON: bytes as base64, times in ISO 8601."""
+    return json.dumps(message, default=_plain, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dt.datetime | dt.date | dt.time):
+        return value.isoformat()
+    return str(value)

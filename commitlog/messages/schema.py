@@ -1,0 +1,107 @@
+"""Schema: what a topic's messages look like, as a record of the log."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from commitlog.errors import SchemaError
+
+FORMAT = 1
+# The type numbers from here on belong to topics: the first one is that of schemas, the others are
+# those of messages.
+SCHEMA_TYPE = 0xC000_0000
+_NUMBER_MASK = 0x3FFF_FFFF
+
+
+@dataclass(frozen=True)
+class Schema:
+    """One version of a topic's schema.
+
+    Attributes
+    ----------
+    topic : str
+        The topic's name.
+    codec : str
+        The name of the codec that encodes the messages.
+    form : dict
+        The fields, as the codec describes them; plain JSON.
+    """
+
+    topic: str
+    codec: str
+    form: dict[str, Any]
+
+    @cached_property
+    def value(self) -> bytes:
+        """The value of the schema's record."""
+        content = {"codec": self.codec, "format": FORMAT, "schema": self.form, "topic": self.topic}
+        return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+    @cached_property
+    def number(self) -> int:
+        """The type number of the messages: a hash of the value, so that all processes find the
+        same number without an agreement.
+        """
+        return number_of(self.value)
+
+    @property
+    def key(self) -> bytes:
+        """The key of the schema's record."""
+        return key_of(self.number)
+
+    @classmethod
+    def of_value(cls, value: bytes) -> Schema:
+        """Read the value of a schema's record.
+
+        Raises
+        ------
+        SchemaError
+            The value is damaged, or a newer release wrote it.
+        """
+        try:
+            content = json.loads(value)
+            version = content["format"]
+            if isinstance(version, int) and version > FORMAT:
+                raise SchemaError(
+                    f"a schema has version {version}, and this release reads versions up to "
+                    f"{FORMAT}: use a newer release",
+                    topic=content.get("topic"),
+                )
+            parts = [content[name] for name in ("topic", "codec", "schema")]
+        except (KeyError, TypeError, RecursionError, json.JSONDecodeError, UnicodeError) as error:
+            raise _damaged(f"{type(error).__name__}: {error}") from None
+        if version != FORMAT or [type(part) for part in parts] != [str, str, dict]:
+            raise _damaged("its fields have wrong types")
+        return cls(*parts)
+
+    def __str__(self) -> str:
+        form = json.dumps(self.form, sort_keys=True, separators=(",", ":"))
+        return f"{self.codec} {form}"
+
+
+def _damaged(why: str) -> SchemaError:
+    return SchemaError(
+        f"a schema record is damaged ({why}): restore the log from a copy, or read its messages as "
+        "raw records"
+    )
+
+
+def number_of(value: bytes) -> int:
+    """Return the type number of the messages whose schema record has this value."""
+    digest = hashlib.blake2b(value, digest_size=4).digest()
+    # The number of the schema records themselves is left out.
+    return SCHEMA_TYPE + max(1, int.from_bytes(digest, "big") & _NUMBER_MASK)
+
+
+def key_of(number: int) -> bytes:
+    """Return the key of the schema record for a type number."""
+    return b"schema:%08x" % number
+
+
+def is_message_type(number: int) -> bool:
+    """Return whether the type number is one of a topic's messages."""
+    return number > SCHEMA_TYPE

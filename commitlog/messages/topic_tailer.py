@@ -1,0 +1,328 @@
+"""TopicTailer: read messages as objects."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, Literal, NoReturn, Self, TypeAlias, TypeVar
+
+from commitlog._kernel.readers import Idle, Record
+from commitlog.base.process_bound import ProcessBound
+from commitlog.base.units import Duration, parse_duration
+from commitlog.errors import CommitLogError, InvalidOptionError, SchemaError, UndecodableError
+from commitlog.log.commit_log import CommitLog
+from commitlog.messages.catalog import SchemaCatalog
+from commitlog.messages.codec import Codec, Decode, plain_decoder
+from commitlog.messages.schema import Schema, is_message_type
+from commitlog.tail.name_options import Durable
+from commitlog.tail.seek import Start, Timestamp, Visibility
+from commitlog.tail.segment_holder import OnDamage
+from commitlog.tail.tailer import Tailer
+
+T = TypeVar("T")
+OnUndecodable: TypeAlias = Literal["raise", "skip", "raw"]
+_PATH = re.compile(r"`(\$[^`]*)`$")
+_SHOWN = 200  # characters of a value in an error
+
+
+class _Decoders(dict[int, Decode[Any] | None]):
+    """The decoder of each type number; None for records that the tailer skips."""
+
+    def __init__(self, catalog: SchemaCatalog, codecs: dict[str, Codec[Any]]) -> None:
+        super().__init__()
+        self._catalog = catalog
+        self._codecs = codecs
+        self.schemas: dict[int, Schema] = {}
+
+    def __missing__(self, number: int) -> Decode[Any] | None:
+        if not is_message_type(number):
+            self[number] = None
+            return None
+        try:
+            schema = self._catalog.find(number)
+            if schema is None:
+                return _refusing("no schema of its type number is in the log")
+            self.schemas[number] = schema
+            codec = self._codecs.get(schema.topic)
+            decode = None if codec is None else codec.decoder(schema)
+        except SchemaError as error:
+            if error.topic is None or error.topic in self._codecs:
+                return _refusing(error.message, error.field)
+            decode = None
+        self[number] = decode
+        return decode
+
+
+class _RefusedError(ValueError):
+    """Raised instead of decoding."""
+
+    field: str | None = None
+
+
+def _refusing(why: str, field: str | None = None) -> Decode[Any]:
+    def refuse(_: bytes) -> NoReturn:
+        error = _RefusedError(why)
+        error.field = field
+        raise error
+
+    return refuse
+
+
+class TopicTailer(ProcessBound, Generic[T]):
+    """Read the messages of one topic or several, in order; `Topic.tailer` returns it.
+
+    Only one thread at a time may use it. Records that are no messages of its topics are skipped.
+    Under a name, it continues where the last tailer of that name ended; if a loop is left early,
+    it yields the last message again.
+
+    Attributes
+    ----------
+    record : Record or None
+        The record of the message that was read last, with its position, time, sequence and key.
+    undecodable : int
+        How many messages could not be decoded and were skipped or yielded as records.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        tailer: Tailer,
+        codecs: dict[str, Codec[Any]],
+        on_undecodable: OnUndecodable,
+    ) -> None:
+        """Wrap a tailer; only `Topic.tailer` calls this."""
+        self.record: Record | None = None
+        self.undecodable = 0
+        self._log = log
+        self._tailer = tailer
+        self._decoders = _Decoders(SchemaCatalog(log), codecs)
+        self._on_undecodable = on_undecodable
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[T]:
+        return self._messages(self._tailer.__iter__)
+
+    def _messages(self, begin: Callable[[], Iterable[Record]]) -> Iterator[T]:
+        decoders = self._decoders
+        for record in begin():
+            decode = decoders[record.type]
+            if decode is None:
+                continue
+            try:
+                message = decode(record.value)
+            except ValueError as error:
+                message = self._undecodable(record, error)
+                if message is None:
+                    continue
+            self.record = record
+            yield message
+
+    def read(self, timeout: Duration | None = 0, idle: Idle = "backoff") -> T | None:
+        """Read the next message, and move past it.
+
+        Parameters
+        ----------
+        timeout, idle
+            As for `Tailer.read`.
+
+        Returns
+        -------
+        object or None
+            None if no message arrived in time.
+
+        Raises
+        ------
+        UndecodableError
+            The message cannot be decoded, and `on_undecodable` is "raise".
+        """
+        end = None if timeout is None else time.monotonic() + parse_duration(timeout, "timeout")
+        while True:
+            left = None if end is None else max(0.0, end - time.monotonic())
+            record = self._tailer.read(left, idle)
+            if record is None:
+                return None
+            message = self._taken(record)
+            if message is not None:
+                return message
+
+    @contextlib.contextmanager
+    def reading(self, timeout: Duration | None = 0, idle: Idle = "backoff") -> Iterator[T | None]:
+        """Read the next message for a `with` block; an exception in the block rewinds the tailer.
+
+        Parameters
+        ----------
+        timeout, idle
+            As for `Tailer.read`.
+
+        Yields
+        ------
+        object or None
+            None if no message arrived in time.
+        """
+        end = None if timeout is None else time.monotonic() + parse_duration(timeout, "timeout")
+        while True:
+            left = None if end is None else max(0.0, end - time.monotonic())
+            with self._tailer.reading(left, idle) as record:
+                message = None if record is None else self._taken(record)
+                if record is None or message is not None:
+                    yield message
+                    return
+
+    def follow(self, timeout: Duration | None = None, idle: Idle = "backoff") -> MessageLoop[T]:
+        """Iterate over messages as they arrive, without end.
+
+        Parameters
+        ----------
+        timeout : float, str or None
+            End if no record arrives for that long; None ends only when the log is closed.
+        idle : {"spin", "yield", "backoff", "block"}
+            How to wait: see `Tailer.follow`.
+
+        Returns
+        -------
+        MessageLoop
+            Usable in `for` and in `async for`.
+        """
+        return MessageLoop(self, lambda: self._tailer.follow(timeout, idle))
+
+    def _taken(self, record: Record) -> T | None:
+        """Decode a record; None if the tailer skips it."""
+        decode = self._decoders[record.type]
+        if decode is None:
+            return None
+        try:
+            message: T = decode(record.value)
+        except ValueError as error:
+            found = self._undecodable(record, error)
+            if found is None:
+                return None
+            message = found
+        self.record = record
+        return message
+
+    def _undecodable(self, record: Record, error: ValueError) -> Any:
+        if self._on_undecodable == "raise":
+            self._tailer.seek(record.position)
+            raise self._error(record, error) from error
+        self.undecodable += 1
+        return record if self._on_undecodable == "raw" else None
+
+    def _error(self, record: Record, error: ValueError) -> UndecodableError:
+        schema = self._decoders.schemas.get(record.type)
+        path = _PATH.search(str(error))
+        field = error.field if isinstance(error, _RefusedError) else path[1] if path else None
+        value = None if schema is None else _value_at(schema, record.value, field)
+        return UndecodableError(
+            f"{'a message' if schema is None else f'a message of topic {schema.topic!r}'} cannot "
+            f"be decoded: {error}{'' if value is None else f', which is {value}'}; correct the "
+            'message class, or read with on_undecodable="skip" or "raw"',
+            path=self._log.path,
+            position=record.position,
+            topic=None if schema is None else schema.topic,
+            field=field,
+        )
+
+    # --- the place --------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str | None:
+        """Return the name under which the position is saved; None if it is not saved."""
+        return self._tailer.name
+
+    @property
+    def position(self) -> int:
+        """Return the position of the next read."""
+        return self._tailer.position
+
+    def seek(
+        self,
+        position: Start | None = None,
+        *,
+        sequence: int | None = None,
+        timestamp: Timestamp | None = None,
+        key: bytes | None = None,
+    ) -> bool:
+        """Move the tailer before the record that exactly one of the arguments selects.
+
+        Parameters
+        ----------
+        position, sequence, timestamp, key
+            As for `Tailer.seek`.
+
+        Returns
+        -------
+        bool
+            As for `Tailer.seek`.
+        """
+        return self._tailer.seek(position, sequence=sequence, timestamp=timestamp, key=key)
+
+    def close(self) -> None:
+        """Release the segment and the name. A second call does nothing."""
+        self._tailer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class MessageLoop(Generic[T]):
+    """Iterate over messages as they arrive, in `for` or in `async for`."""
+
+    def __init__(self, owner: TopicTailer[T], begin: Callable[[], Any]) -> None:
+        """Prepare a loop; only `TopicTailer.follow` calls this."""
+        self._owner = owner
+        self._begin = begin
+
+    def __iter__(self) -> Iterator[T]:
+        return self._owner._messages(self._begin)
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        async for record in self._begin():
+            message = self._owner._taken(record)
+            if message is not None:
+                yield message
+
+
+def open_tailer(
+    log: CommitLog,
+    codecs: Sequence[tuple[str, Codec[Any]]],
+    on_undecodable: OnUndecodable,
+    *,
+    name: str | None,
+    start: Start | None,
+    visibility: Visibility,
+    on_damage: OnDamage,
+    durable: Durable,
+) -> TopicTailer[Any]:
+    """Open a tailer for topics, by their names: see `Topic.tailer`."""
+    if on_undecodable not in ("raise", "skip", "raw"):
+        raise InvalidOptionError(
+            f'on_undecodable must be "raise", "skip" or "raw", not {on_undecodable!r}'
+        )
+    tailer = log.tailer(
+        name, start=start, visibility=visibility, on_damage=on_damage, durable=durable
+    )
+    return TopicTailer(log, tailer, dict(codecs), on_undecodable)
+
+
+def _value_at(schema: Schema, value: bytes, path: str | None) -> str | None:
+    """Return the value at a path such as ``$.lines[...].amount``, as far as it leads, for an
+    error.
+    """
+    if path is None:
+        return None
+    try:
+        found = plain_decoder(schema)(value)
+    except (ValueError, CommitLogError):
+        return None
+    for name in re.findall(r"[^.\[\]]+", path.removeprefix("$")):
+        if not isinstance(found, dict) or name not in found:
+            break
+        found = found[name]
+    text = repr(found)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -1,0 +1,29 @@
+"""Topics: messages of Python classes in a log, with their schemas.
+
+`commitlog.topic` opens a topic. `tailer` reads several topics of a log in its order. `aliases`
+names the former names of a field. `to_arrow` reads messages without their classes. A `Codec` turns
+messages into bytes.
+"""
+
+from __future__ import annotations
+
+from commitlog.messages.arrow import to_arrow
+from commitlog.messages.arrow_codec import ArrowCodec
+from commitlog.messages.avro_codec import AvroCodec
+from commitlog.messages.codec import Codec
+from commitlog.messages.msgspec_codec import aliases
+from commitlog.messages.topic import Topic
+from commitlog.messages.topic import open_tailer_of as tailer
+from commitlog.messages.topic_tailer import MessageLoop, TopicTailer
+
+__all__ = [
+    "ArrowCodec",
+    "AvroCodec",
+    "Codec",
+    "MessageLoop",
+    "Topic",
+    "TopicTailer",
+    "aliases",
+    "tailer",
+    "to_arrow",
+]

@@ -1,0 +1,61 @@
+"""Message classes of the tests of topics, and programs that other processes run."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import commitlog
+from commitlog.messages.schema import SCHEMA_TYPE
+
+ROOT = Path(__file__).parents[2]
+WHEN = dt.datetime(2026, 5, 1, 12, 30, tzinfo=dt.UTC)
+
+
+class Order(msgspec.Struct):
+    id: int
+    item: str = "lamp"
+    amount: Decimal = Decimal("12.50")
+    at: dt.datetime = WHEN
+
+
+class Refund(msgspec.Struct):
+    order: int
+
+
+def records(log: commitlog.CommitLog, start: int | None = None) -> list[commitlog.Record]:
+    """All records from a position on, those of schemas among them."""
+    return list(log.tailer(start="first" if start is None else start))
+
+
+def schema_positions(log: commitlog.CommitLog) -> list[int]:
+    return [record.position for record in records(log) if record.type == SCHEMA_TYPE]
+
+
+def run(code: str, *arguments: Any) -> subprocess.Popen[str]:
+    """Run a program that has the classes of this module."""
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            f"from tests.messages.orders import *\n{code}",
+            *map(str, arguments),
+        ],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(program: subprocess.Popen[str]) -> int:
+    """Wait for the end of a program and return its status."""
+    program.communicate(timeout=200)
+    return program.returncode

@@ -1,0 +1,78 @@
+"""Messages as an Arrow table, by the schemas in the log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+import commitlog
+from commitlog import topics
+from commitlog.errors import UndecodableError
+from tests.messages.orders import Order, Refund
+
+
+class Mixed(msgspec.Struct):
+    value: int | str | list[int]
+
+
+def test_table_has_a_struct_for_each_topic(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log") as log:
+        log.append(b"no message")
+        orders, refunds = commitlog.topic(log, Order), commitlog.topic(log, Refund, codec="msgpack")
+        position = orders.append(Order(1), key=b"k", timestamp_ns=5)
+        refunds.append(Refund(1))
+        orders.append(Order(2))
+        table = topics.to_arrow(log)
+        assert table.column_names == [
+            *("position", "sequence", "timestamp", "key", "topic", "message")
+        ]
+        assert table["topic"].to_pylist() == ["Order", "Refund", "Order"]
+        first, second, third = table["message"].to_pylist()
+        assert first["Order"]["amount"] == "12.50"
+        assert (first["Order"]["id"], first["Refund"], third["Order"]["id"]) == (1, None, 2)
+        assert second == {"Order": None, "Refund": {"order": 1}}
+        assert table["position"][0].as_py() == position
+        assert table["key"].to_pylist() == [b"k", None, None]
+        assert topics.to_arrow(log, ["Refund"])["message"].to_pylist() == [{"Refund": {"order": 1}}]
+        assert len(topics.to_arrow(log, start=table["position"][1].as_py())) == 2
+        assert len(topics.to_arrow(log, end=table["position"][1].as_py())) == 1
+
+
+def test_table_is_queried_by_fields(tmp_path: Path) -> None:
+    import duckdb
+
+    with commitlog.topic(tmp_path / "log", Order) as orders:
+        orders.append_many([Order(n, "lamp" if n % 2 else "desk") for n in range(10)])
+        found = topics.to_arrow(orders.log)
+    assert isinstance(found, pa.Table)
+    rows = duckdb.sql(
+        'select count(*), max(message."Order".id) from found where message."Order".item = \'lamp\''
+    )
+    assert rows.fetchall() == [(5, 9)]
+
+
+def test_log_without_messages_is_an_empty_table(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log") as log:
+        log.append(b"no message")
+        assert topics.to_arrow(log).num_rows == 0
+
+
+def test_messages_without_a_common_type_are_json(tmp_path: Path) -> None:
+    with commitlog.topic(tmp_path / "log", Mixed) as mixed:
+        mixed.append_many([Mixed(1), Mixed("a"), Mixed([1])])
+        column = topics.to_arrow(mixed.log)["message"]
+        assert [each["Mixed"] for each in column.to_pylist()] == [
+            *('{"value": 1}', '{"value": "a"}', '{"value": [1]}')
+        ]
+
+
+def test_undecodable_message_raises(tmp_path: Path) -> None:
+    with commitlog.topic(tmp_path / "log", Order) as orders:
+        number = orders.log.read(orders.append(Order(1))).type
+        position = orders.log.append(b"{", type=number)
+        with pytest.raises(UndecodableError) as caught:
+            topics.to_arrow(orders.log)
+        assert caught.value.position == position
