@@ -149,7 +149,7 @@ abstract class Bench {
         say("{" + percentiles(taken) + ", \"rolls\": " + Arrays.toString(rolls) + "}");
     }
 
-    /** Appends at a constant rate; returns the latencies of appends that began a segment. */
+    /** Appends at a constant rate; returns the times of the calls that began a segment. */
     private long[] pace(Log log, double rate, long[] taken) throws Exception {
         long[] rolls = new long[10_000];
         int rolled = 0;
@@ -157,14 +157,15 @@ abstract class Bench {
         long began = System.nanoTime() + 50_000_000;
         for (int i = 0; i < taken.length; i++) {
             long due = began + (long) (i * (1e9 / rate));
-            while (System.nanoTime() < due) {
+            long called;
+            while ((called = System.nanoTime()) < due) {
             }
-            long now = log.append() / segment;
-            taken[i] = System.nanoTime() - due;
-            if (now != last && last >= 0 && rolled < rolls.length) {
-                rolls[rolled++] = taken[i];
+            long at = log.append() / segment, ended = System.nanoTime();
+            taken[i] = ended - due;
+            if (at != last && last >= 0 && rolled < rolls.length) {
+                rolls[rolled++] = ended - called;
             }
-            last = now;
+            last = at;
         }
         return Arrays.copyOf(rolls, rolled);
     }

@@ -45,9 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         pairs = measured(row, programs, given, kept["missing"])
         kept["pairs"] |= pairs
         print(f"{row.name}: {table.markdown(kept | {'pairs': pairs, 'missing': {}})}", flush=True)
-        keep(given.json, kept, rows)
-    if given.json == RESULTS:
-        table.PLACE.write(PAGE, table.markdown(json.loads(RESULTS.read_text(encoding="utf-8"))))
+        all_kept = keep(given.json, kept, rows)
+        if given.json == RESULTS:
+            table.PLACE.write(PAGE, table.markdown(all_kept))
     for name, reason in kept["missing"].items():
         print(f"peers: {name} did not run: {reason}", file=sys.stderr)
     return int(any("ours" in name for name in kept["missing"]))
@@ -116,18 +116,21 @@ class _Others:
         return round((self._used() - self.used) / (time.monotonic() - self.began), 1)
 
 
-def keep(file: Path, found: table.Kept, rows: Sequence[Row]) -> None:
-    """Put figures into the file, in place of those of the same pairs and programs."""
+def keep(file: Path, found: table.Kept, rows: Sequence[Row]) -> table.Kept:
+    """Put figures into the file, in place of those of the same pairs; return all."""
     kept = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"pairs": {}}
     sides = [(row, side) for row in rows for side in row.sides()]
     tried = {name for row, side in sides for name in (side.split()[0], f"{side} ({row.name})")}
     missing = {name: why for name, why in kept.get("missing", {}).items() if name not in tried}
+    known = {f"{row.name} | {ours} | {peer}" for row in ROWS for ours, peer in row.pairs}
+    pairs = kept["pairs"] | found["pairs"]
     kept = {
         "machine": found["machine"],
-        "pairs": kept["pairs"] | found["pairs"],
+        "pairs": {name: entry for name, entry in pairs.items() if name in known},
         "missing": missing | found["missing"],
     }
     file.write_text(json_text(kept), encoding="utf-8")
+    return kept
 
 
 def _tell(what: str) -> None:

@@ -85,30 +85,34 @@ def sustained(given: Settings, put: Callable[[int], object], drain: Callable[[],
 
 
 def paced(given: Settings, append: Append) -> None:
-    """Append at a constant rate; a latency counts from when the append was due."""
+    """Append at a constant rate; a latency counts from when the append was due.
+
+    A roll's time is that of the call.
+    """
     value, rate = given.value(), given.number("rate")
     _pace(append, value, rate, rate * given.number("warm_ms") // 1000)
     gc.collect()
-    taken, positions = _pace(append, value, rate, rate * given.number("ms") // 1000)
+    taken, calls, positions = _pace(append, value, rate, rate * given.number("ms") // 1000)
     segments = positions // max(1, given.number("segment"))
     rolls = np.flatnonzero(np.diff(segments)) + 1
-    say(**percentiles(taken), rolls=taken[rolls].tolist())
+    say(**percentiles(taken), rolls=calls[rolls].tolist())
 
 
-def _pace(
-    append: Append, value: bytes, rate: int, count: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    taken, positions = np.ones(count, np.int64), np.ones(count, np.int64)
-    latencies, found, clock = taken.data, positions.data, time.perf_counter_ns
+def _pace(append: Append, value: bytes, rate: int, count: int) -> npt.NDArray[np.int64]:
+    """Return three rows: latencies, times of the calls, and what they returned."""
+    found, clock = np.ones((3, count), np.int64), time.perf_counter_ns
+    latencies, calls, positions = (row.data for row in found)
     due = (np.arange(count) * (1e9 / rate)).astype(np.int64)
     due += clock() + 50_000_000
     for index, moment in enumerate(due.data):
-        while clock() < moment:
+        while (began := clock()) < moment:
             pass
         position = append(value)
-        latencies[index] = clock() - moment
-        found[index] = position
-    return taken, positions
+        ended = clock()
+        latencies[index] = ended - moment
+        calls[index] = ended - began
+        positions[index] = position
+    return found
 
 
 def sync(given: Settings, append: Append) -> None:

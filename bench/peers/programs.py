@@ -149,7 +149,10 @@ def bus_jar(home: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         run("git", "init", "--quiet", "--bare", "mappedbus.git", cwd=home)
         checkout = home / "mappedbus.git"
-        run("git", "fetch", "--quiet", "--depth=1", BUS_REPOSITORY, BUS_COMMIT, cwd=checkout)
+        try:
+            run("git", "fetch", "--quiet", "--depth=1", BUS_REPOSITORY, BUS_COMMIT, cwd=checkout)
+        except MissingError as error:
+            raise MissingError(f"{error}: or put {BUS_JAR} into {folder}") from None
         content = run("git", "cat-file", "blob", f"{BUS_COMMIT}:dist/{BUS_JAR}", cwd=checkout)
         part = jar.with_suffix(".part")
         part.write_bytes(content)

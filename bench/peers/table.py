@@ -61,8 +61,8 @@ def side_name(side: str) -> str:
     """Return a side as the table names it."""
     program, *settings = side.split()
     if program in ("ours", "capi"):
-        values = [setting.partition("=")[2] for setting in settings]
-        return " ".join("C API" if value == "capi" else value for value in values)
+        words = [setting.removeprefix("setup=").removeprefix("form=") for setting in settings]
+        return " ".join("C API" if word == "capi" else word for word in words)
     return " ".join([program.replace("alone", "the loop alone"), *settings])
 
 

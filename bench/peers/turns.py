@@ -106,7 +106,8 @@ def _ended_in_time(started: list[subprocess.Popen[str]]) -> Iterator[None]:
 def _last_line(command: list[str], error: tempfile._TemporaryFileWrapper[str]) -> str:
     error.seek(0)
     lines = [line for line in error.read().splitlines() if line and not line.startswith("\tat ")]
-    return f"{Path(command[0]).name} failed: {lines[-1] if lines else f'killed, or {LIMIT_S:g} s'}"
+    reason = lines[-1] if lines else f"it was killed, or took {LIMIT_S:g} s"
+    return f"{Path(command[0]).name} failed: {reason}"
 
 
 def settle(place: Path) -> None:
