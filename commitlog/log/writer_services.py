@@ -19,7 +19,7 @@ from commitlog.retention.pruner import LogState, Pruner
 from commitlog.retention.retention import Retention
 from commitlog.retention.retention_service import RetentionService
 from commitlog.segment.allocation_service import AllocationService
-from commitlog.segment.events import tell_nobody
+from commitlog.segment.events import ignore_event
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.backpressure import Backpressure
 
@@ -58,8 +58,8 @@ class WriterServices:
                 self.listener.start()
                 undo.callback(self.listener.finish)
                 queue.watch(self.listener.offer)
-            tell = tell_nobody if self.listener is None else self.listener.offer
-            self.allocation = AllocationService(engine, queue, options, lender, tell=tell)
+            report = ignore_event if self.listener is None else self.listener.offer
+            self.allocation = AllocationService(engine, queue, options, lender, report=report)
             if lender is not None:
                 lender.reclaim_by(self.allocation.give_back_ahead)
             self.services: list[Service] = [self.allocation]

@@ -20,7 +20,7 @@ from commitlog.options import Options
 from commitlog.segment import blocks
 from commitlog.segment.ahead_count import AheadCount
 from commitlog.segment.disk_monitor import DiskMonitor
-from commitlog.segment.events import Tell, tell_nobody
+from commitlog.segment.events import Report, ignore_event
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.pretoucher import Pretoucher
 from commitlog.segment.seals import Sealer
@@ -55,7 +55,7 @@ class AllocationService(Service):
         options: Options,
         lender: BufferLender | None,
         *,
-        tell: Tell = tell_nobody,
+        report: Report = ignore_event,
     ) -> None:
         super().__init__(f"commitlog allocate {core.path}")
         self._core = core
@@ -63,7 +63,7 @@ class AllocationService(Service):
         self._queue = queue
         self._options = options
         self._unused = UnusedBlocks(queue)
-        self._tell = tell
+        self._report = report
         # Separate locks (these two and the buffers' lock): an appender that rolls never waits for
         # work done ahead of need.
         self._place_lock = threading.Lock()
@@ -74,11 +74,11 @@ class AllocationService(Service):
         self._ahead = AheadCount(options.tuning.allocate_ahead)
         self._closed = False
         self._buffers = None if lender is None else SegmentBuffers(core, queue, lender)
-        self._sealer = Sealer(queue, options.tuning.index_spacing, tell)
+        self._sealer = Sealer(queue, options.tuning.index_spacing, report)
         self._pretoucher = Pretoucher(core, queue, options)
         # With a pool, the buffers take the page faults instead.
         self._pretouches = options.prefault and lender is None
-        if tell is not tell_nobody:
+        if report is not ignore_event:
             self._sealer.begin(core.committed_position // core.segment_size)
         self._retry_at = 0.0
         self._look_at = 0.0
@@ -128,7 +128,7 @@ class AllocationService(Service):
             created = range(self._synced_below or number + 1, number + 1)
             self._synced_below = number + 1
         for new in created:
-            self._tell("created", new)
+            self._report("created", new)
         return True
 
     def _create(self, number: int) -> None:

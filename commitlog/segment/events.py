@@ -9,8 +9,8 @@ from typing import Literal
 # handle has unmapped it. "deleted": its file is gone.
 Event = Literal["created", "sealed", "released", "deleted"]
 # Must neither wait nor raise.
-Tell = Callable[[Event, int], None]
+Report = Callable[[Event, int], None]
 
 
-def tell_nobody(event: Event, number: int) -> None:
+def ignore_event(event: Event, number: int) -> None:
     """Ignore an event."""

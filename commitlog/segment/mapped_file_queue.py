@@ -10,7 +10,7 @@ from commitlog._kernel.engine import Core
 from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.errors import ClosedError, IOFailureError, PositionError
 from commitlog.segment.directory import LogDirectory
-from commitlog.segment.events import Tell, tell_nobody
+from commitlog.segment.events import Report, ignore_event
 from commitlog.segment.mapped_file import MappedFile
 
 
@@ -29,13 +29,13 @@ class MappedFileQueue:
         self._dropped: list[MappedFile] = []
         self._closed = False
         self._first: int | None = None
-        self._tell: Tell = tell_nobody
+        self._report: Report = ignore_event
         self._deleted_below = 0
 
-    def watch(self, tell: Tell) -> None:
+    def watch(self, report: Report) -> None:
         """Report released and deleted segments from now on."""
         self._deleted_below = self.first_number
-        self._tell = tell
+        self._report = report
 
     def get(self, number: int) -> MappedFile:
         """The segment with that number, mapped if need be; else raise `PositionError`."""
@@ -76,7 +76,7 @@ class MappedFileQueue:
         if file.base + file.size <= self.core.flushed_position:
             self.core.forget(file.number)
         self._dropped.append(file)
-        self._tell("released", file.number)
+        self._report("released", file.number)
 
     def _unmap_dropped(self) -> None:
         """Unmap outside of the lock: it takes milliseconds, and an append that rolls needs it."""
@@ -143,7 +143,7 @@ class MappedFileQueue:
             with self._lock:
                 self._files.pop(number, None)
                 file.unmap()
-            self._tell("released", number)
+            self._report("released", number)
         self.directory.remove_segment(number)
         self._tell_deleted(number + 1)
 
@@ -151,7 +151,7 @@ class MappedFileQueue:
         with self._lock:
             start, self._deleted_below = self._deleted_below, max(self._deleted_below, below)
             for number in range(start, below):
-                self._tell("deleted", number)
+                self._report("deleted", number)
 
     def drop_deleted(self) -> None:
         """Unmap segments that others have deleted: a mapping keeps their disk space in use."""
@@ -200,7 +200,7 @@ class MappedFileQueue:
     def forked(self) -> None:
         """In the child of a fork: another thread of the parent may have held the lock."""
         self._lock = threading.Lock()
-        self._tell = tell_nobody
+        self._report = ignore_event
         for file in self._files.values():
             file.forked()
 
@@ -211,5 +211,5 @@ class MappedFileQueue:
             for file in self._files.values():
                 self.core.forget(file.number)
                 file.segment.release()
-                self._tell("released", file.number)
+                self._report("released", file.number)
             self._files.clear()

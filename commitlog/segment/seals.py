@@ -8,7 +8,7 @@ from commitlog._kernel.segments import SparseIndex
 from commitlog.errors import CorruptRecordError, CorruptSegmentError
 from commitlog.options import INDEX_SPACING_DEFAULT
 from commitlog.segment import index_file
-from commitlog.segment.events import Tell, tell_nobody
+from commitlog.segment.events import Report, ignore_event
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.seal_table import SealTable
 
@@ -23,12 +23,15 @@ class Sealer:
     """
 
     def __init__(
-        self, queue: MappedFileQueue, spacing: int = INDEX_SPACING_DEFAULT, tell: Tell = tell_nobody
+        self,
+        queue: MappedFileQueue,
+        spacing: int = INDEX_SPACING_DEFAULT,
+        report: Report = ignore_event,
     ) -> None:
         self._directory = queue.directory
         self._queue = queue
         self._spacing = spacing
-        self._tell = tell
+        self._report = report
         self._next: int | None = None
         self._sequence = 0
         self._stuck = False
@@ -76,7 +79,7 @@ class Sealer:
                 )
                 return
             self._next += 1
-            self._tell("sealed", self._next - 1)
+            self._report("sealed", self._next - 1)
 
     def _find_start(self, number: int) -> tuple[int, int]:
         """The first unsealed segment below `number`, and the sequence of its first record."""
