@@ -12,11 +12,13 @@ import numpy.typing as npt
 from commitlog._kernel.engine import RowColumns
 from commitlog.base.extras import pyarrow_for
 from commitlog.errors import RecordTypeError
+from commitlog.tail.arrow import warn_of_old_timestamp
 
 # Columns that only the log can give: a batch that was read has them, and appended again its records
 # get new ones.
 _GIVEN_BY_THE_LOG = ("position", "sequence")
-_TAKEN = ("value", "key", "type", "timestamp")
+_TIMESTAMPS = ("timestamp_ns", "timestamp")
+_TAKEN = ("value", "key", "type", *_TIMESTAMPS)
 
 _Bytes = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 
@@ -99,11 +101,15 @@ def _check_names(names: list[str]) -> None:
                 f"unknown column {name!r}: the columns are value and, optionally, "
                 "key, type and timestamp"
             )
-    if "value" not in names or len(set(names)) != len(names):
+    taken = ["timestamp" if name in _TIMESTAMPS else name for name in names]
+    if "value" not in taken or len(set(taken)) != len(taken):
         raise RecordTypeError(
             "there must be exactly one value column, and at most one each of key, type and "
-            f"timestamp; the columns are {names}"
+            "timestamp; "
+            f"the columns are {names}"
         )
+    if "timestamp_ns" in names:
+        warn_of_old_timestamp()
 
 
 def _part(pa: Any, batch: Any, row: int) -> Rows:
@@ -171,7 +177,7 @@ def _bytes_of(pa: Any, array: Any, name: str) -> _Bytes:
 
 
 def _as_nanoseconds(pa: Any, columns: dict[str, Any]) -> Any:
-    array = columns.get("timestamp")
+    array = columns.get("timestamp_ns", columns.get("timestamp"))
     if array is not None and pa.types.is_timestamp(array.type):
         return array.cast(pa.timestamp("ns", array.type.tz)).cast(pa.int64())
     return array
