@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Sequence
 
+from commitlog._kernel.failure import END, ROLLED_BACK
 from commitlog._kernel.memory import STATE_NONE, STATE_RECOVERING, Cursors
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
@@ -26,6 +27,7 @@ from commitlog.segment.directory import LogDirectory
 from commitlog.tail import tailer_file, tailer_folder
 
 _logger = logging.getLogger("commitlog.recovery")
+_SKIPS_MOST = 8  # a SKIP takes up to 256 MiB, and a segment has up to 1 GiB
 
 
 def recover(
@@ -148,6 +150,13 @@ def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -
             position,
         )
         return None
+    if _is_skipped(directory, end):
+        _logger.error(
+            "%s: the log was closed at position %d, but a SKIP reaches beyond it",
+            directory.path,
+            position,
+        )
+        return None
     locations = [Location(number, HEADER_SIZE) for number in above]
     if end.offset < directory.segment_size:
         locations.append(end)
@@ -166,3 +175,21 @@ def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -
             make_solid(directory, location.number)
     tail = tail_location(directory, numbers, end)
     return Recovered("clean", tail, tail.position(directory.segment_size))
+
+
+def _is_skipped(directory: LogDirectory, end: Location) -> bool:
+    """Return whether SKIPs from the segment's start on reach beyond the end of a closed log.
+
+    An older `repair` left the clean mark on a log whose last segment it had replaced by SKIPs. No
+    other SKIP can lie across the end, so the segment's frames need not be read.
+    """
+    if end.offset >= directory.segment_size:
+        return False
+    with directory.opened_segment(end.number) as segment:
+        offset = HEADER_SIZE
+        for _ in range(_SKIPS_MOST):
+            code, step = segment.step(offset) if offset < end.offset else (END, 0)
+            if code != ROLLED_BACK:
+                break
+            offset += step
+        return offset > end.offset

@@ -113,9 +113,10 @@ def test_append_after_a_repair_is_read(
 
 
 def hide_end(files: LogFiles, before: int = 0) -> int:
-    """Build a closed log whose end lies in a SKIP; return the end of that SKIP.
+    """Build a closed log whose end lies in a SKIP, as an older release's repair left it; return the
+    end of that SKIP.
 
-    `before` is the number of records in front of the SKIP.
+    `before` is the number of records in front of the SKIP: 0 after such a repair.
     """
     files.full(0, numbered(100))
     files.create(1, opened=True)
@@ -136,12 +137,15 @@ def test_end_inside_a_skip_is_reported(files: LogFiles) -> None:
     assert str(behind) in report.problems[0]
 
 
-def test_append_continues_after_a_skip_that_covers_the_end(files: LogFiles) -> None:
-    hide_end(files, before=10)
-    files.checkpoint(SIZE + HEADER + 50 * STEP)
+@pytest.mark.parametrize("unclean", [False, True])
+def test_append_continues_after_a_skip_that_covers_the_end(files: LogFiles, unclean: bool) -> None:
+    before = 10 if unclean else 0
+    hide_end(files, before)
+    if unclean:
+        files.checkpoint(SIZE + HEADER + 50 * STEP)
     with commitlog.open(files.path) as log:
         assert log.append(b"new") == 2 * SIZE + HEADER
-    assert values_of(files.path) == [*numbered(110), b"new"]
+    assert values_of(files.path) == [*numbered(100 + before), b"new"]
     assert verify(files.path).sound
 
 
