@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging as _logging
 import sys as _sys
 from pathlib import Path as _Path
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from commitlog.errors import CommitLogError, UnsupportedError
 
@@ -17,7 +18,6 @@ from commitlog._kernel.engine import Claim
 from commitlog._kernel.readers import Record
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.commit_log import open_log as open
-from commitlog.messages.topic import open_topic as topic
 from commitlog.options import Options, Tuning
 from commitlog.pool import TransientStorePool
 from commitlog.retention.archive import Archive
@@ -27,6 +27,20 @@ from commitlog.tail.batch import Batch
 from commitlog.tail.cycles import Cycle
 from commitlog.tail.tailer import Tailer
 from commitlog.tail.tailer_state import TailerState
+
+if _TYPE_CHECKING:
+    from commitlog.messages.topic import open_topic as topic
+else:
+
+    def __getattr__(name: str) -> object:
+        """Import what topics need when a program first uses them."""
+        if name != "topic":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from commitlog.messages.topic import open_topic
+
+        globals()[name] = open_topic
+        return open_topic
+
 
 __version__ = "0.1.0"
 __all__ = [

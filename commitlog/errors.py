@@ -244,7 +244,7 @@ class RecordTooLargeError(CommitLogError, ValueError):
 class RecordTypeError(CommitLogError, TypeError):
     """Raised if the value, key or type of a record has the wrong Python type.
 
-    Nothing was appended. Encode a `str` with `.encode()`.
+    Nothing was appended. Encode a `str` with ``.encode()``.
     """
 
 

@@ -71,6 +71,21 @@ def test_lists_over_many_segments_have_schemas_first(tmp_path: Path) -> None:
         assert segments_without_schema(log, number) == set()
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_segment_that_another_writer_begins_gets_the_schema(tmp_path: Path, many: bool) -> None:
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
+        orders = commitlog.topic(log, Order)
+        orders.append(Order(1))
+        with commitlog.open(tmp_path / "log") as other:
+            other.roll()
+            other.append(b"other")
+        position = int(orders.append_many([Order(2)])[0]) if many else orders.append(Order(2))
+        _, described = schema_positions(log)  # right behind the message
+        assert position // SEGMENT == described // SEGMENT == 1
+        orders.append(Order(3))
+        assert len(schema_positions(log)) == 2
+
+
 @pytest.mark.parametrize("size", [100, 3000, 8050])
 def test_large_messages_have_schemas_first(tmp_path: Path, size: int) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
