@@ -23,7 +23,7 @@ _ARROW_UNCHECKED = (
     "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 )
 # By default Spark renames each file of a checkpoint through Hadoop's FileContext, which runs
-# `readlink` for it on a local disk: half the time of a small batch.
+# `readlink` for it on a local disk.
 _CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
