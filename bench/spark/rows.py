@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import statistics
@@ -19,12 +20,11 @@ import psutil
 import commitlog
 from commitlog.log.parts import parts_of
 from commitlog.spark import session
+from commitlog.spark.columns import DDL
 
 VALUE_SIZE = 100
-KAFKA = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp "
-    "timestamp, timestampType int"
-)
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+KAFKA = ", ".join(column for column in DDL.split(", ") if column.split()[0] in COLUMNS)
 LIVE_INTERVAL_S = 0.02
 Figures = dict[str, list[float]]
 
@@ -69,15 +69,14 @@ class Setting:
         finally:
             self.spark.stop()
 
-    def read(self, schema: str = KAFKA, **options: object) -> Any:
-        reader = self.spark.read.format("commitlog").options(
-            **{name: str(value) for name, value in options.items()}
-        )
-        return reader.schema(schema).load(str(self.log))
+    def read(self) -> Any:
+        return self.spark.read.format("commitlog").load(str(self.log))
 
     def read_parquet(self) -> Any:
         if not self.parquet.exists():
-            self.read().write.option("compression", "none").parquet(str(self.parquet))
+            self.read().select(*COLUMNS).write.option("compression", "none").parquet(
+                str(self.parquet)
+            )
         return self.spark.read.parquet(str(self.parquet))
 
     def in_turns(self, queries: dict[str, Callable[[], object]]) -> Figures:
@@ -99,7 +98,7 @@ class Setting:
         }
         frame = (
             self.spark.readStream.format("commitlog")
-            .schema("value binary")
+            .schema(KAFKA)
             .options(**given)
             .load(str(self.log))
         )
@@ -112,33 +111,36 @@ class Setting:
 # --- batch reads ----------------------------------------------------------------------------------
 
 
-def _sums(frame: Any, columns: list[str]) -> Callable[[], object]:
-    """The same aggregations over any frame."""
+def batch(setting: Setting) -> dict[str, Any]:
+    """The same queries of the log and of Parquet, both as a plain `load(path)` and alternating."""
     from pyspark.sql import functions as f
 
-    known = {
-        "value": f.sum(f.length("value")),
-        "topic": f.max("topic"),
-        "partition": f.sum("partition"),
-        "offset": f.max("offset"),
-        "timestamp": f.max("timestamp"),
-        "timestampType": f.sum("timestampType"),
+    late = f.col("sequence") >= round(setting.records * 0.99)
+    since = setting.read().where(late).agg(f.min("timestamp")).first()[0]
+    length = f.sum(f.length("value"))
+    queries: dict[str, Callable[[Any], object]] = {
+        "count()": lambda frame: frame.count(),
+        "sum(length(value))": lambda frame: frame.agg(length).collect(),
+        "7 columns into the noop sink": lambda frame: (
+            frame.select(*COLUMNS).write.format("noop").mode("overwrite").save()
+        ),
+        "sum(length(value)) of the last 1 % by timestamp": lambda frame: (
+            frame.where(f.col("timestamp") >= f.lit(since)).agg(length).collect()
+        ),
     }
-    return lambda: frame.agg(f.count("*"), *[known[column] for column in columns]).collect()
-
-
-def batch(setting: Setting) -> dict[str, Any]:
-    """All Kafka columns, and the value alone, from the log and from Parquet."""
-    everything = ["value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    frames = {"Parquet": setting.read_parquet, "log": setting.read}
     figures = setting.in_turns(
         {
-            "parquet": _sums(setting.read_parquet(), everything),
-            "log": _sums(setting.read(), everything),
-            "parquet, value": _sums(setting.read_parquet(), ["value"]),
-            "log, value": _sums(setting.read("value binary"), ["value"]),
+            f"{source}: {name}": functools.partial(_run, query, frame)
+            for name, query in queries.items()
+            for source, frame in frames.items()
         }
     )
     return {"seconds": figures}
+
+
+def _run(query: Callable[[Any], object], frame: Callable[[], Any]) -> None:
+    query(frame())
 
 
 def one_percent(setting: Setting) -> dict[str, Any]:
@@ -171,8 +173,8 @@ def memory(setting: Setting) -> dict[str, Any]:
     part, in bytes.
     """
     peaks = []
-    for schema in ("value binary", KAFKA):
-        _sums(setting.read(schema), ["value"])()
+    for columns in (["value"], COLUMNS):
+        setting.read().select(*columns).write.format("noop").mode("overwrite").save()
         peaks.append(max((process.memory_info().rss for process in _workers()), default=0))
     return {"worker_bytes": peaks, "log_bytes": setting.records * (VALUE_SIZE + 20)}
 

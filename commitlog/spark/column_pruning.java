@@ -160,12 +160,18 @@ public final class ColumnPruning extends AbstractFunction1 {
             return builder.pushedFilters();
         }
 
-        /** Also keeps the columns of pushed filters, which Spark needs to describe them to Python. */
+        /**
+         * Also keeps the columns of pushed filters, which Spark needs to describe them to Python,
+         * and for a query of no column the partition: PySpark makes an object of each empty row.
+         */
         @Override
         public void pruneColumns(StructType required) {
             Set wanted = new HashSet(Arrays.asList(required.fieldNames()));
             for (Filter filter : filters) {
                 wanted.addAll(Arrays.asList(filter.references()));
+            }
+            if (wanted.isEmpty()) {
+                wanted.add("partition");
             }
             StructType columns = new StructType();
             for (StructField field : schema.fields()) {

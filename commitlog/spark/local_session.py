@@ -22,11 +22,17 @@ _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
 _ARROW_UNCHECKED = (
     "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 )
+# By default Spark renames each file of a checkpoint through Hadoop's FileContext, which runs
+# `readlink` for it on a local disk.
+_CHECKPOINTS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "commitlog.spark.worker_daemon",
     "spark.driver.extraJavaOptions": _ARROW_UNCHECKED,
     "spark.executor.extraJavaOptions": _ARROW_UNCHECKED,
+    "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",

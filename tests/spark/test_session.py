@@ -81,6 +81,12 @@ def test_session_returns_the_active_session(spark: Any) -> None:
     assert session() is spark
 
 
+def test_streams_rename_checkpoint_files_without_a_fork(spark: Any) -> None:
+    name = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
+    manager = spark._jvm.java.lang.Class.forName(name)
+    assert manager.getSimpleName() == "FileSystemBasedCheckpointFileManager"
+
+
 def test_workers_run_in_commitlog_daemon_over_unix_socket(spark: Any) -> None:
     def how(rows: Any) -> Any:
         import os
