@@ -46,7 +46,7 @@ static void padding_behind_a_value_is_zero(bool plain) {
     end(&place, &handle);
 }
 
-/* Each of them acts on the very next append, whatever the appends before it have found. */
+/* Each of them acts on the next append, although the appends before it found nothing due. */
 static void what_stops_an_append_stops_the_next_one(bool plain) {
     test_place place;
     test_handle handle;
