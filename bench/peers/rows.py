@@ -98,6 +98,8 @@ class Row:
         if program in JVM:
             given |= (JVM_QUICK if quick else JVM_WARM).get(role, {})
         given |= dict(setting.split("=", 1) for setting in own)
+        if program == "mappedbus" and role == "burst":
+            given["warm"] = 12  # nothing flushes or reuses its file
         if program in SLOW and role == "burst" and given.get("batch") == "1":
             given["records"] = min(int(str(given["records"])), 40 * BATCH)
         if quick and "segment" in given:
