@@ -116,7 +116,8 @@ class Template:
 
     Backslash sequences are those of Python. A field takes the specifications of `str.format`; `x`
     prints a key or a value in hexadecimal digits. `escape` escapes control characters, quotes keys,
-    and prints a missing key as ``-``; the matches of `highlight` are printed in color.
+    and prints a missing key as ``-``; the matches of `highlight` are printed in color. With a
+    `width`, tabs are expanded and lines are cut to so many columns.
 
     Raises
     ------
@@ -131,10 +132,12 @@ class Template:
         *,
         escape: bool,
         highlight: Sequence[Pattern] = (),
+        width: int | None = None,
     ) -> None:
         self._zone = zone
         self._escape = escape
         self._highlight = highlight
+        self._width = width
         self._fields: list[tuple[str, str]] = []
         line = ""
         for literal, field, spec, conversion in string.Formatter().parse(_unescaped(text)):
@@ -150,6 +153,8 @@ class Template:
             return (self._line % () * len(rows)).encode("utf-8", "surrogateescape")
         columns = [self._text(field, spec, batch, rows) for field, spec in self._fields]
         text = "".join([self._line % row for row in zip(*columns, strict=True)])
+        if self._width is not None:
+            text = "\n".join([_cut(line, self._width) for line in text.split("\n")])
         return text.encode("utf-8", "surrogateescape")
 
     def _text(self, field: str, spec: str, batch: Batch, rows: Rows) -> list[str]:
@@ -215,6 +220,19 @@ def _byte(code: int) -> str:
 
 
 # --- columns --------------------------------------------------------------------------------------
+
+
+def _cut(line: str, width: int) -> str:
+    from rich.console import Console
+    from rich.text import Text
+
+    text = Text.from_ansi(line)
+    text.expand_tabs(8)
+    text.truncate(width, overflow="ellipsis")
+    segments = text.render(Console(), end="")
+    return "".join(
+        [part.text if part.style is None else part.style.render(part.text) for part in segments]
+    )
 
 
 def _column(field: str, batch: Batch, rows: Rows, zone: dt.tzinfo | None) -> list[Any]:

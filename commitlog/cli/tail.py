@@ -70,6 +70,12 @@ LAST_DEFAULT = 10
     metavar="NAME|TEMPLATE",
     help="Print in this format.  [default: the line described above]",
 )
+@click.option(
+    "--max-width",
+    type=parameters.whole(1),
+    metavar="N",
+    help="Cut lines to N columns.",
+)
 @reading_options
 @click.pass_context
 def command(
@@ -86,6 +92,7 @@ def command(
     speed: float | None,
     max_pause: float | None,
     format: str | None,
+    max_width: int | None,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -110,7 +117,7 @@ def command(
       commitlog tail orders
       commitlog tail -n 100 --json orders
       commitlog tail -f --from first orders
-      commitlog tail --include 'ERROR|WARN' --exclude retry orders
+      commitlog tail --include 'ERROR|WARN' --exclude retry --max-width 120 orders
       commitlog tail --since 10m -z Europe/Berlin orders
       commitlog tail --reverse --limit 3 --format '{sequence} {value}\\n' orders
       commitlog tail --from first --speed 10 --max-pause 1s orders
@@ -130,7 +137,7 @@ def command(
     selection = Selection(last=last, reverse=reverse, **given)
     if name is None and not selection.begins_by_option():
         selection = Selection(last=LAST_DEFAULT, reverse=reverse, **given)
-    form = _format_of(chosen_format(format, as_json=as_json) or LINE, selection)
+    form = _format_of(chosen_format(format, as_json=as_json) or LINE, selection, max_width)
     wait_s = DURATION_LARGEST_S if wait else 0
     with Output() as output, commitlog.open(log, "r", wait_for_log=wait_s) as opened:
         if follow and parts_of(opened).directory.kind == "archive":
@@ -147,8 +154,12 @@ def command(
     context.exit(FAILURE if view.damaged or is_undecodable else 0)
 
 
-def _format_of(format: str, selection: Selection) -> RecordFormat:
+def _format_of(format: str, selection: Selection, max_width: int | None) -> RecordFormat:
     if format in BYTE_FORMATS:
+        if max_width is not None:
+            raise click.UsageError(
+                f"--max-width needs a template, not the format {format}: leave out one of them"
+            )
         return format_of(format, selection.zone, escape=True)
     highlight = selection.include if is_terminal(sys.stdout) else ()
-    return Template(format, selection.zone, escape=True, highlight=highlight)
+    return Template(format, selection.zone, escape=True, highlight=highlight, width=max_width)

@@ -55,6 +55,7 @@ NUMBERS = {
         "--until",
         "--limit",
         "--speed",
+        "--max-width",
     ),
     "top": ("--interval",),
     "export-metrics": ("--interval", "--listen"),

@@ -323,6 +323,19 @@ def test_until_ends_a_follower_at_a_later_record(tmp_path: Path) -> None:
             assert process.stdout.read() == b""
 
 
+def test_lines_are_cut_to_columns_of_the_terminal(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log") as log:
+        log.append_many(
+            [b"short", b"x" * 50, "\u6f22\u5b57\u6f22\u5b57\u6f22\u5b57".encode(), b"a\tb"]
+        )
+    lines = (
+        run("tail", "--max-width", 10, "--format", r"{value}\n", tmp_path / "log")
+        .stdout.decode()
+        .splitlines()
+    )
+    assert lines == ["short", "x" * 9 + "\u2026", "\u6f22\u5b57\u6f22\u5b57 \u2026", "a\\tb"]
+
+
 def test_matches_are_highlighted_on_a_terminal_only(tmp_path: Path) -> None:
     run("append", tmp_path / "log", feed=b"an ERROR\xc3\x9c here\n")
     arguments = (
@@ -558,6 +571,11 @@ def test_follower_continues_after_a_killed_writer(tmp_path: Path) -> None:
         ),
         (("--format", "parquet"), "expected one of lines, null"),
         (("--json", "--format", "raw"), "--json and --format exclude each other"),
+        (
+            ("--json", "--max-width", "80"),
+            "--max-width needs a template, not the format jsonl",
+        ),
+        (("--max-width", "0"), "expected a whole number of at least 1, not '0'"),
         (("-r", "-f"), "--reverse and --follow exclude each other"),
         (("-r", "--speed", "1"), "--reverse and --speed exclude each other"),
         (("-r", "--name", "billing"), "--reverse and --name exclude each other"),
