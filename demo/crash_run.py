@@ -159,16 +159,29 @@ class CrashRun:
         """Start a process and wait until it is ready; the stack ends it."""
         self._cells[ready] = 0
         child = start(target, job, self._cells, *arguments)
-        stack.callback(end, child)
+        stack.callback(self._end, child, ready)
+        if not self._is_ready(child, ready):
+            raise ChildError(
+                f"the {child.name} process was not ready within {_START_TIMEOUT_S:g} s; if it has "
+                "printed a message, it is above"
+            )
+        return child
+
+    def _end(self, child: BaseProcess, ready: int) -> None:
+        """Kill a process once it is ready: before that, the log does not know the writer's shared
+        memory, and no open would delete it.
+        """
+        self._is_ready(child, ready)
+        end(child)
+
+    def _is_ready(self, child: BaseProcess, ready: int) -> bool:
+        """Wait until a process is ready; return whether it is."""
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not self._cells[ready]:
             if not child.is_alive() or time.monotonic() > deadline:
-                raise ChildError(
-                    f"the {child.name} process was not ready within {_START_TIMEOUT_S:g} s; if it "
-                    "has printed a message, it is above"
-                )
+                return False
             time.sleep(_POLL_S)
-        return child
+        return True
 
     def _bars(self, total: int) -> AbstractContextManager[Show]:
         return self._console.bars(appended=total, seen_by_the_tailing_process=total)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -104,9 +105,11 @@ def _about(kept: Kept) -> Iterator[str]:
         if entry["others"] > BUSY
     }
     if busy:
-        yield (
+        yield textwrap.fill(
             f"Other work took up to {max(busy.values())} processors in these rows: "
-            f"{', '.join(busy)}."
+            f"{', '.join(busy)}.",
+            width=100,
+            break_on_hyphens=False,
         )
 
 
