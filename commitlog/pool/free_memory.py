@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from commitlog.errors import PoolMemoryError
 
 SHM_DIRECTORY = Path("/dev/shm")
@@ -54,6 +52,8 @@ def describe_size(size: int) -> str:
 
 def machine_memory() -> FreeMemory:
     """Return the memory that the machine can provide without swapping."""
+    import psutil  # a quarter of numpy's import time, for pools that check the memory
+
     return FreeMemory(psutil.virtual_memory().available, "the machine's available memory")
 
 

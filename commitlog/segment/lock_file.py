@@ -10,8 +10,6 @@ import os
 import time
 from dataclasses import dataclass, field
 
-import psutil
-
 from commitlog.base.life_lock import Kind, LifeLock, Span, byte, is_held, open_gate
 from commitlog.base.path import telling
 from commitlog.base.polling import attempts
@@ -79,6 +77,8 @@ def describe_process(pid: int, namespace: int, name: str = "") -> str:
 
 def process_name(pid: int) -> str:
     """Return a process's name, or "unknown"."""
+    import psutil  # a quarter of numpy's import time, for an error's message
+
     try:
         return str(psutil.Process(pid).name())
     except psutil.Error:
