@@ -118,6 +118,15 @@ WITH_CRC INLINED uint64_t write_short(uint32_t seed, uint32_t offset, uint8_t *a
     return cl_cell(value->length, (uint32_t)~state);
 }
 
+/* Returns where the frame at a tail below `fast_below` begins. */
+INLINED uint8_t *claimed_bytes(const cl_segment *segment, uint64_t packed, uint32_t need) {
+    const uint32_t offset = cl_tail_offset(packed);
+    cl_assert(segment->number, ==, cl_tail_number(packed));
+    cl_assert(offset, >=, CL_SEGMENT_HEADER);
+    cl_assert(offset + (uint64_t)need, <, segment->size);
+    return segment->bytes + offset;
+}
+
 static __attribute__((noinline)) int append_slowly(cl_writer *writer, short_value value,
                                                    uint64_t *position) {
     const cl_record_input input = input_of(&value);
@@ -139,10 +148,7 @@ WITH_CRC static __attribute__((noinline)) int append_plain(cl_writer *writer, co
         return append_slowly(writer, value, position);
     }
     const uint32_t offset = cl_tail_offset(packed);
-    uint8_t *at = segment->bytes + offset;
-    cl_assert(segment->number, ==, cl_tail_number(packed));
-    cl_assert(offset, >=, CL_SEGMENT_HEADER);
-    cl_assert(offset + (uint64_t)need, <, segment->size);
+    uint8_t *at = claimed_bytes(segment, packed, need);
     *position = segment->base + offset;
     cl_writer_count(writer, 1, need);
     uint64_t cell = write_short(segment->seed, offset, at, &value);
@@ -182,10 +188,7 @@ WITH_CRC static __attribute__((noinline)) int append_shared(cl_writer *writer, c
         return name_late(writer, packed, value, position);
     }
     const uint32_t offset = cl_tail_offset(packed);
-    uint8_t *at = segment->bytes + offset;
-    cl_assert(segment->number, ==, cl_tail_number(packed));
-    cl_assert(offset, >=, CL_SEGMENT_HEADER);
-    cl_assert(offset + (uint64_t)need, <, segment->size);
+    uint8_t *at = claimed_bytes(segment, packed, need);
     uint64_t claimed = cl_cell(CL_WORD_CLAIMED | value.length, writer->log->owner);
     bool mine = cl_claim_swap(at, need, claimed);
     cl_slot_leave(writer->slot);
