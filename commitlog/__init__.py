@@ -29,14 +29,14 @@ from commitlog.tail.tailer import Tailer
 from commitlog.tail.tailer_state import TailerState
 
 if _TYPE_CHECKING:
-    from commitlog.messages.topic import open_topic as topic
+    from commitlog.messages.opening import open_topic as topic
 else:
 
     def __getattr__(name: str) -> object:
         """Import what topics need when a program first uses them."""
         if name != "topic":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from commitlog.messages.topic import open_topic
+        from commitlog.messages.opening import open_topic
 
         globals()[name] = open_topic
         return open_topic

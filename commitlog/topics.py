@@ -12,8 +12,8 @@ from commitlog.messages.arrow_codec import ArrowCodec
 from commitlog.messages.avro_codec import AvroCodec
 from commitlog.messages.codec import Codec
 from commitlog.messages.msgspec_codec import aliases
+from commitlog.messages.opening import open_tailer_of as tailer
 from commitlog.messages.topic import Topic
-from commitlog.messages.topic import open_tailer_of as tailer
 from commitlog.messages.topic_tailer import MessageLoop, TopicTailer
 
 __all__ = [

@@ -1,0 +1,261 @@
+"""TopicAppender: append the values of messages, each segment's behind their schema."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from commitlog.base.failpoint import failpoint
+from commitlog.errors import CommitLogError, InvalidOptionError, RecordTooLargeError
+from commitlog.log.commit_log import CommitLog
+from commitlog.messages.catalog import SchemaCatalog
+from commitlog.messages.schema import SCHEMA_TYPE, Schema
+
+Key: TypeAlias = bytes | bytearray
+Positions = npt.NDArray[np.int64]
+# More than a frame has beside key and value: its header and its padding, and a closing cell.
+_FRAME_MOST = 48
+_CLAIM_MOST = 1 << 16  # bytes of the records that are appended at once, as one claim
+
+
+@dataclass(eq=False, slots=True)
+class LastAppend:
+    """The position of the record that the topics of a handle appended last."""
+
+    position: int = 0
+
+
+class TopicAppender:
+    """Append the values of a topic's messages.
+
+    Each segment has the schema before the first message that this handle appends to it. Any thread
+    may use it.
+
+    Attributes
+    ----------
+    last : LastAppend
+        Shared with the other topics of the handle.
+    segment_end, far_end : int
+        The end of the segment in which this handle has appended the schema. Below `far_end`, any
+        message fits that segment.
+    """
+
+    def __init__(
+        self, log: CommitLog, schema: Schema, catalog: SchemaCatalog, last: LastAppend
+    ) -> None:
+        self.last = last
+        self.segment_end = self.far_end = -1
+        self._log = log
+        self._schema = schema
+        self._type = schema.number
+        self._catalog = catalog
+        self._is_declared = False
+
+    def append(
+        self, value: bytes, key: Key | None, timestamp_ns: int | None, sync: bool | None
+    ) -> int:
+        """Append one message; return its position, or -1 if it was dropped."""
+        return int(self._append_parts([value], [key], timestamp_ns, sync)[0])
+
+    def append_alone(self, value: bytes) -> int:
+        """Append one message to the segment of the last one, below `far_end`."""
+        position = self.last.position = self._log.append(value, type=self._type)
+        if position >= self.segment_end:
+            self._declare_behind(position)
+        return position
+
+    def append_many(
+        self,
+        values: list[bytes],
+        keys: Iterable[Key | None] | None,
+        timestamp_ns: int | None,
+        sync: bool | None,
+    ) -> Positions:
+        """Append messages, after checking the size of each; return their positions."""
+        given = self._keys_for(values, keys)
+        self._check_sizes(values, given)
+        return self._append_parts(values, given, timestamp_ns, sync)
+
+    async def append_async(
+        self, value: bytes, key: Key | None, timestamp_ns: int | None, sync: bool | None
+    ) -> int:
+        """Append one message as `append` does, and wait as `CommitLog.append_async` does."""
+        position = -1
+        for part in self._parts([value], [key], sync):
+            positions = await self._log.append_many_async(
+                part.values,
+                keys=part.keys,
+                types=part.types,
+                timestamp_ns=timestamp_ns,
+                sync=part.sync,
+            )
+            for each in self._noted(part, positions):
+                position = int(each)
+        return position
+
+    # --- parts ------------------------------------------------------------------------------------
+
+    def _append_parts(
+        self, values: list[bytes], keys: list[Any], timestamp_ns: int | None, sync: bool | None
+    ) -> Positions:
+        found = [
+            self._noted(
+                part,
+                self._log.append_many(
+                    part.values,
+                    keys=part.keys,
+                    types=part.types,
+                    timestamp_ns=timestamp_ns,
+                    sync=part.sync,
+                ),
+            )
+            for part in self._parts(values, keys, sync)
+        ]
+        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+    def _parts(self, values: list[bytes], keys: list[Any], sync: bool | None) -> Iterator[_Part]:
+        """Yield lists of records, each of which is appended before the next one is asked for.
+
+        A list has messages that fit the segment, which has the schema, or the schema and a message.
+        """
+        count = len(values)
+        first = 0
+        is_alone = False
+        while first < count:
+            last = self._fitting(values, keys, first)
+            is_plain = last > first or is_alone
+            last = max(last, first + 1)
+            # The flush of the last part makes all of them durable.
+            durable = sync if last == count or not sync else False
+            if not is_plain:
+                self._declare()
+                is_alone = not self._fits_beside_schema(values[first], keys[first])
+                if is_alone:
+                    yield _Part([self._schema.value], [self._schema.key], [SCHEMA_TYPE], False)
+                    continue
+            types = [self._type] * (last - first)
+            part = _Part(values[first:last], keys[first:last], types, durable)
+            if not is_plain:
+                part.values.insert(0, self._schema.value)
+                part.keys.insert(0, self._schema.key)
+                part.types.insert(0, SCHEMA_TYPE)
+            yield part
+            first = last
+            is_alone = False
+
+    def _fits_beside_schema(self, value: bytes, key: Any) -> bool:
+        """Return whether the schema and a message are one claim. If they are not, make sure that
+        the segment has room for both.
+        """
+        values, keys = [self._schema.value, value], [self._schema.key, key]
+        length = _length(values, keys)
+        if length <= min(_CLAIM_MOST, self._log.largest_value):
+            return True
+        if length > self._log.segment_size - self._log.tail_position % self._log.segment_size:
+            self._log.roll()
+        return False
+
+    def _fitting(self, values: list[bytes], keys: list[Any], first: int) -> int:
+        """Return the end of the messages from `first` on that fit the segment."""
+        room = self.segment_end - _FRAME_MOST - self._log.tail_position
+        if room <= 0:
+            return first
+        least = _length(values, keys) if first == 0 else room
+        if least < room:
+            return len(values)
+        last = first
+        while last < len(values):
+            room -= _length(values[last : last + 1], keys[last : last + 1])
+            if room <= 0:
+                break
+            last += 1
+        return last
+
+    def _declare(self) -> None:
+        if not self._is_declared and self._log.mode != "r":
+            self._catalog.declare(self._schema)
+            self._is_declared = True
+
+    def _noted(self, part: _Part, positions: Positions) -> Positions:
+        """Note which segment has the schema; return the positions of the messages."""
+        if part.types[0] == SCHEMA_TYPE:
+            self._note(int(positions[0]))
+            positions = positions[1:]
+        last = int(positions.max(initial=-1))
+        if last >= self.segment_end:
+            self._declare_behind(last)
+        self.last.position = max(last, self.last.position)
+        return positions
+
+    def _note(self, position: int) -> None:
+        if position >= 0:
+            size = self._log.segment_size
+            self.segment_end = (position // size + 1) * size
+            # Two of the largest records, an eighth of a segment each, fit behind it.
+            self.far_end = self.segment_end - size // 4 - 2 * _FRAME_MOST
+
+    def _declare_behind(self, position: int) -> None:
+        """Append the schema to a segment that another appender, or the end of a cycle, began before
+        this message.
+        """
+        failpoint("message in a new segment")
+        # The message is appended: a failure must not say otherwise. The next append tries again.
+        with contextlib.suppress(CommitLogError):
+            self._note(
+                self._log.append(
+                    self._schema.value, key=self._schema.key, type=SCHEMA_TYPE, sync=False
+                )
+            )
+
+    # --- checks -----------------------------------------------------------------------------------
+
+    def _keys_for(self, values: list[bytes], keys: Iterable[Any] | None) -> list[Any]:
+        given = [None] * len(values) if keys is None else list(keys)
+        if len(given) != len(values):
+            raise InvalidOptionError(
+                f"keys must have one key for each message: {len(given)} keys for {len(values)} "
+                "messages",
+                path=self._log.path,
+            )
+        return given
+
+    def _check_sizes(self, values: list[bytes], keys: list[Any]) -> None:
+        """Refuse before the first part is appended."""
+        limit = self._log.largest_value - 8
+        if (
+            max(map(len, values), default=0) + max((len(key or b"") for key in keys), default=0)
+            <= limit
+        ):
+            return
+        for value, key in zip(values, keys, strict=True):
+            size = len(value) + len(key or b"")
+            if size > limit:
+                raise RecordTooLargeError(
+                    f"a message of topic {self._schema.topic!r} has {size} bytes with its key, and "
+                    f"a record of this log has room for {limit}: split it, or create the log with "
+                    "a larger segment_size",
+                    path=self._log.path,
+                    size=size,
+                    limit=limit,
+                )
+
+
+@dataclass
+class _Part:
+    """Records to append at once."""
+
+    values: list[bytes]
+    keys: list[Any]
+    types: list[int]
+    sync: bool | None
+
+
+def _length(values: list[bytes], keys: list[Any]) -> int:
+    """Return at least how many bytes the frames take."""
+    keyed = [key for key in keys if key is not None]
+    return sum(map(len, values)) + sum(map(len, keyed)) + len(values) * _FRAME_MOST

@@ -1,0 +1,115 @@
+"""MessageEncoder: turn the messages of a topic into values, and name what cannot be."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar, is_typeddict
+
+from commitlog.errors import MessageError, MessageValueError
+from commitlog.messages.codec import Codec
+from commitlog.messages.schema import Schema
+
+T = TypeVar("T")
+# What a codec raises for a value that it cannot encode.
+REFUSALS = (ValueError, TypeError, ArithmeticError, RecursionError)
+
+
+class MessageEncoder(Generic[T]):
+    """Encode the messages of one class.
+
+    Attributes
+    ----------
+    encode : callable
+        Returns the value of a message; raises one of `REFUSALS`.
+    message_class : type or None
+        The class that messages have; None if the codec alone can tell.
+    """
+
+    def __init__(self, codec: Codec[T], schema: Schema, *, path: str, validate: bool) -> None:
+        self.message_class = _class_to_check(codec.message_class)
+        self.encode = _validating(codec, schema) if validate else codec.encode
+        self._codec = codec
+        self._topic = schema.topic
+        self._path = path
+
+    def encoded(self, message: T) -> bytes:
+        """Return the value of a message.
+
+        Raises
+        ------
+        MessageError
+            The message is of another class.
+        MessageValueError
+            The codec cannot encode a value: the error names its field.
+        """
+        if message.__class__ is not self.message_class:
+            self._check_class(message)
+        try:
+            return self.encode(message)
+        except REFUSALS as error:
+            raise self._value_error(message, error) from error
+
+    def encoded_many(self, messages: list[T]) -> list[bytes]:
+        """Return the values of messages; raise as `encoded` does."""
+        if set(map(type, messages)) == {self.message_class}:
+            with contextlib.suppress(*REFUSALS):
+                return list(map(self.encode, messages))
+        return [self.encoded(message) for message in messages]
+
+    def _check_class(self, message: object) -> None:
+        if self.message_class is not None and not isinstance(message, self.message_class):
+            raise MessageError(
+                f"topic {self._topic!r} takes {name_of(self._codec.message_class)}, not "
+                f"{type(message).__name__}: append it to its own topic",
+                path=self._path,
+            )
+
+    def _value_error(self, message: object, error: Exception) -> MessageValueError:
+        field, value = _failing_field(message, self._codec.encode)
+        where = "" if field is None else f" at $.{field}, which is {value!r}"
+        return MessageValueError(
+            f"a message of topic {self._topic!r} cannot be encoded{where}: {error}",
+            path=self._path,
+        )
+
+
+def _class_to_check(message_class: Any) -> Any:
+    """Return the class that messages have; None if the codec alone can tell."""
+    if is_typeddict(message_class):
+        return dict
+    return message_class if isinstance(message_class, type) else None
+
+
+def name_of(message_class: Any) -> str:
+    """Return the name of a message class, for topics and errors."""
+    return str(getattr(message_class, "__name__", message_class))
+
+
+def _validating(codec: Codec[T], schema: Schema) -> Callable[[T], bytes]:
+    """Return an encoder that refuses what the decoder would refuse."""
+    encode, decode = codec.encode, codec.decoder(schema)
+
+    def validated(message: T) -> bytes:
+        value = encode(message)
+        decode(value)
+        return value
+
+    return validated
+
+
+def _failing_field(message: Any, encode: Callable[[Any], bytes]) -> tuple[str | None, Any]:
+    """Return the name and the value of the first field that cannot be encoded alone."""
+    if isinstance(message, dict):
+        fields = dict(message)
+    else:
+        names: Iterable[str] = getattr(
+            message, "__struct_fields__", getattr(message, "__dataclass_fields__", ())
+        )
+        fields = {name: getattr(message, name) for name in names if hasattr(message, name)}
+    for name, value in fields.items():
+        try:
+            encode(value)
+        except REFUSALS:
+            return str(name), value
+    return None, None

@@ -1,0 +1,208 @@
+"""Open topics, and tailers of several topics."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, Unpack
+
+from commitlog.errors import (
+    InvalidOptionError,
+    MessageError,
+    RecordTooLargeError,
+    SchemaError,
+    TopicNotFoundError,
+)
+from commitlog.log.commit_log import CommitLog, open_log
+from commitlog.log.parts import Mode
+from commitlog.messages.appender import LastAppend, TopicAppender
+from commitlog.messages.catalog import SchemaCatalog
+from commitlog.messages.codec import Codec, CodecName, codec_for
+from commitlog.messages.encoder import MessageEncoder, name_of
+from commitlog.messages.schema import Schema
+from commitlog.messages.topic import Topic
+from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
+from commitlog.options import OptionOverrides
+from commitlog.tail.name_options import Durable
+from commitlog.tail.seek import Start, Visibility
+from commitlog.tail.segment_holder import OnDamage
+from commitlog.tail.tailer_folder import check_name
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False, slots=True)
+class _Shared:
+    """What the topics of one handle share."""
+
+    classes: dict[str, Any] = field(default_factory=dict)  # of each topic
+    last: LastAppend = field(default_factory=LastAppend)
+
+
+_SHARED: weakref.WeakKeyDictionary[CommitLog, _Shared] = weakref.WeakKeyDictionary()
+
+
+def open_topic(
+    log: CommitLog | str | os.PathLike[str],
+    message_class: type[T],
+    *,
+    name: str | None = None,
+    codec: CodecName | Codec[T] | None = None,
+    validate: bool = False,
+    mode: Mode = "a",
+    **overrides: Unpack[OptionOverrides],
+) -> Topic[T]:
+    """Open a topic: append and read messages of one class. Create it if the log has none.
+
+    Parameters
+    ----------
+    log : CommitLog, str or path-like
+        An open log, which several topics may share, or the path of a log to open.
+    message_class : type
+        A `msgspec.Struct`, a dataclass, a TypedDict, another type of msgspec, a generated class of
+        Protocol Buffers, a `bus.Message`, or the class of `codec`.
+    name : str, optional
+        The name of the topic, in the form of a named tailer's; by default the name of the class.
+    codec : {"json", "msgpack", "protobuf", "fixed"} or Codec, optional
+        How messages are encoded; by default the class decides, and "json" is the choice for those
+        of msgspec. `topics.AvroCodec` and `topics.ArrowCodec` take a schema.
+    validate : bool
+        Decode each message before it is appended, to refuse values of wrong types. Without it, the
+        appender trusts the annotations, and a reader meets what cannot be decoded.
+    mode, **overrides
+        As for `commitlog.open`, if `log` is a path.
+
+    Returns
+    -------
+    Topic
+        Close it, or use it in a `with` statement, if `log` is a path.
+
+    Raises
+    ------
+    InvalidOptionError, MessageError
+        The name or the codec is invalid, the codec cannot encode the class, or this handle has the
+        topic with another class.
+    SchemaError
+        The class cannot take messages that the log has: the error has both schemas and the field.
+    TopicNotFoundError
+        The log is open with mode "r" and has no such topic.
+    MissingExtraError
+        A package of the codec is not installed: the error names the extra.
+    CommitLogError
+        As for `commitlog.open`, if `log` is a path.
+    """
+    made = codec_for(message_class, codec)
+    title = check_name(name_of(message_class) if name is None else name)
+    if isinstance(log, CommitLog):
+        if overrides or mode != "a":
+            given = ", ".join(["mode"] * (mode != "a") + [*overrides])
+            raise InvalidOptionError(f"{given}: an open log has its options; give them to open()")
+        return _joined(log, title, made, validate=validate)
+    opened = open_log(log, mode, **overrides)
+    try:
+        return _joined(opened, title, made, validate=validate, owns_log=True)
+    except BaseException:
+        opened.close()
+        raise
+
+
+def _joined(
+    log: CommitLog, name: str, codec: Codec[T], *, validate: bool, owns_log: bool = False
+) -> Topic[T]:
+    """Make a topic of its parts: the encoder makes values, the appender puts them into the log."""
+    shared = _SHARED.setdefault(log, _Shared())
+    known = shared.classes.get(name, codec.message_class)
+    if known is not codec.message_class:
+        raise MessageError(
+            f"topic {name!r} of this handle has the class {known!r}, not {codec.message_class!r}: "
+            "give one of them another name=",
+            path=log.path,
+        )
+    schema = Schema(name, codec.name, codec.form)
+    catalog = SchemaCatalog(log)
+    _check_schemas(log, catalog, codec, schema)
+    topic = Topic(
+        log,
+        codec,
+        MessageEncoder(codec, schema, path=log.path, validate=validate),
+        TopicAppender(log, schema, catalog, shared.last),
+        name=name,
+        owns_log=owns_log,
+    )
+    shared.classes[name] = codec.message_class
+    return topic
+
+
+def _check_schemas(
+    log: CommitLog, catalog: SchemaCatalog, codec: Codec[Any], schema: Schema
+) -> None:
+    """Refuse a class that cannot take the topic's messages, or a schema that has no room."""
+    known = [each for each in catalog.schemas().values() if each.topic == schema.topic]
+    for each in known:
+        try:
+            codec.decoder(each)
+        except SchemaError:
+            if catalog.has_record(each.number):
+                raise
+            catalog.forget(each.number)
+    if not known and log.mode == "r":
+        raise TopicNotFoundError(
+            f"the log has no topic {schema.topic!r}: check the name, or open the log with mode "
+            '"a" to create the topic',
+            path=log.path,
+            topic=schema.topic,
+        )
+    size = len(schema.value) + len(schema.key) + 8
+    if log.mode != "r" and size > log.largest_value:
+        raise RecordTooLargeError(
+            f"the schema of topic {schema.topic!r} has {size} bytes, and a record of this log at "
+            f"most {log.largest_value}: create the log with a larger segment_size",
+            path=log.path,
+            size=size,
+            limit=log.largest_value,
+        )
+
+
+def open_tailer_of(
+    topics: Sequence[Topic[T]],
+    name: str | None = None,
+    *,
+    start: Start | None = None,
+    visibility: Visibility = "committed",
+    on_damage: OnDamage = "raise",
+    on_undecodable: OnUndecodable = "raise",
+    durable: Durable = False,
+) -> TopicTailer[T]:
+    """Create a tailer that reads the messages of several topics in the order of the log.
+
+    Parameters
+    ----------
+    topics : sequence of Topic
+        Topics of one open log.
+    name, start, visibility, on_damage, on_undecodable, durable
+        As for `Topic.tailer`.
+
+    Returns
+    -------
+    TopicTailer
+        It yields objects of the classes of the topics.
+
+    Raises
+    ------
+    InvalidOptionError
+        There is no topic, or the topics have different logs.
+    """
+    if not topics or any(topic.log is not topics[0].log for topic in topics):
+        raise InvalidOptionError("topics must be at least one topic, and all of one open log")
+    return open_tailer(
+        topics[0].log,
+        [topic._codec_by_name() for topic in topics],
+        on_undecodable,
+        name=name,
+        start=start,
+        visibility=visibility,
+        on_damage=on_damage,
+        durable=durable,
+    )
