@@ -23,21 +23,25 @@ cdef dict NAMED = {
 
 @cython.no_gc
 cdef class Shelf:
-    """Keep at most one block: a loop over batches usually releases a batch while it reads the next
-    but one.
+    """Keep at most two blocks: a loop over batches has one batch in hand while it reads the next,
+    and then releases both.
     """
 
     def __dealloc__(self):
-        free(self.bytes)
+        cdef int slot
+        for slot in range(SPARE_BLOCKS):
+            free(self.bytes[slot])
 
     cdef Block take(self, size_t size):
         cdef Block block = Block.__new__(Block)
+        cdef int slot
         block.shelf = self
-        if self.bytes != NULL and size <= self.size <= FIT * size:
-            block.bytes = self.bytes
-            block.size = self.size
-            self.bytes = NULL
-            return block
+        for slot in range(SPARE_BLOCKS):
+            if self.bytes[slot] != NULL and size <= self.sizes[slot] <= FIT * size:
+                block.bytes = self.bytes[slot]
+                block.size = self.sizes[slot]
+                self.bytes[slot] = NULL
+                return block
         block.bytes = <uint8_t *>malloc(size)
         if block.bytes == NULL:
             raise MemoryError(f"a batch needs {size} bytes: read fewer records at a time")
@@ -45,10 +49,22 @@ cdef class Shelf:
         return block
 
     cdef void put(self, uint8_t *bytes, size_t size) noexcept:
-        if size <= KEPT_LARGEST:
-            self.bytes, bytes = bytes, self.bytes
-            self.size = size
-        free(bytes)
+        """Keep a released block. If there is no room, it replaces the oldest."""
+        cdef int slot
+        if size > KEPT_LARGEST:
+            free(bytes)
+            return
+        for slot in range(SPARE_BLOCKS):
+            if self.bytes[slot] == NULL:
+                self.bytes[slot] = bytes
+                self.sizes[slot] = size
+                return
+        free(self.bytes[0])
+        for slot in range(SPARE_BLOCKS - 1):
+            self.bytes[slot] = self.bytes[slot + 1]
+            self.sizes[slot] = self.sizes[slot + 1]
+        self.bytes[SPARE_BLOCKS - 1] = bytes
+        self.sizes[SPARE_BLOCKS - 1] = size
 
 
 @cython.final

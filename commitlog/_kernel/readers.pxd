@@ -10,9 +10,13 @@ from commitlog._kernel.memory cimport cl_memory
 from commitlog._kernel.segments cimport Segment, SparseIndex
 
 
+cdef enum:
+    SPARE_BLOCKS = 2
+
+
 cdef class Shelf:
-    cdef uint8_t *bytes  # one spare block, or NULL
-    cdef size_t size
+    cdef uint8_t *bytes[SPARE_BLOCKS]  # spare blocks, or NULL
+    cdef size_t sizes[SPARE_BLOCKS]
 
     cdef Block take(self, size_t size)
     cdef void put(self, uint8_t *bytes, size_t size) noexcept
@@ -50,8 +54,8 @@ cdef class Record:
     cdef readonly uint64_t position
     cdef readonly long long timestamp_ns
     cdef readonly unsigned int type
-    cdef readonly object key
-    cdef readonly bytes value
+    cdef object key               # read in Python through slots: see record.pxi
+    cdef bytes value
     cdef Segment segment
     cdef unsigned int value_offset  # in the segment's file; 0: not there when it was read
     cdef unsigned long long ordinal  # its sequence and one, where it was asked for; 0: not yet

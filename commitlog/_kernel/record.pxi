@@ -1,5 +1,31 @@
 # The records that reading returns.
 
+cdef extern from *:
+    """
+    #include <structmember.h>
+    /* Slots instead of getters: the interpreter specializes their loads (LOAD_ATTR_SLOT). The
+     * struct, whose name Cython gives, is defined later in the file. */
+    #define CL_RECORD_SLOT(field)                                                       \\
+        {#field, T_OBJECT_EX,                                                           \\
+         offsetof(struct __pyx_obj_9commitlog_7_kernel_7readers_Record, field), READONLY, NULL}
+    static int cl_add_record_slots(PyTypeObject *type, PyMemberDef *slots) {
+        for (; slots->name != NULL; slots++) {
+            PyObject *slot = PyDescr_NewMember(type, slots);
+            int code = slot == NULL ? -1 : PyDict_SetItemString(type->tp_dict, slots->name, slot);
+            Py_XDECREF(slot);
+            if (code != 0) {
+                return -1;
+            }
+        }
+        PyType_Modified(type);
+        return 0;
+    }
+    #define CL_ADD_RECORD_SLOTS(type)                                                   \\
+        ({static PyMemberDef slots[] = {CL_RECORD_SLOT(key), CL_RECORD_SLOT(value), {0}}; \\
+          cl_add_record_slots((PyTypeObject *)(type), slots);})
+    """
+    int add_record_slots "CL_ADD_RECORD_SLOTS"(type record) except -1
+
 
 @cython.freelist(64)
 cdef class Record:
@@ -89,6 +115,9 @@ cdef class Record:
         return _record, (
             self.position, self.timestamp_ns, self.type, self.key, self.value, sequence
         )
+
+
+add_record_slots(Record)
 
 
 def _record(position, timestamp_ns, type, key, value, sequence):

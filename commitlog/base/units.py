@@ -127,6 +127,8 @@ def nanoseconds_in(text: str) -> int | None:
 
 def whole_of(value: object) -> int | None:
     """Return a caller's int, also of NumPy, but no bool; None for anything else."""
+    if type(value) is int:  # the check of a protocol takes microseconds
+        return value
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         return None
     try:

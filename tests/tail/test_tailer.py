@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from commitlog import Record
 from commitlog.errors import ClosedError, PositionError
 from commitlog.log.parts import parts_of
 from tests.setups import BY_HAND, HEADER, LARGEST_VALUE, SEGMENT, Logs, Setup
@@ -225,3 +227,9 @@ def test_reader_continues_after_the_writer_restarts(logs: Logs, setup: Setup) ->
         assert [record.value for record in tailer] == expected[-700:]
         writer = logs.open_as(setup)
     assert len(list(reader.tailer(start="first"))) == 2800
+
+
+def test_value_and_key_of_a_record_are_slots() -> None:
+    """The interpreter specializes only loads of slots."""
+    for name in ("value", "key"):
+        assert inspect.ismemberdescriptor(vars(Record)[name])
