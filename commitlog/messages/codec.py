@@ -51,6 +51,7 @@ _MODULES = {
     "avro": ("avro_codec", "AvroCodec"),
     "protobuf": ("protobuf_codec", "ProtobufCodec"),
     "arrow": ("arrow_codec", "ArrowCodec"),
+    "method": ("method", "Method"),
 }
 _PARTS = ("name", "message_class", "form", "encode", "decoder")
 _CONSTRUCTED = {"avro": "AvroCodec", "arrow": "ArrowCodec"}
@@ -88,7 +89,7 @@ def codec_for(message_class: type[T], codec: CodecName | Codec[T] | None) -> Cod
         raise InvalidOptionError(
             f"codec {name!r} needs a schema: use codec=topics.{_CONSTRUCTED[name]}(schema)"
         )
-    if name not in _MODULES:
+    if name not in _MODULES or name == "method":
         raise InvalidOptionError(f"there is no codec {name!r}: use {_CHOICE}")
     module, attribute = _MODULES[name]
     made: Codec[T] = getattr(_module(module), attribute)(message_class)
