@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging as _logging
 import sys as _sys
+from importlib import import_module as _import_module
 from pathlib import Path as _Path
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
@@ -29,17 +30,24 @@ from commitlog.tail.tailer import Tailer
 from commitlog.tail.tailer_state import TailerState
 
 if _TYPE_CHECKING:
+    from commitlog.messages.method_reader import method_reader
+    from commitlog.messages.method_writer import method_writer
     from commitlog.messages.opening import open_topic as topic
 else:
+    _LAZY = {
+        "method_reader": ("method_reader", "method_reader"),
+        "method_writer": ("method_writer", "method_writer"),
+        "topic": ("opening", "open_topic"),
+    }
 
     def __getattr__(name: str) -> object:
-        """Import what topics need when a program first uses them."""
-        if name != "topic":
+        """Import what messages need when a program first uses them."""
+        if name not in _LAZY:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from commitlog.messages.opening import open_topic
-
-        globals()[name] = open_topic
-        return open_topic
+        module, attribute = _LAZY[name]
+        found = getattr(_import_module(f"commitlog.messages.{module}"), attribute)
+        globals()[name] = found
+        return found
 
 
 __version__ = "0.1.0"
@@ -60,6 +68,8 @@ __all__ = [
     "TransientStorePool",
     "Tuning",
     "get_include",
+    "method_reader",
+    "method_writer",
     "open",
     "topic",
 ]

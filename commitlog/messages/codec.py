@@ -55,6 +55,8 @@ _MODULES = {
 }
 _PARTS = ("name", "message_class", "form", "encode", "decoder")
 _CONSTRUCTED = {"avro": "AvroCodec", "arrow": "ArrowCodec"}
+# Programs do not choose these codecs; readers decode their messages.
+_DECODED_ONLY = ("method",)
 _CHOICE = '"json", "msgpack", "protobuf", "fixed", or an object with the attributes of topics.Codec'
 
 
@@ -89,7 +91,7 @@ def codec_for(message_class: type[T], codec: CodecName | Codec[T] | None) -> Cod
         raise InvalidOptionError(
             f"codec {name!r} needs a schema: use codec=topics.{_CONSTRUCTED[name]}(schema)"
         )
-    if name not in _MODULES or name == "method":
+    if name not in _MODULES or name in _DECODED_ONLY:
         raise InvalidOptionError(f"there is no codec {name!r}: use {_CHOICE}")
     module, attribute = _MODULES[name]
     made: Codec[T] = getattr(_module(module), attribute)(message_class)

@@ -56,8 +56,8 @@ class Method:
         try:
             self._fields = msgspec.defstruct(self.title, fields, kw_only=True)
             schema = msgspec.json.schema(self._fields)
-            types = tuple(field[1] for field in fields)
-            self._decode = msgspec.msgpack.Decoder(tuple[types] if types else tuple[()]).decode
+            arguments = tuple.__class_getitem__(tuple(field[1] for field in fields))
+            self._decode = msgspec.msgpack.Decoder(arguments).decode
         except (TypeError, NameError) as error:
             raise MessageError(f"{owner}.{self.title}: msgspec cannot encode it: {error}") from None
         self.form: dict[str, Any] = {**schema, "arguments": self._names}

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.method import Method, methods_of
-from commitlog.messages.topic import Topic, open_topic
+from commitlog.messages.opening import open_topic
+from commitlog.messages.topic import Topic
 
 T = TypeVar("T")
 
@@ -59,9 +60,7 @@ def _writing(method: Method, topic: Topic[tuple[Any, ...]]) -> Callable[..., Any
         for each in method.parameters
         if each.default is not each.empty
     }
-    bare = [
-        each.replace(annotation=each.empty, default=each.empty) for each in method.parameters
-    ]
+    bare = [each.replace(annotation=each.empty, default=each.empty) for each in method.parameters]
     heads = [
         f"{each}=_default_{each.name}" if f"_default_{each.name}" in values else str(each)
         for each in bare

@@ -11,7 +11,7 @@ import enum
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, assert_never, assert_type
+from typing import Annotated, Protocol, assert_never, assert_type
 
 import msgspec
 import numpy as np
@@ -350,6 +350,23 @@ class TextCodec:
         return bytes.decode
 
 
+class Shop(Protocol):
+    def sold(self, item: str, amount: int) -> None: ...
+
+
+class Till:
+    def sold(self, item: str, amount: int) -> None:
+        print(item, amount)
+
+
+def use_methods(log: commitlog.CommitLog) -> None:
+    assert_type(commitlog.method_writer(log, Shop), Shop).sold("lamp", 3)
+    with commitlog.method_reader(log, Till(), name="methods") as reader:
+        assert_type(reader, topics.MethodReader)
+        print(assert_type(reader.read_one(), bool), assert_type(reader.run(0), int), reader.unknown)
+        reader.stop()
+
+
 def use_topics(path: Path) -> None:
     text: topics.Codec[str] = TextCodec()
     with commitlog.topic(path, Sale, codec="msgpack", validate=True, segment_size="64KiB") as sales:
@@ -370,6 +387,7 @@ def use_topics(path: Path) -> None:
         assert_type(raw, topics.TopicTailer[Sale | commitlog.Record])
         print(sales.log.path, sales.name, sales.message_class, list(raw))
         raw.close()
+        use_methods(sales.log)
         refunds = commitlog.topic(sales.log, Refund, name="refunds")
         refunds.append(Refund(1))
         both: list[topics.Topic[Sale] | topics.Topic[Refund]] = [sales, refunds]

@@ -1,0 +1,148 @@
+"""Calls of a method writer reach the methods of the reader's objects."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+import commitlog
+from commitlog import CommitLog, method_reader, method_writer
+from commitlog.errors import InvalidOptionError, MessageError, SchemaError
+
+
+class Shop(Protocol):
+    def sold(self, item: str, amount: int, *, note: str = "none") -> None: ...
+    async def opened(self, hour: int) -> None: ...
+
+
+class Till:
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def sold(self, item: str, amount: int, *, note: str = "none") -> None:
+        self.calls.append((item, amount, note))
+        if note == "refused":
+            raise RuntimeError(item)
+
+
+class Doors:
+    def __init__(self) -> None:
+        self.hours: list[int] = []
+
+    def opened(self, hour: int) -> None:
+        self.hours.append(hour)
+
+
+class LaterTill:
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def sold(self, amount: float, item: str, currency: str = "EUR") -> None:
+        self.calls.append((amount, item, currency))
+
+
+class OtherTill:
+    def sold(self, item: int) -> None: ...
+
+
+class Answering:
+    def asked(self) -> int:
+        return 1
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[CommitLog]:
+    with commitlog.open(tmp_path / "log", segment_size="64KiB") as opened:
+        yield opened
+
+
+def test_calls_reach_several_objects_in_order(log: CommitLog) -> None:
+    shop, till, doors = method_writer(log, Shop), Till(), Doors()
+    shop.sold("lamp", 3)
+    asyncio.run(shop.opened(8))
+    shop.sold(amount=1, item="desk", note="gift")
+    assert method_reader(log, till, doors).run(timeout=0) == 3
+    assert till.calls == [("lamp", 3, "none"), ("desk", 1, "gift")]
+    assert doors.hours == [8]
+
+
+def test_calls_in_many_segments_are_handled(log: CommitLog) -> None:
+    shop, till = method_writer(log, Shop), Till()
+    for number in range(5000):
+        shop.sold("lamp", number)
+    assert method_reader(log, till).run(timeout=0) == 5000
+    assert [amount for _, amount, _ in till.calls] == list(range(5000))
+
+
+def test_unknown_call_is_counted_or_handed_over(log: CommitLog) -> None:
+    method_writer(log, Shop).sold("lamp", 3)
+    seen: list[Any] = []
+    reader = method_reader(log, Doors(), on_unknown=lambda *call: seen.append(call))
+    silent = method_reader(log, Doors())
+    assert reader.read_one()
+    assert silent.read_one()
+    assert (reader.unknown, silent.unknown) == (1, 1)
+    assert seen == [("sold", {"item": "lamp", "amount": 3, "note": "none"})]
+
+
+def test_call_that_raises_is_repeated_under_a_name(log: CommitLog) -> None:
+    shop = method_writer(log, Shop)
+    shop.sold("lamp", 1)
+    shop.sold("desk", 2, note="refused")
+    for _ in range(2):
+        till = Till()
+        with method_reader(log, till, name="till") as reader, pytest.raises(RuntimeError):
+            reader.run(timeout=0)
+        assert till.calls[-1] == ("desk", 2, "refused")
+    assert till.calls == [("desk", 2, "refused")]
+
+
+def test_error_handler_lets_the_reader_go_on(log: CommitLog) -> None:
+    shop, errors = method_writer(log, Shop), []
+    shop.sold("desk", 2, note="refused")
+    shop.sold("lamp", 1)
+    reader = method_reader(log, Till(), on_error=lambda error, _: errors.append(str(error)))
+    assert reader.run(timeout=0) == 2
+    assert errors == ["desk"]
+
+
+def test_changed_signature_reads_old_calls(log: CommitLog) -> None:
+    method_writer(log, Shop).sold("lamp", 3)
+    till = LaterTill()
+    assert method_reader(log, till).read_one()
+    assert till.calls == [(3.0, "lamp", "EUR")]
+
+
+def test_incompatible_signature_is_refused_with_field(log: CommitLog) -> None:
+    method_writer(log, Shop).sold("lamp", 3)
+    for make in (method_writer, method_reader):
+        given: Any = OtherTill if make is method_writer else OtherTill()
+        with pytest.raises(SchemaError) as caught:
+            make(log, given)
+        assert caught.value.field == "$.item"
+
+
+def test_method_that_returns_a_value_is_refused(log: CommitLog) -> None:
+    with pytest.raises(MessageError, match=r"Answering.asked must return None"):
+        method_writer(log, Answering)
+
+
+def test_two_objects_with_one_method_are_refused(log: CommitLog) -> None:
+    with pytest.raises(MessageError, match="two objects"):
+        method_reader(log, Till(), LaterTill())
+    with pytest.raises(InvalidOptionError, match="at least one object"):
+        method_reader(log)
+
+
+def test_stop_ends_a_waiting_reader(log: CommitLog) -> None:
+    reader = method_reader(log, Till())
+    thread = threading.Thread(target=reader.run)
+    thread.start()
+    reader.stop()
+    thread.join(30)
+    assert not thread.is_alive()
