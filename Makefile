@@ -28,20 +28,24 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 unexport PYTHONPATH
 unexport PYTHONHOME
-# Without bytecode, pytest rewrites each test file and each interpreter compiles the package, every time.
+# Without bytecode, pytest rewrites each test file and each interpreter compiles the package, every
+# time.
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 NOT_INSTALLED := { echo "make: pip could not install what constraints.txt names: see its message above; without a network, set PIP_INDEX_URL to an index" >&2; exit 1; }
 KERNEL := $(wildcard $(addprefix commitlog/_kernel/*.,pyx pxd pxi) commitlog/_kernel/c/*.[ch])
-C_FILES := $(filter %.c %.h,$(KERNEL)) $(wildcard commitlog/include/*/*.h bench/*/*.c examples/*/*.c tests/*.[ch] tests/*/*.[ch])
-# The stamps carry the checkout's path, because a virtual environment that was moved still points to where it was.
+C_FILES := $(filter %.c %.h,$(KERNEL)) $(wildcard commitlog/include/*/*.h bench/*/*.c) \
+	$(wildcard examples/*/*.c tests/*.[ch] tests/*/*.[ch])
+# The stamps carry the checkout's path, because a virtual environment that was moved still points to
+# where it was.
 HERE := $(shell pwd -P | cksum | cut -d ' ' -f 1)
 BASE := .venv/.base-$(HERE)
 DEPENDENCIES := .venv/.dependencies-$(HERE)
 INSTALLED := .venv/.installed-$(HERE)
-# One kernel stands in commitlog/_kernel: the release kernel, or with COMMITLOG_ASSERT=1, which `make test` sets, one with assertions.
+# commitlog/_kernel holds one kernel: the release kernel, or with COMMITLOG_ASSERT=1, which
+# `make test` sets, one with assertions.
 KERNELS := .venv/.built-$(HERE) .venv/.asserts-$(HERE)
 BUILT := $(word $(if $(COMMITLOG_ASSERT),2,1),$(KERNELS))
 
@@ -62,7 +66,8 @@ test-long: asserts $(DEPENDENCIES)
 	@$(BIN)/python -m pytest -m long --timeout 1800
 
 asan: build $(DEPENDENCIES)
-	@rm -rf build/asan && mkdir -p build/asan && cp -r commitlog tests examples bench demo setup.py pyproject.toml README.md LICENSE build/asan
+	@rm -rf build/asan && mkdir -p build/asan && cp -r commitlog tests examples bench demo setup.py \
+		pyproject.toml README.md LICENSE build/asan
 	@rm -f build/asan/commitlog/_kernel/*.so
 	@echo "Building the kernel with the address sanitizer ..."
 	@cd build/asan && COMMITLOG_ASSERT=1 CFLAGS="-fsanitize=address -g -O1 -fno-omit-frame-pointer" LDFLAGS="-fsanitize=address" \
@@ -70,7 +75,8 @@ asan: build $(DEPENDENCIES)
 	@cd build/asan && export PYTHONPATH="$$PWD" PYTHONMALLOC=malloc LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" \
 		ASAN_OPTIONS=detect_leaks=0:handle_segv=0 && \
 		$(CURDIR)/$(BIN)/python -m pytest --timeout 1800 tests/_kernel/test_collection.py tests/tail/test_direction.py \
-		tests/tail/test_batch.py tests/tail/test_idle.py tests/messages tests/capi tests/log/test_commit_log.py && $(CURDIR)/$(BIN)/python -m tests.stress stressed 1 60 --no-fork
+		tests/tail/test_batch.py tests/tail/test_idle.py tests/messages tests/capi tests/log/test_commit_log.py && \
+		$(CURDIR)/$(BIN)/python -m tests.stress stressed 1 60 --no-fork
 
 bench: build $(DEPENDENCIES)
 	@$(BIN)/python -m bench
@@ -91,7 +97,8 @@ lint: build $(DEPENDENCIES)
 	@$(BIN)/lint-imports --no-cache --no-logo
 	@$(BIN)/python -m mypy --strict commitlog tests/typing/program.py
 	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/python -m pyright
-	@$(BIN)/python -m mypy.stubtest commitlog._kernel --concise --ignore-disjoint-bases --allowlist tests/typing/stubtest.txt
+	@$(BIN)/python -m mypy.stubtest commitlog._kernel --concise --ignore-disjoint-bases \
+		--allowlist tests/typing/stubtest.txt
 	@PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint commitlog
 	@$(if $(C_FILES),$(BIN)/clang-format --dry-run -Werror $(C_FILES))
 
