@@ -38,6 +38,8 @@ class TopicAppender:
 
     Attributes
     ----------
+    type : int
+        The type number of the messages.
     last : LastAppend
         Shared with the other topics of the handle.
     segment_end, far_end : int
@@ -52,7 +54,7 @@ class TopicAppender:
         self.segment_end = self.far_end = -1
         self._log = log
         self._schema = schema
-        self._type = schema.number
+        self.type = schema.number
         self._catalog = catalog
         self._is_declared = False
 
@@ -61,13 +63,6 @@ class TopicAppender:
     ) -> int:
         """Append one message; return its position, or -1 if it was dropped."""
         return int(self._append_parts([value], [key], timestamp_ns, sync)[0])
-
-    def append_alone(self, value: bytes) -> int:
-        """Append one message to the segment of the last one, below `far_end`."""
-        position = self.last.position = self._log.append(value, type=self._type)
-        if position >= self.segment_end:
-            self._declare_behind(position)
-        return position
 
     def append_many(
         self,
@@ -138,7 +133,7 @@ class TopicAppender:
                 if is_alone:
                     yield _Part([self._schema.value], [self._schema.key], [SCHEMA_TYPE], False)
                     continue
-            types = [self._type] * (last - first)
+            types = [self.type] * (last - first)
             part = _Part(values[first:last], keys[first:last], types, durable)
             if not is_plain:
                 part.values.insert(0, self._schema.value)
@@ -188,7 +183,7 @@ class TopicAppender:
             positions = positions[1:]
         last = int(positions.max(initial=-1))
         if last >= self.segment_end:
-            self._declare_behind(last)
+            self.declare_behind(last)
         self.last.position = max(last, self.last.position)
         return positions
 
@@ -199,7 +194,7 @@ class TopicAppender:
             # Two of the largest records, an eighth of a segment each, fit behind it.
             self.far_end = self.segment_end - size // 4 - 2 * _FRAME_MOST
 
-    def _declare_behind(self, position: int) -> None:
+    def declare_behind(self, position: int) -> None:
         """Append the schema to a segment that another appender, or the end of a cycle, began before
         this message.
         """

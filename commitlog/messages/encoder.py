@@ -44,11 +44,11 @@ class MessageEncoder(Generic[T]):
             The codec cannot encode a value: the error names its field.
         """
         if message.__class__ is not self.message_class:
-            self._check_class(message)
+            self.check_class(message)
         try:
             return self.encode(message)
         except REFUSALS as error:
-            raise self._value_error(message, error) from error
+            raise self.value_error(message, error) from error
 
     def encoded_many(self, messages: list[T]) -> list[bytes]:
         """Return the values of messages; raise as `encoded` does."""
@@ -57,7 +57,8 @@ class MessageEncoder(Generic[T]):
                 return list(map(self.encode, messages))
         return [self.encoded(message) for message in messages]
 
-    def _check_class(self, message: object) -> None:
+    def check_class(self, message: object) -> None:
+        """Raise `MessageError` if a message is of another class."""
         if self.message_class is not None and not isinstance(message, self.message_class):
             raise MessageError(
                 f"topic {self._topic!r} takes {name_of(self._codec.message_class)}, not "
@@ -65,7 +66,8 @@ class MessageEncoder(Generic[T]):
                 path=self._path,
             )
 
-    def _value_error(self, message: object, error: Exception) -> MessageValueError:
+    def value_error(self, message: object, error: Exception) -> MessageValueError:
+        """Return the error for a message that cannot be encoded, with its field."""
         field, value = _failing_field(message, self._codec.encode)
         where = "" if field is None else f" at $.{field}, which is {value!r}"
         return MessageValueError(

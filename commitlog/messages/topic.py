@@ -10,7 +10,7 @@ from commitlog.base.process_bound import ProcessBound
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.appender import Key, Positions, TopicAppender
 from commitlog.messages.codec import Codec
-from commitlog.messages.encoder import MessageEncoder
+from commitlog.messages.encoder import REFUSALS, MessageEncoder
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
 from commitlog.tail.name_options import Durable
 from commitlog.tail.seek import Start, Visibility
@@ -54,6 +54,12 @@ class Topic(ProcessBound, Generic[T]):
         self._encoder = encoder
         self._appender = appender
         self._owns_log = owns_log
+        # `append` uses these itself, because the parts' methods would each cost it a Python call.
+        self._class = encoder.message_class
+        self._encode = encoder.encode
+        self._append = log.append
+        self._type = appender.type
+        self._last = appender.last
 
     # --- appending --------------------------------------------------------------------------------
 
@@ -87,15 +93,23 @@ class Topic(ProcessBound, Generic[T]):
         CommitLogError
             As for `CommitLog.append`.
         """
-        value = self._encoder.encoded(message)
-        appender = self._appender
+        if message.__class__ is not self._class:
+            self._encoder.check_class(message)
+        try:
+            value = self._encode(message)
+        except REFUSALS as error:
+            raise self._encoder.value_error(message, error) from error
+        last, appender = self._last, self._appender
         if (
-            appender.last.position < appender.far_end
+            last.position < appender.far_end
             and key is None
             and timestamp_ns is None
             and sync is None
         ):
-            return appender.append_alone(value)
+            position = last.position = self._append(value, type=self._type)
+            if position >= appender.segment_end:
+                appender.declare_behind(position)
+            return position
         return appender.append(value, key, timestamp_ns, sync)
 
     def append_many(
