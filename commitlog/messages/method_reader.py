@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Self
@@ -10,7 +10,13 @@ from typing import Any, Self
 from commitlog._kernel.readers import Record
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, parse_duration
-from commitlog.errors import InvalidOptionError, MessageError, SchemaError, UndecodableError
+from commitlog.errors import (
+    CommitLogError,
+    InvalidOptionError,
+    MessageError,
+    SchemaError,
+    UndecodableError,
+)
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Decode
@@ -52,7 +58,7 @@ class MethodReader(ProcessBound):
         self._on_error = on_error
         self._catalog = SchemaCatalog(log)
         self._decoders: dict[int, tuple[Decode[Any], Callable[..., Any] | None, str] | None] = {}
-        self._stopping = threading.Event()
+        self._is_stopping = False
 
     def read_one(self, timeout: Duration | None = 0) -> bool:
         """Handle the next call.
@@ -89,7 +95,7 @@ class MethodReader(ProcessBound):
         Parameters
         ----------
         timeout : float, str or None
-            End if no call arrives for that long; None does not end.
+            End if no record arrives for that long; None does not end.
 
         Returns
         -------
@@ -98,21 +104,40 @@ class MethodReader(ProcessBound):
         """
         limit = None if timeout is None else parse_duration(timeout, "timeout")
         count = 0
-        last = time.monotonic()
-        while not self._stopping.is_set():
+        end = None if limit is None else time.monotonic() + limit
+        while not self._is_stopping:
             left = _STOP_INTERVAL_S
-            if limit is not None:
-                left = min(left, max(0.0, last + limit - time.monotonic()))
-            if self.read_one(left):
-                count += 1
-                last = time.monotonic()
-            elif limit is not None and time.monotonic() - last >= limit:
+            if end is not None:
+                left = min(left, max(0.0, end - time.monotonic()))
+            handled = self._handle_arriving(left)
+            count += handled
+            if end is not None and limit is not None:
+                now = time.monotonic()
+                if handled:
+                    end = now + limit
+                elif now >= end:
+                    break
+        return count
+
+    def _handle_arriving(self, timeout_s: float) -> int:
+        """Handle calls until no record arrives for that long, or `stop`; return how many."""
+        count = 0
+        for record in self._tailer.follow(timeout_s):
+            try:
+                count += self._handle(record)
+            except BaseException:
+                with contextlib.suppress(CommitLogError):  # the log is closed
+                    self._tailer.seek(record.position)
+                raise
+            if self._is_stopping:
+                # The loop would save the place behind this record at its next step.
+                self._tailer.seek(self._tailer.position)
                 break
         return count
 
     def stop(self) -> None:
         """End `run` after the call that it handles, from any thread."""
-        self._stopping.set()
+        self._is_stopping = True
 
     def _handle(self, record: Record) -> bool:
         """Handle a record; return whether it is a call."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,9 +23,11 @@ class Shop(Protocol):
 class Till:
     def __init__(self) -> None:
         self.calls: list[Any] = []
+        self.on_call: Callable[[], object] = list
 
     def sold(self, item: str, amount: int, *, note: str = "none") -> None:
         self.calls.append((item, amount, note))
+        self.on_call()
         if note == "refused":
             raise RuntimeError(item)
 
@@ -146,3 +148,28 @@ def test_stop_ends_a_waiting_reader(log: CommitLog) -> None:
     reader.stop()
     thread.join(30)
     assert not thread.is_alive()
+
+
+def test_stop_in_a_call_counts_the_call_as_handled(log: CommitLog) -> None:
+    shop = method_writer(log, Shop)
+    for amount in range(3):
+        shop.sold("lamp", amount)
+    till = Till()
+    with method_reader(log, till, name="till") as reader:
+        till.on_call = reader.stop
+        assert reader.run() == 1
+    with method_reader(log, till, name="till") as reader:
+        assert reader.run(timeout=0) == 2
+    assert [amount for _, amount, _ in till.calls] == [0, 1, 2]
+
+
+def test_reader_without_a_name_stays_before_a_failed_call(log: CommitLog) -> None:
+    shop = method_writer(log, Shop)
+    shop.sold("lamp", 1)
+    shop.sold("desk", 2, note="refused")
+    till = Till()
+    reader = method_reader(log, till)
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            reader.run(timeout=0)
+    assert [amount for _, amount, _ in till.calls] == [1, 2, 2]
