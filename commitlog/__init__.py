@@ -5,9 +5,9 @@ with a `tailer`.
 from __future__ import annotations
 
 import logging as _logging
+import os as _os
 import sys as _sys
 from importlib import import_module as _import_module
-from pathlib import Path as _Path
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from commitlog.errors import CommitLogError, UnsupportedError
@@ -77,7 +77,7 @@ __all__ = [
 
 def get_include() -> str:
     """Return the directory with ``commitlog/capi.h``, for extensions that use the C API."""
-    return str(_Path(__file__).with_name("include"))
+    return _os.path.join(_os.path.dirname(__file__), "include")
 
 
 _logging.getLogger("commitlog").addHandler(_logging.NullHandler())

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import difflib
-import zoneinfo
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, SupportsIndex, TypeVar, overload
 
 from commitlog.base import roll_cycle as cycles
@@ -131,6 +129,8 @@ def zone_name(value: str, name: str) -> str:
     try:
         return zone_of(value).key
     except ValueError:
+        import zoneinfo
+
         known = sorted(zoneinfo.available_timezones())
         raise InvalidOptionError(
             f"{name} must be the name of a time zone, such as 'Europe/Berlin' or 'UTC', not "
@@ -176,9 +176,7 @@ def segment_listener(value: object | None, name: str) -> object | None:
         return None
     named = [method for method in dir(value) if method.startswith("on_")]
     for method in named:
-        if method not in LISTENER_METHODS and difflib.get_close_matches(
-            method, LISTENER_METHODS, n=1, cutoff=0.8
-        ):
+        if method not in LISTENER_METHODS and _close(method, LISTENER_METHODS, 0.8):
             raise InvalidOptionError(
                 f"{name} has {method}, which is not an event: the events are "
                 f"{', '.join(LISTENER_METHODS)}{did_you_mean(method, LISTENER_METHODS)}"
@@ -192,5 +190,11 @@ def segment_listener(value: object | None, name: str) -> object | None:
 
 def did_you_mean(value: object, known: Iterable[str]) -> str:
     """Return the end of a message about an unknown word: a similar known one, if there is any."""
-    close = difflib.get_close_matches(str(value), list(known), n=1)
+    close = _close(str(value), list(known), 0.6)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _close(word: str, known: Sequence[str], cutoff: float) -> list[str]:
+    import difflib
+
+    return difflib.get_close_matches(word, known, n=1, cutoff=cutoff)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import zoneinfo
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from commitlog.base.units import DAY_NS, DURATION_UNITS_NS, HOUR_NS, SECOND_NS
+
+if TYPE_CHECKING:
+    import zoneinfo
 
 # Up to an hour a cycle has a fixed length. The longer ones are windows of the wall clock, of a
 # length that daylight saving can change.
@@ -165,6 +168,8 @@ class RollCycle:
 
 def zone_of(name: str) -> zoneinfo.ZoneInfo:
     """Return the zone with an IANA name; if there is none, raise `ValueError`."""
+    import zoneinfo
+
     try:
         if isinstance(name, str):
             return zoneinfo.ZoneInfo(name)

@@ -10,7 +10,6 @@ import dataclasses
 import errno
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -44,7 +43,7 @@ class ShmBuffer(PoolBuffer):
     @classmethod
     def allocate(cls, size: int) -> ShmBuffer:
         """Create a zeroed buffer under a new name, with all of its blocks, not yet populated."""
-        name = f"/commitlog-{secrets.token_hex(16)}"
+        name = f"/commitlog-{os.urandom(16).hex()}"
         descriptor = _open(name, posix_ipc.O_CREX)
         try:
             os.fchmod(descriptor, 0o600)  # undo the umask

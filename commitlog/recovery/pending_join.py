@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import time
 
 from commitlog._kernel import segments as kernel
@@ -66,6 +65,8 @@ def finish(directory: LogDirectory, note: JoinNote) -> None:
     JoinNote.remove(directory)
     failpoint("note removed")
     if not os.path.islink(os.path.join(directory.path, STAGED)):
+        import shutil
+
         # Joins that died before their note have left these.
         shutil.rmtree(os.path.join(directory.path, _TAKEN_IN), ignore_errors=True)
     for folder in {os.path.dirname(move.source) for move in note.moves} | {STAGED}:

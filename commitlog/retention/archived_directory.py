@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 import threading
 from collections import OrderedDict
 
@@ -46,11 +44,13 @@ class ArchivedDirectory(LogDirectory):
         self._cached: OrderedDict[int, None] = OrderedDict()
         self._lock = threading.Lock()
         self._pid = os.getpid()
+        import tempfile
+
         self._folder = tempfile.mkdtemp(prefix="commitlog-")
         try:
             super().__init__(self._folder, identity)
         except BaseException:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._remove_folder()
             raise
         self.path = self.target.name
 
@@ -60,7 +60,12 @@ class ArchivedDirectory(LogDirectory):
     def close(self) -> None:
         super().close()
         if self._pid == os.getpid():
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._remove_folder()
+
+    def _remove_folder(self) -> None:
+        import shutil
+
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def find_end(self) -> int:
         """Return the position behind the last segment."""

@@ -6,9 +6,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
-import tempfile
-import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
@@ -59,6 +56,8 @@ def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Targe
     if not is_address(text):
         return LocalTarget(text)
     if text.startswith("file://"):
+        import urllib.parse
+
         parts = urllib.parse.urlsplit(text)
         if parts.netloc in ("", "localhost") and parts.path.startswith("/"):
             return LocalTarget(urllib.parse.unquote(parts.path))
@@ -268,6 +267,9 @@ class ArrowTarget:
         """A store reports a file only when it has it."""
 
     def put(self, name: str, write: Write) -> None:
+        import shutil
+        import tempfile
+
         self._filesystem.create_dir(self._path, recursive=True)
         with tempfile.TemporaryFile() as whole:
             write(whole)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import DAMAGE, failure
@@ -53,6 +51,8 @@ class LoneSegment(LogDirectory):
     def _folder(self, file: str, name: str) -> str:
         if os.path.basename(file) == name:
             return os.path.dirname(file)
+        import tempfile
+
         self._temporary = tempfile.mkdtemp(prefix="commitlog-")
         try:
             os.link(file, os.path.join(self._temporary, name))
@@ -70,6 +70,8 @@ class LoneSegment(LogDirectory):
 
     def _remove_temporary(self) -> None:
         if self._temporary is not None:
+            import shutil
+
             shutil.rmtree(self._temporary, ignore_errors=True)
 
     def close(self) -> None:
