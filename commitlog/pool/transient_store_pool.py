@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-import logging
 import os
-import threading
-import time
 import weakref
 from collections.abc import Callable
-from typing import Self, TypeVar
+from typing import Self
 
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import parse_duration
-from commitlog.errors import (
-    ClosedError,
-    ForkedError,
-    PoolBufferError,
-    PoolExhaustedError,
-    PoolMemoryError,
-)
 from commitlog.pool.allocation import allocate_buffers, destroy_buffers, release_unclosed
-from commitlog.pool.buffer import BufferState, PoolBuffer, describe_lent
-from commitlog.pool.low_water import LowWaterMark
+from commitlog.pool.buffer import BufferState, PoolBuffer
+from commitlog.pool.buffer_set import BufferSet
+from commitlog.pool.exhaustion import Exhaustion
 from commitlog.pool.pool_options import Backing, LockMemory, OnExhausted, PoolOptions
 from commitlog.pool.pool_stats import PoolStats
-from commitlog.pool.waiting import WaitingLine
-
-_logger = logging.getLogger("commitlog.pool")
-_Listener = TypeVar("_Listener", bound=Callable[..., object])
 
 
 class TransientStorePool(ProcessBound):
@@ -96,23 +82,11 @@ class TransientStorePool(ProcessBound):
             wait_timeout=wait_timeout,
             low_water=low_water,
         )
-        self._process = os.getpid()
-        # Reentrant, because a collector run inside may drop a log, and that returns its buffers.
-        self._lock = threading.RLock()
-        self._line = WaitingLine(self._lock)
-        self._counters = PoolStats()
-        self._grow_listeners: list[Callable[[str], None]] = []
-        self._shortage_listeners: list[Callable[[], bool]] = []
-        self._short = 0  # borrowers that found no free buffer and have none yet
-        self._growing = 0
-        self._low_water = LowWaterMark(self._options.low_water)
-        self._closed = threading.Event()
-        self._all = allocate_buffers(self._options, self._options.buffers)
-        for index, buffer in enumerate(self._all):
-            buffer.index = index
-        self._free = self._all[::-1]
+        allocated = allocate_buffers(self._options, self._options.buffers)
+        self._set = BufferSet(allocated, self._options.low_water)
+        self._exhaustion = Exhaustion(self._options, self._set)
         self._finalizer = weakref.finalize(
-            self, release_unclosed, self._all, self._closed, self._process
+            self, release_unclosed, self._set.all, self._set.closed, self._set.process
         )
 
     # Lending.
@@ -144,16 +118,8 @@ class TransientStorePool(ProcessBound):
         seconds = (
             self._options.wait_timeout if timeout is None else parse_duration(timeout, "timeout")
         )
-        buffer = self._borrow_free(owner)
-        if buffer is not None:
-            return buffer
-        with self._lock:
-            self._short += 1
-        try:
-            return self._borrow_lent(owner, seconds)
-        finally:
-            with self._lock:
-                self._short -= 1
+        buffer = self._set.borrow_free(owner)
+        return buffer if buffer is not None else self._exhaustion.borrow(owner, seconds)
 
     def try_borrow(self, owner: str, *, ahead: bool = False) -> PoolBuffer | None:
         """Lend a buffer if one is free, else return None at once.
@@ -171,15 +137,11 @@ class TransientStorePool(ProcessBound):
         ClosedError, ForkedError
             As for `borrow`.
         """
-        return self._borrow_free(owner, ahead=ahead)
+        return self._set.borrow_free(owner, ahead=ahead)
 
     def settle(self, buffer: PoolBuffer) -> None:
         """Note that a buffer that was lent ahead of need is in use from now on."""
-        with self._lock:
-            used, buffer.ahead = buffer.ahead, False
-            low = used and self._falls_low()
-        if low:
-            self._warn_of_low_water()
+        self._set.settle(buffer)
 
     def return_buffer(self, buffer: PoolBuffer, *, written: bool = True) -> None:
         """Take a buffer back; this thread clears its binding and zeroes it.
@@ -201,46 +163,30 @@ class TransientStorePool(ProcessBound):
         ClosedError, ForkedError
             As for `borrow`.
         """
-        self._check_process()
-        with self._lock:
-            self._check_returnable(buffer)
-            buffer.state = BufferState.RETURNING
-        try:
-            buffer.unbind()
-            if written:
-                buffer.memory.zero(0, buffer.size)
-        except BaseException:
-            buffer.state = BufferState.BORROWED
-            raise
-        with self._lock:
-            self._counters.returns += 1
-            if not self._closed.is_set():
-                self._make_free(buffer)
-                return
-        buffer.destroy()
+        self._set.take(buffer, written=written)
 
     # Figures.
 
     @property
     def buffers(self) -> int:
         """Return the number of buffers, including lent ones."""
-        return len(self._all)
+        return len(self._set.all)
 
     @property
     def available(self) -> int:
         """Return the number of free buffers."""
-        return len(self._free)
+        return len(self._set.free)
 
     @property
     def borrowed(self) -> int:
         """Return the number of buffers that are lent or being zeroed."""
-        self._check_process()
-        return len(self._out())
+        self._set.check_process()
+        return len(self._set.out())
 
     @property
     def locked(self) -> int:
         """Return the number of buffers that are locked into RAM."""
-        return sum(buffer.locked for buffer in self._all)
+        return sum(buffer.locked for buffer in self._set.all)
 
     @property
     def buffer_size(self) -> int:
@@ -255,14 +201,14 @@ class TransientStorePool(ProcessBound):
     @property
     def closed(self) -> bool:
         """Return whether `close` was called."""
-        return self._closed.is_set()
+        return self._set.closed.is_set()
 
     @property
     def shm_names(self) -> tuple[str, ...]:
         """Return the shared-memory names of all buffers; empty for anonymous memory."""
         return tuple(
             buffer.name
-            for buffer in list(self._all)
+            for buffer in list(self._set.all)
             if buffer.name is not None and buffer.state is not BufferState.GONE
         )
 
@@ -272,7 +218,8 @@ class TransientStorePool(ProcessBound):
         If the listener raises, the pool drops the buffer and the borrower gets the exception. Call
         what this returns to end the subscription.
         """
-        return self._subscribe(self._grow_listeners, listener)
+        self._set.check_process()
+        return self._exhaustion.subscribe(self._exhaustion.grow_listeners, listener)
 
     def on_shortage(self, listener: Callable[[], bool]) -> Callable[[], None]:
         """Call `listener` when a borrower finds no free buffer, until what this returns is called.
@@ -280,27 +227,13 @@ class TransientStorePool(ProcessBound):
         It returns a buffer that was lent ahead of need to the pool, or returns False if it has
         none.
         """
-        return self._subscribe(self._shortage_listeners, listener)
-
-    def _subscribe(self, listeners: list[_Listener], listener: _Listener) -> Callable[[], None]:
-        self._check_process()
-        with self._lock:
-            listeners.append(listener)
-
-        def unsubscribe() -> None:
-            with self._lock:
-                if listener in listeners:
-                    listeners.remove(listener)
-
-        return unsubscribe
+        self._set.check_process()
+        return self._exhaustion.subscribe(self._exhaustion.shortage_listeners, listener)
 
     def stats(self) -> PoolStats:
         """Take a snapshot of the pool's counters."""
-        self._check_process()
-        with self._lock:
-            return dataclasses.replace(
-                self._counters, buffers=self.buffers, available=self.available, locked=self.locked
-            )
+        self._set.check_process()
+        return self._set.stats()
 
     # Closing.
 
@@ -321,23 +254,10 @@ class TransientStorePool(ProcessBound):
         PoolBufferError
             Buffers are lent, and `force` is not given. The pool stays open.
         """
-        if self._process != os.getpid():
-            return
-        with self._lock:
-            if self._closed.is_set():
-                return
-            out = self._out()
-            if out and not force:
-                raise PoolBufferError(
-                    f"the pool still has buffers out: {describe_lent(out)}; close the logs that "
-                    "use the pool first"
-                )
-            self._closed.set()
+        if self._set.process == os.getpid():
+            free = self._set.close(force=force)
             self._finalizer.detach()
-            free = list(self._free)
-            self._free.clear()
-            self._line.dissolve()
-        destroy_buffers(free)
+            destroy_buffers(free)
 
     def __enter__(self) -> Self:
         return self
@@ -348,181 +268,3 @@ class TransientStorePool(ProcessBound):
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{self.available} of {self.buffers} free"
         return f"<TransientStorePool: {self.buffer_size} bytes a buffer, {self.backing}, {state}>"
-
-    # Internals.
-
-    def _check_process(self) -> None:
-        if self._process != os.getpid():
-            raise ForkedError(
-                "this pool belongs to the parent process: create another pool after the fork"
-            )
-
-    def _check_open(self) -> None:
-        if self._closed.is_set():
-            raise ClosedError(
-                "the pool is closed: create another, and close it only after the logs that use it"
-            )
-
-    def _check_returnable(self, buffer: PoolBuffer) -> None:
-        if not isinstance(buffer, PoolBuffer):
-            raise PoolBufferError(
-                f"only a buffer that this pool lent can be returned, not {type(buffer).__name__}"
-            )
-        if not 0 <= buffer.index < len(self._all) or self._all[buffer.index] is not buffer:
-            raise PoolBufferError(f"{buffer!r} belongs to another pool; return it there")
-        if buffer.state is not BufferState.BORROWED:
-            self._check_open()
-            raise PoolBufferError(
-                f"buffer {buffer.index} is not borrowed ({buffer.state.value}); return each "
-                "buffer once"
-            )
-        if buffer.memory.holds:
-            raise PoolBufferError(
-                f"buffer {buffer.index} still has {buffer.memory.holds} views or users; release "
-                "them, then return it"
-            )
-
-    def _out(self) -> list[PoolBuffer]:
-        return [
-            buffer
-            for buffer in list(self._all)
-            if buffer.state in (BufferState.BORROWED, BufferState.RETURNING)
-        ]
-
-    def _borrow_free(self, owner: str, *, ahead: bool = False) -> PoolBuffer | None:
-        self._check_process()
-        with self._lock:
-            self._check_open()
-            # A returned buffer goes to a waiting borrower first, so no borrower waits for these.
-            if not self._free or (ahead and self._short):
-                return None
-            buffer = self._free.pop()
-            buffer.lend(owner, ahead=ahead)
-            self._counters.borrows += 1
-            low = not ahead and self._falls_low()
-        if low:
-            self._warn_of_low_water()
-        return buffer
-
-    def _borrow_lent(self, owner: str, seconds: float) -> PoolBuffer | None:
-        """Lend a buffer though none is free: one that is lent ahead of need, or by the policy."""
-        buffer = self._reclaim(owner)
-        if buffer is not None:
-            return buffer
-        with self._lock:
-            self._counters.exhausted += 1
-        if self._options.on_exhausted == "mapped":
-            return None
-        if self._options.on_exhausted == "raise":
-            raise PoolExhaustedError(self._exhausted_message("no buffer is free"))
-        if self._options.on_exhausted == "grow":
-            buffer = self._grow(owner)
-        return buffer if buffer is not None else self._wait(owner, seconds)
-
-    def _reclaim(self, owner: str) -> PoolBuffer | None:
-        with self._lock:
-            listeners = list(self._shortage_listeners)
-        for listener in listeners:
-            if listener():
-                buffer = self._borrow_free(owner)
-                if buffer is not None:
-                    return buffer
-        return None
-
-    def _falls_low(self) -> bool:
-        """Whether a loan calls for a warning. Under the lock."""
-        low = self._low_water.lent(self._spare(), self.buffers)
-        self._counters.low_water_warnings += low
-        return low
-
-    def _spare(self) -> int:
-        """Free buffers, and those that are given back on demand."""
-        return self.available + sum(buffer.ahead for buffer in self._all)
-
-    def _warn_of_low_water(self) -> None:
-        _logger.warning(
-            "the pool is running low: %d of %d buffers are free; return buffers sooner, or give "
-            "the pool more buffers",
-            self._spare(),
-            self.buffers,
-        )
-
-    def _make_free(self, buffer: PoolBuffer) -> None:
-        """Lend a zeroed buffer to the first waiting borrower, else free it. Requires the lock."""
-        if self._line.serve(buffer):
-            self._counters.borrows += 1
-            return
-        buffer.state = BufferState.FREE
-        buffer.owner = None
-        buffer.ahead = False
-        self._free.append(buffer)
-        self._low_water.came_back(self._spare(), self.buffers)
-
-    def _take_back(self, buffer: PoolBuffer) -> None:
-        """Undo a loan of which the borrower was not notified."""
-        self._counters.borrows -= 1
-        self._make_free(buffer)
-
-    def _wait(self, owner: str, seconds: float) -> PoolBuffer:
-        started = time.monotonic()
-        with self._lock:
-            self._check_open()
-            if self._free:
-                # It was returned since this borrower found none.
-                buffer = self._borrow_free(owner)
-            else:
-                self._counters.waits += 1
-                try:
-                    buffer = self._line.wait(owner, seconds, self._take_back)
-                finally:
-                    self._counters.wait_seconds += time.monotonic() - started
-            if buffer is None:
-                self._check_open()
-        if buffer is None:
-            raise PoolExhaustedError(
-                self._exhausted_message(f"no buffer became free within {seconds:g} s")
-            )
-        return buffer
-
-    def _exhausted_message(self, what: str) -> str:
-        return (
-            f"{what}; borrowed buffers: {describe_lent(self._out())}. Commit faster, give the "
-            "pool more buffers or a longer wait_timeout, or choose on_exhausted='grow' or 'mapped'"
-        )
-
-    def _grow(self, owner: str) -> PoolBuffer | None:
-        """Add a buffer and lend it; None if `max_buffers` or the memory does not allow it."""
-        with self._lock:
-            self._check_open()
-            if self.buffers + self._growing >= self._options.most_buffers:
-                return None
-            self._growing += 1
-            listeners = list(self._grow_listeners)
-        made: list[PoolBuffer] = []
-        try:
-            made = allocate_buffers(self._options, 1)
-            if made[0].name is not None:
-                for listener in listeners:
-                    listener(made[0].name)
-            with self._lock:
-                self._check_open()
-                return self._adopt(made.pop(), owner)
-        except PoolMemoryError as error:
-            _logger.warning(
-                "the pool cannot grow beyond %d buffers, so the borrower waits: %s",
-                self.buffers,
-                error,
-            )
-            return None
-        finally:
-            with self._lock:
-                self._growing -= 1
-            destroy_buffers(made)
-
-    def _adopt(self, buffer: PoolBuffer, owner: str) -> PoolBuffer:
-        buffer.index = len(self._all)
-        buffer.lend(owner)
-        self._all.append(buffer)
-        self._counters.borrows += 1
-        self._counters.grown += 1
-        return buffer

@@ -40,7 +40,7 @@ result = dict(messages=messages, error=None)
 try:
     options = dict(buffers={buffers}, backing={backing!r}, lock_memory={policy!r})
     with TransientStorePool(buffer_size=65536, **options) as pool:
-        locked = [buffer.locked for buffer in pool._all]
+        locked = [buffer.locked for buffer in pool._set.all]
         result.update(locked=pool.locked, stats=pool.stats().locked, buffers=locked)
 except MemoryLockError as error:
     result.update(error=str(error), errno=error.errno)

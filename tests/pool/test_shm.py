@@ -54,7 +54,7 @@ def lent(pool: TransientStorePool) -> ShmBuffer:
 def pool() -> Iterator[TransientStorePool]:
     pool = TransientStorePool(buffers=2, buffer_size=BUFFER_SIZE, backing="shm")
     yield pool
-    for buffer in pool._out():
+    for buffer in pool._set.out():
         pool.return_buffer(buffer)
     pool.close()
 

@@ -240,7 +240,7 @@ def test_forced_close_leaves_lent_buffers_until_their_return(
 
 def test_dropped_pool_warns_and_releases_memory_and_names(backing: Any) -> None:
     pools = [small_pool(backing=backing)]
-    memory, names = pools[0]._all[0].memory, pools[0].shm_names
+    memory, names = pools[0]._set.all[0].memory, pools[0].shm_names
     with pytest.warns(ResourceWarning, match="was not closed"):
         pools.clear()
     assert memory.closed
@@ -282,7 +282,7 @@ def test_fork_with_the_lock_held_refuses_child_without_deadlock(
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with pool._lock:
+        with pool._set.lock:
             held.set()
             release.wait(30)
 
