@@ -29,6 +29,17 @@ cdef extern from "fcntl.h":
     int fallocate(int fd, int mode, long long offset, long long length) nogil
     enum:
         FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE
+    int sync_file_range(int fd, long long offset, long long length, unsigned int flags) nogil
+    enum:
+        SYNC_FILE_RANGE_WRITE
+
+cdef extern from "sys/vfs.h":
+    struct statfs:
+        long f_type
+    int fstatfs(int fd, statfs *status) nogil
+
+cdef long EXT4_MAGIC = 0xEF53
+cdef long XFS_MAGIC = 0x58465342
 
 
 def frame_largest(uint64_t segment_size):
@@ -42,6 +53,24 @@ def punch_hole(int fd, long long start, long long stop):
     cdef int result
     with nogil:
         result = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, start, stop - start)
+    return result == 0
+
+
+def start_writeback(int fd, long long start, long long stop):
+    """Begin to write the dirty pages of [start, stop), without waiting. False if the file system
+    overwrites no blocks in place, or reports an error: a flush then writes the pages.
+
+    A page's first flush also records in the file system that its block is written. For pages that
+    are still zeros, this call takes that work from the flush that an appender waits for.
+    """
+    cdef statfs status
+    cdef int result
+    with nogil:
+        result = fstatfs(fd, &status)
+        if result == 0 and (status.f_type == EXT4_MAGIC or status.f_type == XFS_MAGIC):
+            result = sync_file_range(fd, start, stop - start, SYNC_FILE_RANGE_WRITE)
+        else:
+            result = -1
     return result == 0
 
 

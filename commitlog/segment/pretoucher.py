@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 import time
 
 from commitlog._kernel.engine import Core
+from commitlog._kernel.segments import Segment, start_writeback
 from commitlog.options import Options
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 
@@ -101,7 +104,19 @@ class Pretoucher:
         with self._queue.held(start // self._core.segment_size, "prefault") as segment:
             if segment is not None:
                 segment.prefault(start - segment.base, stop - segment.base)
+                if self._options.flush == "sync":
+                    self._write_zeros(segment, start - segment.base, stop - segment.base)
         self.touched_position = stop
+
+    def _write_zeros(self, segment: Segment, start: int, stop: int) -> None:
+        """Write the pages before an appender waits for them: the first write of a page also makes
+        the file system record it.
+        """
+        with (
+            contextlib.suppress(OSError),  # deleted meanwhile, or no descriptor is free
+            self._queue.directory.opened_file(segment.number, os.O_RDWR) as fd,
+        ):
+            start_writeback(fd, start, stop)
 
     @property
     def rest_s(self) -> float:

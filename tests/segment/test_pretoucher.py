@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
+import fcntl
 import mmap
+import os
+import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from commitlog import CommitLog
+from commitlog._kernel.segments import start_writeback
 from commitlog.errors import ClosedError, InvalidOptionError, ReadOnlyError
 from commitlog.log.parts import parts_of
 from commitlog.segment import pretoucher
@@ -19,6 +24,7 @@ from tests.setups import BY_HAND, SEGMENT, Logs
 
 MIB = 1 << 20
 PAGE = 4096
+FIEMAP, FIEMAP_EXTENTS, FIEMAP_UNWRITTEN = 0xC020660B, 256, 0x800
 QUIET = {**BY_HAND, "flush": "none", "prefault": False, "allocate_ahead": 0}
 
 
@@ -37,6 +43,23 @@ def pages_in_memory(path: Path) -> list[bool]:
         )
         del start
         return [bool(page & 1) for page in found]
+
+
+def written_bytes(path: Path) -> int:
+    """Return how many bytes of a file are in blocks that the file system records as written."""
+    asked = struct.pack("=QQLLLL", 0, path.stat().st_size, 0, 0, FIEMAP_EXTENTS, 0)
+    found = bytearray(asked + bytes(FIEMAP_EXTENTS * 56))
+    with path.open("rb") as file:
+        fcntl.ioctl(file, FIEMAP, found)
+    extents = struct.unpack_from("=L", found, 20)[0]
+    assert extents < FIEMAP_EXTENTS
+    return sum(
+        length
+        for _, _, length, _, flags, _ in struct.iter_unpack(
+            "=QQQ16sL12s", found[32 : 32 + extents * 56]
+        )
+        if not flags & FIEMAP_UNWRITTEN
+    )
 
 
 def segment_of(log: CommitLog, number: int) -> Path:
@@ -200,6 +223,49 @@ def test_prefault_service_loads_the_pages_of_new_segments(logs: Logs, until: Any
             parts_of(log).queue.numbers() == [0, 1, 2] and all(pages_in_memory(segment_of(log, 2)))
         )
     )
+
+
+@pytest.mark.parametrize(("flush", "ahead"), [("sync", SYNC_BYTES), ("async", 0)])
+def test_only_sync_log_has_its_pages_written_ahead(
+    logs: Logs, until: Any, flush: str, ahead: int
+) -> None:
+    log = logs.open(**{**QUIET, "segment_size": 2 * MIB, "flush": flush})
+    log.append(b"x")
+    segment = segment_of(log, 0)
+    with segment.open("r+b") as file:
+        if not start_writeback(file.fileno(), 0, PAGE):
+            pytest.skip("the temporary folder is neither on ext4 nor on XFS")
+    log.pretouch()
+    until(lambda: written_bytes(segment) >= ahead, 10)
+    if not ahead:
+        assert written_bytes(segment) <= 2 * PAGE
+    log.append(b"y" * PAGE, sync=True)
+    assert [bytes(value) for value in log.tailer().values()] == [b"x", b"y" * PAGE]
+
+
+def test_writing_ahead_in_a_memory_file_system_does_nothing() -> None:
+    with os.fdopen(os.memfd_create("pages"), "wb") as file:
+        file.truncate(PAGE)
+        assert not start_writeback(file.fileno(), 0, PAGE)
+
+
+def test_pretouch_without_free_descriptor_still_loads_pages(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = logs.open(**{**QUIET, "segment_size": 2 * MIB, "flush": "sync"})
+    log.append(b"x", sync=False)
+    log.pretouch()
+    writer = parts_of(log).writer
+    assert writer is not None
+    touching = writer.allocation._pretoucher
+    touching.touched_position = 0
+
+    def none_free(*_: object, **__: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr("commitlog.segment.directory.opened_regular", none_free)
+    assert touching.step(2 * MIB)
+    assert touching.touched_position >= SYNC_BYTES
 
 
 def test_records_are_intact_when_pages_are_pretouched(logs: Logs) -> None:
