@@ -54,6 +54,7 @@ _get_ident = threading.get_ident
 
 include "core.pxi"
 include "committer.pxi"
+include "arguments.pxi"
 include "writer.pxi"
 include "claim.pxi"
 include "record_list.pxi"

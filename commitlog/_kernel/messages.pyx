@@ -44,4 +44,5 @@ from commitlog.errors import (
 include "message.pxi"
 include "field.pxi"
 include "object_field.pxi"
-include "bus.pxi"
+include "message_writer.pxi"
+include "message_reader.pxi"

@@ -30,6 +30,7 @@ from commitlog._kernel.memory cimport Memory
 from commitlog.errors import ClosedError, RecordTooLargeError
 
 include "segment.pxi"
+include "segment_view.pxi"
 include "segment_file.pxi"
 include "sparse_index.pxi"
 include "stage.pxi"
