@@ -140,8 +140,8 @@ class View:
 
     def _replay(self, pace: Pace, batch: Batch, rows: Rows) -> None:
         for number, row in enumerate(rows.tolist()):
-            while (left_s := pace.wait_s(int(batch.timestamps_ns[row]))) > 0:
-                time.sleep(min(left_s, _CHECK_S))
+            for nap_s in pace.naps(int(batch.timestamps_ns[row])):
+                time.sleep(nap_s)
                 self._sink.check_reader()
             self._sink.write(batch, rows[number : number + 1])
             self._keep(batch, row + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections.abc import Iterator
 from numbers import Real
 from typing import Self, cast
 
@@ -58,6 +59,11 @@ class Pace:
             self._due_ns += min(gap_ns / self._speed, self._longest_ns)
         return max(0.0, (self._due_ns - now_ns) / _SECOND_NS)
 
+    def naps(self, timestamp_ns: int) -> Iterator[float]:
+        """Yield how many seconds to sleep, in slices, until a record with that timestamp is due."""
+        while (left_s := self.wait_s(timestamp_ns)) > 0:
+            yield min(left_s, _SLICE_S)
+
 
 class Replay:
     """Iterate over records, each when it is due; `Tailer.follow` returns it if it has a speed.
@@ -76,10 +82,10 @@ class Replay:
     def __next__(self) -> Record:
         record = next(self._records)
         try:
-            while (left_s := self._pace.wait_s(record.timestamp_ns)) > 0:
+            for nap_s in self._pace.naps(record.timestamp_ns):
                 if self._cursor.core.refusal == REFUSED_CLOSED:
                     raise StopIteration
-                time.sleep(min(left_s, _SLICE_S))
+                time.sleep(nap_s)
         except BaseException:
             self._go_back(record)
             raise
@@ -93,10 +99,10 @@ class Replay:
 
         record = await anext(self._records)
         try:
-            while (left_s := self._pace.wait_s(record.timestamp_ns)) > 0:
+            for nap_s in self._pace.naps(record.timestamp_ns):
                 if self._cursor.core.refusal == REFUSED_CLOSED:
                     raise StopAsyncIteration
-                await asyncio.sleep(min(left_s, _SLICE_S))
+                await asyncio.sleep(nap_s)
         except BaseException:
             self._go_back(record)
             raise
