@@ -13,10 +13,12 @@ from commitlog.base import temporary_file
 from commitlog.base.extras import imported
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import make_directory
+from commitlog.base.polling import attempts
 from commitlog.base.regular_file import open_regular
 from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
 
 _COPY_BYTES = 1 << 20
+_SWEEP_S = 5.0  # a sweep of a folder takes milliseconds
 # File systems of pyarrow whose rename replaces a file in one step. In the others a file is written
 # under its own name.
 _RENAMING = ("local", "hdfs")
@@ -208,19 +210,30 @@ class LocalTarget:
     def _opened(self) -> Iterator[int]:
         """Open the folder with a shared lock; remove temporary files if no process has a lock.
 
-        Any user who can read the folder can lock it, so nothing waits for a lock.
+        A process that sweeps has the exclusive lock for a moment, so the shared lock is awaited.
+        Any user who can read the folder can lock it, so the wait is bounded.
         """
         fd = os.open(self.name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            # Another process has a lock, or the file system has no locks.
-            with contextlib.suppress(OSError):
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _locked(fd, fcntl.LOCK_EX):
                 temporary_file.sweep(fd)
-            with contextlib.suppress(OSError):
-                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                failpoint("archive folder swept")
+            for _ in attempts(_SWEEP_S, f"the process that locks {self.name}"):
+                if _locked(fd, fcntl.LOCK_SH):
+                    break
             yield fd
         finally:
             os.close(fd)
+
+
+def _locked(fd: int, kind: int) -> bool:
+    """Lock a folder, if no other process has a lock that excludes this one."""
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        # A file system without locks: there, nothing is swept, and no lock is needed.
+        return kind == fcntl.LOCK_SH and not isinstance(error, BlockingIOError)
+    return True
 
 
 class ArrowTarget:

@@ -4,10 +4,12 @@ damaged.
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import re
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,8 +40,9 @@ from commitlog.keep import (
 from commitlog.log.parts import parts_of
 from commitlog.repair.verification import verify
 from commitlog.retention.archived_directory import ArchivedDirectory
+from commitlog.retention.target import LocalTarget
 from tests.setups import BY_HAND, SEGMENT, Logs, values
-from tests.steps import killed_at
+from tests.steps import killed_at, replace_hook
 
 COUNT = 6
 SEAL = Retention(max_bytes="1TiB")
@@ -349,6 +352,42 @@ def test_damaged_segment_is_kept_and_not_archived(logs: Logs, tmp_path: Path) ->
         name(1),
         "log.json",
     ]
+
+
+def test_copier_waits_for_the_sweep_of_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copier that goes on without a lock loses its temporary file to the next sweep."""
+    target = LocalTarget(str(tmp_path))
+    flock, swept, refused = fcntl.flock, threading.Event(), threading.Event()
+
+    def told(fd: int, kind: int) -> None:
+        try:
+            flock(fd, kind)
+        except BlockingIOError:
+            if kind == fcntl.LOCK_SH | fcntl.LOCK_NB:
+                refused.set()
+            raise
+
+    def passed(step: str) -> None:
+        if step == "archive folder swept" and not swept.is_set():
+            swept.set()
+            assert refused.wait(60)
+        elif step == "archive file written":
+            first.join()
+            target.settle()  # a third copier sweeps, if it gets the lock
+
+    monkeypatch.setattr(fcntl, "flock", told)
+    first = threading.Thread(target=target.settle)
+    replace_hook(passed)
+    try:
+        first.start()
+        assert swept.wait(60)
+        target.put("copy", lambda file: file.write(b"whole"))
+    finally:
+        replace_hook(None)
+        first.join()
+    assert (tmp_path / "copy").read_bytes() == b"whole"
 
 
 # --- addresses ------------------------------------------------------------------------------------
