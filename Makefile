@@ -1,14 +1,16 @@
-# Each target does everything it needs on a machine with Linux, Python 3.11+, gcc, make and a package index.
+# Each target does everything it needs on a machine with Linux, Python 3.11+, gcc, make and a
+# package index.
 #
 #   make demo        a real stream through the log, with the writer killed on the way
 #   make test        the tests                     make test-long   those that take minutes
-#   make asan        a part of the tests, and threads at random, on a kernel with the address sanitizer
+#   make asan        a part of the tests, and threads at random, with the address sanitizer
 #   make lint        all checks of style and types
 #   make docs        the documentation as pages, in build/site/index.html
-#   make model       searches a model of the write protocol exhaustively (needs spin, and installs it where it may)
+#   make model       searches a model of the write protocol exhaustively (installs spin if it may)
 #   make build       the virtual environment and the kernel
-#   make wheels      a tested wheel for each interpreter of this machine, in dist; PYTHONS names others
-#   make bench       the benchmarks                make instructions   counts instructions of the hot paths (needs valgrind)
+#   make wheels      a tested wheel for each interpreter here, in dist; PYTHONS names others
+#   make bench       the benchmarks
+#   make instructions counts instructions of the hot paths (needs valgrind)
 #   make bench-peers commitlog beside other stores: ROWS=burst,sync PEERS=chronicle TURNS=5
 #   make screenshots takes the pictures of docs/images: site, benchmark page, top (needs Chromium)
 #   make clean       removes what was built        make distclean   and the virtual environment
@@ -17,7 +19,8 @@
 
 ifndef PYTHON
 PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
-	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && exit; done; echo python3)
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && \
+		echo "$$python" && exit; done; echo python3)
 endif
 # Some interpreters were built by another compiler and would ask for it; an explicit CC still wins.
 ifeq ($(origin CC),default)
@@ -34,7 +37,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
-NOT_INSTALLED := { echo "make: pip could not install what constraints.txt names: see its message above; without a network, set PIP_INDEX_URL to an index" >&2; exit 1; }
+NOT_INSTALLED := { echo "make: pip could not install what constraints.txt names: see its message" \
+	"above; without a network, set PIP_INDEX_URL to an index" >&2; exit 1; }
 KERNEL := $(wildcard $(addprefix commitlog/_kernel/*.,pyx pxd pxi) commitlog/_kernel/c/*.[ch])
 C_FILES := $(filter %.c %.h,$(KERNEL)) $(wildcard commitlog/include/*/*.h bench/*/*.c) \
 	$(wildcard examples/*/*.c tests/*.[ch] tests/*/*.[ch])
@@ -60,7 +64,8 @@ demo: build
 	@$(BIN)/python demo/demo.py
 
 test: asserts $(DEPENDENCIES)
-	@$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
+	@$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadscope \
+		--no-loadscope-reorder
 
 test-long: asserts $(DEPENDENCIES)
 	@$(BIN)/python -m pytest -m long --timeout 1800
@@ -70,20 +75,22 @@ asan: build $(DEPENDENCIES)
 		pyproject.toml README.md LICENSE build/asan
 	@rm -f build/asan/commitlog/_kernel/*.so
 	@echo "Building the kernel with the address sanitizer ..."
-	@cd build/asan && COMMITLOG_ASSERT=1 CFLAGS="-fsanitize=address -g -O1 -fno-omit-frame-pointer" LDFLAGS="-fsanitize=address" \
+	@cd build/asan && COMMITLOG_ASSERT=1 \
+		CFLAGS="-fsanitize=address -g -O1 -fno-omit-frame-pointer" LDFLAGS="-fsanitize=address" \
 		$(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
-	@cd build/asan && export PYTHONPATH="$$PWD" PYTHONMALLOC=malloc LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" \
-		ASAN_OPTIONS=detect_leaks=0:handle_segv=0 && \
-		$(CURDIR)/$(BIN)/python -m pytest --timeout 1800 tests/_kernel/test_collection.py tests/tail/test_direction.py \
-		tests/tail/test_batch.py tests/tail/test_idle.py tests/messages tests/capi tests/log/test_commit_log.py && \
+	@cd build/asan && export PYTHONPATH="$$PWD" PYTHONMALLOC=malloc \
+		LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0:handle_segv=0 && \
+		$(CURDIR)/$(BIN)/python -m pytest --timeout 1800 tests/_kernel/test_collection.py \
+		tests/tail/test_direction.py tests/tail/test_batch.py tests/tail/test_idle.py \
+		tests/messages tests/capi tests/log/test_commit_log.py && \
 		$(CURDIR)/$(BIN)/python -m tests.stress stressed 1 60 --no-fork
 
 bench: build $(DEPENDENCIES)
 	@$(BIN)/python -m bench
 
 bench-peers: build $(DEPENDENCIES)
-	@$(BIN)/python -m bench.peers --rows "$(ROWS)" --peers "$(PEERS)" --turns $(or $(TURNS),5) $(if $(LIST),--list) \
-		--home "$(or $(PEERS_HOME),.peers)"
+	@$(BIN)/python -m bench.peers --rows "$(ROWS)" --peers "$(PEERS)" --turns $(or $(TURNS),5) \
+		$(if $(LIST),--list) --home "$(or $(PEERS_HOME),.peers)"
 
 screenshots: docs
 	@$(BIN)/python docs/site/screenshots.py $(PAGE)
@@ -107,10 +114,14 @@ docs: build $(DEPENDENCIES)
 	@echo "The documentation is in build/site/index.html."
 
 model:
-	@command -v spin >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing spin with apt-get ..." && \
-		{ apt-get install -qq --no-install-recommends spin >/dev/null 2>&1 || \
-		{ apt-get update -qq && apt-get install -qq --no-install-recommends spin >/dev/null; }; }; } || { \
-		echo "make: spin is missing: install it (Debian, Ubuntu: apt-get install spin; others: https://spinroot.com)" >&2; exit 1; }
+	@command -v spin >/dev/null || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		echo "Installing spin with apt-get ..." && \
+		{ apt-get install -qq --no-install-recommends spin >/dev/null 2>&1 || { \
+		apt-get update -qq && \
+		apt-get install -qq --no-install-recommends spin >/dev/null; }; }; } || { \
+		echo "make: spin is missing: install it (Debian, Ubuntu: apt-get install spin;" \
+		"others: https://spinroot.com)" >&2; exit 1; }
 	@$(PYTHON) model/check.py
 
 build: $(BUILT) $(INSTALLED)
@@ -152,30 +163,39 @@ $(BASE): FORCE
 endif
 
 check:
-	@missing=0; lacks() { echo "make: $$1" >&2; missing=1; }; \
-	[ "$$(uname -s)" = Linux ] || lacks "commitlog runs on Linux only: this is $$(uname -s); use a Linux machine"; \
-	case "$$(uname -m)" in x86_64|aarch64) ;; *) lacks "commitlog runs on x86_64 and aarch64 only: this is $$(uname -m)" ;; esac; \
+	@missing=0; lacks() { echo "make: $$*" >&2; missing=1; }; \
+	[ "$$(uname -s)" = Linux ] || \
+		lacks "commitlog runs on Linux only: this is $$(uname -s); use a Linux machine"; \
+	case "$$(uname -m)" in x86_64|aarch64) ;; *) \
+		lacks "commitlog runs on x86_64 and aarch64 only: this is $$(uname -m)" ;; esac; \
 	if ! command -v $(PYTHON) >/dev/null; then \
-		lacks "$(PYTHON) is missing: install Python 3.11 or newer (Debian, Ubuntu: apt install python3), or name one: make PYTHON=..."; \
+		lacks "$(PYTHON) is missing: install Python 3.11 or newer" \
+			"(Debian, Ubuntu: apt install python3), or name one: make PYTHON=..."; \
 	elif ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
-		lacks "$$($(PYTHON) --version) is too old: install Python 3.11 or newer, or name one: make PYTHON=python3.11"; \
+		lacks "$$($(PYTHON) --version) is too old: install Python 3.11 or newer," \
+			"or name one: make PYTHON=python3.11"; \
 	else \
 		$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
-			lacks "$(PYTHON) cannot create virtual environments: install its venv package (Debian, Ubuntu: apt install python3-venv)"; \
+			lacks "$(PYTHON) cannot create virtual environments: install its venv package" \
+				"(Debian, Ubuntu: apt install python3-venv)"; \
 		[ -f "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] || \
-			lacks "the headers of $(PYTHON) are missing: install them (Debian, Ubuntu: apt install python3-dev; Fedora: dnf install python3-devel)"; \
+			lacks "the headers of $(PYTHON) are missing: install them" \
+				"(Debian, Ubuntu: apt install python3-dev; Fedora: dnf install python3-devel)"; \
 	fi; \
 	if ! command -v $(firstword $(CC)) >/dev/null; then \
-		lacks "$(firstword $(CC)) is missing: install it (Debian, Ubuntu: apt install gcc libc6-dev; Fedora: dnf install gcc)"; \
+		lacks "$(firstword $(CC)) is missing: install it" \
+			"(Debian, Ubuntu: apt install gcc libc6-dev; Fedora: dnf install gcc)"; \
 	elif ! echo '#include <stdlib.h>' | $(CC) -fsyntax-only -x c - 2>/dev/null; then \
-		lacks "the C library's headers are missing: install them (Debian, Ubuntu: apt install libc6-dev; Fedora: dnf install glibc-devel)"; \
+		lacks "the C library's headers are missing: install them" \
+			"(Debian, Ubuntu: apt install libc6-dev; Fedora: dnf install glibc-devel)"; \
 	fi; \
 	exit $$missing
 
 clean:
 	@rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@rm -f .venv/.installed-* .venv/.built-* .venv/.asserts-* commitlog/_kernel/*.so
-	@find commitlog tests bench demo examples -type d -name __pycache__ -exec rm -rf {} + 2>/dev/null || true
+	@find commitlog tests bench demo examples -type d -name __pycache__ -exec rm -rf {} + \
+		2>/dev/null || true
 
 distclean: clean
 	@rm -rf .venv

@@ -183,7 +183,8 @@ def check_searches() -> bool:
         lambda each: search(each.defines, cycles=each.cycles), SEARCHES
     ):
         print(
-            f"{each.name:44}{outcome.states:12,}{outcome.depth:8}{outcome.memory_mib:8.0f}{outcome.seconds:8.1f}",
+            f"{each.name:44}{outcome.states:12,}{outcome.depth:8}"
+            f"{outcome.memory_mib:8.0f}{outcome.seconds:8.1f}",
             flush=True,
         )
         if outcome.errors or not outcome.complete:

@@ -1,4 +1,5 @@
-/* The write protocol of a mapped log: claim, publish, roll-back, gap and roll, for exhaustive search by spin.
+/* The write protocol of a mapped log: claim, publish, roll-back, gap and roll, for exhaustive
+ * search by spin.
  *
  * Three writers append to four cells while two readers read and resolve. Each process may pause
  * between any two steps for any time, because spin tries every interleaving, and writers may also
@@ -6,7 +7,8 @@
  *
  * Invariants; each `assert` names the one that it states, and so does spin when it finds it broken
  *   I1  no reader sees half a record, nor bytes of a record that was rolled back
- *   I2  all readers, early and late, agree on which records there are: what one of them stepped over is never published
+ *   I2  all readers, early and late, agree on which records there are: what one of them stepped
+ *       over is never published
  *   I3  a publish that succeeded is never lost: no reader steps over a record
  *   I4  a publish that was refused is never seen: every record that is read was published
  *   I5  a cell never goes back: zero, then CLAIMED, then final
@@ -21,12 +23,14 @@
  *
  * Functions of commitlog/_kernel that are modelled
  *   claim.h    cl_slot_enter, cl_slot_leave
- *   claim.c    check_tail, claim_try, claim_name, reserve_large, cl_pad_to_end, swap_claim, cl_writer_publish, cl_writer_abandon
+ *   claim.c    check_tail, claim_try, claim_name, reserve_large, cl_pad_to_end, swap_claim,
+ *              cl_writer_publish, cl_writer_abandon
  *   append.c   cl_frame_write, cl_writer_append, append_shared
  *   writer.c   cl_writer_init
  *   roll.c     cl_writer_close_segment, open_segment, cl_writer_roll, cl_writer_rolls_from
  *   cursors.c  cl_slot_attach, cl_slot_alive
- *   resolve.c  cl_resolve, watch_start, watch_gap, review_suspects, owner_dead, resolve_gap, mark_gap, resolve_claim
+ *   resolve.c  cl_resolve, watch_start, watch_gap, review_suspects, owner_dead, resolve_gap,
+ *              mark_gap, resolve_claim
  *   walk.c     cl_walk
  *   segment.c  cl_skip_cell, cl_roll_back
  *   frame_cursor.h  cl_frame_read, cl_frame_verify
@@ -35,24 +39,35 @@
  * What is abstract, and why nothing is lost by it
  *   - A cell is 8 bytes. A frame has one or two: its own, and one of body, for which one value
  *     does: by I6 only its owner writes there.
- *   - Time: a claim's timeout may pass at any moment (TIMEOUT=1) or never does (TIMEOUT=0). Both are searched. That a slot which has
- *     outstayed the timeout in one gap is not waited for in another one is a case of the former.
- *   - A counter is its odd bit. "Has changed since" is kept exactly, by taking the slot out of every reader's suspects in the step that
- *     flips it. T0 and the slots are noted in one step, and suspects are looked at in one step: who notes a slot later than T0 can only
- *     note one more that is odd by then, and who looks later finds fewer. So every marking that the kernel allows is allowed here.
- *   - What is dead stays dead. To judge first and to swap later is therefore the same as to do both later, and marking, roll-back and the
- *     look before them are one step for each cell. A reader that stops between two cells, for good or for a while, is every reader here.
- *   - A reader steps over final cells at once, in the step that makes them final: they change no more (I5, I6), so that reading them later
- *     tells the same. A late reader is one that takes its other steps late.
- *   - Loops around a swap that was refused (reserve_large, cl_writer_roll) are the swap that succeeds at last: a refused one changes
- *     nothing.
- *   - Writers that are alike begin in the order of their numbers, because any other order is the same run with the names changed.
- *   - A killed reader is one that takes no more steps: it holds nothing. That others get on without it is in the searches with one reader.
- *   - A generation is one bit, and RESTARTS slots are taken again by a new owner: no slot more often than that bit can tell.
- *   - Memory is sequentially consistent here; in the kernel the order of its atomic operations sees to what this needs (atomics.h).
- *   - Sleeping and waking, commits, flushes, recovery and pooled logs are other matters, with tests of their own.
+ *   - Time: a claim's timeout may pass at any moment (TIMEOUT=1) or never does (TIMEOUT=0). Both
+ *     are searched. That a slot which has outstayed the timeout in one gap is not waited for in
+ *     another one is a case of the former.
+ *   - A counter is its odd bit. "Has changed since" is kept exactly, by taking the slot out of
+ *     every reader's suspects in the step that flips it. T0 and the slots are noted in one step,
+ *     and suspects are looked at in one step: who notes a slot later than T0 can only note one more
+ *     that is odd by then, and who looks later finds fewer. So every marking that the kernel allows
+ *     is allowed here.
+ *   - What is dead stays dead. To judge first and to swap later is therefore the same as to do both
+ *     later, and marking, roll-back and the look before them are one step for each cell. A reader
+ *     that stops between two cells, for good or for a while, is every reader here.
+ *   - A reader steps over final cells at once, in the step that makes them final: they change no
+ *     more (I5, I6), so that reading them later tells the same. A late reader is one that takes its
+ *     other steps late.
+ *   - Loops around a swap that was refused (reserve_large, cl_writer_roll) are the swap that
+ *     succeeds at last: a refused one changes nothing.
+ *   - Writers that are alike begin in the order of their numbers, because any other order is the
+ *     same run with the names changed.
+ *   - A killed reader is one that takes no more steps: it holds nothing. That others get on without
+ *     it is in the searches with one reader.
+ *   - A generation is one bit, and RESTARTS slots are taken again by a new owner: no slot more
+ *     often than that bit can tell.
+ *   - Memory is sequentially consistent here; in the kernel the order of its atomic operations sees
+ *     to what this needs (atomics.h).
+ *   - Sleeping and waking, commits, flushes, recovery and pooled logs are other matters, with tests
+ *     of their own.
  *
- * Parameters and mutations come as -D defines: check.py has the tables of the searches and of the mutations. */
+ * Parameters and mutations come as -D defines: check.py has the tables of the searches and of
+ * the mutations. */
 
 #ifndef SEGMENTS
 #define SEGMENTS 1
@@ -79,10 +94,12 @@
 #define APPENDS 1 /* of each writer */
 #endif
 #ifndef SWAPPER
-#define SWAPPER WRITERS /* the writer that claims by compare-and-swap, as large frames do; the others add */
+/* The writer that claims by compare-and-swap, as large frames do; the others add */
+#define SWAPPER WRITERS
 #endif
 #ifndef CLOSER
-#define CLOSER WRITERS /* the writer that may close the segment early, or give its claim up, instead of its append */
+/* The writer that may close the segment early, or give its claim up, instead of its append */
+#define CLOSER WRITERS
 #endif
 
 #define WRITERS 3
@@ -135,20 +152,20 @@ byte passed;    /* unpublished cells that a read-only reader stepped over as dea
 #define TAIL_POSITION (tail_number * SEGMENT + (tail_offset < SEGMENT -> tail_offset : SEGMENT))
 #define ODD_SLOTS (odd[0] | odd[1] << 1 | odd[2] << 2)
 
-/* --- mutations: each makes spin find a counter-example ------------------------------------------------------------- */
+/* --- mutations: each makes spin find a counter-example ---------------------------------------- */
 
 #ifndef MUTATION
 #define MUTATION none
 #endif
 #define none 0
 #define gap_without_waiting 1   /* the gap is marked while an odd slot may own it */
-#define no_claimed_swap 2       /* the frame is written and published without naming its owner first */
+#define no_claimed_swap 2       /* the frame is published without naming its owner first */
 #define reuses_range 3          /* a roll-back gives the range back */
 #define even_before_swap 4
 #define odd_after_add 5
 #define marks_to_present_tail 6 /* not to T0 */
 #define suspects_before_tail 7  /* slots are looked at before T0 is read */
-#define crosses_foreign_cells 8 /* the marking goes on after a cell that is neither zero nor a mark */
+#define crosses_foreign_cells 8 /* marks on after a cell that is neither zero nor a mark */
 #define marks_descending 9
 #define marks_by_store 10
 #define claims_by_store 11
@@ -169,7 +186,7 @@ byte passed;    /* unpublished cells that a read-only reader stepped over as dea
 #define publishes_before_write 26
 #define IS(mutation) (MUTATION == mutation)
 
-/* --- steps --------------------------------------------------------------------------------------------------------- */
+/* --- steps ------------------------------------------------------------------------------------ */
 
 /* Where every reader may expire every claim at any time, no reader looks at a counter. */
 #define ODD_MATTERS (TIMEOUT == 0 || READ_ONLY_LAST || MUTATION != none)
@@ -189,7 +206,8 @@ inline unwatch(me) {
     suspects[me] = 0
 }
 
-/* A reader goes as far as everything is final: cl_reader_next, cl_frame_verify, cl_walk, cl_frame_read, and mark_gap where others marked. */
+/* A reader goes as far as everything is final: cl_reader_next, cl_frame_verify, cl_walk,
+ * cl_frame_read, and mark_gap where others marked. */
 inline walk(me) {
     do
     :: at[me] < CELLS && IS_RECORD(cell[at[me]]) ->
@@ -250,12 +268,15 @@ inline readers_walk() {
 #define MINE CLAIMED(me, generation[me], length)
 #define AT (number * SEGMENT + offset)
 #define FITS (offset < SEGMENT && length <= SEGMENT - offset)
-#define MAY_ADD ((tail_number != overshot || IS(overshoots_again)) && (me <= started || me == SWAPPER || me == CLOSER))
+#define MAY_ADD ((tail_number != overshot || IS(overshoots_again)) && \
+    (me <= started || me == SWAPPER || me == CLOSER))
 #define MAY_CLAIM (IS(no_claimed_swap) || cell[AT] == ZERO || IS(claims_by_store))
-#define MAY_PUBLISH (cell[AT] == MINE || IS(publishes_by_store) || (IS(no_claimed_swap) && cell[AT] == ZERO))
+#define MAY_PUBLISH (cell[AT] == MINE || IS(publishes_by_store) || \
+    (IS(no_claimed_swap) && cell[AT] == ZERO))
 #define IN_HAND (length == 1 || length == 2)
 #define NEXT_ROOM (tail_number + 1 < SEGMENTS)
-#define KILLED d_step { CRASHES -> locked[me] = 0; number = 0; offset = 0; length = 0; overshot = NONE; due = false; left = 0 }; goto dead
+#define KILLED d_step { CRASHES -> locked[me] = 0; number = 0; offset = 0; length = 0; \
+    overshot = NONE; due = false; left = 0 }; goto dead
 
 /* check_tail, and cl_slot_enter. Writers that are alike begin in the order of their numbers. */
 inline turn_odd() {
@@ -291,9 +312,11 @@ inline nothing_in_hand() {
     due = false
 }
 
-/* Each label is a place between two steps. A writer stands at `even_...` with what the step before it came to. */
+/* Each label is a place between two steps. A writer stands at `even_...` with what the step
+ * before it came to. */
 proctype writer(byte me) {
-    byte length;          /* of the record in hand; NONE: the segment is to be closed; 0: nothing is in hand */
+    /* Of the record in hand; NONE: the segment is to be closed; 0: nothing is in hand */
+    byte length;
     byte number, offset;  /* the claim */
     byte overshot = NONE; /* the segment in which this handle has added past the end */
     byte left = APPENDS;
@@ -315,7 +338,9 @@ check: /* again, with the record in hand */
     :: tail_number == overshot && !IS(overshoots_again) -> goto roll
     fi;
 
-add: /* claim_try by an add; reserve_large and cl_writer_close_segment by a swap, which never overshoots */
+/* claim_try by an add; reserve_large and cl_writer_close_segment by a swap, which never
+ * overshoots */
+add:
     if
     :: d_step { true ->
         number = tail_number;
@@ -323,7 +348,8 @@ add: /* claim_try by an add; reserve_large and cl_writer_close_segment by a swap
         if
         :: me != SWAPPER && length != NONE -> move_tail(number, offset + length)
         :: !(me != SWAPPER && length != NONE) && FITS -> move_tail(number, offset + length)
-        :: !(me != SWAPPER && length != NONE) && offset < SEGMENT && !FITS -> move_tail(number, SEGMENT)
+        :: !(me != SWAPPER && length != NONE) && offset < SEGMENT && !FITS ->
+           move_tail(number, SEGMENT)
         :: else
         fi }
     :: KILLED
@@ -412,33 +438,41 @@ roll: /* cl_writer_rolls_from; each of the following steps may have been made by
     if
     :: d_step { tail_offset < SEGMENT && !IN_HAND -> nothing_in_hand() }; goto append
     :: d_step { tail_offset < SEGMENT && IN_HAND -> due = false }; goto check
-    :: d_step { tail_offset >= SEGMENT && !NEXT_ROOM -> nothing_in_hand() }; goto append /* there is no room: the append fails */
+    /* There is no room: the append fails */
+    :: d_step { tail_offset >= SEGMENT && !NEXT_ROOM -> nothing_in_hand() }; goto append
     :: d_step { tail_offset >= SEGMENT && NEXT_ROOM -> number = tail_number + 1 }
     fi;
 
-create: /* a whole file under a name of its own is put in place with RENAME_NOREPLACE: "exists" is success */
+/* A whole file under a name of its own is put in place with RENAME_NOREPLACE: "exists" is
+ * success */
+create:
     if
     :: exists[number] || IS(moves_tail_first)
-    :: d_step { !exists[number] && !IS(moves_tail_first) && !IS(rename_replaces) -> exists[number] = 1 }
-    :: !exists[number] && IS(rename_replaces) -> d_step { assert(!exists[number] || I8); exists[number] = 1 }
+    :: d_step { !exists[number] && !IS(moves_tail_first) && !IS(rename_replaces) ->
+       exists[number] = 1 }
+    :: !exists[number] && IS(rename_replaces) ->
+       d_step { assert(!exists[number] || I8); exists[number] = 1 }
     :: KILLED
     fi;
 
 open: /* open_segment */
     if
     :: opened[number] && !IS(reopens)
-    :: d_step { !opened[number] || IS(reopens) -> assert(!opened[number] || I8); opened[number] = 1 }
+    :: d_step { !opened[number] || IS(reopens) -> assert(!opened[number] || I8);
+       opened[number] = 1 }
     :: KILLED
     fi;
 
 move: /* cl_writer_roll */
     if
     :: d_step { IN_HAND ->
-        if :: tail_number + 1 == number || IS(moves_tail_by_store) -> move_tail(number, 0) :: else fi;
+        if :: tail_number + 1 == number || IS(moves_tail_by_store) ->
+            move_tail(number, 0) :: else fi;
         number = 0;
         due = false }; goto check
     :: d_step { !IN_HAND ->
-        if :: tail_number + 1 == number || IS(moves_tail_by_store) -> move_tail(number, 0) :: else fi;
+        if :: tail_number + 1 == number || IS(moves_tail_by_store) ->
+            move_tail(number, 0) :: else fi;
         nothing_in_hand() }; goto append
     :: KILLED
     fi;
@@ -446,7 +480,8 @@ move: /* cl_writer_roll */
 dead:
 #if RESTARTS != 0
     if
-    :: d_step { restarts < RESTARTS -> restarts++; locked[me] = 1 } /* cl_slot_attach, by a new owner */
+    /* cl_slot_attach, by a new owner */
+    :: d_step { restarts < RESTARTS -> restarts++; locked[me] = 1 }
     :: restarts >= RESTARTS -> goto ended
     fi;
     if
@@ -458,7 +493,8 @@ dead:
     fi;
     if
     :: d_step { true ->
-        if :: odd[me] && !IS(retaken_slot_stays_odd) -> flip(me) :: else fi; /* odd or even, it has changed */
+        /* Odd or even, it has changed */
+        if :: odd[me] && !IS(retaken_slot_stays_odd) -> flip(me) :: else fi;
         overshot = (tail_offset >= SEGMENT -> tail_number : NONE); /* cl_writer_init */
         left = 1 }; goto append
     :: KILLED
@@ -474,7 +510,8 @@ ended: /* an owner that lives keeps its slot, and is idle */
 #define LIVING (IS(never_probes) -> 7 : (locked[0] | locked[1] << 1 | locked[2] << 2))
 #define RETAKEN (generation[SLOT_OF(HERE)] != GENERATION_OF(HERE) && !IS(ignores_generation))
 #define OWNER_DEAD ((!locked[SLOT_OF(HERE)] || RETAKEN) && !IS(never_probes))
-#define GAP_IS_DEAD ((suspects[me] & LIVING) == 0 || MAY_EXPIRE || IS(gap_without_waiting) || (IS(passes_live_gap) && !resolves))
+#define GAP_IS_DEAD ((suspects[me] & LIVING) == 0 || MAY_EXPIRE || IS(gap_without_waiting) || \
+    (IS(passes_live_gap) && !resolves))
 #define CLAIM_IS_DEAD (OWNER_DEAD || MAY_EXPIRE || (IS(passes_live_claim) && !resolves))
 #define HAS_BODY(value) ((IS_CLAIMED(value) || IS_RECORD(value)) && LENGTH_OF(value) == 2)
 #define OWNED(place) ((place) % SEGMENT != 0 && HAS_BODY(cell[(place) - 1]))
@@ -486,12 +523,17 @@ proctype reader(byte me; bool resolves) {
 #endif
 end:
     do
-    /* watch_start and watch_gap: of a zero cell below the tail. It may be begun anew at any time. */
-    :: d_step { at[me] < TAIL_POSITION && HERE == ZERO && upto[me] < TAIL_POSITION && !IS(suspects_before_tail) ->
+    /* watch_start and watch_gap: of a zero cell below the tail. It may be begun anew at any
+     * time. */
+    :: d_step { at[me] < TAIL_POSITION && HERE == ZERO && upto[me] < TAIL_POSITION &&
+       !IS(suspects_before_tail) ->
         upto[me] = TAIL_POSITION;
-        suspects[me] = (MAY_EXPIRE -> 0 : ODD_SLOTS) } /* who may expire them at any time has no use for them */
-    /* resolve_gap, review_suspects, mark_gap: the next cell, when no suspect is left that lives and has not moved, or in time. */
-    :: d_step { at[me] < upto[me] && HERE == ZERO && GAP_IS_DEAD && resolves && !IS(marks_descending) ->
+        /* Who may expire them at any time has no use for them */
+        suspects[me] = (MAY_EXPIRE -> 0 : ODD_SLOTS) }
+    /* resolve_gap, review_suspects, mark_gap: the next cell, when no suspect is left that lives
+     * and has not moved, or in time. */
+    :: d_step { at[me] < upto[me] && HERE == ZERO && GAP_IS_DEAD && resolves &&
+       !IS(marks_descending) ->
         if :: IS(marks_to_present_tail) -> upto[me] = TAIL_POSITION :: else fi;
         suspects[me] = 0;
         assert(!OWNED(at[me]) || I6);
@@ -505,7 +547,8 @@ end:
         if :: at[me] >= upto[me] || at[me] % SEGMENT == 0 -> unwatch(me) :: else fi;
         walk(me) }
     /* resolve_claim, owner_dead, cl_roll_back */
-    :: d_step { at[me] < CELLS && IS_CLAIMED(HERE) && CLAIM_IS_DEAD && resolves && !IS(rolls_back_by_store) ->
+    :: d_step { at[me] < CELLS && IS_CLAIMED(HERE) && CLAIM_IS_DEAD && resolves &&
+       !IS(rolls_back_by_store) ->
         swap(at[me], SKIP(LENGTH_OF(HERE)));
         readers_walk() }
     :: d_step { at[me] < CELLS && IS_CLAIMED(HERE) && CLAIM_IS_DEAD && !resolves ->
@@ -514,11 +557,14 @@ end:
         at[me] = at[me] + LENGTH_OF(HERE);
         walk(me) }
 #if MUTATION == suspects_before_tail
-    :: d_step { at[me] < CELLS && HERE == ZERO && upto[me] == 0 && noted == 0 -> suspects[me] = ODD_SLOTS; noted = 1 }
-    :: d_step { at[me] < TAIL_POSITION && HERE == ZERO && upto[me] == 0 && noted == 1 -> upto[me] = TAIL_POSITION; noted = 0 }
+    :: d_step { at[me] < CELLS && HERE == ZERO && upto[me] == 0 && noted == 0 ->
+       suspects[me] = ODD_SLOTS; noted = 1 }
+    :: d_step { at[me] < TAIL_POSITION && HERE == ZERO && upto[me] == 0 && noted == 1 ->
+       upto[me] = TAIL_POSITION; noted = 0 }
 #endif
 #if MUTATION == crosses_foreign_cells || MUTATION == marks_by_store
-    :: d_step { at[me] < upto[me] && HERE == ZERO && GAP_IS_DEAD && resolves && spot == 0 -> noted = upto[me]; spot = at[me] + 1 }
+    :: d_step { at[me] < upto[me] && HERE == ZERO && GAP_IS_DEAD && resolves && spot == 0 ->
+       noted = upto[me]; spot = at[me] + 1 }
     :: d_step { 0 < spot && spot < noted && (cell[spot] == ZERO || IS(marks_by_store)) ->
         assert(!OWNED(spot) || I6);
         swap(spot, MARK);
@@ -527,7 +573,8 @@ end:
     :: d_step { 0 < spot && spot < noted && cell[spot] != ZERO && !IS(marks_by_store) -> spot++ }
 #endif
 #if MUTATION == marks_descending
-    :: d_step { at[me] < upto[me] && HERE == ZERO && GAP_IS_DEAD && resolves && noted == 0 -> noted = at[me] + 1; spot = upto[me] }
+    :: d_step { at[me] < upto[me] && HERE == ZERO && GAP_IS_DEAD && resolves && noted == 0 ->
+       noted = at[me] + 1; spot = upto[me] }
     :: d_step { noted != 0 && spot >= noted && cell[spot - 1] == ZERO ->
         spot--;
         assert(!OWNED(spot) || I6);
@@ -536,11 +583,13 @@ end:
     :: d_step { noted != 0 && (spot < noted || cell[spot - 1] != ZERO) -> noted = 0; spot = 0 }
 #endif
 #if MUTATION == rolls_back_by_store
-    :: d_step { at[me] < CELLS && IS_CLAIMED(HERE) && CLAIM_IS_DEAD && noted == 0 -> spot = at[me]; noted = LENGTH_OF(HERE) }
+    :: d_step { at[me] < CELLS && IS_CLAIMED(HERE) && CLAIM_IS_DEAD && noted == 0 -> spot = at[me];
+       noted = LENGTH_OF(HERE) }
     :: d_step { noted != 0 -> swap(spot, SKIP(noted)); noted = 0; readers_walk() }
 #endif
 #if MUTATION == reuses_range
-    :: d_step { at[me] < CELLS && IS_CLAIMED(HERE) && CLAIM_IS_DEAD && tail_number * SEGMENT + tail_offset == at[me] + LENGTH_OF(HERE) ->
+    :: d_step { at[me] < CELLS && IS_CLAIMED(HERE) && CLAIM_IS_DEAD &&
+       tail_number * SEGMENT + tail_offset == at[me] + LENGTH_OF(HERE) ->
         HERE = ZERO;
         tail_offset = at[me] % SEGMENT;
         unwatch(me) }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 from pathlib import Path
@@ -23,28 +24,45 @@ HABITS = {
     r"(can|could|may) be had": "is available",
     r"that is to say": "the plain sentence alone",
 }
+PRAGMA = re.compile(r"  # (type|noqa): .*")
 # Decisions and changes are records of their day.
 EXEMPT = ("CHANGELOG.md", "docs/decisions.md", "LICENSE", "tests/test_words.py")
 
 
-def texts() -> list[Path]:
-    """Every tracked file with prose in it."""
+@functools.cache
+def texts() -> dict[str, list[str]]:
+    """Return the lines of each tracked file with prose in it."""
     patterns = ("*.py", "*.py[xi]", "*.pxi", "*.pxd", "*.[ch]", "*.md", "*.pml", "Makefile")
     found = subprocess.run(
         ["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=False
     ).stdout.split()
     if not found:
         pytest.skip("not a git checkout")
-    return [ROOT / name for name in found if not name.startswith(EXEMPT)]
+    return {
+        name: (ROOT / name).read_text(encoding="utf-8").splitlines()
+        for name in found
+        if not name.startswith(EXEMPT)
+    }
 
 
 @pytest.mark.parametrize("habit", HABITS)
 def test_prose_names_the_actor(habit: str) -> None:
     pattern = re.compile(rf"\b{habit}\b", re.IGNORECASE)
     found = [
-        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
-        for path in texts()
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        f"{name}:{number}: {line.strip()}"
+        for name, lines in texts().items()
+        for number, line in enumerate(lines, 1)
         if pattern.search(line)
     ]
     assert found == [], f"write {HABITS[habit]}"
+
+
+def test_no_line_of_code_is_wider_than_100_columns() -> None:
+    wide = [
+        f"{name}:{number}"
+        for name, lines in texts().items()
+        if not name.endswith(".md")  # tables
+        for number, line in enumerate(lines, 1)
+        if len(PRAGMA.sub("", line)) > 100
+    ]
+    assert wide == []

@@ -126,7 +126,8 @@ class MessageReader(Generic[Given]):
     @overload
     def read(self, into: builtins.type[_Message]) -> _Message: ...
     @overload
-    def read(self, into: _Message) -> _Message: ...  # type: ignore[overload-overlap]  # a message is a buffer, and is refilled as a message
+    # A message is a buffer, and is refilled as a message.
+    def read(self, into: _Message) -> _Message: ...  # type: ignore[overload-overlap]
     @overload
     def read(self, into: Buffer) -> int: ...
     def let_go(self) -> None: ...
