@@ -42,6 +42,9 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("fixed")
 
 
+# Tests start thousands of interpreters. Each would start a thread for linear algebra, which takes a
+# sixth of its processor time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # A shell that starts the tests in the background makes them, and every process that they start,
 # ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
