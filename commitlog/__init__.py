@@ -23,6 +23,7 @@ from commitlog.options import Options, Tuning
 from commitlog.pool import TransientStorePool
 from commitlog.retention.archive import Archive
 from commitlog.retention.retention import Retention
+from commitlog.retention.store import Store
 from commitlog.stats import Latency, LogStats
 from commitlog.tail.batch import Batch
 from commitlog.tail.cycles import Cycle
@@ -63,6 +64,7 @@ __all__ = [
     "Options",
     "Record",
     "Retention",
+    "Store",
     "Tailer",
     "TailerState",
     "TransientStorePool",

@@ -1,24 +1,29 @@
-"""Retention, archiving and segment events."""
+"""Retention, archiving, stores and segment events."""
 
+from commitlog.repair.restore import Restored, restore
 from commitlog.retention.archive import Archive
 from commitlog.retention.archived import archived_bases, open_segment_bytes, read_identity
 from commitlog.retention.listener import SegmentInfo, SegmentListener
 from commitlog.retention.outside import archive_segments, prune
 from commitlog.retention.pruner import Pruned, Removal
 from commitlog.retention.retention import Retention
+from commitlog.retention.store import Store
 from commitlog.retention.target import target_of
 
 __all__ = [
     "Archive",
     "Pruned",
     "Removal",
+    "Restored",
     "Retention",
     "SegmentInfo",
     "SegmentListener",
+    "Store",
     "archive_segments",
     "archived_bases",
     "open_segment_bytes",
     "prune",
     "read_identity",
+    "restore",
     "target_of",
 ]

@@ -63,6 +63,14 @@ class RetentionRule(Protocol):
         """Return the seconds between two checks of the segments."""
 
 
+class StoreRule(Protocol):
+    """The part of a `Store` that the options use."""
+
+    @property
+    def every(self) -> float:
+        """Return the seconds between two objects of the end of the log."""
+
+
 _PAGES_MOST = SEGMENT_SIZE_LARGEST // PAGE_SIZE
 _segment_size = sized(SEGMENT_SIZE_SMALLEST, SEGMENT_SIZE_LARGEST, PAGE_SIZE)
 _segment_size_or_none = optional(_segment_size)
@@ -91,6 +99,14 @@ def _retention(value: RetentionRule | None, name: str) -> RetentionRule | None:
     if value is not None and not isinstance(getattr(value, "interval", None), float):
         raise InvalidOptionError(
             f"{name} must be a commitlog.Retention or None, not {type(value).__name__}"
+        )
+    return value
+
+
+def _store(value: StoreRule | None, name: str) -> StoreRule | None:
+    if value is not None and not isinstance(getattr(value, "every", None), float):
+        raise InvalidOptionError(
+            f"{name} must be a commitlog.Store or None, not {type(value).__name__}"
         )
     return value
 
@@ -184,6 +200,7 @@ class OptionOverrides(TypedDict, total=False):
     evict_after: Duration | None
     wait_for_log: Duration
     retention: RetentionRule | None
+    store: StoreRule | None
     listener: object | None
     min_free_bytes: Size
     tuning: Tuning
@@ -272,6 +289,9 @@ class Options:
     retention : Retention or None
         Which old segments a writing handle deletes, and when. None: it deletes segments only if a
         caller asks for it. Deleted records are lost.
+    store : Store or None
+        Where a writing handle stores the log's segments, and every second its end, for the loss of
+        the machine. A segment is deleted by retention only when it is stored. None: nowhere.
     listener : object or None
         An object with some of `on_created`, `on_sealed`, `on_released` and `on_deleted`;
         `commitlog.keep.SegmentListener` has all. A writing handle calls it in a separate thread
@@ -310,6 +330,7 @@ class Options:
     evict_after: Option[float | None, Duration | None] = Option(None, _interval_or_none)
     wait_for_log: Option[float, Duration] = Option(0.0, lasting(0.0))
     retention: Option[RetentionRule | None, RetentionRule | None] = Option(None, _retention)
+    store: Option[StoreRule | None, StoreRule | None] = Option(None, _store)
     listener: Option[object | None, object | None] = Option(None, segment_listener)
     min_free_bytes: Option[int, Size] = Option(0, parse_size)
     tuning: Option[Tuning, Tuning] = Option(Tuning(), _tuning)

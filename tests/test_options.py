@@ -57,6 +57,7 @@ def test_defaults_of_options_and_tuning() -> None:
         "wait_for_log": 0.0,
         "close_timeout": 60.0,
         "retention": None,
+        "store": None,
         "listener": None,
         "min_free_bytes": 0,
         "tuning": {

@@ -24,6 +24,7 @@ COMMANDS = (
     "repair",
     "prune",
     "archive",
+    "restore",
     "remove",
     "export-metrics",
     "spark",

@@ -50,6 +50,12 @@ def position(text: str) -> int:
     return _read(text, "a position, decimal or 0x...", _position_of)
 
 
+def time_or_position(text: str) -> int | str:
+    if _POSITION.fullmatch(text) is not None:
+        return position(text)
+    return moment(text)
+
+
 def start(*words: str) -> Callable[[str], int | str]:
     expected = f"{', '.join(map(repr, words))} or a position, decimal or 0x..."
 

@@ -18,6 +18,7 @@ _STATES: dict[tuple[Kind, bool], str] = {
     ("log", True): "closed",
     ("log", False): "not closed",
     ("archive", True): "an archive",
+    ("archive", False): "a store whose last segment is not sealed",
     ("segment", True): "finished",
     ("segment", False): "not finished",
 }

@@ -18,6 +18,8 @@ from commitlog.retention.listener import ListenerService
 from commitlog.retention.pruner import LogState, Pruner
 from commitlog.retention.retention import Retention
 from commitlog.retention.retention_service import RetentionService
+from commitlog.retention.store import Store
+from commitlog.retention.store_service import StoreService
 from commitlog.segment.allocation_service import AllocationService
 from commitlog.segment.events import ignore_event
 from commitlog.segment.mapped_file_queue import MappedFileQueue
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from commitlog.log.fair_queue import FairQueues
 
 _JOIN_S = 10.0
+_FLUSH_S = 5.0
 
 
 class WriterServices:
@@ -50,7 +53,10 @@ class WriterServices:
             timeout_s=options.lag_timeout,
             evict_after_s=options.evict_after,
         )
-        self.pruner = Pruner(directory, _log_state(engine, queue))
+        self.store: StoreService | None = None
+        if options.store is not None:
+            self.store = _store_service(engine, queue, cast(Store, options.store))
+        self.pruner = Pruner(directory, _log_state(engine, queue, self.store))
         with ExitStack() as undo:
             self.listener: ListenerService | None = None
             if options.listener is not None:
@@ -70,6 +76,8 @@ class WriterServices:
             if options.retention is not None:
                 retention = cast(Retention, options.retention)
                 self.services.append(RetentionService(engine.path, retention, self.pruner))
+            if self.store is not None:
+                self.services.append(self.store)
             self.services.append(ReportService(engine))
             undo.pop_all()
 
@@ -120,9 +128,28 @@ class WriterServices:
         self.fair_queues = {}
 
 
-def _log_state(engine: Engine, queue: MappedFileQueue) -> LogState:
+def _store_service(engine: Engine, queue: MappedFileQueue, store: Store) -> StoreService:
+    def flush() -> int:
+        engine.flush_to(engine.committed_position, _FLUSH_S)
+        return int(engine.flushed_position)
+
+    return StoreService(
+        engine.path,
+        queue.directory.identity,
+        store,
+        flush=flush,
+        appended_position=lambda: engine.tail_position,
+        durable_position=lambda: engine.flushed_position,
+    )
+
+
+def _log_state(engine: Engine, queue: MappedFileQueue, store: StoreService | None) -> LogState:
+    def kept_position() -> int:
+        flushed = int(engine.flushed_position)
+        return flushed if store is None else min(flushed, store.kept_position)
+
     return LogState(
-        flushed_position=lambda: engine.flushed_position,
+        flushed_position=kept_position,
         holders=queue.holders,
         remove=lambda number: queue.delete(number, 0.0),
         check=lambda: None,  # this handle has written here, and holds the lock

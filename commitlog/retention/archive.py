@@ -20,7 +20,7 @@ from commitlog.errors import (
     PositionError,
 )
 from commitlog.retention.archived import archived_name, read_pieces, zstandard
-from commitlog.retention.target import LocalTarget, target_of
+from commitlog.retention.target import LocalTarget, Target, target_of
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory, segment_name
 
@@ -36,19 +36,19 @@ class Archive:
     Parameters
     ----------
     target : str or path
-        A directory, or an address such as ``"s3://bucket/orders"`` that pyarrow or fsspec can open.
-        It holds one log's archive and nothing else; a missing directory is created.
+        A directory, or an address such as ``"s3://bucket/orders"`` that obstore, pyarrow or fsspec
+        can open. It holds one log's archive and nothing else; a missing directory is created.
     level : int
         The zstd level, 1 to 22. Higher: smaller files, and more processor time.
-    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
-        The file system in which `target` is a path.
+    filesystem : store of obstore, pyarrow.fs.FileSystem or fsspec file system, optional
+        The store or file system in which `target` is a path.
 
     Raises
     ------
     InvalidOptionError
         A value is out of range.
     ModuleNotFoundError
-        zstandard, or for an address pyarrow, is not installed: ``pip install
+        zstandard, or for an address obstore or pyarrow, is not installed: ``pip install
         'commitlog-engine[archive]'``.
     """
 
@@ -99,6 +99,41 @@ class Archiver:
                 )
         return True
 
+    @property
+    def target(self) -> Target:
+        """Return where the archive is."""
+        return self._target
+
+    def prepare(self) -> None:
+        """Refuse the target of another log, and write this one's identity into an empty one."""
+        with self._telling(0):
+            self._check_target()
+            self._name_log()
+
+    def store(self, number: int) -> None:
+        """Archive a sealed segment durably, and replace nothing.
+
+        If there is a file of that name, it must hold this segment: then this process put it and
+        the answer was lost, or an earlier one did. Otherwise raise `LogExistsError`.
+        """
+        with self._telling(number):
+            self._check_target()
+            self._name_log()
+            name = archived_name(number * self._directory.segment_size)
+            with self._open(number) as content:
+                self._check(number)
+                if not self._target.put(
+                    name, lambda file: self._compress(content, file), replace=False
+                ):
+                    content.seek(0)
+                    if not self._is_same(number, content):
+                        raise LogExistsError(
+                            "another writer stored another segment at this position: nothing is "
+                            "stored any more. Use a new target",
+                            path=self._target.path_of(name),
+                            position=number * self._directory.segment_size,
+                        )
+
     def check(self, number: int) -> None:
         """Raise what `put` would, as far as that can be known without writing."""
         with self._telling(number):
@@ -131,7 +166,8 @@ class Archiver:
             text = read_small_file(
                 identities.NAME, identities.SIZE_LIMIT, dir_fd=self._directory.fd
             )
-            self._target.put(identities.NAME, lambda file: file.write(text))
+            if not self._target.put(identities.NAME, lambda file: file.write(text), replace=False):
+                self._refuse_others()  # another process has just written it
         self._named = True
 
     def _check_target(self) -> None:
@@ -202,10 +238,7 @@ class Archiver:
         if archived_name(base) not in self._target.names():
             return False
         try:
-            same = all(
-                content.read(len(piece)) == piece
-                for piece in read_pieces(self._target, base, self._directory.identity)
-            )
+            same = self._is_same(number, content)
         except CorruptSegmentError as error:
             _logger.warning("%s; it is written again", error)
             return False
@@ -215,6 +248,13 @@ class Archiver:
                 self._target.path_of(archived_name(base)),
             )
         return same
+
+    def _is_same(self, number: int, content: BinaryIO) -> bool:
+        base = number * self._directory.segment_size
+        return all(
+            content.read(len(piece)) == piece
+            for piece in read_pieces(self._target, base, self._directory.identity)
+        )
 
     def _compress(self, content: BinaryIO, file: BinaryIO) -> None:
         compressor = zstandard().ZstdCompressor(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -21,6 +21,7 @@ from commitlog.segment.identity import Identity
 
 SUFFIX = ".seg.zst"
 _NAME = re.compile(r"^([0-9]{20})\.seg\.zst$")
+_PART = re.compile(r"^[0-9]{10}-[0-9]{20}-[0-9]{20}\.tail\.zst$")
 # A damaged frame may expand without bound: small pieces bound the memory until that is found.
 _PIECE = 4096
 _FRAME_HEADER_MOST = 18
@@ -39,14 +40,17 @@ def zstandard() -> Any:
 
 
 def is_archive(path: str) -> bool:
-    """Return whether a path is an address, or a directory with archived segments alone."""
+    """Return whether a path is an address, or a directory with archived segments or parts of them
+    alone.
+    """
     if is_address(path):
         return True
     try:
         names = os.listdir(path)
     except OSError:
         return False
-    return any(map(_NAME.match, names)) and not any(name.endswith(".seg") for name in names)
+    archived = any(_NAME.match(name) or _PART.match(name) for name in names)
+    return archived and not any(name.endswith(".seg") for name in names)
 
 
 def refuse_archive(path: str) -> None:
@@ -98,8 +102,15 @@ def archived_sizes(target: Target, segment_size: int) -> dict[int, int]:
     """Return the compressed size of each archived segment by its base, ascending."""
     with reading(target.name):
         sizes = target.sizes()
-    found = {int(match[1]): size for name, size in sizes.items() if (match := _NAME.match(name))}
-    return {base: found[base] for base in sorted(found) if base % segment_size == 0}
+    found = {base: sizes[name] for name, base in archived_bases_in(sizes, segment_size).items()}
+    return dict(sorted(found.items()))
+
+
+def archived_bases_in(names: Iterable[str], segment_size: int) -> dict[str, int]:
+    """Return the base of each name of an archived segment among others."""
+    matches = (match for name in names if (match := _NAME.match(name)))
+    found = {match[0]: int(match[1]) for match in matches}
+    return {name: base for name, base in found.items() if base % segment_size == 0}
 
 
 def read_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes]:
@@ -113,7 +124,10 @@ def read_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes
         with reading(path), target.open(archived_name(base)) as file:
             try:
                 yield from _checked(
-                    _decompressed(library, file, path, identity.segment_size), path, base, identity
+                    decompressed(library, file, path, base, identity.segment_size),
+                    path,
+                    base,
+                    identity,
                 )
             except library.ZstdError as error:
                 raise _damaged(path, base, f"is damaged: {error}") from None
@@ -121,10 +135,10 @@ def read_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes
         raise _damaged(path, base, "is missing") from None
 
 
-def _decompressed(library: Any, file: BinaryIO, path: str, size: int) -> Iterator[bytes]:
+def decompressed(library: Any, file: BinaryIO, path: str, base: int, size: int) -> Iterator[bytes]:
     """Yield the content of exactly one frame of that size, with a checksum."""
     # Spark's `CompressedBytes` reads only a part of a frame and cannot check the rest.
-    damaged = partial(_damaged, path, int(os.path.basename(path)[:20]))
+    damaged = partial(_damaged, path, base)
     data = file.read(_PIECE)
     try:
         frame = library.get_frame_parameters(data[:_FRAME_HEADER_MOST])

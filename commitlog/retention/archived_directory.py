@@ -6,26 +6,31 @@ import contextlib
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from typing import BinaryIO
 
-from commitlog._kernel.segments import Segment
+from commitlog._kernel.segments import SEAL_AT, SEAL_SIZE, Segment
 from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.retention.archived import (
     archived_name,
-    archived_sizes,
     read_header,
     read_identity,
     read_pieces,
 )
+from commitlog.retention.tail_object import Contents, read_contents, read_part
 from commitlog.retention.target import Target, target_of
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.segment.seal_table import Seal, SealTable
 
 _LEAST_KEPT = 2  # a reader moves from one to the next
+_LISTINGS_MOST = 5
+_HOLE_BYTES = 64 << 10
+_ZEROS = bytes(_HOLE_BYTES)
 
 
 class ArchivedDirectory(LogDirectory):
-    """The segments that an archive has now, each decompressed on first use.
+    """The segments that an archive or a store has now, each decompressed on first use.
 
     The most recently used ones stay decompressed in a temporary folder until this is closed: up to
     `cache_bytes`, but at least two.
@@ -37,8 +42,9 @@ class ArchivedDirectory(LogDirectory):
     def __init__(self, place: str, cache_bytes: int) -> None:
         self.target: Target = target_of(place)
         identity = read_identity(self.target)
-        sizes = archived_sizes(self.target, identity.segment_size)
-        self._sizes = {base // identity.segment_size: size for base, size in sizes.items()}
+        self._contents = read_contents(self.target, identity.segment_size)
+        self._numbers = frozenset(self._contents.numbers)
+        self._end = self._contents.end(identity.segment_size)
         self._headers: dict[int, bytes] = {}
         self._most = max(_LEAST_KEPT, cache_bytes // identity.segment_size)
         self._cached: OrderedDict[int, None] = OrderedDict()
@@ -68,15 +74,24 @@ class ArchivedDirectory(LogDirectory):
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def find_end(self) -> int:
-        """Return the position behind the last segment."""
-        return (max(self._sizes) + 1) * self.segment_size if self._sizes else 0
+        """Return the position behind the last segment, or behind its parts."""
+        return self._end
 
     def sequences(self) -> tuple[int, int]:
-        """Return the first sequence, and the one behind the last, from the first and last seal."""
-        if not self._sizes:
+        """Return the first sequence, and the one behind the last, from the first and last seal, and
+        from the records behind the last seal.
+        """
+        if not self._numbers:
             return 0, 0
-        first, last = self._seal(min(self._sizes)), self._seal(max(self._sizes))
-        return first.first_sequence, last.first_sequence + last.record_count
+        sealed = [number for number in sorted(self._numbers) if number in self._contents.sizes]
+        first = next_sequence = 0
+        if sealed:
+            first, last = self._seal(sealed[0]).first_sequence, self._seal(sealed[-1])
+            next_sequence = last.first_sequence + last.record_count
+        for number in sorted(self._contents.parts):
+            with self.opened_segment(number) as segment:
+                next_sequence += segment.scan()[2]
+        return first, next_sequence
 
     def _seal(self, number: int) -> Seal:
         seal = SealTable(self).get(number)
@@ -93,21 +108,22 @@ class ArchivedDirectory(LogDirectory):
         return self.target.path_of(archived_name(number * self.segment_size))
 
     def segment_numbers(self) -> list[int]:
-        return list(self._sizes)
+        return sorted(self._numbers)
 
     def has(self, number: int) -> bool:
-        return number in self._sizes
+        return number in self._numbers
 
     def disk_bytes(self, number: int) -> int:
         """Return a segment's compressed size in the archive; 0 if it is not there."""
-        return self._sizes.get(number, 0)
+        contents = self._contents
+        return contents.sizes.get(number) or contents.part_bytes.get(number, 0)
 
     def whole_disk_bytes(self) -> int:
-        return sum(self._sizes.values())
+        return sum(map(self.disk_bytes, self._numbers))
 
     def read_header(self, number: int) -> bytes | None:
-        if number not in self._sizes:
-            return None
+        if number not in self._contents.sizes:
+            return super().read_header(number) if number in self._cached else None
         header = self._headers.get(number)
         if header is None:
             header = self._headers[number] = read_header(
@@ -121,7 +137,7 @@ class ArchivedDirectory(LogDirectory):
 
     def fetch(self, number: int) -> None:
         """Decompress an archived segment into the temporary folder, unless it is there."""
-        if number not in self._sizes:
+        if number not in self._numbers:
             return
         with self._lock:
             if number in self._cached:
@@ -141,12 +157,7 @@ class ArchivedDirectory(LogDirectory):
         try:
             with temporary_file(self.fd, name, 0o600) as (fd, temporary):
                 with open(fd, "wb", closefd=False) as file:
-                    for piece in read_pieces(self.target, base, self.identity):
-                        if piece.count(0) == len(piece):
-                            file.seek(len(piece), os.SEEK_CUR)  # a hole takes no room
-                        else:
-                            file.write(piece)
-                    file.truncate(self.segment_size)
+                    self.unpack(number, file, self._end)
                 os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
         except OSError as error:
             if isinstance(error, IOFailureError):
@@ -157,3 +168,56 @@ class ArchivedDirectory(LogDirectory):
                 path=self.segment_path(number),
                 errno=error.errno,
             ) from error
+
+    def unpack(self, number: int, file: BinaryIO, end: int) -> None:
+        """Write a segment to a file, up to a position at which a record begins or ends, and without
+        a seal if that is in this segment. Zeros become holes.
+        """
+        for piece in self._pieces(number):
+            for start in range(0, len(piece), _HOLE_BYTES):
+                part = memoryview(piece)[start : start + _HOLE_BYTES]
+                if part == _ZEROS[: len(part)]:
+                    file.seek(len(part), os.SEEK_CUR)  # a hole takes no room
+                else:
+                    file.write(part)
+        base = number * self.segment_size
+        if end < base + self.segment_size:
+            file.truncate(end - base)
+            file.seek(SEAL_AT)
+            file.write(bytes(SEAL_SIZE))
+        file.truncate(self.segment_size)
+        file.flush()
+
+    def _pieces(self, number: int) -> Iterator[bytes]:
+        """Yield the bytes of a segment: its own file's, or those of its parts.
+
+        Parts are deleted once a larger object covers them, so a missing one asks for a new list.
+        """
+        at = base = number * self.segment_size
+        for _ in range(_LISTINGS_MOST):
+            if number in self._contents.sizes:
+                left_out = at - base
+                for piece in read_pieces(self.target, base, self.identity):
+                    yield piece[left_out:]
+                    left_out = max(0, left_out - len(piece))
+                return
+            try:
+                for part in self._contents.parts.get(number, ()):
+                    if part.end > at:
+                        yield read_part(self.target, part, self.identity)[at - part.first :]
+                        at = part.end
+            except FileNotFoundError:
+                self._contents = self._listed_again()
+                continue
+            if at >= min(self._end, base + self.segment_size):
+                return
+            break
+        raise CorruptSegmentError(
+            f"the parts of this segment from position {at} on are missing: restore them from "
+            "another copy of the store",
+            path=self.target.name,
+            position=at,
+        )
+
+    def _listed_again(self) -> Contents:
+        return read_contents(self.target, self.segment_size)

@@ -1,4 +1,4 @@
-"""Targets: the folder of an archive, in a local directory or in a store of pyarrow or fsspec."""
+"""Targets: the folder of an archive, in a directory, an object store or a store of pyarrow."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
+from commitlog._kernel.segments import rename_noreplace
 from commitlog.base import temporary_file
 from commitlog.base.extras import imported
 from commitlog.base.failpoint import failpoint
@@ -16,6 +17,7 @@ from commitlog.base.path import make_directory
 from commitlog.base.polling import attempts
 from commitlog.base.regular_file import open_regular
 from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
+from commitlog.retention.object_target import SCHEMES, ObjectTarget, is_object_store
 
 _COPY_BYTES = 1 << 20
 _SWEEP_S = 5.0  # a sweep of a folder takes milliseconds
@@ -32,9 +34,11 @@ def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Targe
     Parameters
     ----------
     place : str or path
-        A directory, or an address such as ``s3://bucket/orders`` that pyarrow or fsspec can open.
-    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
-        The file system in which `place` is a path.
+        A directory, or an address such as ``s3://bucket/orders`` that obstore, pyarrow or fsspec
+        can open.
+    filesystem : store of obstore, pyarrow.fs.FileSystem or fsspec file system, optional
+        The store or file system in which `place` is a path. A store of obstore has its prefix
+        already, and `place` is its name in messages.
 
     Raises
     ------
@@ -43,7 +47,7 @@ def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Targe
     IOFailureError
         The store cannot be reached.
     ModuleNotFoundError
-        pyarrow is not installed: ``pip install 'commitlog-engine[archive]'``.
+        obstore or pyarrow is not installed: ``pip install 'commitlog-engine[archive]'``.
     """
     try:
         text = os.fsdecode(place)
@@ -66,6 +70,8 @@ def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Targe
         raise InvalidOptionError(
             f"target must have an absolute local path after file://, not {text!r}"
         )
+    if text.partition("://")[0] in SCHEMES:
+        return ObjectTarget.at(text)
     return _of_address(text)
 
 
@@ -119,11 +125,14 @@ def reading(path: str) -> Iterator[None]:
 
 
 def _of_filesystem(filesystem: object, path: str) -> Target:
+    if is_object_store(filesystem):
+        return ObjectTarget(filesystem, path)
     pa_fs = _pyarrow_fs()
     if not isinstance(filesystem, pa_fs.FileSystem):
         if not hasattr(filesystem, "open") or not hasattr(filesystem, "protocol"):
             raise InvalidOptionError(
-                f"filesystem must be one of pyarrow.fs or fsspec, not {type(filesystem).__name__}"
+                "filesystem must be one of obstore, pyarrow.fs or fsspec, not "
+                f"{type(filesystem).__name__}"
             )
         filesystem = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(filesystem))
     return ArrowTarget(filesystem, path, path)
@@ -172,8 +181,10 @@ class LocalTarget:
         if not os.access(place, os.W_OK | os.X_OK, effective_ids=True):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), place)
 
-    def put(self, name: str, write: Write) -> None:
-        """Write a file whole and durably; replace one of that name."""
+    def put(self, name: str, write: Write, *, replace: bool = True) -> bool:
+        """Write a file whole and durably. Without `replace`, return False if there is one of that
+        name.
+        """
         make_directory(self.name)
         with self._opened() as folder_fd:
             temporary = left = f".{name}.{os.urandom(8).hex()}.tmp"
@@ -189,7 +200,11 @@ class LocalTarget:
                     file.flush()
                     failpoint("archive file written")
                     os.fsync(fd)
-                os.rename(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+                if replace:
+                    os.rename(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+                elif not rename_noreplace(folder_fd, temporary, name):
+                    os.unlink(temporary, dir_fd=folder_fd)
+                    return False
                 # If the fsync fails, the file is removed: the system reports the error only once,
                 # so the next run would take the file for durable.
                 left = name
@@ -200,6 +215,13 @@ class LocalTarget:
                     os.unlink(left, dir_fd=folder_fd)
                 raise
             failpoint("archive folder synced")
+        return True
+
+    def delete(self, names: list[str]) -> None:
+        """Delete files; that one is gone already is success."""
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.path_of(name))
 
     def settle(self) -> None:
         """Make all file names durable; a killed process may have left the last one unsynced."""
@@ -279,10 +301,15 @@ class ArrowTarget:
     def settle(self) -> None:
         """A store reports a file only when it has it."""
 
-    def put(self, name: str, write: Write) -> None:
+    def put(self, name: str, write: Write, *, replace: bool = True) -> bool:
+        """Write a file. Without `replace`, return False if there is one of that name; two writers
+        may still both write it, because these stores have no conditional put.
+        """
         import shutil
         import tempfile
 
+        if not replace and self._filesystem.get_file_info(self._inside(name)).is_file:
+            return False
         self._filesystem.create_dir(self._path, recursive=True)
         with tempfile.TemporaryFile() as whole:
             write(whole)
@@ -301,6 +328,12 @@ class ArrowTarget:
         found = self._filesystem.get_file_info(self._inside(name))
         if not found.is_file or found.size != size:
             raise OSError(f"{self.path_of(name)} has {found.size} bytes after {size} were written")
+        return True
+
+    def delete(self, names: list[str]) -> None:
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                self._filesystem.delete_file(self._inside(name))
 
 
-Target = LocalTarget | ArrowTarget
+Target = LocalTarget | ObjectTarget | ArrowTarget

@@ -34,12 +34,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "repair": (),
     "prune": ("--min-free", "1"),
     "archive": ("--dry-run",),
+    "restore": (),
     "remove": ("--yes",),
     "doctor": (),
     "bench": ("--quick", "--memory", "-w", "sustained", "--setup", "mapped"),
 }
 # Arguments after the path.
-BEHIND = {"archive": ("archived",)}
+BEHIND = {"archive": ("archived",), "restore": ("restored",)}
 # Arguments with which each command prints a lot; bench prints its table at the end.
 TALKATIVE = COMMANDS | {"append": ("--json",)}
 NUMBERS = {
@@ -85,7 +86,11 @@ CHOICES = {
 ABOUT_DIRECTORIES = ("doctor", "bench", "list")  # the others take a log
 GROUPS = ("spark",)  # their commands take seconds to start: tests/spark/test_jobs.py
 ABOUT_MANY = ("export-metrics",)  # takes any number of logs
+ABOUT_STORES = ("restore",)  # refuses a log: tests/cli/test_restore.py
 commands = pytest.mark.parametrize("command", COMMANDS)
+on_logs = pytest.mark.parametrize(
+    "command", [name for name in COMMANDS if name not in ABOUT_STORES]
+)
 
 
 def test_table_of_commands_is_complete() -> None:
@@ -333,7 +338,9 @@ def test_unknown_option_is_a_usage_error(
     assert all_of(log) == before
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ABOUT_DIRECTORIES])
+@pytest.mark.parametrize(
+    "command", [name for name in COMMANDS if name not in ABOUT_DIRECTORIES + ABOUT_STORES]
+)
 def test_missing_log_argument_is_a_usage_error(
     command: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -406,7 +413,7 @@ def test_option_without_its_value_is_a_usage_error(
 # --- pipes and terminals --------------------------------------------------------------------------
 
 
-@commands
+@on_logs
 def test_pipe_closed_early_prints_no_error(command: str, log: Path, tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -462,7 +469,7 @@ def test_closed_standard_descriptors_change_no_segment(
         } == {name: content for name, content in before.items() if name.endswith(".seg")}
 
 
-@commands
+@on_logs
 def test_output_without_a_terminal_has_no_escape_sequences(
     command: str, log: Path, tmp_path: Path
 ) -> None:
@@ -479,7 +486,8 @@ def test_output_without_a_terminal_has_no_escape_sequences(
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii"])
 @pytest.mark.parametrize(
-    "command", [name for name in COMMANDS if name not in ("bench", "doctor", "remove")]
+    "command",
+    [name for name in COMMANDS if name not in ("bench", "doctor", "remove", *ABOUT_STORES)],
 )
 def test_unprintable_path_fails_no_command(command: str, encoding: str, tmp_path: Path) -> None:
     """The command succeeds even if its output encoding cannot represent the path."""

@@ -149,6 +149,7 @@ def test_json_of_every_command_follows_the_page(log: Path, damaged: Path, tmp_pa
         ("prune", printed("prune", "--dry-run", "--max-bytes", "1", log)),
         ("archive", printed("archive", "--keep", log, tmp_path / "archive")),
         ("info", printed("info", tmp_path / "archive")),
+        ("restore", printed("restore", tmp_path / "archive", tmp_path / "restored")),
         ("doctor", printed("doctor", tmp_path)),
         ("remove", printed("remove", "--yes", tmp_path / "open")),
         ("spark export", [as_object(_export())]),

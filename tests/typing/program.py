@@ -268,6 +268,14 @@ def prune(path: Path, archive: Path) -> None:
     keep.prune(path, keep.Retention(max_bytes="1GiB"), dry_run=True)
 
 
+def store(path: Path, bucket: str) -> None:
+    place = commitlog.Store(bucket, level=1, every="500ms")
+    with commitlog.open(path, store=place) as log:
+        log.append(b"one")
+    restored: keep.Restored = keep.restore(bucket, path / "again", until="2026-05-01")
+    print(place.every, place.target, restored.end_position, restored.segments)
+
+
 def watch(path: Path, page: Path) -> None:
     watched = watching.LogWatch(path)
     figures: watching.LogFigures = watched.look()

@@ -1,0 +1,47 @@
+"""`commitlog restore`: restore a log from a store or an archive."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from commitlog.cli import parameters
+from commitlog.cli.output import print_json
+from commitlog.errors import InvalidOptionError
+from commitlog.keep import restore
+
+
+@click.command()
+@click.argument("store")
+@click.argument("directory", type=click.Path())
+@click.option(
+    "--until",
+    type=parameters.time_or_position,
+    metavar="TIME|POSITION",
+    help="End the log at POSITION, or before the first record newer than TIME (UTC).",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def command(*, store: str, directory: str, until: int | str | None, as_json: bool) -> None:
+    """Restore the log in STORE into an empty directory.
+
+    DIRECTORY is created if it is missing. STORE is a URL such as s3://bucket/orders, or a
+    directory.
+
+    \b
+    Examples:
+      commitlog restore s3://bucket/orders orders
+      commitlog restore --until 2026-05-01T12:30 s3://bucket/orders before
+      commitlog restore --until 67108864 /backup/orders before
+    """
+    try:
+        done = restore(store, directory, until=until)
+    except InvalidOptionError as error:
+        raise click.UsageError(error.message) from None
+    if as_json:
+        print_json(dataclasses.asdict(done))
+    else:
+        click.echo(
+            f"{done.path}: restored {done.segments} segments, positions {done.first_position} to "
+            f"{done.end_position}"
+        )

@@ -1,0 +1,205 @@
+"""Restore a log from a store or an archive, whole or as it was before a time or a position."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.base.failpoint import failpoint
+from commitlog.base.moment import read_moment
+from commitlog.base.path import make_directory, opened_directory, path_of, sync_directory, telling
+from commitlog.base.roll_cycle import nanoseconds_of
+from commitlog.errors import (
+    CorruptSegmentError,
+    InvalidOptionError,
+    LogExistsError,
+    LogNotFoundError,
+    NotALogError,
+    PositionError,
+)
+from commitlog.log.commit_log import open_log
+from commitlog.log.parts import LogParts, parts_of
+from commitlog.retention.archived import is_archive
+from commitlog.retention.archived_directory import ArchivedDirectory
+from commitlog.segment import identity as identities
+from commitlog.segment.directory import holes, segment_name
+
+_AT_A_TIME = 4  # segments
+
+Until = int | str | dt.datetime
+
+
+@dataclass(frozen=True)
+class Restored:
+    """Describe a restored log.
+
+    Attributes
+    ----------
+    path : str
+        The log's directory.
+    first_position, end_position : int
+        Where its records begin, and the position behind the last one.
+    segments : int
+        The number of its segments.
+    """
+
+    path: str
+    first_position: int
+    end_position: int
+    segments: int
+
+
+def restore(
+    place: str | os.PathLike[str], path: str | os.PathLike[str], *, until: Until | None = None
+) -> Restored:
+    """Restore a log from a store or an archive into an empty directory.
+
+    The records keep their positions, sequences and timestamps. A restored log is complete and
+    durable when this returns; if it raises, or the process is killed, the directory holds no log.
+
+    Parameters
+    ----------
+    place : str or path
+        The store: an address or a directory.
+    path : path
+        The directory of the new log; a missing one is created.
+    until : int, str or datetime.datetime, optional
+        The state to restore: a position, which becomes the end of the log, or a time, as text such
+        as ``"2026-05-01T12:30"`` (UTC) or a datetime with a time zone. For a time, the log ends
+        before the first record that is newer.
+
+    Raises
+    ------
+    LogExistsError
+        The directory is not empty.
+    LogNotFoundError, NotALogError
+        There is no store.
+    CorruptSegmentError
+        An object is damaged or missing.
+    PositionError
+        No record starts at the position, or the store does not reach it.
+    InvalidOptionError
+        `until` is not valid.
+    """
+    source, target = os.fspath(place), path_of(path)
+    wanted = _until(until)
+    if not is_archive(source):
+        raise (NotALogError if os.path.lexists(source) else LogNotFoundError)(
+            "there is no store and no archive here: give the address or directory of one",
+            path=source,
+        )
+    with open_log(source, "r") as log:
+        parts = parts_of(log)
+        directory = parts.directory
+        assert isinstance(directory, ArchivedDirectory)
+        end = _end(parts, wanted)
+        numbers = _numbers(directory, end)
+        with telling(target, "restore a log"), _empty(target):
+            with ThreadPoolExecutor(_AT_A_TIME) as pool:
+                list(pool.map(lambda number: _write(directory, target, number, end), numbers))
+            _finish(directory, target)
+        return Restored(
+            target, numbers[0] * directory.segment_size + HEADER_SIZE, end, len(numbers)
+        )
+
+
+def _until(until: object) -> tuple[int | None, int | None]:
+    """Return the position, or the time in nanoseconds, that ends the log."""
+    if until is None:
+        return None, None
+    if type(until) is int and until >= 0:
+        return until, None
+    try:
+        if isinstance(until, str):
+            return None, read_moment(until)
+        if isinstance(until, dt.datetime) and until.tzinfo is not None:
+            return None, nanoseconds_of(until)
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidOptionError(
+        f"until must be a position, a time such as '2026-05-01T12:30', or a datetime with a time "
+        f"zone, not {until!r}"
+    )
+
+
+def _end(parts: LogParts, wanted: tuple[int | None, int | None]) -> int:
+    position, timestamp_ns = wanted
+    assert isinstance(parts.directory, ArchivedDirectory)
+    end, committed = parts.directory.find_end(), int(parts.engine.committed_position)
+    if timestamp_ns is not None:
+        newer = parts.index.position_since(timestamp_ns + 1)
+        return end if newer is None else newer
+    if position is None or position in (end, committed):
+        return end
+    if position > committed:
+        raise PositionError(
+            f"the store ends at position {end}: restore up to a position in it",
+            path=parts.path,
+            position=position,
+        )
+    parts.index.sequence_of(position)  # refuses a position at which no record starts
+    return position
+
+
+def _numbers(directory: ArchivedDirectory, end: int) -> list[int]:
+    """Return the segments up to a position; refuse a gap between them."""
+    size = directory.segment_size
+    numbers = directory.segment_numbers()
+    found = [number for number in numbers if number * size + HEADER_SIZE < end]
+    for start, stop in holes(found, size):
+        raise CorruptSegmentError(
+            f"segments from position {start} to {stop} are missing in the store: restore them "
+            "from another copy, or restore up to an earlier position",
+            path=directory.path,
+            position=start,
+        )
+    if not found:
+        raise PositionError(
+            "the store has no record before that position or time",
+            path=directory.path,
+            position=end,
+        )
+    return found
+
+
+@contextlib.contextmanager
+def _empty(path: str) -> Iterator[None]:
+    """Refuse a directory that is not empty; empty it again if the block raises."""
+    make_directory(path)
+    if os.listdir(path):
+        raise LogExistsError(
+            "the directory is not empty: restore into a new or an empty one", path=path
+        )
+    try:
+        yield
+    except BaseException:
+        for name in os.listdir(path):
+            os.unlink(os.path.join(path, name))
+        raise
+
+
+def _write(directory: ArchivedDirectory, path: str, number: int, end: int) -> None:
+    size = directory.segment_size
+    name = os.path.join(path, segment_name(number * size))
+    with open(name, "xb") as file:
+        directory.unpack(number, file, end)
+        if end < (number + 1) * size:
+            # Appends continue here: a full disk must not turn a store into SIGBUS.
+            os.posix_fallocate(file.fileno(), 0, size)
+        os.fsync(file.fileno())
+    failpoint("segment restored")
+
+
+def _finish(directory: ArchivedDirectory, path: str) -> None:
+    """Write the identity last: without it the directory is no log."""
+    with opened_directory(path) as fd:
+        os.fsync(fd)
+        failpoint("segments durable")
+        identities.write(fd, directory.identity)
+    failpoint("log restored")
+    sync_directory(os.path.dirname(os.path.realpath(path)))

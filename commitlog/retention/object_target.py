@@ -1,0 +1,169 @@
+"""ObjectTarget: the folder of an archive in an object store, by obstore."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO, cast
+
+from commitlog.base.extras import imported
+from commitlog.base.failpoint import failpoint
+from commitlog.errors import InvalidOptionError
+
+# Addresses that obstore opens. pyarrow and fsspec open others.
+SCHEMES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss")
+_READ_BYTES = 1 << 20
+# One request, and all tries of one call. obstore waits between the tries, longer each time.
+_CONNECT_S, _REQUEST_S, _TRIES_S, _TRIES_MOST = 5, 60, 60, 8
+
+
+class ObjectTarget:
+    """A prefix of an object store. An object appears whole or not at all."""
+
+    def __init__(self, store: Any, name: str) -> None:
+        self.name = name.rstrip("/")  # for messages
+        self._store = store
+        self._api = _obstore()
+
+    @classmethod
+    def at(cls, address: str) -> ObjectTarget:
+        """Open an address, with the credentials of the environment."""
+        from datetime import timedelta
+
+        _obstore()
+        stores = imported("obstore.store", "an archive at an address", "archive")
+        try:
+            store = stores.from_url(
+                address,
+                client_options={
+                    "connect_timeout": timedelta(seconds=_CONNECT_S),
+                    "timeout": timedelta(seconds=_REQUEST_S),
+                },
+                retry_config={
+                    "max_retries": _TRIES_MOST,
+                    "retry_timeout": timedelta(seconds=_TRIES_S),
+                },
+            )
+        except (ValueError, TypeError, _obstore().exceptions.BaseError) as error:
+            raise InvalidOptionError(
+                f"target must be an address that obstore can open, not {address!r}: "
+                f"{_line_of(error)}"
+            ) from None
+        return cls(store, address)
+
+    def names(self) -> list[str]:
+        """List the objects, in no order."""
+        return list(self.sizes())
+
+    def sizes(self) -> dict[str, int]:
+        """Return the size of each object in bytes, by name."""
+        with self._asking(self.name):
+            found = self._api.list_with_delimiter(self._store)["objects"]
+        sizes = {str(each["path"]).rpartition("/")[2]: int(each["size"]) for each in found}
+        return {name: size for name, size in sizes.items() if not name.startswith(".")}
+
+    def open(self, name: str) -> BinaryIO:
+        """Open an object, to be read once from its beginning."""
+        with self._asking(self.path_of(name)):
+            pieces = self._api.get(self._store, name).stream(_READ_BYTES)
+        return cast(BinaryIO, io.BufferedReader(_Body(self._received(name, pieces))))
+
+    def _received(self, name: str, pieces: Iterable[Any]) -> Iterator[bytes]:
+        with self._asking(self.path_of(name)):
+            for piece in pieces:
+                yield bytes(piece)
+
+    def path_of(self, name: str) -> str:
+        """Return an object's address, for messages."""
+        return f"{self.name}/{name}"
+
+    def check(self) -> None:
+        """Raise what `put` would, as far as that can be known without writing."""
+        self.names()
+
+    def settle(self) -> None:
+        """A store reports an object only when it is durable."""
+
+    def put(self, name: str, write: Callable[[BinaryIO], object], *, replace: bool = True) -> bool:
+        """Write an object. Without `replace`, return False if there is one of that name.
+
+        If the answer to such a put is lost, obstore asks again, and False may mean that this call
+        wrote the object: compare its content.
+        """
+        with tempfile.TemporaryFile() as whole:
+            write(cast(BinaryIO, whole))
+            whole.seek(0)
+            failpoint("archive file written")
+            try:
+                with self._asking(self.path_of(name)):
+                    if replace:
+                        self._api.put(self._store, name, whole)
+                    else:
+                        # Stores have no conditional put in parts.
+                        self._api.put(
+                            self._store, name, whole.read(), mode="create", use_multipart=False
+                        )
+            except FileExistsError:
+                return False
+            failpoint("archive file renamed")
+        return True
+
+    def delete(self, names: list[str]) -> None:
+        """Delete objects; that one is gone already is success."""
+        with self._asking(self.name), contextlib.suppress(FileNotFoundError):
+            if names:
+                self._api.delete(self._store, names)
+
+    @contextlib.contextmanager
+    def _asking(self, path: str) -> Iterator[None]:
+        """Translate obstore's errors into an OSError of one line."""
+        errors = self._api.exceptions
+        try:
+            yield
+        except OSError:
+            raise
+        except (errors.AlreadyExistsError, errors.PreconditionError) as error:
+            raise FileExistsError(errno.EEXIST, "it exists already", path) from error
+        except (errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
+            raise PermissionError(errno.EACCES, _line_of(error), path) from error
+        except errors.BaseError as error:
+            raise OSError(errno.EIO, _line_of(error), path) from error
+
+
+class _Body(io.RawIOBase):
+    """A file over the pieces of an object, as they come."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._left = memoryview(piece)
+        taken = self._left[: len(buffer)]
+        buffer[: len(taken)] = taken
+        self._left = self._left[len(taken) :]
+        return len(taken)
+
+
+def is_object_store(store: object) -> bool:
+    """Return whether an object is one of obstore's stores."""
+    return type(store).__module__.partition(".")[0] == "obstore"
+
+
+def _obstore() -> Any:
+    return imported("obstore", "an archive at an address", "archive")
+
+
+def _line_of(error: Exception) -> str:
+    text = str(error).partition("\n\nDebug source")[0]
+    return " ".join(text.split()) or type(error).__name__

@@ -1,0 +1,44 @@
+"""Store: keep a log's segments, and every second its end, in a bucket or a directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from commitlog.base.option import Option, lasting
+from commitlog.base.units import Duration
+from commitlog.retention.archive import Archive
+
+EVERY_LEAST_S = 0.01
+
+
+@dataclass(frozen=True)
+class Store(Archive):
+    """Set where an open log stores its records, and how often. See docs/stores.md.
+
+    Each sealed segment is stored whole, as in an archive. The durable end of the log is stored in
+    small objects, which are deleted once a larger one covers them. No object is ever rewritten.
+
+    Parameters
+    ----------
+    target : str or path
+        An address such as ``"s3://bucket/orders"``, or a directory of another machine or disk. It
+        holds one log's records and nothing else.
+    level : int
+        The zstd level, 1 to 22. Higher: smaller objects, and more processor time.
+    filesystem : store of obstore, pyarrow.fs.FileSystem or fsspec file system, optional
+        The store or file system in which `target` is a path. pyarrow and fsspec have no conditional
+        put: with them, two machines that store the same log can overwrite each other's objects.
+    every : float or str
+        Seconds (at least 0.01) between two objects of the end of the log; a MiB is stored at once.
+        The loss of the machine loses what was appended in this time and what is on its way. Longer:
+        fewer requests, and more is lost.
+
+    Raises
+    ------
+    InvalidOptionError
+        A value is out of range.
+    MissingExtraError
+        zstandard, obstore or pyarrow is not installed: ``pip install 'commitlog-engine[archive]'``.
+    """
+
+    every: Option[float, Duration] = Option(1.0, lasting(EVERY_LEAST_S))

@@ -1,0 +1,198 @@
+"""StoreService: store the end of an open log, and its sealed segments, in a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+
+from commitlog.base.failpoint import failpoint
+from commitlog.base.regular_file import open_regular
+from commitlog.base.service import Service
+from commitlog.errors import CommitLogError, LogExistsError, LogFailedError
+from commitlog.retention.archive import Archiver
+from commitlog.retention.archived import read_header
+from commitlog.retention.store import Store
+from commitlog.retention.stored_tail import StoredTail
+from commitlog.retention.tail_object import read_contents
+from commitlog.segment import identity as identities
+from commitlog.segment.directory import LogDirectory
+from commitlog.segment.identity import Identity
+from commitlog.segment.seal_table import SealTable
+
+_logger = logging.getLogger("commitlog.store")
+_AT_ONCE_BYTES = 1 << 20
+_LOOKS = 10  # in the time between two objects
+
+
+class StoreService(Service):
+    """Store what is durable. Of the handles that have a log open, one stores it.
+
+    `flush` makes durable what is appended, and returns where that ends. `durable_position` returns
+    where the durable part ends, and `appended_position` the log's end.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        identity: Identity,
+        store: Store,
+        *,
+        flush: Callable[[], int],
+        appended_position: Callable[[], int],
+        durable_position: Callable[[], int],
+    ) -> None:
+        super().__init__(f"commitlog store {path}")
+        self._path = path
+        self._identity = identity
+        self._store = store
+        self._flush = flush
+        self._appended_position = appended_position
+        self._durable_position = durable_position
+        self._ending = threading.Event()
+        self._last = 0
+        self._next = 0  # every segment below this number is stored whole
+        self._tail: StoredTail | None = None
+        self._warned = ""
+
+    @property
+    def kept_position(self) -> int:
+        """Return the position below which each segment is stored whole and may be deleted."""
+        return self._next * self._identity.segment_size
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        with (
+            contextlib.closing(LogDirectory(self._path, self._identity)) as directory,
+            self._being_the_one(directory) as is_the_one,
+        ):
+            while is_the_one and not self._ending.is_set():
+                self._try(directory, self._flush)
+                self._wait()
+            if is_the_one:
+                self._try(directory, lambda: self._last)
+                self._report_rest()
+
+    @contextlib.contextmanager
+    def _being_the_one(self, directory: LogDirectory) -> Iterator[bool]:
+        """Wait until no other handle stores this log; yield False if this one is closed before."""
+        fd = open_regular(identities.NAME, dir_fd=directory.fd)
+        try:
+            locked = False
+            while not locked:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    locked = True
+                if not locked and self._ending.wait(self._store.every):
+                    break
+            yield locked
+        finally:
+            os.close(fd)
+
+    def _wait(self) -> None:
+        """Wait until the next object is due, or a MiB is to be stored."""
+        for _ in range(_LOOKS):
+            if self._ending.wait(self._store.every / _LOOKS):
+                return
+            stored = 0 if self._tail is None else self._tail.end
+            if self._appended_position() - stored >= _AT_ONCE_BYTES and not self._warned:
+                return
+
+    def _try(self, directory: LogDirectory, durable: Callable[[], int]) -> None:
+        """Store what is durable; warn of a failure, after which the next round tries again."""
+        try:
+            while self._round(directory, durable()):
+                pass
+            self._warned = ""
+        except (LogFailedError, LogExistsError):
+            raise
+        except (CommitLogError, OSError) as error:
+            why = str(error)
+            if why != self._warned:
+                self._warned = why
+                _logger.warning(
+                    "%s: the log could not be stored and will be stored again: %s", self._path, why
+                )
+
+    def _round(self, directory: LogDirectory, durable: int) -> bool:
+        """Store the end of the log, then one sealed segment; return whether more may be sealed."""
+        archiver = Archiver(directory, self._store)
+        if self._tail is None:
+            self._tail = self._resume(directory, archiver, durable)
+        self._tail.store(durable)
+        if (self._next + 1) * self._identity.segment_size > durable:
+            return False
+        if SealTable(directory).get(self._next) is None:
+            return False
+        archiver.store(self._next)
+        failpoint("segment stored")
+        self._tail.covered(self._next)
+        self._next += 1
+        return True
+
+    def _report_rest(self) -> None:
+        stored = 0 if self._tail is None else self._tail.end
+        if stored < self._last:
+            _logger.warning(
+                "%s: closed before positions %d to %d were stored; the next handle with the store "
+                "continues there",
+                self._path,
+                stored,
+                self._last,
+            )
+
+    # --- what is stored already -------------------------------------------------------------------
+
+    def _resume(self, directory: LogDirectory, archiver: Archiver, durable: int) -> StoredTail:
+        """Compare the store with the log, and continue where it ends.
+
+        If the store has records that are not in this log, it belongs to a fork of it: the log was
+        restored from an older state, or another machine writes it. Then nothing is stored.
+        """
+        archiver.prepare()
+        size = self._identity.segment_size
+        contents = read_contents(archiver.target, size)
+        tail = StoredTail(archiver.target, directory, self._store.level)
+        numbers = directory.segment_numbers()
+        first = numbers[0] if numbers else 0
+        if contents.end(size) > durable:
+            raise self._forked(archiver, contents.end(size))
+        stored = [number for number in contents.sizes if number >= first]
+        if stored:
+            theirs = read_header(archiver.target, stored[-1] * size, self._identity)
+            if theirs != directory.read_header(stored[-1]):
+                raise self._forked(archiver, stored[-1] * size)
+        self._next = first
+        while self._next in contents.sizes:
+            self._next += 1
+        parts = [part for number in sorted(contents.parts) for part in contents.parts[number]]
+        if parts and not tail.has(parts[-1]):
+            raise self._forked(archiver, parts[-1].first)
+        tail.delete(contents.covered)
+        tail.resume(parts, max(contents.end(size), self._first_open(directory, first, durable)))
+        return tail
+
+    def _first_open(self, directory: LogDirectory, first: int, durable: int) -> int:
+        """Return the base of the first segment that cannot be stored whole now."""
+        seals, size = SealTable(directory), self._identity.segment_size
+        stop = durable // size
+        return seals.sealed_before(first, max(first, stop)) * size
+
+    def _forked(self, archiver: Archiver, position: int) -> LogExistsError:
+        return LogExistsError(
+            f"the store has records at position {position} that this log does not have: the log "
+            "was restored from an older state, or another machine writes it; nothing is stored. "
+            "Use a new target",
+            path=archiver.target.name,
+            position=position,
+        )
+
+    def join(self, timeout_s: float) -> bool:
+        if not self._ending.is_set():
+            self._last = self._durable_position()
+            self._ending.set()
+        return super().join(timeout_s)
