@@ -20,6 +20,7 @@ BUILTINS: dict[str, type[Exception]] = {
     "ClaimError": RuntimeError,
     "CloseTimeoutError": TimeoutError,
     "ClosedError": ValueError,
+    "ConflictError": RuntimeError,
     "CorruptRecordError": ValueError,
     "CorruptSegmentError": ValueError,
     "CorruptTailerError": ValueError,
@@ -59,6 +60,7 @@ BUILTINS: dict[str, type[Exception]] = {
     "UnsupportedVersionError": ValueError,
 }
 EXTRAS: dict[str, dict[str, Any]] = {
+    "ConflictError": {"expected": 3, "actual": 4},
     "CorruptRecordError": {"resume_position": 8192},
     "LogFailedError": {"errno": errno.ENODEV},
     "LogLockedError": {"holder": "process 17 (writer)"},

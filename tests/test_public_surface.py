@@ -60,7 +60,15 @@ def test_each_public_name_has_an_autospec(name: str) -> None:
 
 def test_help_shows_the_parameters_of_a_compiled_method() -> None:
     signature = inspect.signature(commitlog.CommitLog.append)
-    assert list(signature.parameters) == ["self", "value", "key", "type", "timestamp_ns", "sync"]
+    assert list(signature.parameters) == [
+        "self",
+        "value",
+        "key",
+        "type",
+        "timestamp_ns",
+        "sync",
+        "expect",
+    ]
     assert "append(self" in pydoc.plain(pydoc.render_doc(commitlog.CommitLog.append))
 
 

@@ -10,11 +10,12 @@ cdef class Engine(Writer):
     """The compiled part of an open log: the kernel's handle and writer, and all ways to append."""
 
     cdef object append_all(
-        self, object values, object keys, object types, object timestamp_ns, object sync
+        self, object values, object keys, object types, object timestamp_ns, object sync,
+        object expect
     ):
         """Append a list of records: see `LogMethods.append_many`."""
         cdef bint durable = self.sync_default if sync is None else sync
-        cdef RecordList records = RecordList(self, values, keys, types, timestamp_ns)
+        cdef RecordList records = RecordList(self, values, keys, types, timestamp_ns, expect)
         if durable and records.count and self.claims:
             self.check_own_claims(<uint64_t>-1)
         self.append_rest(records, True)
@@ -24,7 +25,7 @@ cdef class Engine(Writer):
 
     def append_list(self, RecordList records):
         """Append what is left of a list, for a coroutine: False where the rest would have to wait
-        for a required tailer.
+        for a required tailer, or a conditional list for an open claim.
         """
         cdef bint whole = self.append_rest(records, False)
         if self.writer.roll_due:
@@ -37,7 +38,10 @@ cdef class Engine(Writer):
         """
         cdef int64_t[::1] positions = records.positions
         cdef Py_ssize_t done = records.done
-        if done < records.count:
+        if done < records.count and records.is_conditional:
+            records.done = self.append_whole(records, &positions[0], waits)
+            positions[records.done:] = -1
+        elif done < records.count:
             records.done += self.append_batches(
                 &records.records[done], records.count - done, &positions[done], waits
             )
@@ -50,13 +54,10 @@ cdef class Engine(Writer):
         """How many of them were appended; the rest is dropped, or held while the caller does not
         wait. A record's timestamp below 0 is the clock's at its batch."""
         cdef Py_ssize_t first = 0
-        cdef Py_ssize_t last, index
+        cdef Py_ssize_t last
         cdef uint64_t length, step
         cdef uint64_t most = min(<uint64_t>CL_FRAME_ADD_LIMIT, <uint64_t>self.writer.largest)
-        cdef uint32_t offset
-        cdef uint64_t cell, first_cell
         cdef int64_t now_ns
-        cdef cl_record_input record
         cdef cl_claim claim
         cdef int code
         while first < count:
@@ -74,25 +75,62 @@ cdef class Engine(Writer):
                 if self.handle_refusal(code, &records[first], count - first, waits):
                     return first
                 continue
-            offset = claim.offset
-            first_cell = 0
-            for index in range(first, last):
-                record = records[index]
-                if record.timestamp_ns < 0:
-                    record.timestamp_ns = now_ns
-                cell = cl_frame_write(claim.segment, offset, &record)
-                if index == first:
-                    first_cell = cell
-                else:
-                    memcpy(claim.segment.bytes + offset, &cell, sizeof(cell))
-                positions[index] = <int64_t>(claim.segment.base + offset)
-                offset += cl_frame_aligned(<uint32_t>cl_input_length(&records[index]))
-            code = cl_batch_publish(&self.writer, &claim, first_cell, <uint32_t>(last - first))
+            code = self.publish_batch(
+                &claim, &records[first], last - first, &positions[first], now_ns
+            )
             if code == CL_OK:
                 first = last
             elif code != CL_E_ROLLED_BACK:
                 self.handle_refusal(code, &records[first], 1, waits)
         return count
+
+    cdef int publish_batch(
+        self, const cl_claim *claim, const cl_record_input *records, Py_ssize_t count,
+        int64_t *positions, int64_t now_ns
+    ) noexcept:
+        """Write records into a claim and publish them; note their positions."""
+        cdef Py_ssize_t index
+        cdef uint32_t offset = claim.offset
+        cdef uint64_t cell
+        cdef uint64_t first_cell = 0
+        cdef cl_record_input record
+        for index in range(count):
+            record = records[index]
+            if record.timestamp_ns < 0:
+                record.timestamp_ns = now_ns
+            cell = cl_frame_write(claim.segment, offset, &record)
+            if index == 0:
+                first_cell = cell
+            else:
+                memcpy(claim.segment.bytes + offset, &cell, sizeof(cell))
+            positions[index] = <int64_t>(claim.segment.base + offset)
+            offset += cl_frame_aligned(<uint32_t>cl_input_length(&records[index]))
+        return cl_batch_publish(&self.writer, claim, first_cell, <uint32_t>count)
+
+    cdef Py_ssize_t append_whole(
+        self, RecordList records, int64_t *positions, bint waits
+    ) except -1:
+        """Append a list as one claim, on its condition. 0: it is dropped, or held while the caller
+        does not wait.
+        """
+        cdef int64_t now_ns
+        cdef cl_claim claim
+        cdef int code
+        while True:
+            now_ns = self.stamped(-1)
+            code = cl_batch_claim_expected(
+                &self.writer, records.bytes, &records.condition, &claim
+            )
+            if code == CL_OK:
+                code = self.publish_batch(
+                    &claim, records.records, records.count, positions, now_ns
+                )
+            if code == CL_OK:
+                return records.count
+            if code != CL_E_ROLLED_BACK and is_refused(
+                self, code, &records.condition, records.records, records.count, waits
+            ):
+                return 0
 
     cdef object append_rows(self, object rows, object timestamp_ns, object sync):
         """Append each row of an array: see `LogMethods.append_array`."""

@@ -2,8 +2,8 @@ from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 
 from commitlog._kernel.kernel cimport (
-    CL_E_CLOSED, CL_E_FORKED, CL_E_LAG, CL_E_READ_ONLY, cl_claim, cl_histogram, cl_log,
-    cl_native_writer, cl_pace, cl_record_input, cl_segment, cl_writer,
+    CL_E_CLOSED, CL_E_FORKED, CL_E_LAG, CL_E_READ_ONLY, cl_claim, cl_condition, cl_histogram,
+    cl_log, cl_native_writer, cl_pace, cl_record_input, cl_segment, cl_writer,
 )
 from commitlog._kernel.memory cimport Cursors
 
@@ -79,9 +79,13 @@ cdef class Writer(Committer):
     cdef int finish_append(self, end, sync) except -1
     cdef int check_own_claims(self, uint64_t below) except -1
     cdef uint64_t append_any(
-        self, object value, object key, object type, object timestamp_ns, bint durable, bint waits
+        self, object value, object key, object type, object timestamp_ns, object expect,
+        bint durable, bint waits
     ) except 0
     cdef uint64_t put(self, const cl_record_input *record, bint durable, bint waits) except 0
+    cdef uint64_t put_expected(
+        self, const cl_record_input *record, cl_condition *condition, bint durable, bint waits
+    ) except 0
     cdef int check_size(self, const cl_record_input *record) except -1
     cdef int handle_refusal(
         self, int code, const cl_record_input *record, uint64_t records, bint waits
@@ -125,11 +129,15 @@ cdef class RecordList:
     cdef list values
     cdef list keys
     cdef cl_record_input *records
+    cdef uint64_t bytes  # of a conditional list, with headers and padding
+    cdef bint is_conditional
+    cdef cl_condition condition
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t done
     cdef readonly object positions
 
     cdef int fill(self, Writer log, Py_ssize_t index) except -1
+    cdef int begin_condition(self, Writer log, object expect) except -1
     cdef uint64_t end(self)
 
 

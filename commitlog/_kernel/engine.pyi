@@ -140,7 +140,12 @@ class Writer(Committer):
     def limit_appends(self, limit: int | None, required_seen: int) -> None: ...
     def roll_soon(self) -> None: ...
     def append_unless_held(
-        self, value: ReadableBuffer, key: ReadableBuffer | None, type: int, timestamp_ns: int | None
+        self,
+        value: ReadableBuffer,
+        key: ReadableBuffer | None,
+        type: int,
+        timestamp_ns: int | None,
+        expect: int | None,
     ) -> int | None: ...
 
 @final
@@ -170,6 +175,7 @@ class RecordList:
         keys: Iterable[ReadableBuffer | None] | None,
         types: Iterable[int] | None,
         timestamp_ns: int | None,
+        expect: int | None,
     ) -> Self: ...
     @property
     def count(self) -> int: ...
@@ -208,6 +214,7 @@ class LogMethods:
         type: int = 0,
         timestamp_ns: int | None = None,
         sync: bool | None = None,
+        expect: int | None = None,
     ) -> int: ...
     def append_many(
         self,
@@ -217,6 +224,7 @@ class LogMethods:
         types: Iterable[int] | None = None,
         timestamp_ns: int | None = None,
         sync: bool | None = None,
+        expect: int | None = None,
     ) -> NDArray[np.int64]: ...
     def append_array(
         self, rows: NDArray[Any], *, timestamp_ns: int | None = None, sync: bool | None = None

@@ -42,7 +42,7 @@ SYSTEM, TOO_LARGE, ROLL, ABSENT, TRUNCATED, HEADER, FOREIGN, VERSION, END, BUSY 
     CYCLE,
     LAG,
 ) = range(-11, -25, -1)
-IRREGULAR, GROW = -25, -26
+IRREGULAR, GROW, MOVED, CONFLICT, UNCOUNTED, UNRESOLVED = range(-25, -31, -1)
 
 _SENTENCES: dict[int, tuple[type[CommitLogError], str]] = {
     TOO_LARGE: (

@@ -7,7 +7,7 @@ cdef extern from "base.h":
         CL_OK, CL_E_SYSTEM, CL_E_TOO_LARGE, CL_E_ROLL, CL_E_ABSENT, CL_E_TRUNCATED, CL_E_FOREIGN
         CL_E_END, CL_E_BUSY, CL_E_DAMAGE, CL_E_ROLLED_BACK, CL_E_FAILED, CL_E_TIMEOUT, CL_E_CLOSED
         CL_E_INTERRUPTED, CL_E_FULL, CL_E_READ_ONLY, CL_E_FORKED, CL_E_CYCLE, CL_E_LAG
-        CL_E_OPEN_CLAIM, CL_E_GROW
+        CL_E_OPEN_CLAIM, CL_E_GROW, CL_E_CONFLICT, CL_E_UNCOUNTED, CL_E_UNRESOLVED
 
 cdef extern from "atomics.h":
     uint64_t cl_load(const uint64_t *cell) nogil
@@ -301,6 +301,9 @@ cdef extern from "flush.h":
 cdef extern from "writer.h":
     ctypedef struct cl_writer_counters:
         uint64_t appends, records, bytes, refused, rolls
+    ctypedef struct cl_counted:
+        uint64_t packed
+        uint64_t sequence
     ctypedef struct cl_writer:
         cl_log *log
         uint64_t *tail
@@ -310,6 +313,7 @@ cdef extern from "writer.h":
         bint plain
         bint roll_due
         cl_writer_counters counters
+        cl_counted counted
     ctypedef struct cl_claim:
         cl_segment *segment
         uint32_t offset
@@ -367,6 +371,19 @@ cdef extern from "writer.h":
     int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t cycle) nogil
     int cl_writer_roll_ahead(cl_writer *writer, uint64_t number) nogil
     uint64_t cl_writer_rolls_from(const cl_writer *writer) nogil
+
+cdef extern from "conditional.h":
+    ctypedef struct cl_condition:
+        uint64_t expect
+        int64_t deadline_ns
+    void cl_counted_set(cl_writer *writer, uint64_t position, uint64_t sequence) nogil
+    int cl_append_expected(
+        cl_writer *writer, const cl_record_input *input, cl_condition *condition,
+        uint64_t *position
+    ) nogil
+    int cl_batch_claim_expected(
+        cl_writer *writer, uint64_t length, cl_condition *condition, cl_claim *claim
+    ) nogil
 
 cdef extern from "stage.h":
     ctypedef struct cl_stage_rows:

@@ -40,7 +40,7 @@ cdef class LogMethods:
 
     # --- appending --------------------------------------------------------------------------------
 
-    def append(self, value, *, key=None, type=0, timestamp_ns=None, sync=None):
+    def append(self, value, *, key=None, type=0, timestamp_ns=None, sync=None, expect=None):
         """Append one record.
 
         Parameters
@@ -58,6 +58,10 @@ cdef class LogMethods:
             Wait until the record is durable; by default the log's ``flush=`` decides. If False, a
             power cut can lose the record; with a pool of anonymous buffers a kill of this process
             can lose it, too, until it is committed.
+        expect : int, optional
+            Append only if the record gets this sequence: if the log has so many records. Any number
+            of threads and processes may compete; one of them succeeds. The call waits for claims
+            that are open below the end.
 
         Returns
         -------
@@ -69,6 +73,11 @@ cdef class LogMethods:
         ------
         RecordTypeError, RecordTooLargeError
             Nothing was appended.
+        ConflictError
+            The log ends at another sequence than `expect`. Nothing was appended.
+        SequenceError
+            With `expect`, the records cannot be counted: a claim among them stays open. Nothing was
+            appended.
         TailerLagError
             A required tailer is too far behind. Nothing was appended.
         SyncTimeoutError
@@ -80,11 +89,19 @@ cdef class LogMethods:
         """
         cdef uint64_t position
         cdef Py_ssize_t value_length
+        cdef int code
         if value_alone(value, key, type, timestamp_ns, sync) and not self.engine.sync_default:
             value_length = PyBytes_GET_SIZE(value)
-            if value_length <= CL_FRAME_LIMIT and cl_writer_append_value(
-                &self.engine.writer, PyBytes_AS_STRING(value), <uint32_t>value_length, &position
-            ) == CL_OK:
+            if expect is not None:
+                code = try_expected(self.engine, value, expect, &position)
+            elif value_length <= CL_FRAME_LIMIT:
+                code = cl_writer_append_value(
+                    &self.engine.writer, PyBytes_AS_STRING(value), <uint32_t>value_length,
+                    &position
+                )
+            else:
+                code = CL_E_TOO_LARGE
+            if code == CL_OK:
                 if self.engine.writer.roll_due:
                     self.engine.finish_append(
                         position + cl_frame_aligned(CL_FRAME_HEADER + <uint32_t>value_length), False
@@ -92,11 +109,14 @@ cdef class LogMethods:
                 return position
             # `append_any` handles the refusal.
         position = self.engine.append_any(
-            value, key, type, timestamp_ns, self.engine.sync_default if sync is None else sync, True
+            value, key, type, timestamp_ns, expect,
+            self.engine.sync_default if sync is None else sync, True
         )
         return -1 if position == NOT_APPENDED else position
 
-    def append_many(self, values, *, keys=None, types=None, timestamp_ns=None, sync=None):
+    def append_many(
+        self, values, *, keys=None, types=None, timestamp_ns=None, sync=None, expect=None
+    ):
         """Append a list of records, after checking all of them.
 
         Parameters
@@ -111,6 +131,9 @@ cdef class LogMethods:
             One timestamp for all; by default the current time, read once per batch of up to 64 KiB.
         sync : bool, optional
             As for `append`; one flush for all.
+        expect : int, optional
+            As for `append`, for the first record: the whole list is appended, or none of it. It may
+            be as long as the log's largest record. An empty list checks nothing.
 
         Returns
         -------
@@ -119,12 +142,14 @@ cdef class LogMethods:
 
         Raises
         ------
-        RecordTypeError, RecordTooLargeError, ValueError
+        RecordTypeError, RecordTooLargeError, ConflictError, SequenceError
             Nothing was appended.
         DiskFullError, PoolExhaustedError, LogFailedError
             The records below ``tail_position`` were appended, and the rest was not.
         """
-        return (<Engine>self.engine).append_all(values, keys, types, timestamp_ns, sync)
+        return (<Engine>self.engine).append_all(
+            values, keys, types, timestamp_ns, sync, expect
+        )
 
     def append_array(self, rows, *, timestamp_ns=None, sync=None):
         """Append each row of an array as one record, without a Python object per record.

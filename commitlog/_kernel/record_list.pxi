@@ -18,7 +18,7 @@ cdef class RecordList:
     ----------
     log : Writer
         The writer that appends them.
-    values, keys, types, timestamp_ns
+    values, keys, types, timestamp_ns, expect
         As for `append_many`.
 
     Attributes
@@ -29,7 +29,7 @@ cdef class RecordList:
         int64, one a record; -1 for a record whose append was tried and failed.
     """
 
-    def __cinit__(self, Writer log, values, keys, types, timestamp_ns):
+    def __cinit__(self, Writer log, values, keys, types, timestamp_ns, expect):
         cdef int64_t stamp = timestamp_of(timestamp_ns)
         cdef Py_ssize_t index
         self.values = [
@@ -59,6 +59,8 @@ cdef class RecordList:
             self.records[index].type = 0 if type_items is None else type_of(type_items[index])
             self.records[index].timestamp_ns = stamp
             log.check_size(&self.records[index])
+        if expect is not None:
+            self.begin_condition(log, expect)
 
     def __dealloc__(self):
         free(self.records)
@@ -78,6 +80,21 @@ cdef class RecordList:
                 raise log.too_large(PyBytes_GET_SIZE(key))
             record.key = PyBytes_AS_STRING(key)
             record.key_length = <uint32_t>PyBytes_GET_SIZE(key)
+        return 0
+
+    cdef int begin_condition(self, Writer log, object expect) except -1:
+        """Make the list one claim, which is appended at a sequence or not at all."""
+        cdef Py_ssize_t index
+        begin_condition(&self.condition, expect)
+        for index in range(self.count):
+            self.bytes += cl_frame_aligned(<uint32_t>cl_input_length(&self.records[index]))
+        self.is_conditional = True
+        if self.bytes > log.writer.largest and log.native == NULL and log.takes():
+            raise RecordTooLargeError(
+                f"with expect= a list is appended as a whole, and {self.bytes} bytes with headers "
+                f"do not fit the log's largest frame of {log.writer.largest} bytes: append a "
+                "shorter list, or create the log with larger segments",
+                path=log.path, size=self.bytes, limit=log.writer.largest)
         return 0
 
     cdef uint64_t end(self):

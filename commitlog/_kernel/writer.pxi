@@ -227,13 +227,18 @@ cdef class Writer(Committer):
 
     # --- appending --------------------------------------------------------------------------------
 
-    def append_unless_held(self, value, key, type, timestamp_ns):
-        """Append one record without `sync`; None if it must wait for a required tailer."""
-        cdef uint64_t position = self.append_any(value, key, type, timestamp_ns, False, False)
+    def append_unless_held(self, value, key, type, timestamp_ns, expect):
+        """Append one record without `sync`; None if it must wait for a required tailer, or with
+        `expect` for an open claim.
+        """
+        cdef uint64_t position = self.append_any(
+            value, key, type, timestamp_ns, expect, False, False
+        )
         return None if position == NOT_APPENDED else position
 
     cdef uint64_t append_any(
-        self, object value, object key, object type, object timestamp_ns, bint durable, bint waits
+        self, object value, object key, object type, object timestamp_ns, object expect,
+        bint durable, bint waits
     ) except 0:
         """Append one record of any accepted types and finish the append; return its position, or
         NOT_APPENDED.
@@ -244,6 +249,9 @@ cdef class Writer(Committer):
         cdef bint key_held = False
         cdef uint64_t position
         cdef Py_ssize_t value_length
+        cdef cl_condition condition
+        if expect is not None:
+            begin_condition(&condition, expect)
         try:
             if PyBytes_CheckExact(value):
                 record.value = PyBytes_AS_STRING(value)
@@ -267,7 +275,10 @@ cdef class Writer(Committer):
                 raise self.too_large(value_length)
             record.value_length = <uint32_t>value_length
             record.timestamp_ns = self.stamped(timestamp_of(timestamp_ns))
-            position = self.put(&record, durable, waits)
+            if expect is None:
+                position = self.put(&record, durable, waits)
+            else:
+                position = self.put_expected(&record, &condition, durable, waits)
         finally:
             if value_held:
                 PyBuffer_Release(&value_view)
@@ -293,6 +304,21 @@ cdef class Writer(Committer):
             if code == CL_OK:
                 return position
             if self.handle_refusal(code, record, 1, waits):
+                return NOT_APPENDED
+
+    cdef uint64_t put_expected(
+        self, const cl_record_input *record, cl_condition *condition, bint durable, bint waits
+    ) except 0:
+        """As `put`, on a condition."""
+        cdef uint64_t position = 0
+        cdef int code
+        if durable and self.claims:
+            self.check_own_claims(<uint64_t>-1)
+        while True:
+            code = cl_append_expected(&self.writer, record, condition, &position)
+            if code == CL_OK:
+                return position
+            if is_refused(self, code, condition, record, 1, waits):
                 return NOT_APPENDED
 
     cdef bint takes(self):

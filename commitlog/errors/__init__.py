@@ -260,8 +260,25 @@ class MissingExtraError(CommitLogError, ModuleNotFoundError):
 class SequenceError(CommitLogError, LookupError):
     """Raised if the sequence of a record is not known yet.
 
-    A claim below the record is still open. Retry after it is published or rolled back.
+    A claim below the record is still open, or below the end of the log for an append with
+    `expect=`, which then appends nothing. Retry after it is published or rolled back.
     """
+
+
+class ConflictError(CommitLogError, RuntimeError):
+    """Raised if the log does not end where an append with `expect=` expects it to.
+
+    Nothing was appended. Read the records that were appended meanwhile, decide again, and append
+    with the new sequence. `position` is where the log ends.
+
+    Attributes
+    ----------
+    expected, actual : int or None
+        The sequence that the append expected, and the one that a record would have got.
+    """
+
+    expected: int | None = None
+    actual: int | None = None
 
 
 class CorruptRecordError(CommitLogError, ValueError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from commitlog._kernel.engine import RecordList
+from commitlog._kernel.engine import REFUSED_LAG, RecordList
 from commitlog.errors import ClosedError
 from commitlog.tail.backpressure import Hold
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from commitlog._kernel.engine import ReadableBuffer
     from commitlog.log.open_log import OpenLog
 _NOWHERE = 1 << 63
+_CLAIM_NAP_S = 0.0001
 
 
 class AsyncMethods:
@@ -31,14 +32,16 @@ class AsyncMethods:
         type: int = 0,
         timestamp_ns: int | None = None,
         sync: bool | None = None,
+        expect: int | None = None,
     ) -> int:
         """Append one record; wait for durability and back-pressure without blocking the loop.
 
         The call appends the record before it yields to the event loop, unless ``on_lag="wait"``
-        makes it wait for a required tailer. In both cases the records of one loop's coroutines are
-        in the order of their calls. Under ``flush="sync"`` the coroutine then waits for durability;
-        all waiting coroutines share flushes and one thread. If an append must wait for a new
-        segment or a free pool buffer, this call blocks the event loop.
+        makes it wait for a required tailer, or `expect` for an open claim. In all cases the records
+        of one loop's coroutines are in the order of their calls. Under ``flush="sync"`` the
+        coroutine then waits for durability; all waiting coroutines share flushes and one thread. If
+        an append must wait for a new segment or a free pool buffer, this call blocks the event
+        loop.
 
         Parameters
         ----------
@@ -47,6 +50,9 @@ class AsyncMethods:
         sync : bool, optional
             As for `append`: by default the log's ``flush=`` decides. If False, the call returns
             when the record is appended, and a power cut can lose the record.
+        expect : int, optional
+            As for `append`. The first such call of a handle reads what the log has in its last
+            segment, and blocks the event loop meanwhile.
 
         Returns
         -------
@@ -57,23 +63,23 @@ class AsyncMethods:
         ------
         asyncio.CancelledError
             Cancelling ends the wait, not the append: the record stays in the log and becomes
-            durable. If the coroutine still waited for a required tailer, the record is not
-            appended.
+            durable. If the coroutine still waited for a required tailer or an open claim, the
+            record is not appended.
         TailerLagError
             A required tailer is still too far behind after ``lag_timeout``. Nothing was appended.
         SyncTimeoutError, ClosedError, LogFailedError
             If the error has a ``position``, the record stays in the log and may be durable.
-        RecordTypeError, RecordTooLargeError, DiskFullError, PoolExhaustedError, ReadOnlyError,
-        ForkedError, ClaimError
+        RecordTypeError, RecordTooLargeError, ConflictError, SequenceError, DiskFullError,
+        PoolExhaustedError, ReadOnlyError, ForkedError, ClaimError
             Nothing was appended.
         """
         parts = self._parts
         durable = _is_awaited(parts, sync)
         position = None
         if not _has_queue(parts):
-            position = parts.engine.append_unless_held(value, key, type, timestamp_ns)
+            position = parts.engine.append_unless_held(value, key, type, timestamp_ns, expect)
         if position is None:
-            records = RecordList(parts.engine, [value], [key], [type], timestamp_ns)
+            records = RecordList(parts.engine, [value], [key], [type], timestamp_ns, expect)
             await _append_in_turn(parts, records)
             position = int(records.positions[0])
         if durable:
@@ -88,6 +94,7 @@ class AsyncMethods:
         types: Iterable[int] | None = None,
         timestamp_ns: int | None = None,
         sync: bool | None = None,
+        expect: int | None = None,
     ) -> npt.NDArray[np.int64]:
         """Append a list of records as `append_many` does; wait once, as `append_async` does.
 
@@ -101,7 +108,7 @@ class AsyncMethods:
         """
         parts = self._parts
         durable = _is_awaited(parts, sync)
-        records = RecordList(parts.engine, values, keys, types, timestamp_ns)
+        records = RecordList(parts.engine, values, keys, types, timestamp_ns, expect)
         if _has_queue(parts) or not parts.engine.append_list(records):
             await _append_in_turn(parts, records)
         if durable and records.count:
@@ -126,6 +133,8 @@ async def _append_in_turn(parts: OpenLog, records: RecordList) -> None:
         hold.waited = entry.must_wait
         await entry.wait()
         while not (hold.dropped or parts.engine.append_list(records)):
+            if parts.engine.refusal != REFUSED_LAG:
+                await asyncio.sleep(_CLAIM_NAP_S)  # a claim below the end is open
             for nap_s in hold.naps(records.count - records.done):
                 await asyncio.sleep(nap_s)
 

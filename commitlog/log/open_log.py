@@ -17,8 +17,8 @@ from commitlog.options import Options
 class OpenLog(LogParts):
     """The parts of an open log, and the engine's policy: what the kernel cannot decide.
 
-    The engine calls `roll_from`, `grow`, `meet_cycle`, `hold_back`, `adopt`, `find_cursors` and
-    `release_files`, with the interpreter's lock held.
+    The engine calls `roll_from`, `grow`, `meet_cycle`, `hold_back`, `count_records`, `adopt`,
+    `find_cursors` and `release_files`, with the interpreter's lock held.
     """
 
     def __init__(self, mode: Mode, opened: Opened, options: Options) -> None:
@@ -82,6 +82,10 @@ class OpenLog(LogParts):
     def hold_back(self, records: int) -> bool:
         """Hold an append for a required tailer; return whether its records are dropped."""
         return self._writer.backpressure.hold(records)
+
+    def count_records(self) -> tuple[int, int]:
+        """Return a position near the end of the log, and how many records are below it."""
+        return self.index.end()
 
     def adopt(self) -> None:
         """Take the log over on the first append in the child of a fork."""

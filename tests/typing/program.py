@@ -83,7 +83,9 @@ class Listener(keep.SegmentListener):
 
 def append(log: commitlog.CommitLog) -> int:
     position: int = log.append(b"value", key=b"key", type=1, timestamp_ns=1, sync=True)
+    position = log.append(b"value", expect=7)
     many: Positions = log.append_many([b"a", bytearray(b"b")], keys=[None, b"k"], types=[0, 1])
+    many = log.append_many([b"a"], expect=8)
     rows: Positions = log.append_array(np.zeros((2, 8), dtype=np.uint8))
     columns: Positions = append_arrow(log)
     with log.claim(8) as claim:
@@ -105,6 +107,7 @@ def append_arrow(log: commitlog.CommitLog) -> Positions:
 async def append_async(log: commitlog.CommitLog) -> None:
     position: int = await log.append_async(b"value")
     many: Positions = await log.append_many_async([b"a"])
+    many = await log.append_many_async([b"a"], expect=0)
     assert position < many[0]
     async for record in log.tailer().follow(timeout="10s"):
         assert record.value

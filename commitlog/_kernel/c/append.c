@@ -172,6 +172,24 @@ static __attribute__((noinline)) int append_again(cl_writer *writer, short_value
     return finish(writer, &input, &claim, CL_E_ROLLED_BACK, position);
 }
 
+/* Continues a short append whose range, at `packed`, was taken from the tail. */
+WITH_CRC INLINED int write_shared(cl_writer *writer, const cl_segment *segment, uint64_t packed,
+                                  const short_value *value, uint32_t need, uint64_t *position) {
+    const uint32_t offset = cl_tail_offset(packed);
+    uint8_t *at = claimed_bytes(segment, packed, need);
+    uint64_t claimed = cl_cell(CL_WORD_CLAIMED | value->length, writer->log->owner);
+    bool mine = cl_claim_swap(at, need, claimed);
+    cl_slot_leave(writer->slot);
+    if (CL_UNLIKELY(!mine || !cl_swap((uint64_t *)at, &claimed,
+                                      write_short(segment->seed, offset, at, value)))) {
+        return CL_E_ROLLED_BACK;
+    }
+    *position = segment->base + offset;
+    cl_writer_count(writer, 1, need);
+    cl_log_wake_readers(writer->log);
+    return CL_OK;
+}
+
 WITH_CRC static __attribute__((noinline)) int append_shared(cl_writer *writer, const uint8_t *bytes,
                                                             uint32_t length, uint64_t *position,
                                                             int64_t timestamp_ns) {
@@ -187,19 +205,27 @@ WITH_CRC static __attribute__((noinline)) int append_shared(cl_writer *writer, c
     if (CL_UNLIKELY(packed + need >= writer->fast_below)) {
         return name_late(writer, packed, value, position);
     }
-    const uint32_t offset = cl_tail_offset(packed);
-    uint8_t *at = claimed_bytes(segment, packed, need);
-    uint64_t claimed = cl_cell(CL_WORD_CLAIMED | value.length, writer->log->owner);
-    bool mine = cl_claim_swap(at, need, claimed);
-    cl_slot_leave(writer->slot);
-    if (CL_UNLIKELY(!mine || !cl_swap((uint64_t *)at, &claimed,
-                                      write_short(segment->seed, offset, at, &value)))) {
-        return append_again(writer, value, position);
+    code = write_shared(writer, segment, packed, &value, need, position);
+    return CL_LIKELY(code == CL_OK) ? CL_OK : append_again(writer, value, position);
+}
+
+/* As append_shared, at the tail `packed`, below `fast_below`. */
+WITH_CRC static __attribute__((noinline)) int
+append_shared_at(cl_writer *writer, uint64_t packed, short_value value, uint64_t *position) {
+    int code = check_short(writer, &value);
+    if (CL_UNLIKELY(code != CL_OK)) {
+        return code;
     }
-    *position = segment->base + offset;
-    cl_writer_count(writer, 1, need);
-    cl_log_wake_readers(writer->log);
-    return CL_OK;
+    const uint32_t need = cl_frame_aligned(value.length);
+    uint64_t seen = packed;
+    cl_slot_enter(writer->slot);
+    if (CL_UNLIKELY(!cl_swap(writer->tail, &seen, packed + need))) {
+        cl_slot_leave(writer->slot);
+        return CL_E_MOVED;
+    }
+    code = write_shared(writer, writer->segment, packed, &value, need, position);
+    writer->counters.refused += code != CL_OK;
+    return code;
 }
 
 static inline int append_short(cl_writer *writer, const void *bytes, uint32_t length,
@@ -219,6 +245,47 @@ int cl_writer_append_upto(cl_writer *writer, uint32_t largest, const cl_record_i
     }
 #endif
     return append_any(writer, largest, input, position);
+}
+
+static int append_claimed(cl_writer *writer, uint64_t packed, const cl_record_input *input,
+                          uint64_t *position) {
+    uint32_t length = (uint32_t)cl_input_length(input);
+    cl_claim claim;
+    int code = cl_claim_at(writer, packed, cl_frame_aligned(length), length, &claim);
+    if (code != CL_OK) {
+        return code;
+    }
+    *position = claim.segment->base + claim.offset;
+    return cl_writer_publish(writer, &claim, cl_frame_write(claim.segment, claim.offset, input), 1);
+}
+
+static __attribute__((noinline)) int append_slowly_at(cl_writer *writer, uint64_t packed,
+                                                      const cl_record_input *input,
+                                                      uint64_t *position) {
+    cl_record_input record = *input;
+    if (record.timestamp_ns < 0) {
+        record.timestamp_ns = cl_writer_now(writer);
+        if (record.timestamp_ns >= writer->cycle_end_ns) {
+            return CL_E_CYCLE;
+        }
+    }
+    return writer->plain ? append_any(writer, writer->largest, &record, position)
+                         : append_claimed(writer, packed, &record, position);
+}
+
+int cl_append_at(cl_writer *writer, uint64_t packed, const cl_record_input *input,
+                 uint64_t *position) {
+#ifdef HAS_INSTRUCTIONS
+    uint64_t length = cl_input_length(input);
+    if (CL_LIKELY(!cl_input_extended(input) && is_fast(writer, writer->largest, length) &&
+                  packed + cl_frame_aligned((uint32_t)length) < writer->fast_below)) {
+        short_value value = {input->value, (uint32_t)length, input->timestamp_ns};
+        return writer->plain
+                   ? append_plain(writer, value.bytes, value.length, position, value.timestamp_ns)
+                   : append_shared_at(writer, packed, value, position);
+    }
+#endif
+    return append_slowly_at(writer, packed, input, position);
 }
 
 int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position) {

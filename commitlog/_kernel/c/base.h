@@ -49,7 +49,11 @@ enum cl_code {
     CL_E_LAG = -24, /* a required tailer may lag too far: the caller checks, and may wait */
     CL_E_IRREGULAR =
         -25, /* a directory, a link, a FIFO or the like has the name of a segment file */
-    CL_E_GROW = -26 /* the segment needs more blocks: the caller allocates them and calls again */
+    CL_E_GROW = -26, /* the segment needs more blocks: the caller allocates them and calls again */
+    CL_E_MOVED = -27, /* the tail is not where the append was to begin */
+    CL_E_CONFLICT = -28, /* the log does not end at the sequence that the append expects */
+    CL_E_UNCOUNTED = -29, /* the caller counts the log's records, and calls again */
+    CL_E_UNRESOLVED = -30 /* a claim below the tail is open: the caller waits, and calls again */
 };
 
 #endif

@@ -163,6 +163,37 @@ static inline int claim_try(cl_writer *writer, uint32_t need, uint32_t length, c
     return claim_name(writer, packed, need, length, claim);
 }
 
+int cl_claim_at(cl_writer *writer, uint64_t packed, uint32_t need, uint32_t length,
+                cl_claim *claim) {
+    if (writer->plain) {
+        cl_assert(cl_load_relaxed(writer->tail), ==, packed);
+        claim->length = length;
+        return cl_plain_claim(writer, need, claim);
+    }
+    uint32_t size = (uint32_t)writer->log->segment_size, offset = cl_tail_offset(packed);
+    int code = check_tail(writer);
+    if (code != CL_OK) {
+        return code;
+    }
+    if (offset >= size) {
+        refrain(writer, cl_tail_number(packed), writer->segment_missing);
+        return CL_E_ROLL;
+    }
+    if (writer->add_limit == 0 && !has_blocks(writer, cl_tail_number(packed), offset, need)) {
+        return CL_E_GROW;
+    }
+    /* If the frame does not fit, the tail moves to the segment's end, and the claim pads. */
+    uint64_t next =
+        need <= size - offset ? packed + need : cl_tail_pack(cl_tail_number(packed), size);
+    uint64_t seen = packed;
+    cl_slot_enter(writer->slot);
+    if (!cl_swap(writer->tail, &seen, next)) {
+        cl_slot_leave(writer->slot);
+        return CL_E_MOVED;
+    }
+    return claim_name(writer, packed, need, length, claim);
+}
+
 int cl_claim_try(cl_writer *writer, uint32_t need, uint32_t length, cl_claim *claim) {
     return claim_try(writer, need, length, claim);
 }

@@ -124,6 +124,13 @@ static inline bool cl_claim_swap(uint8_t *at, uint32_t need, uint64_t claimed) {
     cl_prefetch_write(at + need + CL_AHEAD_OF_NEXT);
     return mine;
 }
+/* Steps 1 and 2 at the tail `packed`, where the claim begins. CL_E_MOVED: the tail is elsewhere. */
+int cl_claim_at(cl_writer *writer, uint64_t packed, uint32_t need, uint32_t length,
+                cl_claim *claim);
+/* Appends one record at the tail `packed`. A timestamp below 0 is the clock's. CL_E_MOVED: the tail
+ * is elsewhere. CL_E_ROLLED_BACK: another handle turned the claim into a SKIP. */
+int cl_append_at(cl_writer *writer, uint64_t packed, const cl_record_input *input,
+                 uint64_t *position);
 /* Steps 1 and 2, once. The slot is odd from before the add until the cell names its owner. */
 int cl_claim_try(cl_writer *writer, uint32_t need, uint32_t length, cl_claim *claim);
 /* Step 2 after an add on the tail, which was `packed`; then the slot is even. */

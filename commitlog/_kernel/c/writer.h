@@ -14,6 +14,13 @@ typedef struct {
     uint64_t rolls;
 } cl_writer_counters;
 
+/* How many records the log has below a place, up to which every claim is resolved. */
+typedef struct {
+    uint64_t packed; /* the place, in the form of the tail; 0: nothing is counted yet */
+    uint64_t sequence;
+    cl_watch watch; /* of the open claim at that place */
+} cl_counted;
+
 /* Guarded by the lock that guards the slot: in Python, the interpreter's lock. */
 typedef struct {
     cl_log *log;
@@ -45,6 +52,7 @@ typedef struct {
     cl_writer_counters counters;
     uint64_t vain_since; /* `appends` when the current run of rolled-back claims began */
     uint32_t in_vain; /* the length of that run */
+    cl_counted counted;
 } cl_writer;
 
 typedef struct {
