@@ -4,13 +4,6 @@
 cdef int64_t LOOK_INTERVAL_NS = 1_000_000
 
 
-cdef int64_t nanoseconds(double seconds) noexcept:
-    """Convert a duration for the kernel. More than a century, or NaN, becomes a century."""
-    if seconds <= 0:
-        return 0
-    return <int64_t>(seconds * 1e9) if seconds < 3e9 else 3_000_000_000_000_000_000
-
-
 @cython.no_gc_clear  # methods called while the collector breaks a cycle find all attributes
 cdef class Core:
     """The kernel's state of one open log.
@@ -50,8 +43,7 @@ cdef class Core:
         if len(log_uuid) != CL_UUID_SIZE or not sized:
             raise ValueError(
                 f"a uuid must have {CL_UUID_SIZE} bytes, and a segment size must be a multiple of "
-                "the page size, 64 KiB to "
-                "1 GiB"
+                "the page size, 64 KiB to 1 GiB"
             )
         code = cl_log_init(
             &self.log, cursors.cells, dir_fd, <const uint8_t *><char *>log_uuid, segment_size,
@@ -163,9 +155,7 @@ cdef class Core:
         self.log.slot_fds = CL_NO_SLOT_FDS
 
     def try_creation(self):
-        """Take the lock for creating a segment, until `end_creation`; False while another handle
-        has it.
-        """
+        """Take the lock for creating a segment; False while another handle has it."""
         return bool(cl_creation_try(self.log.slot_fds))
 
     def end_creation(self):
@@ -319,14 +309,7 @@ cdef class Core:
     # --- segments ---------------------------------------------------------------------------------
 
     def acquire(self, uint64_t number):
-        """The segment with that number, mapped; the caller releases it.
-
-        Raises
-        ------
-        PositionError
-            There is none.
-        CorruptSegmentError
-            The file is not what it should be.
+        """The segment with that number, mapped; the caller releases it. Raises as `Segment.open`.
         """
         cdef cl_segment *segment = NULL
         cdef int code, cause
@@ -355,9 +338,8 @@ cdef class Core:
             cl_table_trim(&self.log.table, number, keep)
 
     def attach(self, Segment segment not None, Memory memory not None, lease=None):
-        """Attach a buffer for a segment's claims. It is zeroed, at least as large as the segment,
-        and kept until `detach`. The views of its claims keep the lease alive, beyond that if
-        necessary.
+        """Attach a zeroed buffer for a segment's claims, until `detach`. The views of its claims
+        keep the lease alive, beyond that if necessary.
         """
         segment.check()
         if memory.size < segment.segment.size:
@@ -378,7 +360,7 @@ cdef class Core:
         segment.segment.bytes = segment.segment.map
         memory.release()
 
-    # --- the end, sleeping and waking -------------------------------------------------------------
+    # --- the end ----------------------------------------------------------------------------------
 
     def stop(self):
         """End the loops, and wake the threads that wait for an event."""
@@ -392,15 +374,6 @@ cdef class Core:
     def stopping(self):
         return self.log.stopping != 0
 
-    def wait_event(self, uint32_t seen, double timeout):
-        """Sleep until the event word differs from `seen` (a segment was entered or drained), or
-        `timeout` seconds; the word.
-        """
-        cdef int64_t timeout_ns = nanoseconds(timeout)
-        with nogil:
-            cl_futex_wait(&self.log.event, seen, timeout_ns)
-        return self.log.event
-
     cdef uint32_t *append_signal(self):
         """The futex through which appends wake sleepers. NULL if this handle cannot announce a
         sleeper, or if its cursors are still a stand-in.
@@ -408,33 +381,6 @@ cdef class Core:
         if not (self.cursors.shared and self.cursors.writable):
             return NULL
         return <uint32_t *>&self.cursors.cells.append_signal.value
-
-    def announce_sleeper(self):
-        """Announce a sleeper: every publish that a later poll does not see ends `wait_append`,
-        which takes the returned value.
-        """
-        return cl_sleeper_announce(self.cursors.cells) if self.append_signal() != NULL else 0
-
-    def wait_append(self, uint32_t seen, double timeout):
-        """Sleep until an append, or `timeout` seconds; the full timeout if there is no signal."""
-        cdef int64_t timeout_ns = nanoseconds(timeout)
-        cdef uint32_t *signal = self.append_signal()
-        with nogil:
-            if signal == NULL:
-                cl_sleep_ns(timeout_ns)
-            else:
-                cl_futex_wait(signal, seen, timeout_ns)
-
-    def wake_sleepers(self):
-        """End every `wait_append` on this log; waiters in other processes poll once without a
-        result.
-        """
-        cdef uint32_t *signal = self.append_signal()
-        if signal != NULL:
-            cl_futex_raise(signal)
-
-    def raise_event(self):
-        cl_futex_raise(&self.log.event)
 
     def fail(self, int cause):
         """Fail the log for all its processes; the first cause stays."""

@@ -3,7 +3,6 @@
 cdef uint32_t BACKWARD_LEAST = 256
 cdef int PATIENCE = 20  # polls of a claim whose owner may be dead; one poll does not decide that
 cdef int64_t NAP_NS = 100_000
-cdef uint64_t SIGNALS_EVERY = 4096  # records between two checks for signals
 
 
 @cython.final
@@ -73,10 +72,7 @@ cdef class Cursor:
         return bool(self.turned)
 
     cpdef leave(self):
-        """Release the segment and remember the position.
-
-        If another thread reads, that thread does this when it is done.
-        """
+        """Release the segment and remember the position; if a thread reads, when it is done."""
         if self.busy:
             self.leaving = True
         elif self.segment is not None:
@@ -185,23 +181,6 @@ cdef class Cursor:
         finally:
             self.turned = turned
 
-    def pass_to_key(self, bytes key not None):
-        """Read up to the next record with a key; return the position before it, or None."""
-        cdef cl_record native
-        cdef const char *wanted = key
-        cdef size_t length = len(key)
-        cdef uint64_t passed = 0
-        before = self.position
-        while self.next_record(&native) == CL_OK:
-            if (native.key != NULL and native.key_length == length
-                    and memcmp(native.key, wanted, length) == 0):
-                return before
-            before = self.position
-            passed += 1
-            if passed % SIGNALS_EVERY == 0:
-                PyErr_CheckSignals()
-        return None
-
     cdef int enter_next(self) except? -100:
         """Enter the segment of the position; CL_E_END if it does not exist yet."""
         cdef uint64_t position = self.pending
@@ -233,14 +212,22 @@ cdef class Cursor:
             resume = cl_log_resume(&self.core.log, held, offset)
         resume = cl_log_upward(&self.core.log, resume + held.base)
         cl_segment_release(held)
+        self.meet_damage(
+            segment.path, position, resume, f"the next whole frame is at {resume}"
+        )
+        self.move_to(resume)
+
+    cdef int meet_damage(
+        self, str path, uint64_t position, uint64_t resume, str around
+    ) except -1:
+        """Raise `CorruptRecordError` unless the policy passes over damage."""
         error = CorruptRecordError(
-            "damage: there is no whole frame here, or its CRC does not match; the next whole "
-            f"frame is at {resume}. Run `commitlog verify` on the log, and `commitlog repair` to "
-            "mark the damage as skipped",
-            path=segment.path, position=position, resume_position=resume)
+            f"damage: there is no whole frame here, or its CRC does not match; {around}. Run "
+            "`commitlog verify` on the log, and `commitlog repair` to mark the damage as skipped",
+            path=path, position=position, resume_position=resume)
         if not self.policy.skips_damage(error):
             raise error
-        self.move_to(resume)
+        return 0
 
     # --- the record before -------------------------------------------------------------------
 
@@ -357,13 +344,10 @@ cdef class Cursor:
         with nogil:
             resume = cl_log_resume(&self.core.log, held, damage)
         cl_segment_release(held)
-        error = CorruptRecordError(
-            "damage: there is no whole frame here, or its CRC does not match; the whole frames "
-            f"before it end at {position}. Run `commitlog verify` on the log, and `commitlog "
-            "repair` to mark the damage as skipped",
-            path=segment.path, position=position, resume_position=base + resume)
-        if not self.policy.skips_damage(error):
-            raise error
+        self.meet_damage(
+            segment.path, position, base + resume,
+            f"the whole frames before it end at {position}"
+        )
         cl_backward_scan_pass_damage(&self.reader, &self.backward)
 
     # --- waiting and columns -----------------------------------------------------------------
@@ -409,7 +393,7 @@ cdef class Cursor:
 
     @property
     def is_woken(self):
-        """Whether appends end `Core.wait_append` for this cursor; if not, poll it."""
+        """Whether appends end `wait_append` for this cursor; if not, poll it."""
         if self.reader.flushed_only or (self.reader.from_buffer and self.core.log.pooled):
             return False
         return self.core.append_signal() != NULL

@@ -56,6 +56,7 @@ from commitlog.errors import (
 _get_ident = threading.get_ident
 
 include "core.pxi"
+include "waiting.pxi"
 include "committer.pxi"
 include "arguments.pxi"
 include "writer.pxi"

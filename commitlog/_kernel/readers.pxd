@@ -121,6 +121,9 @@ cdef class Cursor:
     cdef int next_record(self, cl_record *record) except? -100
     cdef int enter_next(self) except? -100
     cdef object pass_damage(self)
+    cdef int meet_damage(
+        self, str path, uint64_t position, uint64_t resume, str around
+    ) except -1
     cdef int previous_record(self, cl_record *record) except? -100
     cdef int go_back(self, int code) except -1
     cdef int enter_before(self) except -1

@@ -65,9 +65,7 @@ cdef class Segment:
         return 0
 
     cdef cl_segment *held(self) except NULL:
-        """The segment with one more reference, for work without the interpreter's lock, which ends
-        with the release of it.
-        """
+        """The segment with one more reference, for work without the interpreter's lock."""
         self.check()
         cl_segment_hold(self.segment)
         return self.segment
@@ -175,13 +173,11 @@ cdef class Segment:
             cl_segment_scan(segment, start, stop, &scan)
             cl_segment_release(segment)
         return (scan.offset, scan.code, scan.tally.records, scan.skipped, scan.tally.end,
-                scan.tally.first_timestamp_ns,
-                scan.tally.last_timestamp_ns, scan.tally.largest_timestamp_ns)
+                scan.tally.first_timestamp_ns, scan.tally.last_timestamp_ns,
+                scan.tally.largest_timestamp_ns)
 
     def resume(self, uint64_t offset):
-        """The offset of the next frame that certainly is one after `offset`, or the segment's
-        size.
-        """
+        """The offset of the next certain frame after `offset`, or the segment's size."""
         cdef uint64_t found
         if offset % CL_FRAME_ALIGN != 0:
             raise ValueError("not an offset of a frame")
@@ -192,9 +188,7 @@ cdef class Segment:
         return found
 
     def landing(self, uint64_t offset):
-        """Where a reader that comes from the segment's start goes on at or behind `offset`: there,
-        unless it lies inside a frame.
-        """
+        """The offset of the first frame at or behind `offset`, counted from the segment's start."""
         cdef uint64_t found
         if offset % CL_FRAME_ALIGN != 0:
             raise ValueError("not an offset of a frame")
@@ -258,9 +252,7 @@ cdef class Segment:
         cdef uint64_t found
         cdef cl_segment *segment = self.held()
         with nogil:
-            found = cl_segment_nonzero(
-                segment, start, stop if stop < segment.size else segment.size
-            )
+            found = cl_segment_nonzero(segment, start, min(stop, segment.size))
             cl_segment_release(segment)
         return found
 
@@ -288,8 +280,7 @@ cdef class Segment:
         cdef uint32_t word, size, high
         cdef int64_t timestamp_ns
         self.check()
-        if (offset % CL_FRAME_ALIGN != 0
-                or not CL_SEGMENT_HEADER <= offset < self.segment.size):
+        if offset % CL_FRAME_ALIGN != 0 or not CL_SEGMENT_HEADER <= offset < self.segment.size:
             raise ValueError("not an offset of a frame")
         size = <uint32_t>min(<uint64_t>sizeof(words), self.segment.size - offset)
         memcpy(words, self.segment.map + offset, size)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from commitlog._kernel.engine import REFUSED_LAG, Writer
+from commitlog._kernel.engine import REFUSED_LAG, Writer, wait_event
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
 from commitlog.base.polling import attempts
@@ -175,7 +175,7 @@ class AllocationService(Service):
     def run(self) -> None:
         seen = 0
         while not self._core.stopping:
-            seen = self._core.wait_event(seen, self._round())
+            seen = wait_event(self._core, seen, self._round())
         self._report_rolls()
 
     def _round(self) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_args
 
 from commitlog._kernel.failure import ROLLED_BACK
-from commitlog._kernel.readers import Cursor, Record
+from commitlog._kernel.readers import Cursor, Record, pass_to_key
 from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, Segment
 from commitlog.base.moment import read_moment
 from commitlog.base.option import chosen
@@ -194,7 +194,7 @@ class Seeker:
                 f"key must be bytes, not {type(key).__name__}{hint}", path=self._core.path
             )
         began = self.cursor.position
-        place = self.cursor.pass_to_key(bytes(key))
+        place = pass_to_key(self.cursor, bytes(key))
         self.cursor.move_to(began if place is None else place)
         return place is not None
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from commitlog._kernel.engine import REFUSED_CLOSED, Core
+from commitlog._kernel.engine import (
+    REFUSED_CLOSED,
+    Core,
+    announce_sleeper,
+    wait_append,
+    wake_sleepers,
+)
 from commitlog._kernel.readers import Cursor, FollowIterator, Record
 from commitlog.base.loops import resolve, resolve_here
 from commitlog.base.service import Service, start_lock
@@ -48,7 +54,7 @@ class Watcher(Service):
         )
         try:
             # The future is in the thread's list before this check, so no record is missed.
-            self._core.announce_sleeper()
+            announce_sleeper(self._core)
             if not cursor.has_news:
                 await future
         finally:
@@ -69,15 +75,17 @@ class Watcher(Service):
 
     def _round(self, nap_s: float) -> bool:
         """Wake coroutines with new records, else sleep; return whether one was woken."""
-        seen = self._core.announce_sleeper()
+        seen = announce_sleeper(self._core)
         with self._changed:
             waiting = list(self._waiting.items())
         with_news = [future for future, cursor in waiting if cursor.has_news]
         if with_news:
             self._tell(with_news)
         else:
-            self._core.wait_append(
-                seen, _SLEEP_S if all(cursor.is_woken for _, cursor in waiting) else nap_s
+            wait_append(
+                self._core,
+                seen,
+                _SLEEP_S if all(cursor.is_woken for _, cursor in waiting) else nap_s,
             )
         return bool(with_news)
 
@@ -90,7 +98,7 @@ class Watcher(Service):
     def stop(self) -> None:
         """End the thread; each waiting coroutine checks once more and finds the log closed."""
         self._end()
-        self._core.wake_sleepers()
+        wake_sleepers(self._core)
         self.join(_JOIN_S)
 
     def _end(self) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import commitlog
 from commitlog import Claim, CommitLog
+from commitlog._kernel.engine import raise_event
 from commitlog._kernel.readers import FollowIterator, RecordIterator, ValueIterator
 from commitlog.errors import ClaimError
 from commitlog.log.parts import parts_of
@@ -25,7 +26,7 @@ def offset_of_event(log: CommitLog) -> int:
     engine = parts_of(log).engine
     size = type(engine).__basicsize__
     before = ctypes.string_at(id(engine), size)
-    engine.raise_event()
+    raise_event(engine)
     after = ctypes.string_at(id(engine), size)
     return next(at for at in range(size) if before[at] != after[at])
 

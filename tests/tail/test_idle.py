@@ -20,6 +20,7 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog, Options, Tuning
+from commitlog._kernel.engine import announce_sleeper
 from commitlog._kernel.readers import IDLE
 from commitlog.errors import InvalidOptionError, TailerInUseError
 from commitlog.log.parts import parts_of
@@ -238,7 +239,7 @@ def test_killed_sleeping_reader_costs_one_wake_up(
 def test_sleeper_across_a_reopen_is_woken_by_the_first_append(logs: Logs) -> None:
     log = logs.open()
     reader = logs.open(mode="r")
-    seen = parts_of(reader).engine.announce_sleeper()
+    seen = announce_sleeper(parts_of(reader).engine)
     log.close()
     log = logs.open()
     assert someone_waits(log)
