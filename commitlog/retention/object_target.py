@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
-import tempfile
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, cast
 
@@ -39,6 +39,8 @@ class ObjectTarget:
             store = stores.from_url(
                 address,
                 client_options={
+                    # obstore takes the other settings from the environment by itself.
+                    "allow_http": os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true"),
                     "connect_timeout": timedelta(seconds=_CONNECT_S),
                     "timeout": timedelta(seconds=_REQUEST_S),
                 },
@@ -93,6 +95,8 @@ class ObjectTarget:
         If the answer to such a put is lost, obstore asks again, and False may mean that this call
         wrote the object: compare its content.
         """
+        import tempfile
+
         with tempfile.TemporaryFile() as whole:
             write(cast(BinaryIO, whole))
             whole.seek(0)

@@ -56,7 +56,7 @@ class StoreService(Service):
         self._last = 0
         self._next = 0  # every segment below this number is stored whole
         self._tail: StoredTail | None = None
-        self._warned = ""
+        self._warned = False
 
     @property
     def kept_position(self) -> int:
@@ -107,15 +107,16 @@ class StoreService(Service):
         try:
             while self._round(directory, durable()):
                 pass
-            self._warned = ""
+            self._warned = False
         except (LogFailedError, LogExistsError):
             raise
         except (CommitLogError, OSError) as error:
-            why = str(error)
-            if why != self._warned:
-                self._warned = why
+            if not self._warned:  # once, because the texts of some stores have times in them
+                self._warned = True
                 _logger.warning(
-                    "%s: the log could not be stored and will be stored again: %s", self._path, why
+                    "%s: the log cannot be stored now, and is stored as soon as it can be: %s",
+                    self._path,
+                    error,
                 )
 
     def _round(self, directory: LogDirectory, durable: int) -> bool:

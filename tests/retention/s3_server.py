@@ -1,0 +1,126 @@
+"""A server in this process that speaks as much of S3 as a store uses, with faults on request."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+import urllib.parse
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from xml.sax.saxutils import escape
+
+# What a fault does to a request: fail it, drop the connection before or after the work, or send
+# half of the body.
+Fault = str | None
+
+
+class S3Server:
+    """A bucket. `fault` is asked for each request, by method and key."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.requests: list[tuple[str, str]] = []
+        self.fault: Callable[[str, str], Fault] = lambda method, key: None
+        self.listed: dict[str, bytes] | None = None  # an old state that listings show
+        self.lock = threading.Lock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self._server.daemon_threads = True
+        self._server.bucket = self  # type: ignore[attr-defined]
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *given: Any) -> None:
+        pass
+
+    def handle_any(self) -> None:
+        bucket: S3Server = self.server.bucket  # type: ignore[attr-defined]
+        path = urllib.parse.urlsplit(self.path)
+        key = urllib.parse.unquote(path.path).removeprefix("/bucket").removeprefix("/")
+        query = dict(urllib.parse.parse_qsl(path.query, keep_blank_values=True))
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        with bucket.lock:
+            bucket.requests.append((self.command, key))
+            fault = bucket.fault(self.command, key)
+            if fault == "500":
+                status, answer, headers = 500, b"<Error><Code>InternalError</Code></Error>", {}
+            elif fault == "403":
+                status, answer, headers = 403, b"<Error><Code>AccessDenied</Code></Error>", {}
+            elif fault == "drop":
+                self.close_connection = True
+                return
+            else:
+                status, answer, headers = self._answer(bucket, key, query, body)
+        if fault == "lost":
+            self.close_connection = True
+            return
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        if self.command != "HEAD":
+            half = fault == "torn"
+            self.wfile.write(answer[: len(answer) // 2] if half else answer)
+            self.close_connection = self.close_connection or half
+
+    do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = handle_any  # noqa: N815
+
+    def _answer(
+        self, bucket: S3Server, key: str, query: dict[str, str], body: bytes
+    ) -> tuple[int, bytes, dict[str, str]]:
+        if self.command == "PUT":
+            if self.headers.get("if-none-match") == "*" and key in bucket.objects:
+                return 412, b"<Error><Code>PreconditionFailed</Code></Error>", {}
+            bucket.objects[key] = body
+            return 200, b"", {"etag": _tag(body)}
+        if self.command == "POST" and "delete" in query:
+            keys = re.findall(r"<Key>(.*?)</Key>", body.decode())
+            for each in keys:
+                bucket.objects.pop(each, None)
+            deleted = "".join(f"<Deleted><Key>{escape(each)}</Key></Deleted>" for each in keys)
+            return 200, f"<DeleteResult>{deleted}</DeleteResult>".encode(), {}
+        if "list-type" in query:
+            return 200, _listing(bucket, query), {"content-type": "application/xml"}
+        return self._content(bucket.objects.get(key))
+
+    def _content(self, content: bytes | None) -> tuple[int, bytes, dict[str, str]]:
+        if content is None:
+            return 404, b"<Error><Code>NoSuchKey</Code></Error>", {}
+        headers = {"etag": _tag(content), "last-modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("range") or "")
+        if asked is None:
+            return 200, content, headers
+        start, stop = int(asked[1]), int(asked[2] or len(content) - 1) + 1
+        headers["content-range"] = f"bytes {start}-{min(stop, len(content)) - 1}/{len(content)}"
+        return 206, content[start:stop], headers
+
+
+def _listing(bucket: S3Server, query: dict[str, str]) -> bytes:
+    objects = bucket.objects if bucket.listed is None else bucket.listed
+    prefix = query.get("prefix", "")
+    found = "".join(
+        f"<Contents><Key>{escape(key)}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+        f"<ETag>{_tag(content)}</ETag><Size>{len(content)}</Size></Contents>"
+        for key, content in sorted(objects.items())
+        if key.startswith(prefix)
+    )
+    return (
+        f"<ListBucketResult><Name>bucket</Name><Prefix>{escape(prefix)}</Prefix>"
+        f"<IsTruncated>false</IsTruncated>{found}</ListBucketResult>"
+    ).encode()
+
+
+def _tag(content: bytes) -> str:
+    return f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()}"'
