@@ -19,7 +19,6 @@ from commitlog.retention.pruner import LogState, Pruner
 from commitlog.retention.retention import Retention
 from commitlog.retention.retention_service import RetentionService
 from commitlog.retention.store import Store
-from commitlog.retention.store_service import StoreService
 from commitlog.segment.allocation_service import AllocationService
 from commitlog.segment.events import ignore_event
 from commitlog.segment.mapped_file_queue import MappedFileQueue
@@ -28,6 +27,7 @@ from commitlog.tail.backpressure import Backpressure
 if TYPE_CHECKING:
     from commitlog.flush.acknowledge_service import AcknowledgeService
     from commitlog.log.fair_queue import FairQueues
+    from commitlog.retention.store_service import StoreService
 
 _JOIN_S = 10.0
 _FLUSH_S = 5.0
@@ -129,6 +129,9 @@ class WriterServices:
 
 
 def _store_service(engine: Engine, queue: MappedFileQueue, store: Store) -> StoreService:
+    # Imported here, because most logs have no store.
+    from commitlog.retention.store_service import StoreService
+
     def flush() -> int:
         engine.flush_to(engine.committed_position, _FLUSH_S)
         return int(engine.flushed_position)
