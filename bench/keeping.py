@@ -12,7 +12,8 @@ from commitlog.bench.case import Case
 from commitlog.bench.sample import Meter, Sample
 from commitlog.bench.workspace import Workspace, frame_size, value_of
 from commitlog.keep import SegmentListener
-from commitlog.options import INDEX_SPACING_LARGEST, SEGMENT_SIZE_SMALLEST
+from commitlog.options import SEGMENT_SIZE_SMALLEST
+from commitlog.options.tuning import INDEX_SPACING_LARGEST
 
 _PAIRS = 2
 _SEGMENTS_IN_ONE = (

@@ -31,6 +31,11 @@ class CommitLogError(Exception):
     # Tracebacks, pickles and the documentation name the public module.
     __module__ = "commitlog.errors"
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__module__.startswith("commitlog.errors."):
+            cls.__module__ = "commitlog.errors"
+
     def __init__(
         self, message: str, *, path: _Path = None, position: int | None = None, **details: object
     ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from commitlog.options import ALLOCATE_AHEAD_MOST
+from commitlog.options.tuning import ALLOCATE_AHEAD_MOST
 
 _RESERVE = 2.0  # safety factor: a creation may take this many times the slowest recent one
 _MEMORY = 0.75  # decay of the slowest creation time with each further creation

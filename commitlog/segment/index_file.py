@@ -22,7 +22,7 @@ from commitlog._kernel.segments import (
 )
 from commitlog.base.regular_file import opened_regular, read_at_most, write_whole
 from commitlog.base.temporary_file import temporary_file
-from commitlog.options import INDEX_SPACING_LARGEST
+from commitlog.options.tuning import INDEX_SPACING_LARGEST
 from commitlog.segment.directory import LogDirectory, index_name
 from commitlog.segment.seal_table import Seal
 

@@ -6,7 +6,7 @@ import logging
 
 from commitlog._kernel.segments import SparseIndex
 from commitlog.errors import CorruptRecordError, CorruptSegmentError
-from commitlog.options import INDEX_SPACING_DEFAULT
+from commitlog.options.tuning import INDEX_SPACING_DEFAULT
 from commitlog.segment import index_file
 from commitlog.segment.events import Report, ignore_event
 from commitlog.segment.mapped_file_queue import MappedFileQueue
