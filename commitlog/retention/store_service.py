@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import open_regular
 from commitlog.base.service import Service
@@ -71,10 +72,10 @@ class StoreService(Service):
             self._being_the_one(directory) as is_the_one,
         ):
             while is_the_one and not self._ending.is_set():
-                self._try(directory, self._flush)
+                self._try(directory)
                 self._wait()
             if is_the_one:
-                self._try(directory, lambda: self._last)
+                self._try(directory)
                 self._report_rest()
 
     @contextlib.contextmanager
@@ -102,10 +103,10 @@ class StoreService(Service):
             if self._appended_position() - stored >= _AT_ONCE_BYTES and not self._warned:
                 return
 
-    def _try(self, directory: LogDirectory, durable: Callable[[], int]) -> None:
+    def _try(self, directory: LogDirectory) -> None:
         """Store what is durable; warn of a failure, after which the next round tries again."""
         try:
-            while self._round(directory, durable()):
+            while self._round(directory, self._durable()):
                 pass
             self._warned = False
         except (LogFailedError, LogExistsError):
@@ -118,6 +119,14 @@ class StoreService(Service):
                     self._path,
                     error,
                 )
+
+    def _durable(self) -> int:
+        """Flush the log, unless it is being closed; return the durable end. A header page without
+        records is not stored: the segment may not be there yet.
+        """
+        durable = self._last if self._ending.is_set() else self._flush()
+        offset = durable % self._identity.segment_size
+        return durable if offset > HEADER_SIZE else durable - offset
 
     def _round(self, directory: LogDirectory, durable: int) -> bool:
         """Store the end of the log, then one sealed segment; return whether more may be sealed."""
@@ -137,7 +146,7 @@ class StoreService(Service):
 
     def _report_rest(self) -> None:
         stored = 0 if self._tail is None else self._tail.end
-        if stored < self._last:
+        if stored < self._durable():
             _logger.warning(
                 "%s: closed before positions %d to %d were stored; the next handle with the store "
                 "continues there",

@@ -153,6 +153,18 @@ def test_second_handle_stores_once_the_first_is_closed(
     assert stored(place) == [b"one", b"two"]
 
 
+def test_roll_into_a_missing_segment_stores_the_one_before(
+    logs: Logs, place: Path, until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = logs.open(store=Store(place, every=SOON), allocate_ahead=0)
+    log.append(b"record")
+    log.roll()
+    until(lambda: service_of(log).kept_position == SEGMENT)
+    assert names(place) == [f"{0:020d}.seg.zst", "log.json"]
+    assert "cannot be stored" not in caplog.text
+    assert stored(place) == [b"record"]
+
+
 # --- parts ----------------------------------------------------------------------------------------
 
 
@@ -355,12 +367,12 @@ def _storing(here: Path, place: Path) -> Callable[[], object]:
         for number in range(4):
             log.append(b"%d" % number)
             log.flush()
-            service._try(directory, lambda: log.flushed_position)
+            service._try(directory)
         log.roll()
         log.append(b"rolled")
         log.flush()
         log.prune(Retention(max_bytes="1TiB"))  # seals
-        service._try(directory, lambda: log.flushed_position)
+        service._try(directory)
         assert service.kept_position == SEGMENT
 
     return act
