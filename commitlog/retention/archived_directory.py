@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from commitlog._kernel.segments import SEAL_AT, SEAL_SIZE, Segment
 from commitlog.base.temporary_file import temporary_file
-from commitlog.errors import CorruptSegmentError, IOFailureError
+from commitlog.errors import CorruptSegmentError, IOFailureError, PositionError
 from commitlog.retention.archived import (
     archived_name,
     read_header,
@@ -197,9 +197,13 @@ class ArchivedDirectory(LogDirectory):
         for _ in range(_LISTINGS_MOST):
             if number in self._contents.sizes:
                 left_out = at - base
-                for piece in read_pieces(self.target, base, self.identity):
-                    yield piece[left_out:]
-                    left_out = max(0, left_out - len(piece))
+                try:
+                    for piece in read_pieces(self.target, base, self.identity):
+                        yield piece[left_out:]
+                        left_out = max(0, left_out - len(piece))
+                except CorruptSegmentError:
+                    self._refuse_deleted(number)
+                    raise
                 return
             try:
                 for part in self._contents.parts.get(number, ()):
@@ -218,6 +222,22 @@ class ArchivedDirectory(LogDirectory):
             path=self.target.name,
             position=at,
         )
+
+    def _refuse_deleted(self, number: int) -> None:
+        """Raise `PositionError` if a segment was deleted from the store after it was listed."""
+        if archived_name(number * self.segment_size) in self.target.names():
+            return
+        listed = self._listed_again()
+        left = listed.numbers
+        if left and left[0] > number:
+            self._contents = listed
+            self._numbers = frozenset(each for each in self._numbers if each >= left[0])
+            raise PositionError(
+                "the store's retention deleted this segment: continue at a later position",
+                path=self.segment_path(number),
+                position=number * self.segment_size,
+                first_position=left[0] * self.segment_size,
+            )
 
     def _listed_again(self) -> Contents:
         return read_contents(self.target, self.segment_size)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 
-from commitlog.base.option import Option, lasting
-from commitlog.base.units import Duration
+from commitlog.base.option import Option, lasting, optional
+from commitlog.base.units import Age, Duration, Size, parse_age, parse_size
 from commitlog.retention.archive import Archive
 
 EVERY_LEAST_S = 0.01
+_size_or_none = optional(parse_size)
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,11 @@ class Store(Archive):
         Seconds (at least 0.01) between two objects of the end of the log; a MiB is stored at once.
         The loss of the machine loses what was appended in this time and what is on its way. Longer:
         fewer requests, and more is lost.
+    max_age : str or datetime.timedelta, optional
+        Delete a segment from the store that long after the log rolled past it, such as ``"90d"``.
+    max_bytes : int or str, optional
+        Delete the oldest segments while the store takes more than that. With either limit, the last
+        whole segment stays. What is deleted from the store and from the log is lost.
 
     Raises
     ------
@@ -42,3 +49,5 @@ class Store(Archive):
     """
 
     every: Option[float, Duration] = Option(1.0, lasting(EVERY_LEAST_S))
+    max_age: Option[dt.timedelta | None, Age | None] = Option(None, optional(parse_age))
+    max_bytes: Option[int | None, Size | None] = Option(None, _size_or_none)

@@ -17,6 +17,7 @@ from commitlog.errors import CommitLogError, LogExistsError, LogFailedError
 from commitlog.retention.archive import Archiver
 from commitlog.retention.archived import read_header
 from commitlog.retention.store import Store
+from commitlog.retention.store_pruner import prune_store
 from commitlog.retention.stored_tail import StoredTail
 from commitlog.retention.tail_object import read_contents
 from commitlog.segment import identity as identities
@@ -142,6 +143,7 @@ class StoreService(Service):
         failpoint("segment stored")
         self._tail.covered(self._next)
         self._next += 1
+        prune_store(archiver.target, self._identity, self._store)
         return True
 
     def _report_rest(self) -> None:
@@ -176,7 +178,8 @@ class StoreService(Service):
             theirs = read_header(archiver.target, stored[-1] * size, self._identity)
             if theirs != directory.read_header(stored[-1]):
                 raise self._forked(archiver, stored[-1] * size)
-        self._next = first
+        # What the store's own retention has deleted is not stored again.
+        self._next = max(first, min(contents.sizes, default=0))
         while self._next in contents.sizes:
             self._next += 1
         parts = [part for number in sorted(contents.parts) for part in contents.parts[number]]

@@ -14,7 +14,7 @@ import pytest
 
 import commitlog
 from commitlog import Archive, CommitLog, Retention, Store
-from commitlog.errors import CorruptSegmentError, InvalidOptionError, NotALogError
+from commitlog.errors import CorruptSegmentError, InvalidOptionError, NotALogError, PositionError
 from commitlog.keep import archive_segments, restore, target_of
 from commitlog.log.parts import parts_of
 from commitlog.repair.verification import verify
@@ -256,6 +256,59 @@ def test_damaged_part_is_named(logs: Logs, place: Path, harm: str) -> None:
         stored(place)
     report = verify(place)
     assert not report.sound
+
+
+# --- retention in the store -----------------------------------------------------------------------
+
+
+def _with_segments(logs: Logs, store: Store) -> CommitLog:
+    log = logs.open(store=store)
+    for number in range(5):
+        log.append(b"%d" % number)
+        log.roll()
+    log.append(b"last")
+    log.close()
+    return log
+
+
+@pytest.mark.parametrize("limit", [{"max_bytes": 1}, {"max_age": "0s"}], ids=str)
+def test_limits_of_a_store_leave_its_last_whole_segment(
+    logs: Logs, place: Path, tmp_path: Path, limit: dict[str, Any]
+) -> None:
+    log = _with_segments(logs, Store(place, **limit))
+    assert stored(place) == [b"4", b"last"]
+    assert verify(place).sound
+    with commitlog.open(place, "r") as copy, commitlog.open(log.path, "r") as own:
+        assert (copy.first_sequence, copy.last_sequence) == (4, 5)
+        assert values(own) == [b"0", b"1", b"2", b"3", b"4", b"last"]
+    restore(place, tmp_path / "again")
+    with commitlog.open(tmp_path / "again") as again:
+        assert (again.first_sequence, again.last_sequence) == (4, 5)
+
+
+def test_limits_that_are_not_reached_delete_nothing(logs: Logs, place: Path) -> None:
+    _with_segments(logs, Store(place, max_age="1d", max_bytes="1GiB"))
+    assert stored(place) == [b"0", b"1", b"2", b"3", b"4", b"last"]
+
+
+def test_deleted_segments_are_not_stored_again(logs: Logs, place: Path) -> None:
+    _with_segments(logs, Store(place, max_bytes=1))
+    log = logs.open(store=Store(place))
+    log.append(b"on")
+    log.close()
+    assert stored(place) == [b"4", b"last", b"on"]
+
+
+def test_reader_of_a_segment_deleted_meanwhile_learns_where_to_go_on(
+    logs: Logs, place: Path
+) -> None:
+    _with_segments(logs, Store(place))
+    with commitlog.open(place, "r") as copy:
+        for number in range(3):
+            (place / f"{number * SEGMENT:020d}.seg.zst").unlink()
+        with pytest.raises(PositionError, match="were deleted") as caught:
+            values(copy)
+        assert caught.value.first_position == 3 * SEGMENT
 
 
 # --- whose store it is ----------------------------------------------------------------------------
