@@ -12,6 +12,7 @@ from commitlog.base.option import Option, lasting, optional, zone_name
 from commitlog.base.roll_cycle import zone_of
 from commitlog.base.units import Age, Duration, Size, parse_age, parse_size, seconds_of
 from commitlog.errors import InvalidOptionError
+from commitlog.options import RetentionRule
 from commitlog.retention.archive import Archive
 
 _WINDOW_FORM = re.compile(r"((?:[01][0-9]|2[0-3]):[0-5][0-9])-((?:[01][0-9]|2[0-3]):[0-5][0-9])")
@@ -45,7 +46,7 @@ _size_or_none = optional(parse_size)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retention:
+class Retention(RetentionRule):
     """Set which old segments to delete; a segment that exceeds any limit is deleted, oldest first.
 
     Only sealed and flushed segments are deleted. The last sealed segment stays, and so do segments

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from commitlog.base.option import Option, lasting, optional
 from commitlog.base.units import Age, Duration, Size, parse_age, parse_size
+from commitlog.options import StoreRule
 from commitlog.retention.archive import Archive
 
 EVERY_LEAST_S = 0.01
@@ -14,7 +15,7 @@ _size_or_none = optional(parse_size)
 
 
 @dataclass(frozen=True)
-class Store(Archive):
+class Store(Archive, StoreRule):
     """Set where an open log stores its records, and how often. See docs/stores.md.
 
     Each sealed segment is stored whole, as in an archive. The durable end of the log is stored in

@@ -273,7 +273,7 @@ def prune(path: Path, archive: Path) -> None:
 
 def store(path: Path, bucket: str) -> None:
     place = commitlog.Store(bucket, level=1, every="500ms")
-    with commitlog.open(path, store=place) as log:
+    with commitlog.open(path, store=place, retention=commitlog.Retention(max_age="7d")) as log:
         log.append(b"one")
     restored: keep.Restored = keep.restore(bucket, path / "again", until="2026-05-01")
     print(place.every, place.target, restored.end_position, restored.segments)
