@@ -26,7 +26,7 @@ def completed(*words: str) -> set[str]:
 
 
 def test_commands_options_and_choices_are_completed() -> None:
-    assert completed("re") == {"plain,repair", "plain,remove"}
+    assert completed("re") == {"plain,remove", "plain,repair", "plain,restore"}
     assert completed("tail", "--from-") == {"plain,--from-sequence"}
     assert completed("cat", "--format", "p") == {"plain,parquet"}
     assert completed("tail", "or") == {"file,or"}  # the shell completes paths
