@@ -226,6 +226,10 @@ cdef class Core:
     def ready_below(self, uint64_t number):
         self.log.ready_below = number
 
+    def poll_rolls(self, bint polls):
+        """Say whether the caller looks at the tail often enough that no roll needs to wake it."""
+        self.log.service_polls = polls
+
     # --- tail and watermarks ----------------------------------------------------------------------
 
     @property

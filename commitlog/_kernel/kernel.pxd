@@ -206,6 +206,7 @@ cdef extern from "log.h":
         uint32_t stopping
         uint64_t segment_size
         uint64_t ready_below
+        uint32_t service_polls
         uint64_t uncertain_from
         int64_t claim_timeout_ns
         cl_table table

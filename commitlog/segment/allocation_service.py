@@ -176,6 +176,7 @@ class AllocationService(Service):
         seen = 0
         while not self._core.stopping:
             seen = wait_event(self._core, seen, self._round())
+        self._core.poll_rolls(False)
         self._report_rolls()
 
     def _round(self) -> float:
@@ -217,6 +218,7 @@ class AllocationService(Service):
             rest_s = (
                 0.0 if self._pretoucher.step(self.allocated_position) else self._pretoucher.rest_s
             )
+            self._core.poll_rolls(self._pretoucher.sees_rolls)
         if self._core.tail_position // self._core.segment_size > self._sealer.reached:
             self.sealed_below()
         self._unused.give_back_below(

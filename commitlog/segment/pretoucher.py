@@ -125,3 +125,10 @@ class Pretoucher:
         if self._rate <= 0 or ahead <= 0:
             return _REST_MOST_S
         return min(max(ahead / 2 / self._rate, _REST_LEAST_S), _REST_MOST_S)
+
+    @property
+    def sees_rolls(self) -> bool:
+        """Whether each pause ends in the first third of a segment, so that no roll needs to wake
+        the thread.
+        """
+        return self.rest_s * self._rate <= self._core.segment_size / 3

@@ -188,6 +188,16 @@ def test_pretoucher_pauses_less_at_higher_append_rates(logs: Logs, clock: Clock)
     assert 0 < rests[-1] < rests[0] <= 0.1
 
 
+def test_rolls_need_no_wake_up_while_pauses_are_short(logs: Logs, clock: Clock) -> None:
+    touching, tail, _ = made(logs)
+    for rate, expected in ((10 * MIB, True), (200 * MIB, True), (600 * MIB, False)):
+        clock.now_s += 1
+        tail.tail_position += rate
+        while touching.step(1 << 40):
+            pass
+        assert touching.sees_rolls is expected
+
+
 # --- a real log -----------------------------------------------------------------------------------
 
 

@@ -272,17 +272,28 @@ static bool ends_loop(int code) {
     return code != CL_OK && !later;
 }
 
+/* Wakes the allocation service after a roll: while the loop is busy, the appender does not. */
+static void follow_roll(cl_log *log, uint64_t *number) {
+    uint64_t now = cl_tail_number(cl_load(log->tail));
+    if (now != *number) {
+        *number = now;
+        cl_futex_raise(&log->event);
+    }
+}
+
 /* While appenders write much, the loop runs at short intervals without being woken. A wake-up each
  * time would cost the appender: the scheduler tends to run the woken thread first, on the waker's
  * processor. */
-static int64_t commit_interval(cl_log *log, const cl_pace *pace, int code, uint64_t moved) {
+static int64_t commit_interval(cl_log *log, const cl_pace *pace, int code, uint64_t moved,
+                               uint64_t *number) {
     bool busy = moved >= BUSY_BYTES;
     bool rested = cl_load32(&log->commit_rests);
     cl_store32(&log->commit_rests, !busy);
     int64_t interval_ns = loop_interval(pace, code);
     if (!busy && !rested) {
-        /* An append just before this store has not woken the loop. */
+        /* An append just before this store has woken neither the loop nor the service. */
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        follow_roll(log, number);
         uint64_t committed = cl_load(&log->cursors->committed.value);
         return waiting_bytes(log, committed) >= pace->least_bytes ? 0 : interval_ns;
     }
@@ -292,9 +303,10 @@ static int64_t commit_interval(cl_log *log, const cl_pace *pace, int code, uint6
 int cl_commit_loop(cl_log *log, const cl_pace *pace) {
     int64_t last_ns = cl_clock_monotonic_ns();
     uint32_t seen = cl_load32(&log->commit_signal);
-    uint64_t moved = 0;
+    uint64_t moved = 0, number = cl_tail_number(cl_load(log->tail));
     int code = CL_OK;
-    while (loop_wait(log, &log->commit_signal, seen, commit_interval(log, pace, code, moved))) {
+    while (loop_wait(log, &log->commit_signal, seen,
+                     commit_interval(log, pace, code, moved, &number))) {
         seen = cl_load32(&log->commit_signal);
         if (cl_log_failed(log)) {
             return CL_E_FAILED;
@@ -303,6 +315,7 @@ int cl_commit_loop(cl_log *log, const cl_pace *pace) {
         uint64_t committed = cl_load(&log->cursors->committed.value);
         uint64_t waiting = waiting_bytes(log, committed);
         moved = 0;
+        follow_roll(log, &number);
         if (!loop_due(pace, code, waiting, now_ns - last_ns)) {
             continue;
         }

@@ -67,6 +67,13 @@ void cl_writer_clear(cl_writer *writer) {
     writer->fast_below = 0;
 }
 
+/* Whether a thread sees within milliseconds, without being woken, that the tail has left a segment.
+ * A wake-up is the greater part of a roll's time, and the woken thread may take over the appender's
+ * processor. */
+static bool roll_is_followed(const cl_log *log) {
+    return log->pooled ? !cl_load32(&log->commit_rests) : cl_load32(&log->service_polls) != 0;
+}
+
 __attribute__((noinline)) int cl_writer_switch(cl_writer *writer, uint64_t number) {
     cl_segment *segment;
     int code = cl_table_acquire(&writer->log->table, number, &segment);
@@ -78,13 +85,18 @@ __attribute__((noinline)) int cl_writer_switch(cl_writer *writer, uint64_t numbe
     cl_assert(segment->number, ==, number);
     cl_writer_measure(writer, number);
     wake_at(writer, cl_tail_pack(number, CL_SEGMENT_HEADER + writer->wake_bytes));
-    cl_futex_raise(&writer->log->event);
+    if (!roll_is_followed(writer->log)) {
+        cl_futex_raise(&writer->log->event);
+    }
     return CL_OK;
 }
 
-/* In the second half of a segment, the next one is to have its buffer. */
-static bool wants_buffer(const cl_log *log, uint64_t packed) {
-    return log->pooled && cl_tail_offset(packed) >= log->segment_size / 2 &&
+/* In the second half of a segment, the next one is to be ready, in a pooled log with its buffer. A
+ * mapped log asks once, in case the service has not looked since the roll. */
+static bool wants_next(const cl_writer *writer, uint64_t packed) {
+    const cl_log *log = writer->log;
+    uint64_t offset = cl_tail_offset(packed), half = log->segment_size / 2;
+    return offset >= half && (log->pooled || offset < half + writer->wake_bytes) &&
            cl_tail_number(packed) + 1 >= log->ready_below;
 }
 
@@ -95,8 +107,8 @@ __attribute__((noinline)) void cl_writer_see_to(cl_writer *writer, uint64_t pack
     if (log->pooled && cl_load32(&log->commit_rests)) {
         cl_futex_raise(&log->commit_signal);
     }
-    /* The allocation service gets the next buffer, or allocates blocks ahead. */
-    if (wants_buffer(log, packed) || writer->add_limit == 0) {
+    /* The allocation service makes the next segment ready, or allocates blocks ahead. */
+    if (wants_next(writer, packed) || writer->add_limit == 0) {
         cl_futex_raise(&log->event);
     }
     bool due = packed > writer->limit_tail ||
