@@ -11,11 +11,11 @@ import numpy as np
 
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import sync_directory, telling_of_refusals
-from commitlog.errors import SchemaError
+from commitlog.errors import PositionError, SchemaError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.schema import SCHEMA_TYPE, Schema, key_of, number_of
 from commitlog.segment.new_file import put_new_file
-from commitlog.tail.seek import Visibility
+from commitlog.tail.seek import Start, Visibility
 
 FOLDER = "topics"
 # Its presence says that the folder had all schemas of the log when it was made.
@@ -38,6 +38,8 @@ class SchemaCatalog:
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self._folder = os.path.join(log.path, FOLDER)
+        # Schemas that were searched in vain: the log's tail then, and where to go on.
+        self._missed: dict[int, tuple[int, int]] = {}
 
     def schemas(self) -> dict[int, Schema]:
         """Return all schemas by the type number of their messages.
@@ -63,14 +65,21 @@ class SchemaCatalog:
 
     def find(self, number: int) -> Schema | None:
         """Return the schema of messages with a type number: from the folder, else from the
-        records.
+        records. A search in vain is repeated only in what was appended since.
         """
+        tail = self._log.tail_position
+        missed = self._missed.get(number)
+        if missed is not None and missed[0] == tail:
+            return None
         with contextlib.suppress(OSError):
             with open(self._file_of(number), "rb") as file:
                 content = file.read()
             if number_of(content) == number:
                 return Schema.of_value(content)
-        return self._found_in_records(number)
+        found = self._found_in_records(number, "first" if missed is None else missed[1], tail)
+        if found is not None:
+            self._missed.pop(number, None)
+        return found
 
     def declare(self, schema: Schema) -> None:
         """Put a schema into the folder, durably, before its first record is appended.
@@ -159,12 +168,19 @@ class SchemaCatalog:
                         seen.add(number)
                         yield number, Schema.of_value(value)
 
-    def _found_in_records(self, number: int) -> Schema | None:
+    def _found_in_records(self, number: int, start: Start, tail: int) -> Schema | None:
         with self._log.tailer(on_damage="skip", visibility=self._visibility()) as tailer:
+            tailer.seek("end")
+            end = tailer.position
+            try:
+                tailer.seek(start)
+            except PositionError:  # deleted, or no record begins there
+                tailer.seek("first")
             while tailer.seek(key=key_of(number)):
                 record = tailer.read()
                 if record is None:
                     return None
                 if record.type == SCHEMA_TYPE and number_of(record.value) == number:
                     return Schema.of_value(record.value)
+        self._missed[number] = (tail, end)
         return None

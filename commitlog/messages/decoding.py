@@ -6,13 +6,15 @@ import base64
 import datetime as dt
 import json
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from commitlog.errors import SchemaError, UndecodableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
-from commitlog.messages.codec import Decode, plain_decoder
+from commitlog.messages.codec import Decode, RecordDecoder, plain_decoder
 from commitlog.messages.schema import is_message_type
+
+_Named: TypeAlias = tuple[str, Decode[Any] | RecordDecoder[Any]]
 
 
 class Decoded(NamedTuple):
@@ -45,7 +47,7 @@ class MessageDecoder:
         self._log = log
         self._topics = topics
         self._catalog = SchemaCatalog(log)
-        self._known: dict[int, tuple[str, Decode[Any]] | None] = {}
+        self._known: dict[int, _Named | None] = {}
 
     def decode(self, number: int, value: bytes, position: int) -> Decoded | None:
         """Decode the value of a record.
@@ -77,6 +79,8 @@ class MessageDecoder:
             if known is None:
                 return None
             topic, decode = known
+            if isinstance(decode, RecordDecoder):
+                return Decoded(topic, decode.of_value(value, position))
             return Decoded(topic, decode(value))
         except ValueError as error:
             raise UndecodableError(
@@ -86,7 +90,7 @@ class MessageDecoder:
                 topic=topic,
             ) from None
 
-    def _decoder_of(self, number: int) -> tuple[str, Decode[Any]] | None:
+    def _decoder_of(self, number: int) -> _Named | None:
         schema = self._catalog.find(number)
         if schema is None:
             raise SchemaError("no schema of its type number is in the log")

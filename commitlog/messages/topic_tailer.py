@@ -14,7 +14,7 @@ from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import CommitLogError, InvalidOptionError, SchemaError, UndecodableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
-from commitlog.messages.codec import Codec, Decode, plain_decoder
+from commitlog.messages.codec import Codec, Decode, RecordDecoder, plain_decoder
 from commitlog.messages.schema import Schema, is_message_type
 from commitlog.tail.name_options import Durable
 from commitlog.tail.seek import Start, Timestamp, Visibility
@@ -28,28 +28,32 @@ _SHOWN = 200  # characters of a value in an error
 
 
 class _Decoders(dict[int, Decode[Any] | None]):
-    """The decoder of each type number; None for records that the tailer skips."""
+    """The decoder of each type number; None for records that the tailer skips, and for those whose
+    decoder is in `of_records`.
+    """
 
     def __init__(self, catalog: SchemaCatalog, codecs: dict[str, Codec[Any]]) -> None:
         super().__init__()
         self._catalog = catalog
         self._codecs = codecs
         self.schemas: dict[int, Schema] = {}
+        self.of_records: dict[int, RecordDecoder[Any]] = {}
 
     def __missing__(self, number: int) -> Decode[Any] | None:
-        if not is_message_type(number):
-            self[number] = None
-            return None
-        try:
-            schema = self._catalog.find(number)
-            if schema is None:
-                return _refusing("no schema of its type number is in the log")
-            self.schemas[number] = schema
-            codec = self._codecs.get(schema.topic)
-            decode = None if codec is None else codec.decoder(schema)
-        except SchemaError as error:
-            if error.topic is None or error.topic in self._codecs:
-                return _refusing(error.message, error.field)
+        decode: Decode[Any] | RecordDecoder[Any] | None = None
+        if is_message_type(number):
+            try:
+                schema = self._catalog.find(number)
+                if schema is None:  # it may be appended later
+                    return _refusing("no schema of its type number is in the log")
+                self.schemas[number] = schema
+                codec = self._codecs.get(schema.topic)
+                decode = None if codec is None else codec.decoder(schema)
+            except SchemaError as error:
+                if error.topic is None or error.topic in self._codecs:
+                    decode = _refusing(error.message, error.field)
+        if isinstance(decode, RecordDecoder):
+            self.of_records[number] = decode
             decode = None
         self[number] = decode
         return decode
@@ -110,6 +114,10 @@ class TopicTailer(ProcessBound, Generic[T]):
         for record in begin():
             decode = decoders[record.type]
             if decode is None:
+                if record.type in decoders.of_records:
+                    message = self._taken(record)
+                    if message is not None:
+                        yield message
                 continue
             try:
                 message = decode(record.value)
@@ -191,10 +199,14 @@ class TopicTailer(ProcessBound, Generic[T]):
     def _taken(self, record: Record) -> T | None:
         """Decode a record; None if the tailer skips it."""
         decode = self._decoders[record.type]
-        if decode is None:
-            return None
+        message: T
         try:
-            message: T = decode(record.value)
+            if decode is not None:
+                message = decode(record.value)
+            elif record.type in self._decoders.of_records:
+                record, message = self._decoders.of_records[record.type].of_record(record)
+            else:
+                return None
         except ValueError as error:
             found = self._undecodable(record, error)
             if found is None:

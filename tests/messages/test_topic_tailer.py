@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -13,6 +13,8 @@ import pytest
 import commitlog
 from commitlog import Record, topics
 from commitlog.errors import InvalidOptionError, TailerInUseError, UndecodableError
+from commitlog.messages import codec as codec_module
+from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.schema import SCHEMA_TYPE
 from tests.messages.orders import Order, Refund, records
 
@@ -274,3 +276,79 @@ def test_newer_schema_of_another_topic_is_skipped(log: commitlog.CommitLog) -> N
     log.append(b"{}", type=appended_schema(log, {"format": 2, "topic": "Refund"}))
     orders.append(Order(1))
     assert list(orders.tailer()) == [Order(1)]
+
+
+class Placed(codec_module.RecordDecoder[Order]):
+    """Decode an order, and give it the position as its id."""
+
+    def of_value(self, value: bytes, position: int) -> Order:
+        order = msgspec.json.decode(value, type=Order)
+        if order.item == "broken":
+            raise ValueError("broken")
+        return msgspec.structs.replace(order, id=position)
+
+
+class PlacedCodec:
+    """A codec whose messages need their position."""
+
+    name = "placed"
+    message_class = Order
+    form: ClassVar[dict[str, Any]] = {}
+    encode = staticmethod(msgspec.json.encode)
+
+    def decoder(self, schema: Any) -> Placed:
+        return Placed()
+
+
+def test_codec_that_needs_the_position_gets_it(log: commitlog.CommitLog) -> None:
+    placed, refunds = commitlog.topic(log, Order, codec=PlacedCodec()), commitlog.topic(log, Refund)
+    position = placed.append(Order(1))
+    refunds.append(Refund(2))
+    placed.append(Order(3, "broken"))
+    tailer = topics.tailer([placed, refunds], on_undecodable="skip")
+    assert [getattr(each, "id", None) for each in tailer] == [position, None]
+    assert tailer.undecodable == 1
+    tailer.seek("first")
+    read = tailer.read()
+    assert isinstance(read, Order)
+    assert read.id == position
+    assert list(refunds.tailer()) == [Refund(2)]
+    with pytest.raises(InvalidOptionError, match="leave validate= out"):
+        commitlog.topic(log, Order, name="checked", codec=PlacedCodec(), validate=True)
+
+
+def test_missing_schema_is_searched_once_per_growth(
+    log: commitlog.CommitLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = commitlog.topic(log, Order)
+    log.append_many([b"{}"] * 5, types=[SCHEMA_TYPE + 1] * 5)
+    tailer = orders.tailer(on_undecodable="skip")
+    searches = []
+    search = SchemaCatalog._found_in_records
+
+    def counted(self: SchemaCatalog, number: int, start: Any, tail: int) -> Any:
+        searches.append(start)
+        return search(self, number, start, tail)
+
+    monkeypatch.setattr(SchemaCatalog, "_found_in_records", counted)
+    end = log.tail_position
+    assert list(tailer) == []
+    assert tailer.undecodable == 5
+    assert searches == ["first"]
+    log.append_many([b"{}"] * 5, types=[SCHEMA_TYPE + 1] * 5)
+    assert list(tailer) == []
+    assert searches == ["first", end]
+
+
+def test_schema_that_arrives_late_is_found(log: commitlog.CommitLog) -> None:
+    orders = commitlog.topic(log, Order)
+    with commitlog.topic(Path(log.path).with_name("other"), Refund, name="Order") as other:
+        other.append(Refund(1))
+        schema, message = records(other.log)
+    log.append(message.value, type=message.type)
+    raw = orders.tailer(on_undecodable="raw")
+    assert isinstance(raw.read(), Record)
+    log.append(schema.value, key=schema.key, type=SCHEMA_TYPE)
+    log.append(message.value, type=message.type)
+    with pytest.raises(UndecodableError, match="a message of topic 'Order'"):
+        orders.tailer(start=message.position and raw.position).read()
