@@ -285,6 +285,21 @@ class ConflictError(CommitLogError, RuntimeError):
     actual: int | None = None
 
 
+class FencedError(CommitLogError, RuntimeError):
+    """Raised if a log may not be written, or may not follow, because of its epoch.
+
+    The log is a copy that was not promoted, or a copy was promoted and this log is behind or beside
+    it. Nothing was changed. Write to the log with the highest epoch.
+    """
+
+
+class ReplicationError(_SystemError, ConnectionError, errno=codes.ECONNREFUSED):
+    """Raised if a server of logs cannot be reached, refuses a follower, or sends what is not a log.
+
+    The copy has every record up to the follower's position. The message says what to correct.
+    """
+
+
 class CorruptRecordError(CommitLogError, ValueError):
     """Raised if the bytes at `position` are not a frame, or their CRC does not match.
 

@@ -21,7 +21,7 @@ from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.opened import Opened, check_options, refuse_foreign
 from commitlog.options import Options
 from commitlog.pool import shm
-from commitlog.recovery import Recovered, recover
+from commitlog.recovery import Recovered, lineage, recover
 from commitlog.recovery.pending_join import finish_pending
 from commitlog.retention.archived import is_archive
 from commitlog.segment import cursors_file
@@ -34,8 +34,11 @@ from commitlog.segment.lock_file import Holder, LockFile, is_foreign, new_holder
 _logger = logging.getLogger("commitlog")
 
 
-def open_for_writing(path: str, mode: str, options: Options) -> Opened:
-    """Lock the log, then create, recover or join it."""
+def open_for_writing(path: str, mode: str, options: Options, *, follower: bool = False) -> Opened:
+    """Lock the log, then create, recover or join it.
+
+    Only `follower` opens a log that follows another one.
+    """
     if is_archive(path):
         raise ReadOnlyError("this is an archive, which can only be read", path=path)
     fd = _open_directory(path, mode)
@@ -44,7 +47,9 @@ def open_for_writing(path: str, mode: str, options: Options) -> Opened:
         refuse_foreign(fd, path)
         lock_file = LockFile(fd)
         try:
-            return _open_locked(fd, path, mode, options, lock_file)
+            if not follower:
+                _refuse_follower(fd, path)
+            return _open_locked(fd, path, mode, options, lock_file, follower)
         except BaseException:
             lock_file.close()
             raise
@@ -79,10 +84,23 @@ def _refuse_dangling_link(path: str) -> None:
         part = os.path.dirname(part) if part != os.path.dirname(part) else ""
 
 
-def _open_locked(fd: int, path: str, mode: str, options: Options, lock_file: LockFile) -> Opened:
+def _refuse_follower(fd: int, path: str) -> None:
+    """Refuse before the wait for the lock, which a follower holds."""
+    identity = identities.read(fd, path)
+    if identity is not None:
+        directory = LogDirectory(path, identity)
+        try:
+            lineage.refuse_follower(directory)
+        finally:
+            directory.close()
+
+
+def _open_locked(
+    fd: int, path: str, mode: str, options: Options, lock_file: LockFile, follower: bool
+) -> Opened:
     for _ in attempts(options.open_timeout, f"the process that opens or recovers {path}"):
         if lock_file.acquire("exclusive"):
-            return _open_exclusively(fd, path, mode, options, lock_file)
+            return _open_exclusively(fd, path, mode, options, lock_file, follower)
         opened = _try_to_join(fd, path, mode, options, lock_file)
         if opened is not None:
             return opened
@@ -180,7 +198,7 @@ def _is_there(fd: int, path: str, holder: Holder) -> bool:
 
 
 def _open_exclusively(
-    fd: int, path: str, mode: str, options: Options, lock_file: LockFile
+    fd: int, path: str, mode: str, options: Options, lock_file: LockFile, follower: bool
 ) -> Opened:
     identity = identities.read(fd, path)
     if identity is not None and mode == "x":
@@ -197,6 +215,8 @@ def _open_exclusively(
     check_options(identity, options, path)
     directory = LogDirectory(path, identity)
     try:
+        if not follower:
+            lineage.refuse_follower(directory)
         finish_pending(directory)
         return _recover(directory, options, lock_file)
     except BaseException:

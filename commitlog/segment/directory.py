@@ -29,7 +29,7 @@ _NAME = re.compile(r"^([0-9]{20})\.seg$")
 _NUMBER_MOST = 2**32 - 1  # the largest number that fits a packed tail
 BLOCK = 512  # the unit of `st_blocks`, in bytes
 _TEMPORARY = re.compile(
-    r"^\.(?:[0-9]{20}\.(?:seg|idx)|log\.json|joining|joined)\.[0-9a-f]{16}\.tmp$"
+    r"^\.(?:[0-9]{20}\.(?:seg|idx)|log\.json|epoch|joining|joined)\.[0-9a-f]{16}\.tmp$"
 )
 # Lists staged segments that are about to join this log: see commitlog/recovery/join_note.py.
 JOIN_NOTE = "joining"
