@@ -203,6 +203,11 @@ cdef class Cursors:
         """Add one to a cell that any process may add to."""
         cl_add(&_cell(self, name).value, 1)
 
+    def wake_readers(self):
+        """Wake the readers that sleep until the next publish. Requires a shared, writable file."""
+        cl_store(&self.cells.waiters.value, 0)
+        cl_futex_raise(<uint32_t *>&self.cells.append_signal.value)
+
     def __setitem__(self, str name, uint64_t value):
         # A release store: a reader of a state or watermark also sees all earlier writes.
         cl_store(&_cell(self, name).value, value)

@@ -1,0 +1,287 @@
+"""Replica: the directory that a follower writes, byte for byte as its primary."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from commitlog._kernel.memory import MODE_POOLED, STATE_READY, write_checkpoint
+from commitlog._kernel.segments import (
+    CELL_SIZE,
+    FRAME_ALIGN,
+    HEADER_SIZE,
+    SEAL_AT,
+    SEAL_SIZE,
+    Segment,
+    check_header,
+    crc32c,
+    header_fields,
+    read_seal,
+)
+from commitlog.base.boot import boot_id
+from commitlog.base.failpoint import failpoint
+from commitlog.base.path import make_directory, open_directory
+from commitlog.base.regular_file import write_whole
+from commitlog.errors import FencedError, LogLockedError, ReplicationError
+from commitlog.flush import checkpoint as checkpoints
+from commitlog.log.opened import Opened, refuse_foreign
+from commitlog.log.opening import open_for_writing
+from commitlog.options import Options
+from commitlog.recovery import lineage
+from commitlog.recovery.lineage import Lineage
+from commitlog.replication.wire import Chunk
+from commitlog.segment import identity as identities
+from commitlog.segment.blocks import make_solid
+from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment.identity import Identity
+from commitlog.segment.lock_file import new_holder
+from commitlog.segment.new_file import put_new_file
+
+_CHECKPOINT_INTERVAL_S = 1.0
+
+
+def read_replica(path: str) -> tuple[Identity, Lineage] | None:
+    """Return what is known of the log in a directory; None if there is no log."""
+    try:
+        identity = identities.read_path(path)
+    except FileNotFoundError:
+        return None
+    if identity is None:
+        return None
+    directory = LogDirectory(path, identity)
+    try:
+        return identity, lineage.read(directory)
+    finally:
+        directory.close()
+
+
+def create_replica(path: str, identity: Identity, of: Lineage) -> None:
+    """Create the directory of a new copy: it is marked as a follower before it is a log."""
+    try:
+        fd = open_directory(path)
+    except FileNotFoundError:
+        make_directory(path)
+        fd = open_directory(path)
+    try:
+        directory = LogDirectory(path, identity)
+        try:
+            if lineage.NAME not in directory.names():  # else an earlier try was killed here
+                refuse_foreign(fd, path)
+            lineage.write(directory, of)
+        finally:
+            directory.close()
+        failpoint("lineage written")
+        identities.write(fd, identity)
+        failpoint("identity written")
+    finally:
+        os.close(fd)
+
+
+def begin_replica(path: str, identity: Identity, number: int, page: bytes) -> None:
+    """Put the first segment into a copy that has none."""
+    directory = LogDirectory(path, identity)
+    try:
+        if not directory.segment_numbers():
+            _check_page(directory, number, page)
+            _place(directory, number, page)
+    finally:
+        directory.close()
+
+
+class Replica:
+    """The files of a follower, locked and recovered: it writes chunks and shows them to readers.
+
+    Parameters
+    ----------
+    path : str
+        A directory with `log.json`, `epoch` and at least one segment.
+    """
+
+    def __init__(self, path: str) -> None:
+        opened = open_for_writing(path, "a", Options(open_timeout=0), follower=True)
+        try:
+            if not opened.exclusive or opened.lock_file is None:
+                raise LogLockedError(
+                    "the log is open for writing, so it cannot follow: close it", path=path
+                )
+            self._opened: Opened = opened
+            self.directory = opened.directory
+            self._size = opened.directory.segment_size
+            self._segment: Segment | None = None
+            self._number, self._offset = divmod(opened.end, self._size)
+            self._offset = max(self._offset, HEADER_SIZE)
+            if self.directory.has(self._number):
+                make_solid(self.directory, self._number)
+            self._checkpoint_fd = checkpoints.open_for_writing(self.directory.fd)
+        except BaseException:
+            opened.close()
+            raise
+        self._count = opened.checkpoint_count
+        self._checked_at = 0.0
+        for _ in range(2):  # in both records of the file: see `LogParts._announce`
+            self._mark(clean=False)
+        cursors = opened.cursors
+        cursors.mode = MODE_POOLED
+        cursors.allocated = 0, 0  # each segment has all of its blocks
+        opened.lock_file.write(new_holder(boot_id(), os.fstat(self.directory.fd).st_ino))
+        cursors["state"] = STATE_READY
+
+    @property
+    def position(self) -> int:
+        """The end of what is durable here."""
+        return self._number * self._size + self._offset
+
+    @property
+    def lineage(self) -> Lineage:
+        """The lineage of the copy."""
+        return lineage.read(self.directory)
+
+    def adopt(self, new: Lineage) -> None:
+        """Record the primary's lineage durably, before frames of a new epoch."""
+        if new != self.lineage:
+            lineage.write(self.directory, new)
+            failpoint("lineage adopted")
+
+    def unsealed(self) -> list[int]:
+        """Return the whole segments without a seal."""
+        numbers = [number for number in self.directory.segment_numbers() if number < self._number]
+        return [number for number in numbers if not self._is_sealed(number)]
+
+    def _is_sealed(self, number: int) -> bool:
+        page = self.directory.read_header(number)
+        uuid = self.directory.log_uuid
+        return page is not None and bool(read_seal(page, uuid, number * self._size, self._size))
+
+    def write(self, chunk: Chunk) -> None:
+        """Write a chunk durably, then show it to readers; refuse one that does not fit here."""
+        if crc32c(chunk.header + chunk.frames) != chunk.crc:
+            raise ReplicationError("a chunk was damaged on its way", path=self.directory.path)
+        if chunk.header:
+            self._write_header(chunk)
+        elif chunk.frames:
+            self._write_frames(chunk)
+        if time.monotonic() - self._checked_at >= _CHECKPOINT_INTERVAL_S:
+            self._mark(clean=False)
+
+    def _write_header(self, chunk: Chunk) -> None:
+        _check_page(self.directory, chunk.number, chunk.header)
+        if chunk.offset == self._size:
+            self._write_seal(chunk)
+            return
+        self._expect(chunk)
+        if not self.directory.has(chunk.number):
+            _place(self.directory, chunk.number, chunk.header)
+            return
+        own = self.directory.read_header(chunk.number)
+        if own is not None and header_fields(own)[:4] == header_fields(chunk.header)[:4]:
+            return
+        if self._offset > HEADER_SIZE:
+            raise FencedError(
+                "the copy and the primary have different segments here: they went on beside each "
+                "other; keep what you need of the copy, remove it, and follow again",
+                path=self.directory.path,
+                position=chunk.number * self._size,
+            )
+        self._release()
+        self.directory.remove_segment(chunk.number)  # recovery made it, and it is empty
+        _place(self.directory, chunk.number, chunk.header)
+
+    def _write_seal(self, chunk: Chunk) -> None:
+        number, base = chunk.number, chunk.number * self._size
+        if number >= self._number or not self.directory.has(number):
+            raise ReplicationError("a seal came before its frames", path=self.directory.path)
+        seal = read_seal(chunk.header, self.directory.log_uuid, base, self._size)
+        own = self.directory.read_header(number)
+        if seal is None or own is None or header_fields(own)[1] != seal[0]:
+            raise ReplicationError("a seal is not its segment's", path=self.directory.path)
+        with self.directory.opened_file(number, os.O_RDWR) as fd:
+            write_whole(fd, chunk.header[SEAL_AT : SEAL_AT + SEAL_SIZE], SEAL_AT)
+            os.fsync(fd)
+        failpoint("seal written")
+
+    def _write_frames(self, chunk: Chunk) -> None:
+        self._expect(chunk)
+        frames, start = chunk.frames, self._offset
+        stop = start + len(frames)
+        if len(frames) % FRAME_ALIGN or stop > self._size:
+            raise ReplicationError("frames do not fit their segment", path=self.directory.path)
+        segment = self._writable()
+        # The first cell last: until then readers see the end of the log here.
+        segment.write(start + CELL_SIZE, memoryview(frames)[CELL_SIZE:])
+        segment.write(start, frames[:CELL_SIZE])
+        scanned, code = segment.scan(start, stop)[:2]
+        if code != 0 or scanned != stop:
+            segment.write(start, bytes(len(frames)))
+            raise ReplicationError(
+                "the primary sent damaged frames: run `commitlog verify` there",
+                path=self.directory.path,
+                position=self.position,
+            )
+        cursors = self._opened.cursors
+        end = self._number * self._size + stop
+        # After the frames: a recovery takes a zero cell below the tail for a dead claim.
+        cursors.tail = self._number, stop
+        cursors["appended"] = end
+        cursors["committed"] = end
+        cursors.wake_readers()
+        failpoint("frames written")
+        segment.flush(start, stop)
+        cursors["flushed"] = end
+        self._offset = stop
+        failpoint("frames flushed")
+        if stop == self._size:
+            self._release()
+            self._number, self._offset = self._number + 1, HEADER_SIZE
+
+    def _expect(self, chunk: Chunk) -> None:
+        if (chunk.number, chunk.offset) != (self._number, self._offset):
+            raise ReplicationError(
+                f"the primary sent position {chunk.number * self._size + chunk.offset}, and the "
+                "copy goes on elsewhere",
+                path=self.directory.path,
+                position=self.position,
+            )
+
+    def _writable(self) -> Segment:
+        if self._segment is None:
+            if not self.directory.has(self._number):
+                raise ReplicationError(
+                    "frames came before their segment", path=self.directory.path
+                )
+            self._segment = self.directory.open_segment(self._number, writable=True)
+        return self._segment
+
+    def _release(self) -> None:
+        if self._segment is not None:
+            self._segment.release()
+            self._segment = None
+
+    def _mark(self, *, clean: bool) -> None:
+        self._count += 1
+        self._checked_at = time.monotonic()
+        uuid = self.directory.log_uuid
+        write_checkpoint(self._checkpoint_fd, uuid, self._count, self.position, clean)
+
+    def close(self) -> None:
+        """Mark the copy as closed cleanly, and release its lock."""
+        try:
+            self._release()
+            self._mark(clean=True)
+        finally:
+            os.close(self._checkpoint_fd)
+            self._opened.close()
+
+
+def _check_page(directory: LogDirectory, number: int, page: bytes) -> None:
+    base, size = number * directory.segment_size, directory.segment_size
+    if len(page) != HEADER_SIZE or check_header(page, directory.log_uuid, base, size) != 0:
+        raise ReplicationError("the primary sent a damaged header", path=directory.path)
+
+
+def _place(directory: LogDirectory, number: int, page: bytes) -> None:
+    """Put a segment in place durably, with all of its blocks."""
+    size = directory.segment_size
+    with directory.telling(f"create a segment of {size} bytes"):
+        put_new_file(directory.fd, segment_name(number * size), page, size)
+    directory.sync()
+    failpoint("segment placed")

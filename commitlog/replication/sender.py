@@ -1,0 +1,106 @@
+"""Sender: the chunks of one log for one follower."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, crc32c, read_seal
+from commitlog.errors import CorruptRecordError, PositionError
+from commitlog.log.commit_log import CommitLog
+from commitlog.log.parts import parts_of
+from commitlog.replication.wire import CHUNK_BYTES, HEARTBEAT_S, Chunk
+
+# The log is asked this often for what was flushed; the wait doubles while nothing was.
+_WAIT_S, _WAIT_LONGEST_S = 0.001, 0.016
+_SEALS_LIMIT = 1024  # segments whose seal is sent later
+
+
+class Sender:
+    """Send what the log has flushed, from a position on: first what there is, then what comes.
+
+    Only durable bytes are sent, so a crash of the primary's machine never takes back what a
+    follower has.
+    """
+
+    def __init__(
+        self, log: CommitLog, position: int, unsealed: list[int], stopping: threading.Event
+    ) -> None:
+        self._parts = parts_of(log)
+        self._log = log
+        self._size = log.segment_size
+        self._number, self._offset = divmod(position, self._size)
+        self._offset = max(self._offset, HEADER_SIZE)
+        self._unsealed = unsealed[:_SEALS_LIMIT]
+        self._stopping = stopping
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield chunks until the server stops."""
+        begun = False
+        wait_s, sent_at = _WAIT_S, 0.0
+        while not self._stopping.is_set():
+            flushed = self._log.flushed_position
+            yield from self._seals(flushed)
+            if flushed > self._number * self._size + self._offset:
+                if not begun:
+                    begun = True
+                    yield self._header(self._number, flushed, sealed=False)
+                yield self._frames(flushed)
+                if self._offset >= self._size:
+                    self._unsealed.append(self._number)
+                    self._number, self._offset, begun = self._number + 1, HEADER_SIZE, False
+                wait_s, sent_at = _WAIT_S, time.monotonic()
+                continue
+            if time.monotonic() - sent_at >= HEARTBEAT_S:
+                sent_at = time.monotonic()
+                self._parts.find_cursors()
+                yield Chunk(self._number, self._offset, flushed, 0)
+            self._stopping.wait(wait_s)
+            wait_s = min(2 * wait_s, _WAIT_LONGEST_S)
+
+    def _header(self, number: int, flushed: int, *, sealed: bool) -> Chunk:
+        page = self._parts.directory.read_header(number)
+        if page is None or len(page) != HEADER_SIZE:
+            raise self._missing(number)
+        if not sealed:  # the seal follows when all frames are there
+            page = page[:SEAL_AT] + bytes(SEAL_SIZE) + page[SEAL_AT + SEAL_SIZE :]
+        offset = self._size if sealed else self._offset
+        return Chunk(number, offset, flushed, crc32c(page), header=page)
+
+    def _frames(self, flushed: int) -> Chunk:
+        base = self._number * self._size
+        with self._parts.queue.held(self._number, "replication") as segment:
+            if segment is None:
+                raise self._missing(self._number)
+            stop = min(self._size, self._offset + CHUNK_BYTES, flushed - base)
+            end, code = segment.scan(self._offset, stop)[:2]
+            if end <= self._offset:
+                raise CorruptRecordError(
+                    f"the frame here is damaged (code {code}), and no follower gets past it: run "
+                    "`commitlog verify` on the log",
+                    path=self._log.path,
+                    position=base + self._offset,
+                )
+            frames = segment.read(self._offset, end - self._offset)
+        chunk = Chunk(self._number, self._offset, flushed, crc32c(frames), frames=frames)
+        self._offset = end
+        return chunk
+
+    def _seals(self, flushed: int) -> Iterator[Chunk]:
+        """Yield the headers of whole segments that have got their seals."""
+        for number in list(self._unsealed):
+            page = self._parts.directory.read_header(number)
+            if page is None or len(page) != HEADER_SIZE:
+                self._unsealed.remove(number)  # deleted; the copy seals it at its promotion
+            elif read_seal(page, self._parts.identity.uuid, number * self._size, self._size):
+                self._unsealed.remove(number)
+                yield self._header(number, flushed, sealed=True)
+
+    def _missing(self, number: int) -> PositionError:
+        return PositionError(
+            "the log no longer has the segment that the follower needs next: remove the copy and "
+            "follow again, and let the log keep more",
+            path=self._log.path,
+            position=number * self._size,
+        )

@@ -1,0 +1,230 @@
+"""Server: logs of this machine, offered to followers."""
+
+from __future__ import annotations
+
+import functools
+import hmac
+import logging
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from typing import Any, Self
+
+from commitlog.base.extras import imported
+from commitlog.base.path import path_of
+from commitlog.base.regular_file import read_small_file
+from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
+from commitlog.log.commit_log import CommitLog, open_log
+from commitlog.log.parts import parts_of
+from commitlog.recovery import lineage
+from commitlog.replication import wire
+from commitlog.replication.sender import Sender
+
+_logger = logging.getLogger("commitlog.replication")
+_FOLLOWERS_LIMIT = 64  # at once; each has a thread
+_PEM_LIMIT = 1 << 20  # bytes
+
+
+def serve(
+    logs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    listen: str = "127.0.0.1:0",
+    token: str | None = None,
+    tls: tuple[str, str] | None = None,
+    plain_text: bool = False,
+) -> Server:
+    """Offer logs to followers until the server is closed.
+
+    The logs are opened for reading, so their writers may be other processes. A follower gets what
+    the writer has flushed; under ``flush="none"`` that is nothing until the log is closed.
+
+    Parameters
+    ----------
+    logs : path or iterable of paths
+        Directories of logs. The last part of each path is the name under which it is offered.
+    listen : str
+        ``"host:port"``; port 0 takes a free one.
+    token : str, optional
+        What a follower has to send. Without one, everybody who reaches the port reads the logs.
+    tls : (str, str), optional
+        Paths of the certificate and of its private key, in PEM.
+    plain_text : bool
+        Also serve other machines without TLS: anybody on the way reads records and token.
+
+    Returns
+    -------
+    Server
+        Close it, or use it in a `with` statement.
+
+    Raises
+    ------
+    InvalidOptionError, LogNotFoundError, NotALogError, ReplicationError
+        An option or a path is wrong, or the port cannot be listened on.
+    """
+    wanted = [logs] if isinstance(logs, str | os.PathLike) else list(logs)
+    where = wire.listen_of(listen, tls is not None)
+    where.check_plain(plain_text)
+    with ExitStack() as undo:
+        opened: dict[str, CommitLog] = {}
+        for log in wanted:
+            name = os.path.basename(os.path.realpath(path_of(log)))
+            if name in opened:
+                raise InvalidOptionError(f"two of the logs have the name {name!r}: rename one")
+            opened[name] = undo.enter_context(open_log(log, "r"))
+        if not opened:
+            raise InvalidOptionError("pass at least one log to serve")
+        server = Server(opened, where, token, tls)
+        undo.pop_all()
+    return server
+
+
+class Server:
+    """Serve logs to followers; `serve` returns it."""
+
+    def __init__(
+        self,
+        logs: dict[str, CommitLog],
+        where: wire.Address,
+        token: str | None,
+        tls: tuple[str, str] | None,
+    ) -> None:
+        self._logs = logs
+        self._stopping = threading.Event()
+        certificates = None
+        if tls is not None:
+            chain, key = (read_small_file(path, _PEM_LIMIT, follow=True) for path in tls)
+            certificates = [(chain, key)]
+        middleware = {} if token is None else {"token": _token_check(token)}
+        pyarrow = imported("pyarrow", "replication", "arrow")
+        try:
+            self._server = _server_class()(
+                logs, self._stopping, where.location, certificates, middleware
+            )
+        except (OSError, pyarrow.ArrowException) as error:
+            raise ReplicationError(
+                f"cannot listen on {where.host}:{where.port}: {error}; choose another port, and "
+                "check certificate and key"
+            ) from None
+        self._host, self._encrypted = where.host, where.encrypted
+        _logger.info("serving %s at port %d", ", ".join(logs), self.port)
+
+    @property
+    def port(self) -> int:
+        """Return the port that the server listens on."""
+        return int(self._server.port)
+
+    def url(self, name: str | None = None) -> str:
+        """Return the URL of a log, by default of the first one, as this machine reaches it."""
+        chosen = next(iter(self._logs)) if name is None else name
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{'tls' if self._encrypted else 'tcp'}://{host}:{self.port}/{chosen}"
+
+    def close(self) -> None:
+        """End every stream and release the logs; a second call does nothing."""
+        self._stopping.set()
+        self._server.shutdown()
+        for log in self._logs.values():
+            log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def describe(log: CommitLog) -> dict[str, Any]:
+    """Return what a follower has to know of a log before it reads its frames."""
+    parts = parts_of(log)
+    return {
+        "identity": parts.identity.to_json(),
+        "first": parts.queue.first_number * log.segment_size,
+        "flushed": log.flushed_position,
+        **lineage.read(parts.directory).content(),
+    }
+
+
+def _token_check(token: str) -> Any:
+    flight = wire.flight()
+    wanted = f"Bearer {token}".encode()
+
+    class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+        """Refuse calls without the token before any method runs."""
+
+        def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
+            sent = [value for key, values in headers.items() if key.lower() == "authorization"
+                    for value in values]  # fmt: skip
+            if not any(hmac.compare_digest(str(value).encode(), wanted) for value in sent):
+                raise flight.FlightUnauthenticatedError("the token is missing or wrong")
+
+    return TokenCheck()
+
+
+@functools.cache
+def _server_class() -> Any:
+    """Return the Flight server; its base class is in an extra."""
+    flight = wire.flight()
+
+    class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
+        """Answer `describe`, and stream the chunks of a log."""
+
+        def __init__(
+            self,
+            logs: dict[str, CommitLog],
+            stopping: threading.Event,
+            location: str,
+            certificates: Any,
+            middleware: dict[str, Any],
+        ) -> None:
+            super().__init__(location, tls_certificates=certificates, middleware=middleware)
+            self._logs = logs
+            self._stopping = stopping
+            self._room = threading.BoundedSemaphore(_FOLLOWERS_LIMIT)
+            self._schema = wire.schema()
+
+        def _log_of(self, message: bytes) -> tuple[CommitLog, dict[str, Any]]:
+            try:
+                content = wire.content_of(message, "the follower")
+            except CommitLogError as error:
+                raise flight.FlightServerError(str(error)) from None
+            log = self._logs.get(str(content.get("log")))
+            if log is None:
+                raise flight.FlightServerError(f"there is no log {content.get('log')!r} here")
+            return log, content
+
+        def do_action(self, context: Any, action: Any) -> Iterator[Any]:
+            if action.type != "describe":
+                raise flight.FlightServerError(f"there is no action {action.type!r}")
+            log, _ = self._log_of(action.body.to_pybytes())
+            try:
+                return iter([flight.Result(wire.text(describe(log)))])
+            except CommitLogError as error:
+                raise flight.FlightServerError(str(error)) from None
+
+        def do_get(self, context: Any, ticket: Any) -> Any:
+            log, content = self._log_of(ticket.ticket)
+            try:
+                position = wire.number_of(content, "position", "the follower")
+                unsealed = content.get("unsealed")
+                if not isinstance(unsealed, list) or any(type(each) is not int for each in unsealed):
+                    raise ReplicationError("the follower sent no usable 'unsealed'")
+            except CommitLogError as error:
+                raise flight.FlightServerError(str(error)) from None
+            sender = Sender(log, position, unsealed, self._stopping)
+            return flight.GeneratorStream(self._schema, self._stream(sender))
+
+        def _stream(self, sender: Sender) -> Iterator[Any]:
+            if not self._room.acquire(blocking=False):
+                raise flight.FlightUnavailableError(f"{_FOLLOWERS_LIMIT} followers read already")
+            try:
+                for chunk in sender.chunks():
+                    yield wire.batch_of(chunk, self._schema)
+            except CommitLogError as error:
+                raise flight.FlightServerError(str(error)) from None
+            finally:
+                self._room.release()
+
+    return FlightServer
+
+
