@@ -49,7 +49,7 @@ def open_for_writing(path: str, mode: str, options: Options, *, follower: bool =
         try:
             if not follower:
                 _refuse_follower(fd, path)
-            return _open_locked(fd, path, mode, options, lock_file, follower)
+            return _open_locked(fd, path, mode, options, lock_file, follower=follower)
         except BaseException:
             lock_file.close()
             raise
@@ -96,11 +96,11 @@ def _refuse_follower(fd: int, path: str) -> None:
 
 
 def _open_locked(
-    fd: int, path: str, mode: str, options: Options, lock_file: LockFile, follower: bool
+    fd: int, path: str, mode: str, options: Options, lock_file: LockFile, *, follower: bool
 ) -> Opened:
     for _ in attempts(options.open_timeout, f"the process that opens or recovers {path}"):
         if lock_file.acquire("exclusive"):
-            return _open_exclusively(fd, path, mode, options, lock_file, follower)
+            return _open_exclusively(fd, path, mode, options, lock_file, follower=follower)
         opened = _try_to_join(fd, path, mode, options, lock_file)
         if opened is not None:
             return opened
@@ -198,7 +198,7 @@ def _is_there(fd: int, path: str, holder: Holder) -> bool:
 
 
 def _open_exclusively(
-    fd: int, path: str, mode: str, options: Options, lock_file: LockFile, follower: bool
+    fd: int, path: str, mode: str, options: Options, lock_file: LockFile, *, follower: bool
 ) -> Opened:
     identity = identities.read(fd, path)
     if identity is not None and mode == "x":

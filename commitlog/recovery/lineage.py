@@ -76,9 +76,9 @@ def parse(content: dict[str, object]) -> Lineage:
 def _epoch(content: object) -> Epoch:
     if isinstance(content, dict) and set(content) == {"number", "start", "id"}:
         number, start, name = content["number"], content["start"], content["id"]
-        if type(number) is int and type(start) is int and type(name) is str:
-            if 0 <= start < 1 << 63 and len(name) == 32:
-                return Epoch(number, start, name)
+        sound = type(number) is int and type(start) is int and type(name) is str
+        if sound and 0 <= start < 1 << 63 and len(name) == 32:
+            return Epoch(number, start, name)
     raise ValueError("one of its epochs cannot be read")
 
 

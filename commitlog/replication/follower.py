@@ -8,6 +8,7 @@ import os
 import threading
 from typing import Any, Self
 
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.extras import imported
 from commitlog.base.path import path_of, telling_of_refusals
 from commitlog.base.polling import attempts
@@ -262,9 +263,7 @@ class Follower:
         if known is None or not _has_segments(path):
             self._begin(path, identity, client, start)
 
-    def _begin(
-        self, path: str, identity: identities.Identity, client: Any, start: int
-    ) -> None:
+    def _begin(self, path: str, identity: identities.Identity, client: Any, start: int) -> None:
         stream = self._primary.stream(client, start, [])
         try:
             layout = wire.schema()
@@ -280,7 +279,8 @@ class Follower:
         """Compare lineages and ends; adopt the primary's lineage, or raise."""
         url = self._primary.url
         theirs, ours = _lineage_of(said, url), replica.lineage
-        common = sum(1 for mine, other in zip(ours.epochs, theirs.epochs) if mine == other)
+        pairs = zip(ours.epochs, theirs.epochs, strict=False)
+        common = sum(1 for mine, other in pairs if mine == other)
         if common < len(ours.epochs):
             raise FencedError(
                 f"this copy has epoch {ours.number}, and {url} does not know it, but has "
@@ -296,13 +296,14 @@ class Follower:
                 path=replica.directory.path,
                 position=later[0].start,
             )
-        flushed = wire.number_of(said, "flushed", url)
-        if replica.position > max(flushed, wire.number_of(said, "first", url) + 4096):
+        end = max(wire.number_of(said, "end", url), wire.number_of(said, "first", url))
+        # The end of a full segment and the beginning of the next one are the same place.
+        if replica.position > end + HEADER_SIZE:
             raise FencedError(
-                f"this copy ends at {replica.position}, and {url} at {flushed}: the server has "
+                f"this copy ends at {replica.position}, and {url} at {end}: the server has "
                 "lost records; promote the copy, or restore the server",
                 path=replica.directory.path,
-                position=flushed,
+                position=end,
             )
         replica.adopt(Lineage(theirs.epochs, url))
 

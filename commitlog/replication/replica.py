@@ -245,9 +245,7 @@ class Replica:
     def _writable(self) -> Segment:
         if self._segment is None:
             if not self.directory.has(self._number):
-                raise ReplicationError(
-                    "frames came before their segment", path=self.directory.path
-                )
+                raise ReplicationError("frames came before their segment", path=self.directory.path)
             self._segment = self.directory.open_segment(self._number, writable=True)
         return self._segment
 

@@ -39,6 +39,11 @@ class Sender:
         """Yield chunks until the server stops."""
         begun = False
         wait_s, sent_at = _WAIT_S, 0.0
+        if self._number == self._parts.queue.first_number:
+            # A new copy needs a segment at once. The header of a later one is not complete before
+            # it has frames.
+            begun = True
+            yield self._header(self._number, self._log.flushed_position, sealed=False)
         while not self._stopping.is_set():
             flushed = self._log.flushed_position
             yield from self._seals(flushed)

@@ -114,6 +114,11 @@ class Server:
         """Return the port that the server listens on."""
         return int(self._server.port)
 
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the logs."""
+        return list(self._logs)
+
     def url(self, name: str | None = None) -> str:
         """Return the URL of a log, by default of the first one, as this machine reaches it."""
         chosen = next(iter(self._logs)) if name is None else name
@@ -140,7 +145,8 @@ def describe(log: CommitLog) -> dict[str, Any]:
     return {
         "identity": parts.identity.to_json(),
         "first": parts.queue.first_number * log.segment_size,
-        "flushed": log.flushed_position,
+        # Not the flushed position: after a crash it is only a lower bound until a writer recovers.
+        "end": log.committed_position,
         **lineage.read(parts.directory).content(),
     }
 
@@ -149,7 +155,7 @@ def _token_check(token: str) -> Any:
     flight = wire.flight()
     wanted = f"Bearer {token}".encode()
 
-    class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[name-defined,misc]
         """Refuse calls without the token before any method runs."""
 
         def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
@@ -166,7 +172,7 @@ def _server_class() -> Any:
     """Return the Flight server; its base class is in an extra."""
     flight = wire.flight()
 
-    class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
+    class FlightServer(flight.FlightServerBase):  # type: ignore[name-defined,misc]
         """Answer `describe`, and stream the chunks of a log."""
 
         def __init__(
@@ -207,7 +213,9 @@ def _server_class() -> Any:
             try:
                 position = wire.number_of(content, "position", "the follower")
                 unsealed = content.get("unsealed")
-                if not isinstance(unsealed, list) or any(type(each) is not int for each in unsealed):
+                if not isinstance(unsealed, list) or any(
+                    type(each) is not int for each in unsealed
+                ):
                     raise ReplicationError("the follower sent no usable 'unsealed'")
             except CommitLogError as error:
                 raise flight.FlightServerError(str(error)) from None
@@ -226,5 +234,3 @@ def _server_class() -> Any:
                 self._room.release()
 
     return FlightServer
-
-

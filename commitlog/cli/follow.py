@@ -1,0 +1,41 @@
+"""`commitlog follow`: copy a log from another machine, and go on copying."""
+
+from __future__ import annotations
+
+import click
+
+from commitlog.replication import follow
+
+
+@click.command()
+@click.argument("url")
+@click.argument("copy", type=click.Path())
+@click.option(
+    "--token",
+    envvar="COMMITLOG_TOKEN",
+    metavar="TEXT",
+    help="Send this token. [default: the variable COMMITLOG_TOKEN]",
+)
+@click.option(
+    "--tls-roots",
+    metavar="FILE",
+    default=None,
+    help="Trust these certificates, in PEM. [default: those of the system]",
+)
+@click.option("--plain-text", is_flag=True, help="Connect to another machine without TLS.")
+def command(
+    *, url: str, copy: str, token: str | None, tls_roots: str | None, plain_text: bool
+) -> None:
+    """Copy the log at URL to COPY, and follow it until Ctrl-C.
+
+    URL is tls://HOST:PORT/LOG, or tcp:// without TLS. COPY is created if it does not exist. Every
+    command that reads a log also reads COPY, while it grows. The next run goes on where COPY ends.
+
+    \b
+    Examples:
+      commitlog follow tcp://127.0.0.1:7070/orders copy
+      commitlog follow --tls-roots ca.pem tls://a:7070/orders /backup/orders
+    """
+    with follow(url, copy, token=token, tls_roots=tls_roots, plain_text=plain_text) as follower:
+        click.echo(f"following {url} from position {follower.position}")
+        follower.wait()

@@ -1,0 +1,212 @@
+"""A follower copies a log byte for byte, live, and goes on after any interruption."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog import replication
+from commitlog.errors import (
+    FencedError,
+    InvalidOptionError,
+    LogLockedError,
+    NotALogError,
+    ReplicationError,
+)
+from tests.replication.scene import LIMIT_S, SEGMENT, check_same, fill, records
+
+_FOLLOW = """
+import sys
+from commitlog import replication
+from commitlog.base import failpoint
+import os, signal
+steps = int(sys.argv[3])
+def passed(name):
+    global steps
+    steps -= 1
+    if steps == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+failpoint.hook = passed
+with replication.follow(sys.argv[1], sys.argv[2]) as follower:
+    follower.wait(int(sys.argv[4]), 30)
+"""
+
+
+@pytest.fixture
+def primary(tmp_path: Path) -> Iterator[commitlog.CommitLog]:
+    with commitlog.open(tmp_path / "orders", segment_size=SEGMENT) as log:
+        yield log
+
+
+def test_copy_has_the_bytes_of_its_primary(primary: commitlog.CommitLog, tmp_path: Path) -> None:
+    fill(primary, 1000)
+    copy = tmp_path / "copy"
+    with replication.serve(primary.path) as server:
+        with replication.follow(server.url(), copy) as follower:
+            assert follower.wait(primary.flushed_position, LIMIT_S)
+            assert follower.lag_bytes == 0
+        check_same(Path(primary.path), copy, primary.flushed_position)
+        assert records(copy) == records(Path(primary.path))
+
+
+def test_reader_of_a_copy_sees_live_records(primary: commitlog.CommitLog, tmp_path: Path) -> None:
+    with (
+        replication.serve(primary.path) as server,
+        replication.follow(server.url(), tmp_path / "copy"),
+        commitlog.open(tmp_path / "copy", "r") as copy,
+        copy.tailer() as tailer,
+    ):
+        for number in range(200):  # across several segments
+            value = str(number).encode() * 1000
+            primary.append(value, sync=True)
+            record = tailer.read(timeout=LIMIT_S)
+            assert record is not None
+            assert bytes(record.value) == value
+
+
+def test_follower_that_returns_goes_on_where_it_stopped(
+    primary: commitlog.CommitLog, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    with replication.serve(primary.path) as server:
+        for turn in range(3):
+            fill(primary, 150, f"turn {turn}")
+            with replication.follow(server.url(), copy) as follower:
+                assert follower.wait(primary.flushed_position, LIMIT_S)
+    assert not list(copy.glob("*.cut"))
+    check_same(Path(primary.path), copy, primary.flushed_position)
+
+
+def test_follower_reconnects_to_a_server_that_returns(
+    primary: commitlog.CommitLog, tmp_path: Path
+) -> None:
+    with replication.serve(primary.path) as server:
+        port = server.port
+        follower = replication.follow(server.url(), tmp_path / "copy")
+    with follower:
+        fill(primary, 100)
+        with replication.serve(primary.path, listen=f"127.0.0.1:{port}"):
+            assert follower.wait(primary.flushed_position, LIMIT_S)
+
+
+def test_follower_killed_at_each_step_goes_on(primary: commitlog.CommitLog, tmp_path: Path) -> None:
+    fill(primary, 60)
+    end = primary.flushed_position
+    with replication.serve(primary.path) as server:
+        for step in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12):
+            copy = tmp_path / f"copy-{step}"
+            child = subprocess.run(
+                [sys.executable, "-c", _FOLLOW, server.url(), copy, str(step), str(end)],
+                check=False,
+                timeout=LIMIT_S,
+            )
+            assert child.returncode in (0, -signal.SIGKILL)
+            with replication.follow(server.url(), copy) as follower:
+                assert follower.wait(end, LIMIT_S)
+            check_same(Path(primary.path), copy, end)
+
+
+def test_copy_of_a_copy_has_the_same_records(primary: commitlog.CommitLog, tmp_path: Path) -> None:
+    with (
+        replication.serve(primary.path) as first,
+        replication.follow(first.url(), tmp_path / "near"),
+        replication.serve(tmp_path / "near") as second,
+        replication.follow(second.url(), tmp_path / "far") as far,
+    ):
+        fill(primary, 300)
+        assert far.wait(primary.flushed_position, LIMIT_S)
+    assert records(tmp_path / "far") == records(Path(primary.path))
+
+
+def test_pooled_primary_is_copied(tmp_path: Path) -> None:
+    pool = commitlog.TransientStorePool(buffers=3, buffer_size=SEGMENT)
+    with pool, commitlog.open(tmp_path / "orders", pool=pool) as log:
+        with (
+            replication.serve(tmp_path / "orders") as server,
+            replication.follow(server.url(), tmp_path / "copy") as follower,
+        ):
+            fill(log, 300)
+            assert follower.wait(log.flushed_position, LIMIT_S)
+        check_same(tmp_path / "orders", tmp_path / "copy", log.flushed_position)
+
+
+def test_copy_cannot_be_opened_for_writing(primary: commitlog.CommitLog, tmp_path: Path) -> None:
+    with replication.serve(primary.path) as server:
+        with replication.follow(server.url(), tmp_path / "copy"):
+            with pytest.raises(FencedError, match="promote"):
+                commitlog.open(tmp_path / "copy")
+            with pytest.raises(LogLockedError):
+                replication.follow(server.url(), tmp_path / "copy")
+        with pytest.raises(FencedError, match="promote"):
+            commitlog.open(tmp_path / "copy")
+
+
+def test_wrong_token_or_log_is_refused(primary: commitlog.CommitLog, tmp_path: Path) -> None:
+    with replication.serve(primary.path, token="right") as server:
+        for token in (None, "wrong", "rightly"):
+            with pytest.raises(ReplicationError, match="token"):
+                replication.follow(server.url(), tmp_path / "copy", token=token)
+        with pytest.raises(ReplicationError, match="no log"):
+            replication.follow(f"{server.url()}s", tmp_path / "copy", token="right")
+        assert not (tmp_path / "copy").exists()
+        replication.follow(server.url(), tmp_path / "copy", token="right").close()
+
+
+def test_directory_of_another_log_is_refused(primary: commitlog.CommitLog, tmp_path: Path) -> None:
+    commitlog.open(tmp_path / "other").close()
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "letter").write_text("hello")
+    with replication.serve(primary.path) as server:
+        with pytest.raises(ReplicationError, match="another log"):
+            replication.follow(server.url(), tmp_path / "other")
+        with pytest.raises(NotALogError):
+            replication.follow(server.url(), tmp_path / "files")
+        with pytest.raises(FencedError, match="primary"):
+            replication.follow(server.url(), primary.path)
+    assert os.listdir(tmp_path / "files") == ["letter"]
+
+
+def test_port_without_a_server_of_logs_is_refused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(ReplicationError, match="not reached"):
+            replication.follow(f"tcp://127.0.0.1:{port}/a", tmp_path / "copy", connect_timeout=0.3)
+
+
+def test_pruned_primary_refuses_a_late_follower(
+    primary: commitlog.CommitLog, tmp_path: Path
+) -> None:
+    fill(primary, 100)
+    with replication.serve(primary.path) as server:
+        with replication.follow(server.url(), tmp_path / "copy") as follower:
+            assert follower.wait(primary.flushed_position, LIMIT_S)
+        fill(primary, 400)
+        primary.delete_before(primary.flushed_position - SEGMENT)
+        with replication.follow(server.url(), tmp_path / "copy") as follower:
+            with pytest.raises(ReplicationError, match="no longer has"):
+                follower.wait(timeout=LIMIT_S)
+        with replication.follow(server.url(), tmp_path / "new") as follower:
+            assert follower.wait(primary.flushed_position, LIMIT_S)
+    assert records(tmp_path / "new") == records(Path(primary.path))
+
+
+@pytest.mark.parametrize("url", ["a", "http://a:1/b", "tcp://:7/b", "tcp://a/b", "tcp://a:x/b"])
+def test_wrong_url_is_refused(url: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError, match="HOST:PORT"):
+        replication.follow(url, tmp_path / "copy")
+
+
+def test_plain_text_beyond_this_machine_needs_consent(tmp_path: Path) -> None:
+    commitlog.open(tmp_path / "orders").close()
+    with pytest.raises(InvalidOptionError, match="plain text"):
+        replication.follow("tcp://192.0.2.1:7070/orders", tmp_path / "copy")
+    with pytest.raises(InvalidOptionError, match="plain text"):
+        replication.serve(tmp_path / "orders", listen="0.0.0.0:0")
