@@ -10,10 +10,10 @@ from commitlog.replication import promote
 @click.command()
 @click.argument("log", type=click.Path())
 def command(*, log: str) -> None:
-    """Begin the next epoch of LOG, a copy made by `commitlog follow`, so that it can be written.
+    """Make LOG, a copy of another log, the primary.
 
-    Stop its follower and the old primary first. Records that the old primary has not sent are not
-    in LOG. Followers of LOG refuse the old primary from then on.
+    Its next epoch begins, and programs can append to it. Stop its follower and the old primary first. Records
+    that the old primary has not sent are not in LOG. Followers of LOG refuse the old primary.
 
     \b
     Example:

@@ -52,7 +52,7 @@ def follow(
     tls_roots : str, optional
         Path of the certificates to trust, in PEM; by default those of the system.
     plain_text : bool
-        Also connect to other machines without TLS: anybody on the way reads records and token.
+        Also connect to other machines without TLS: machines in between can read records and token.
     connect_timeout : float or str
         Seconds, or a duration such as ``"1min"``, for the first connection.
 

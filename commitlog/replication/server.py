@@ -46,11 +46,11 @@ def serve(
     listen : str
         ``"host:port"``; port 0 takes a free one.
     token : str, optional
-        What a follower has to send. Without one, everybody who reaches the port reads the logs.
+        What a follower has to send. Without one, every host that reaches the port can read the logs.
     tls : (str, str), optional
         Paths of the certificate and of its private key, in PEM.
     plain_text : bool
-        Also serve other machines without TLS: anybody on the way reads records and token.
+        Also serve other machines without TLS: machines in between can read records and token.
 
     Returns
     -------

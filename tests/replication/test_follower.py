@@ -190,9 +190,11 @@ def test_pruned_primary_refuses_a_late_follower(
             assert follower.wait(primary.flushed_position, LIMIT_S)
         fill(primary, 400)
         primary.delete_before(primary.flushed_position - SEGMENT)
-        with replication.follow(server.url(), tmp_path / "copy") as follower:
-            with pytest.raises(ReplicationError, match="no longer has"):
-                follower.wait(timeout=LIMIT_S)
+        with (
+            replication.follow(server.url(), tmp_path / "copy") as follower,
+            pytest.raises(ReplicationError, match="no longer has"),
+        ):
+            follower.wait(timeout=LIMIT_S)
         with replication.follow(server.url(), tmp_path / "new") as follower:
             assert follower.wait(primary.flushed_position, LIMIT_S)
     assert records(tmp_path / "new") == records(Path(primary.path))

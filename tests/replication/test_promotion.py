@@ -69,9 +69,11 @@ def test_old_primary_with_other_records_is_refused(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "orders") as old:
         fill(old, 1, "late")
     kept = records(tmp_path / "orders")
-    with replication.serve(tmp_path / "copy") as server:
-        with pytest.raises(FencedError, match="beside each other") as caught:
-            replication.follow(server.url(), tmp_path / "orders")
+    with (
+        replication.serve(tmp_path / "copy") as server,
+        pytest.raises(FencedError, match="beside each other") as caught,
+    ):
+        replication.follow(server.url(), tmp_path / "orders")
     assert caught.value.position == epoch.start
     assert records(tmp_path / "orders") == kept
     with commitlog.open(tmp_path / "orders") as old:  # it is what it was
@@ -81,9 +83,11 @@ def test_old_primary_with_other_records_is_refused(tmp_path: Path) -> None:
 def test_promoted_copy_does_not_follow_its_old_primary(tmp_path: Path) -> None:
     copy_of(tmp_path / "orders", tmp_path / "copy")
     replication.promote(tmp_path / "copy")
-    with replication.serve(tmp_path / "orders") as server:
-        with pytest.raises(FencedError, match="higher epoch"):
-            replication.follow(server.url(), tmp_path / "copy")
+    with (
+        replication.serve(tmp_path / "orders") as server,
+        pytest.raises(FencedError, match="higher epoch"),
+    ):
+        replication.follow(server.url(), tmp_path / "copy")
 
 
 def test_two_promoted_copies_do_not_follow_each_other(tmp_path: Path) -> None:
@@ -91,9 +95,11 @@ def test_two_promoted_copies_do_not_follow_each_other(tmp_path: Path) -> None:
         copy_of(tmp_path / "orders", tmp_path / name)
         replication.promote(tmp_path / name)
     replication.promote(tmp_path / "a")
-    with replication.serve(tmp_path / "a") as server:
-        with pytest.raises(FencedError, match="does not know it"):
-            replication.follow(server.url(), tmp_path / "b")
+    with (
+        replication.serve(tmp_path / "a") as server,
+        pytest.raises(FencedError, match="does not know it"),
+    ):
+        replication.follow(server.url(), tmp_path / "b")
 
 
 def test_follower_of_an_epoch_refuses_an_older_primary(tmp_path: Path) -> None:
@@ -101,9 +107,11 @@ def test_follower_of_an_epoch_refuses_an_older_primary(tmp_path: Path) -> None:
     replication.promote(tmp_path / "copy")
     with replication.serve(tmp_path / "copy") as server:
         replication.follow(server.url(), tmp_path / "other").close()
-    with replication.serve(tmp_path / "orders") as server:
-        with pytest.raises(FencedError, match="does not know it"):
-            replication.follow(server.url(), tmp_path / "other")
+    with (
+        replication.serve(tmp_path / "orders") as server,
+        pytest.raises(FencedError, match="does not know it"),
+    ):
+        replication.follow(server.url(), tmp_path / "other")
 
 
 def test_promotion_of_an_open_log_is_refused(tmp_path: Path) -> None:

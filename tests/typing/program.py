@@ -22,7 +22,7 @@ import prometheus_client
 
 import commitlog
 import commitlog.polars
-from commitlog import bus, errors, keep, metrics, spark, topics, watching
+from commitlog import bus, errors, keep, metrics, replication, spark, topics, watching
 from commitlog.spark import jobs
 
 Positions = npt.NDArray[np.int64]
@@ -286,6 +286,27 @@ def store(path: Path, bucket: str) -> None:
         log.append(b"one")
     restored: keep.Restored = keep.restore(bucket, path / "again", until="2026-05-01")
     print(place.every, place.target, restored.end_position, restored.segments)
+
+
+def replicate(path: Path, copy: Path) -> None:
+    server: replication.Server
+    follower: replication.Follower
+    with commitlog.open(path) as log, replication.serve(path, token="secret") as server:
+        print(server.names, server.port)
+        with replication.follow(server.url(), copy, token="secret") as follower:
+            assert follower.wait(log.flushed_position, timeout="30s")
+            try:
+                commitlog.open(copy)
+            except errors.FencedError as fenced:
+                print(fenced, follower.position, follower.lag_bytes, follower.error)
+        try:
+            replication.follow(server.url(), copy)
+        except errors.ReplicationError as refused:
+            print(refused)
+        follower.close()
+        server.close()
+    epoch: replication.Epoch = replication.promote(copy)
+    print(epoch.number, epoch.start, epoch.id)
 
 
 def watch(path: Path, page: Path) -> None:
@@ -554,6 +575,7 @@ def main(folder: Path) -> None:
         log.close()
     use_pool(folder / "pooled")
     prune(path, folder / "archive")
+    replicate(path, folder / "copy")
     watch(path, folder / "page.prom")
     use_bus(folder / "bus")
     use_topics(folder / "topics")

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import commitlog
 import commitlog.polars
-from commitlog import bus, errors, keep, metrics, spark, topics, watching
+from commitlog import bus, errors, keep, metrics, replication, spark, topics, watching
 from commitlog.spark import jobs
 
 PROGRAM = Path(__file__).with_name("program.py")
@@ -21,7 +21,9 @@ DATA = (
     *(errors.CommitLogError, commitlog.Options, commitlog.Tuning, ModuleType),
     *(jobs.Compaction, jobs.Export, jobs.LogCheck, jobs.Verification),
 )
-MODULES = (commitlog, bus, keep, metrics, commitlog.polars, spark, jobs, topics, watching)
+MODULES = (
+    *(commitlog, bus, keep, metrics, commitlog.polars, replication, spark, jobs, topics, watching),
+)
 
 
 def public_names() -> Iterator[str]:
