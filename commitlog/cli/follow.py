@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from commitlog.cli.ending import Ending
 from commitlog.replication import follow
 
 
@@ -36,6 +37,9 @@ def command(
       commitlog follow tcp://127.0.0.1:7070/orders copy
       commitlog follow --tls-roots ca.pem tls://a:7070/orders /backup/orders
     """
-    with follow(url, copy, token=token, tls_roots=tls_roots, plain_text=plain_text) as follower:
+    with (
+        Ending(),
+        follow(url, copy, token=token, tls_roots=tls_roots, plain_text=plain_text) as follower,
+    ):
         click.echo(f"following {url} from position {follower.position}")
         follower.wait()

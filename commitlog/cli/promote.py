@@ -12,8 +12,9 @@ from commitlog.replication import promote
 def command(*, log: str) -> None:
     """Make LOG, a copy of another log, the primary.
 
-    Its next epoch begins, and programs can append to it. Stop its follower and the old primary first. Records
-    that the old primary has not sent are not in LOG. Followers of LOG refuse the old primary.
+    Its next epoch begins, and programs can append to it. Stop its follower and the old primary
+    first. Records that the old primary has not sent are not in LOG. Followers of LOG refuse the old
+    primary.
 
     \b
     Example:

@@ -6,6 +6,7 @@ import threading
 
 import click
 
+from commitlog.cli.ending import Ending
 from commitlog.replication import serve
 
 
@@ -50,6 +51,9 @@ def command(
       commitlog serve orders
       commitlog serve --listen 0.0.0.0:7070 --tls cert.pem key.pem orders trades
     """
-    with serve(logs, listen=listen, token=token, tls=tls, plain_text=plain_text) as server:
+    with (
+        Ending(),
+        serve(logs, listen=listen, token=token, tls=tls, plain_text=plain_text) as server,
+    ):
         click.echo("\n".join(f"serving {server.url(name)}" for name in server.names))
         threading.Event().wait()

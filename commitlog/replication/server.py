@@ -46,7 +46,8 @@ def serve(
     listen : str
         ``"host:port"``; port 0 takes a free one.
     token : str, optional
-        What a follower has to send. Without one, every host that reaches the port can read the logs.
+        What a follower has to send. Without one, every host that reaches the port can read the
+        logs.
     tls : (str, str), optional
         Paths of the certificate and of its private key, in PEM.
     plain_text : bool

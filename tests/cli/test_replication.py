@@ -1,0 +1,73 @@
+"""`commitlog serve`, `follow` and `promote`: together, interrupted, and with wrong input."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from tests.cli.program import LIMIT_S, SEGMENT, interrupted, run, started
+
+pytest.importorskip("pyarrow.flight")
+
+
+def first_line(process: subprocess.Popen[bytes]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().decode().strip()
+
+
+def test_promoted_copy_has_what_was_served(tmp_path: Path) -> None:
+    orders, copy = tmp_path / "orders", tmp_path / "copy"
+    with commitlog.open(orders, segment_size=SEGMENT) as log:
+        log.append_many([b"one", b"two"])
+        log.flush()
+        with started("serve", "--listen", "127.0.0.1:0", "--token", "secret", orders) as server:
+            url = first_line(server).removeprefix("serving ")
+            with started("follow", "--token", "secret", url, copy) as follower:
+                assert first_line(follower) == f"following {url} from position 4096"
+                with commitlog.open(copy, "r") as read, read.tailer() as tailer:
+                    for value in (b"one", b"two"):
+                        record = tailer.read(timeout=LIMIT_S)
+                        assert record is not None
+                        assert record.value == value
+                assert interrupted(follower) == (130, b"", b"\n")
+            server.terminate()
+            assert server.communicate(timeout=LIMIT_S) == (b"", b"\n")
+    refused = run("append", copy, feed=b"three\n")
+    assert (refused.returncode, refused.stdout) == (1, b"")
+    assert b"commitlog promote" in refused.stderr
+    done = run("promote", copy)
+    assert done.stdout.decode().startswith(f"{copy}: epoch 1, goes on at position ")
+    assert run("append", copy, feed=b"three\n").returncode == 0
+    assert run("cat", copy).stdout == b"one\ntwo\nthree\n"
+    assert run("verify", copy).stdout.decode().splitlines()[-1] == "sound"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["serve"], 2, "Missing argument"),
+        (["serve", "none"], 1, "no log here"),
+        (["serve", "--listen", "port", "log"], 1, "HOST:PORT"),
+        (["serve", "--listen", "0.0.0.0:0", "log"], 1, "plain text"),
+        (["serve", "--listen", "192.0.2.1:7070", "--plain-text", "log"], 1, "cannot listen"),
+        (["serve", "--tls", "no.pem", "no.key", "log"], 1, "no.pem"),
+        (["follow", "log", "copy"], 1, "HOST:PORT"),
+        (["follow", "tcp://192.0.2.1:7070/log", "copy"], 1, "plain text"),
+        (["promote", "none"], 1, "no log here"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    arguments: list[str], status: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    commitlog.open("log").close()
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    done = run(*arguments)
+    last = done.stderr.decode().splitlines()[-1]
+    assert done.returncode == status, last
+    assert said in last
+    assert b"Traceback" not in done.stderr
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before
