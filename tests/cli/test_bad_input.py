@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "prune": ("--min-free", "1"),
     "archive": ("--dry-run",),
     "restore": (),
+    "promote": (),
     "remove": ("--yes",),
     "doctor": (),
     "bench": ("--quick", "--memory", "-w", "sustained", "--setup", "mapped"),
@@ -85,6 +86,7 @@ CHOICES = {
 }
 ABOUT_DIRECTORIES = ("doctor", "bench", "list")  # the others take a log
 GROUPS = ("spark",)  # their commands take seconds to start: tests/spark/test_jobs.py
+ENDLESS = ("serve", "follow")  # run until Ctrl-C: tests/cli/test_replication.py
 ABOUT_MANY = ("export-metrics",)  # takes any number of logs
 ABOUT_STORES = ("restore",)  # refuses a log: tests/cli/test_restore.py
 commands = pytest.mark.parametrize("command", COMMANDS)
@@ -94,7 +96,7 @@ on_logs = pytest.mark.parametrize(
 
 
 def test_table_of_commands_is_complete() -> None:
-    assert {*COMMANDS, *GROUPS} == set(group.COMMANDS)
+    assert {*COMMANDS, *GROUPS, *ENDLESS} == set(group.COMMANDS)
 
 
 def all_of(folder: Path) -> dict[str, str]:
