@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 import threading
 from typing import Any, Self
 
@@ -14,10 +15,17 @@ from commitlog.base.path import path_of, telling_of_refusals
 from commitlog.base.polling import attempts
 from commitlog.base.regular_file import read_small_file
 from commitlog.base.units import Duration, parse_duration
-from commitlog.errors import CommitLogError, FencedError, IOFailureError, ReplicationError
+from commitlog.errors import (
+    CommitLogError,
+    FencedError,
+    InvalidOptionError,
+    IOFailureError,
+    ReplicationError,
+)
 from commitlog.recovery import lineage
 from commitlog.recovery.lineage import Lineage
 from commitlog.replication import wire
+from commitlog.replication.primary import Primary
 from commitlog.replication.replica import Replica, begin_replica, create_replica, read_replica
 from commitlog.segment import identity as identities
 
@@ -30,6 +38,7 @@ def follow(
     url: str,
     path: str | os.PathLike[str],
     *,
+    name: str | None = None,
     token: str | None = None,
     tls_roots: str | None = None,
     plain_text: bool = False,
@@ -47,6 +56,9 @@ def follow(
         ``"tls://host:port/log"``, or ``"tcp://"`` without TLS.
     path : str or path-like
         The directory of the copy; created if there is none.
+    name : str, optional
+        The name under which the server counts this copy; at most 512 characters, and different for
+        each copy. By default the host's name and the path of the copy.
     token : str, optional
         The server's token.
     tls_roots : str, optional
@@ -79,58 +91,22 @@ def follow(
     roots = None if tls_roots is None else read_small_file(tls_roots, _PEM_LIMIT, follow=True)
     where = path_of(path)
     with telling_of_refusals(where):
-        return Follower(_Primary(url, address, token, roots), where, timeout_s)
-
-
-class _Primary:
-    """The server's end: connections to it, and what it says of its log."""
-
-    def __init__(
-        self, url: str, address: wire.Address, token: str | None, roots: bytes | None
-    ) -> None:
-        self.url = url
-        self._address = address
-        self._roots = roots
-        self._headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
-
-    def connect(self) -> Any:
-        options: dict[str, Any] = {"generic_options": wire.OPTIONS}
-        if self._roots is not None:
-            options["tls_root_certs"] = self._roots
-        return wire.flight().FlightClient(self._address.location, **options)
-
-    def describe(self, client: Any, timeout_s: float) -> dict[str, Any]:
-        """Ask for identity, lineage and end of the log."""
-        flight = wire.flight()
-        options = flight.FlightCallOptions(timeout=max(timeout_s, 0.1), headers=self._headers)
-        body = wire.text({"log": self._address.log})
-        results = list(client.do_action(flight.Action("describe", body), options))
-        if len(results) != 1:
-            raise ReplicationError(f"{self.url} sent no description of its log")
-        return wire.content_of(results[0].body.to_pybytes(), self.url)
-
-    def stream(self, client: Any, position: int, unsealed: list[int]) -> Any:
-        """Begin the stream of chunks."""
-        flight = wire.flight()
-        content = {"log": self._address.log, "position": position, "unsealed": unsealed}
-        options = flight.FlightCallOptions(headers=self._headers)
-        return client.do_get(flight.Ticket(wire.text(content)), options)
-
-    def refused(self, error: Exception) -> ReplicationError | None:
-        """Return the error that ends the follower; None if another try may succeed."""
-        flight = wire.flight()
-        if isinstance(error, flight.FlightUnavailableError | flight.FlightTimedOutError
-                      | flight.FlightCancelledError | flight.FlightInternalError):  # fmt: skip
-            return None
-        what = str(error).partition(". Detail:")[0].partition(". gRPC client debug")[0]
-        return ReplicationError(f"{self.url} refuses to be followed: {what}")
+        known = name or f"{socket.gethostname()}:{os.path.realpath(where)}"
+        if len(known) > wire.NAME_LIMIT:
+            raise InvalidOptionError(
+                f"a follower's name has at most {wire.NAME_LIMIT} characters, not {len(known)}: "
+                "pass a shorter name="
+            )
+        return Follower(Primary(url, address, token, roots), where, known, timeout_s)
 
 
 class Follower:
     """Follow a log; `follow` returns it."""
 
-    def __init__(self, primary: _Primary, path: str, timeout_s: float) -> None:
+    def __init__(self, primary: Primary, path: str, name: str, timeout_s: float) -> None:
         self._primary = primary
+        self.name = name
+        self._epoch = 0
         self._stopping = threading.Event()
         self._news = threading.Condition()
         self._flushed = 0
@@ -216,7 +192,7 @@ class Follower:
                 with self._primary.connect() as client:
                     said = self._primary.describe(client, timeout_s)
                     self._prepare(path, client, said)
-                return self._checked(path, said)
+                    return self._checked(path, client, said)
             except self._failures as error:
                 if isinstance(error, CommitLogError):
                     raise
@@ -229,10 +205,10 @@ class Follower:
             "port, TLS and that the server runs"
         )
 
-    def _checked(self, path: str, said: dict[str, Any]) -> Replica:
+    def _checked(self, path: str, client: Any, said: dict[str, Any]) -> Replica:
         replica = Replica(path)
         try:
-            self._meet(replica, said)
+            self._meet(replica, client, said)
         except BaseException:
             replica.close()
             raise
@@ -275,13 +251,15 @@ class Follower:
         finally:
             stream.cancel()
 
-    def _meet(self, replica: Replica, said: dict[str, Any]) -> None:
+    def _meet(self, replica: Replica, client: Any, said: dict[str, Any]) -> None:
         """Compare lineages and ends; adopt the primary's lineage, or raise."""
         url = self._primary.url
         theirs, ours = _lineage_of(said, url), replica.lineage
         pairs = zip(ours.epochs, theirs.epochs, strict=False)
         common = sum(1 for mine, other in pairs if mine == other)
         if common < len(ours.epochs):
+            if ours.number > theirs.number:  # a primary that was replaced acknowledges no more
+                self._primary.acknowledge(client, self.name, ours.number, replica.position)
             raise FencedError(
                 f"this copy has epoch {ours.number}, and {url} does not know it, but has "
                 f"epoch {theirs.number}: follow the log that was promoted last",
@@ -306,6 +284,7 @@ class Follower:
                 position=end,
             )
         replica.adopt(Lineage(theirs.epochs, url))
+        self._epoch = theirs.number
 
     # --- the thread -------------------------------------------------------------------------------
 
@@ -315,7 +294,8 @@ class Follower:
             before = self._replica.position
             try:
                 with self._primary.connect() as client:
-                    self._meet(self._replica, self._primary.describe(client, _RETRY_LONGEST_S))
+                    said = self._primary.describe(client, _RETRY_LONGEST_S)
+                    self._meet(self._replica, client, said)
                     self._copy(client)
             except self._failures as error:
                 if isinstance(error, CommitLogError):
@@ -340,6 +320,8 @@ class Follower:
 
     def _copy(self, client: Any) -> None:
         replica, layout = self._replica, wire.schema()
+        if not self._acknowledge(client):
+            return
         self._stream = self._primary.stream(client, replica.position, replica.unsealed())
         try:
             while not self._stopping.is_set():
@@ -352,8 +334,15 @@ class Follower:
                 with self._news:
                     self._flushed = chunk.flushed
                     self._news.notify_all()
+                if chunk.frames and not self._acknowledge(client):
+                    return
         finally:
             self._stream.cancel()
+
+    def _acknowledge(self, client: Any) -> bool:
+        """Tell the primary what is durable here; return False if its epoch has changed."""
+        position = self._replica.position
+        return self._primary.acknowledge(client, self.name, self._epoch, position) == self._epoch
 
     def _end(self, error: CommitLogError) -> None:
         _logger.error("%s: %s", self._primary.url, error)

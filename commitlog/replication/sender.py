@@ -6,14 +6,16 @@ import threading
 import time
 from collections.abc import Iterator
 
+from commitlog._kernel.engine import announce_sleeper, wait_append
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, crc32c, read_seal
 from commitlog.errors import CorruptRecordError, PositionError
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
 from commitlog.replication.wire import CHUNK_BYTES, HEARTBEAT_S, Chunk
 
-# The log is asked this often for what was flushed; the wait doubles while nothing was.
-_WAIT_S, _WAIT_LONGEST_S = 0.001, 0.016
+_SLEEP_S = 0.02  # in the kernel; an append ends it
+# While records wait for their flush, the log is asked this often; the wait doubles.
+_WAIT_S, _WAIT_LONGEST_S = 0.0001, 0.016
 _SEALS_LIMIT = 1024  # segments whose seal is sent later
 
 
@@ -61,8 +63,17 @@ class Sender:
                 sent_at = time.monotonic()
                 self._parts.find_cursors()
                 yield Chunk(self._number, self._offset, flushed, 0)
-            self._stopping.wait(wait_s)
-            wait_s = min(2 * wait_s, _WAIT_LONGEST_S)
+            wait_s = self._wait(flushed, wait_s)
+
+    def _wait(self, flushed: int, wait_s: float) -> float:
+        """Sleep until there may be more to send; return how long to wait the next time."""
+        core = self._parts.engine
+        seen = announce_sleeper(core)
+        if core.tail_position <= flushed:
+            wait_append(core, seen, _SLEEP_S)
+            return _WAIT_S
+        time.sleep(wait_s)
+        return min(2 * wait_s, _WAIT_LONGEST_S)
 
     def _header(self, number: int, flushed: int, *, sealed: bool) -> Chunk:
         page = self._parts.directory.read_header(number)

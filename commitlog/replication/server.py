@@ -9,16 +9,19 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any, Self
 
 from commitlog.base.extras import imported
 from commitlog.base.path import path_of
 from commitlog.base.regular_file import read_small_file
+from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
 from commitlog.replication import wire
+from commitlog.replication.acknowledgements import Acknowledgements
 from commitlog.replication.sender import Sender
 
 _logger = logging.getLogger("commitlog.replication")
@@ -67,12 +70,13 @@ def serve(
     where = wire.listen_of(listen, tls is not None)
     where.check_plain(plain_text)
     with ExitStack() as undo:
-        opened: dict[str, CommitLog] = {}
+        opened: dict[str, _Served] = {}
         for log in wanted:
             name = os.path.basename(os.path.realpath(path_of(log)))
             if name in opened:
                 raise InvalidOptionError(f"two of the logs have the name {name!r}: rename one")
-            opened[name] = undo.enter_context(open_log(log, "r"))
+            read = undo.enter_context(open_log(log, "r"))
+            opened[name] = _Served(read, Acknowledgements(read.path))
         if not opened:
             raise InvalidOptionError("pass at least one log to serve")
         server = Server(opened, where, token, tls)
@@ -80,12 +84,20 @@ def serve(
     return server
 
 
+@dataclass(frozen=True)
+class _Served:
+    """A log that is served, and what its followers acknowledge."""
+
+    log: CommitLog
+    acknowledged: Acknowledgements
+
+
 class Server:
     """Serve logs to followers; `serve` returns it."""
 
     def __init__(
         self,
-        logs: dict[str, CommitLog],
+        logs: dict[str, _Served],
         where: wire.Address,
         token: str | None,
         tls: tuple[str, str] | None,
@@ -115,6 +127,61 @@ class Server:
         """Return the port that the server listens on."""
         return int(self._server.port)
 
+    def wait_replicated(
+        self,
+        position: int,
+        *,
+        copies: int = 1,
+        timeout: Duration | None = None,
+        log: str | None = None,
+    ) -> bool:
+        """Wait until the record at a position is durable here and on other machines.
+
+        Under ``flush="sync"`` the record is sent at once, otherwise after the next flush; a writer
+        without appends that wait flushes each `flush_interval`. Threads that wait at the same time
+        share flushes and round trips.
+
+        Parameters
+        ----------
+        position : int
+            What `append` returned.
+        copies : int
+            How many followers must have the record durably; each counts by its name.
+        timeout : float or str, optional
+            Seconds, or a duration such as ``"5s"``.
+        log : str, optional
+            The name of the log, by default the first one.
+
+        Returns
+        -------
+        bool
+            False if the time expired, or the server was closed. The record may still arrive.
+
+        Raises
+        ------
+        FencedError
+            A follower has a later epoch than this log: a copy was promoted.
+        InvalidOptionError
+            `copies` is less than 1, or there is no such log.
+        """
+        if whole_of(copies) is None or copies < 1:
+            raise InvalidOptionError(f"copies must be an int of at least 1, not {copies!r}")
+        limit_s = None if timeout is None else parse_duration(timeout, "timeout")
+        served = self._served_of(log)
+        if served.log.flushed_position <= position:
+            parts_of(served.log).engine.ask_for_flush()
+        return served.acknowledged.wait(position, copies, limit_s)
+
+    def replicated_position(self, copies: int = 1, *, log: str | None = None) -> int:
+        """Return the position up to which so many followers have a log durably."""
+        if whole_of(copies) is None or copies < 1:
+            raise InvalidOptionError(f"copies must be an int of at least 1, not {copies!r}")
+        return self._served_of(log).acknowledged.reached(copies)
+
+    def followers(self, log: str | None = None) -> dict[str, int]:
+        """Return up to which position each follower has a log durably, by the follower's name."""
+        return self._served_of(log).acknowledged.positions()
+
     @property
     def names(self) -> list[str]:
         """Return the names of the logs."""
@@ -122,16 +189,23 @@ class Server:
 
     def url(self, name: str | None = None) -> str:
         """Return the URL of a log, by default of the first one, as this machine reaches it."""
-        chosen = next(iter(self._logs)) if name is None else name
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{'tls' if self._encrypted else 'tcp'}://{host}:{self.port}/{chosen}"
+        return f"{'tls' if self._encrypted else 'tcp'}://{host}:{self.port}/{name or self.names[0]}"
+
+    def _served_of(self, name: str | None) -> _Served:
+        served = self._logs.get(self.names[0] if name is None else name)
+        if served is None:
+            raise InvalidOptionError(f"no log of the name {name!r} is served: see `names`")
+        return served
 
     def close(self) -> None:
         """End every stream and release the logs; a second call does nothing."""
         self._stopping.set()
+        for served in self._logs.values():
+            served.acknowledged.close()
         self._server.shutdown()
-        for log in self._logs.values():
-            log.close()
+        for served in self._logs.values():
+            served.log.close()
 
     def __enter__(self) -> Self:
         return self
@@ -140,9 +214,9 @@ class Server:
         self.close()
 
 
-def describe(log: CommitLog) -> dict[str, Any]:
+def _describe(served: _Served, _: dict[str, Any]) -> dict[str, Any]:
     """Return what a follower has to know of a log before it reads its frames."""
-    parts = parts_of(log)
+    log, parts = served.log, parts_of(served.log)
     return {
         "identity": parts.identity.to_json(),
         "first": parts.queue.first_number * log.segment_size,
@@ -150,6 +224,21 @@ def describe(log: CommitLog) -> dict[str, Any]:
         "end": log.committed_position,
         **lineage.read(parts.directory).content(),
     }
+
+
+def _acknowledge(served: _Served, content: dict[str, Any]) -> dict[str, Any]:
+    """Take a follower's position; if its epoch is later than the log's, fence the log."""
+    name = content.get("name")
+    if type(name) is not str or not 0 < len(name) <= wire.NAME_LIMIT:
+        raise ReplicationError("the follower sent no usable 'name'")
+    epoch = wire.number_of(content, "epoch", "the follower")
+    position = wire.number_of(content, "position", "the follower")
+    current = lineage.read(parts_of(served.log).directory).number
+    if epoch > current:
+        served.acknowledged.fence(epoch)
+    elif epoch == current:
+        served.acknowledged.add(name, position)
+    return {"epoch": current}  # a follower of an earlier epoch has to adopt this one first
 
 
 def _token_check(token: str) -> Any:
@@ -178,7 +267,7 @@ def _server_class() -> Any:
 
         def __init__(
             self,
-            logs: dict[str, CommitLog],
+            logs: dict[str, _Served],
             stopping: threading.Event,
             location: str,
             certificates: Any,
@@ -190,27 +279,28 @@ def _server_class() -> Any:
             self._room = threading.BoundedSemaphore(_FOLLOWERS_LIMIT)
             self._schema = wire.schema()
 
-        def _log_of(self, message: bytes) -> tuple[CommitLog, dict[str, Any]]:
+        def _log_of(self, message: bytes) -> tuple[_Served, dict[str, Any]]:
             try:
                 content = wire.content_of(message, "the follower")
             except CommitLogError as error:
                 raise flight.FlightServerError(str(error)) from None
-            log = self._logs.get(str(content.get("log")))
-            if log is None:
+            served = self._logs.get(str(content.get("log")))
+            if served is None:
                 raise flight.FlightServerError(f"there is no log {content.get('log')!r} here")
-            return log, content
+            return served, content
 
         def do_action(self, context: Any, action: Any) -> Iterator[Any]:
-            if action.type != "describe":
+            answer = {"describe": _describe, "acknowledge": _acknowledge}.get(action.type)
+            if answer is None:
                 raise flight.FlightServerError(f"there is no action {action.type!r}")
-            log, _ = self._log_of(action.body.to_pybytes())
+            served, content = self._log_of(action.body.to_pybytes())
             try:
-                return iter([flight.Result(wire.text(describe(log)))])
+                return iter([flight.Result(wire.text(answer(served, content)))])
             except CommitLogError as error:
                 raise flight.FlightServerError(str(error)) from None
 
         def do_get(self, context: Any, ticket: Any) -> Any:
-            log, content = self._log_of(ticket.ticket)
+            served, content = self._log_of(ticket.ticket)
             try:
                 position = wire.number_of(content, "position", "the follower")
                 unsealed = content.get("unsealed")
@@ -220,7 +310,7 @@ def _server_class() -> Any:
                     raise ReplicationError("the follower sent no usable 'unsealed'")
             except CommitLogError as error:
                 raise flight.FlightServerError(str(error)) from None
-            sender = Sender(log, position, unsealed, self._stopping)
+            sender = Sender(served.log, position, unsealed, self._stopping)
             return flight.GeneratorStream(self._schema, self._stream(sender))
 
         def _stream(self, sender: Sender) -> Iterator[Any]:

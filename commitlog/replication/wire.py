@@ -19,6 +19,7 @@ from commitlog.errors import InvalidOptionError, ReplicationError
 PROTOCOL = 1
 CHUNK_BYTES = 1 << 20  # a larger frame is a chunk of its own
 HEARTBEAT_S = 0.5
+NAME_LIMIT = 512  # characters of a follower's name
 _TEXT_LIMIT = 1 << 24  # bytes of JSON
 # A peer that does not answer a ping in time, such as a stopped process, is taken for lost.
 _KEEP_ALIVE_MS = 5_000

@@ -150,6 +150,7 @@ def test_json_of_every_command_follows_the_page(log: Path, damaged: Path, tmp_pa
         ("archive", printed("archive", "--keep", log, tmp_path / "archive")),
         ("info", printed("info", tmp_path / "archive")),
         ("restore", printed("restore", tmp_path / "archive", tmp_path / "restored")),
+        ("promote", printed("promote", tmp_path / "restored")),
         ("doctor", printed("doctor", tmp_path)),
         ("remove", printed("remove", "--yes", tmp_path / "open")),
         ("spark export", [as_object(_export())]),
@@ -165,7 +166,7 @@ def test_json_of_every_command_follows_the_page(log: Path, damaged: Path, tmp_pa
     assert not {name: keys for name, keys in never.items() if keys}, (
         "the page names what no command prints"
     )
-    without = {"export-metrics", "bench", "spark"}
+    without = {"export-metrics", "bench", "serve", "follow", "spark"}
     assert {name.split()[0] for name in known} | without == set(group.COMMANDS) | {"spark"}
 
 

@@ -292,8 +292,10 @@ def replicate(path: Path, copy: Path) -> None:
     server: replication.Server
     follower: replication.Follower
     with commitlog.open(path) as log, replication.serve(path, token="secret") as server:
-        print(server.names, server.port)
-        with replication.follow(server.url(), copy, token="secret") as follower:
+        print(server.names, server.port, server.followers(), server.replicated_position(2))
+        with replication.follow(server.url(), copy, name="b", token="secret") as follower:
+            assert server.wait_replicated(log.append(b"x", sync=True), copies=1, timeout="30s")
+            assert follower.name == "b"
             assert follower.wait(log.flushed_position, timeout="30s")
             try:
                 commitlog.open(copy)
