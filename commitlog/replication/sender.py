@@ -11,6 +11,7 @@ from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, crc32c, 
 from commitlog.errors import CorruptRecordError, PositionError
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
+from commitlog.recovery import lineage
 from commitlog.replication.wire import CHUNK_BYTES, HEARTBEAT_S, Chunk
 
 _SLEEP_S = 0.02  # in the kernel; an append ends it
@@ -36,9 +37,10 @@ class Sender:
         self._offset = max(self._offset, HEADER_SIZE)
         self._unsealed = unsealed[:_SEALS_LIMIT]
         self._stopping = stopping
+        self._lineage = lineage.version(self._parts.directory)
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield chunks until the server stops."""
+        """Yield chunks until the server stops or the log is promoted."""
         begun = False
         wait_s, sent_at = _WAIT_S, 0.0
         if self._number == self._parts.queue.first_number:
@@ -48,6 +50,9 @@ class Sender:
             yield self._header(self._number, self._log.flushed_position, sealed=False)
         while not self._stopping.is_set():
             flushed = self._log.flushed_position
+            # After `flushed`: an epoch is in its file before its first record is flushed.
+            if lineage.version(self._parts.directory) != self._lineage:
+                return  # the follower adopts the new epoch when it connects again
             yield from self._seals(flushed)
             if flushed > self._number * self._size + self._offset:
                 if not begun:

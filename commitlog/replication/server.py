@@ -26,6 +26,7 @@ from commitlog.replication.sender import Sender
 
 _logger = logging.getLogger("commitlog.replication")
 _FOLLOWERS_LIMIT = 64  # at once; each has a thread
+_CLOSE_S = 5.0
 _PEM_LIMIT = 1 << 20  # bytes
 
 
@@ -120,12 +121,13 @@ class Server:
                 "check certificate and key"
             ) from None
         self._host, self._encrypted = where.host, where.encrypted
+        self._port = int(self._server.port)
         _logger.info("serving %s at port %d", ", ".join(logs), self.port)
 
     @property
     def port(self) -> int:
         """Return the port that the server listens on."""
-        return int(self._server.port)
+        return self._port
 
     def wait_replicated(
         self,
@@ -199,11 +201,19 @@ class Server:
         return served
 
     def close(self) -> None:
-        """End every stream and release the logs; a second call does nothing."""
+        """End every stream and release the logs; a second call does nothing.
+
+        Waits at most 5 seconds for followers that do not read.
+        """
         self._stopping.set()
         for served in self._logs.values():
             served.acknowledged.close()
-        self._server.shutdown()
+        # Flight waits without a limit until a stopped follower reads.
+        ending = threading.Thread(target=self._server.shutdown, name="commitlog serve", daemon=True)
+        ending.start()
+        ending.join(_CLOSE_S)
+        if ending.is_alive():
+            _logger.warning("a follower does not read: port %d stays open", self._port)
         for served in self._logs.values():
             served.log.close()
 

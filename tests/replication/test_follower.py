@@ -200,6 +200,22 @@ def test_pruned_primary_refuses_a_late_follower(
     assert records(tmp_path / "new") == records(Path(primary.path))
 
 
+def test_server_closes_although_a_follower_is_stopped(
+    primary: commitlog.CommitLog, tmp_path: Path
+) -> None:
+    fill(primary, 3000)
+    server = replication.serve(primary.path)
+    arguments = [sys.executable, "-c", _FOLLOW, server.url(), tmp_path / "copy", "0", str(1 << 40)]
+    with subprocess.Popen(arguments) as child:
+        try:
+            while not server.followers():  # it has written its first frames
+                assert child.poll() is None
+            os.kill(child.pid, signal.SIGSTOP)
+            server.close()
+        finally:
+            os.kill(child.pid, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("url", ["a", "http://a:1/b", "tcp://:7/b", "tcp://a/b", "tcp://a:x/b"])
 def test_wrong_url_is_refused(url: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match="HOST:PORT"):
