@@ -95,7 +95,7 @@ class MethodReader(ProcessBound):
         Parameters
         ----------
         timeout : float, str or None
-            End if no record arrives for that long; None does not end.
+            End if no record arrives for that long, whether or not it is a call; None does not end.
 
         Returns
         -------
@@ -109,20 +109,24 @@ class MethodReader(ProcessBound):
             left = _STOP_INTERVAL_S
             if end is not None:
                 left = min(left, max(0.0, end - time.monotonic()))
-            handled = self._handle_arriving(left)
+            records, handled = self._handle_arriving(left)
             count += handled
             if end is not None and limit is not None:
                 now = time.monotonic()
-                if handled:
-                    end = now + limit
+                if records:
+                    end = now - left + limit
                 elif now >= end:
                     break
         return count
 
-    def _handle_arriving(self, timeout_s: float) -> int:
-        """Handle calls until no record arrives for that long, or `stop`; return how many."""
-        count = 0
+    def _handle_arriving(self, timeout_s: float) -> tuple[int, int]:
+        """Handle calls until no record arrives for that long, or `stop`.
+
+        Returns the numbers of records and of calls.
+        """
+        records = count = 0
         for record in self._tailer.follow(timeout_s):
+            records += 1
             try:
                 count += self._handle(record)
             except BaseException:
@@ -133,7 +137,7 @@ class MethodReader(ProcessBound):
                 # The loop would save the place behind this record at its next step.
                 self._tailer.seek(self._tailer.position)
                 break
-        return count
+        return records, count
 
     def stop(self) -> None:
         """End `run` after the call that it handles, from any thread."""

@@ -173,3 +173,20 @@ def test_reader_without_a_name_stays_before_a_failed_call(log: CommitLog) -> Non
         with pytest.raises(RuntimeError):
             reader.run(timeout=0)
     assert [amount for _, amount, _ in till.calls] == [1, 2, 2]
+
+
+def test_records_that_are_no_calls_prolong_a_run(log: CommitLog) -> None:
+    till = Till()
+    reader = method_reader(log, till)
+
+    def append() -> None:
+        for _ in range(8):  # twice as long as the run waits without a record
+            threading.Event().wait(0.15)
+            log.append(b"no call")
+        method_writer(log, Shop).sold("lamp", 2)
+
+    appending = threading.Thread(target=append)
+    appending.start()
+    handled = reader.run(timeout=0.6)
+    appending.join()
+    assert (handled, till.calls) == (1, [("lamp", 2, "none")])
