@@ -42,11 +42,6 @@ cdef long EXT4_MAGIC = 0xEF53
 cdef long XFS_MAGIC = 0x58465342
 
 
-def frame_largest(uint64_t segment_size):
-    """Return the length of the largest frame that a log with segments of this size takes."""
-    return cl_frame_largest(segment_size)
-
-
 def punch_hole(int fd, long long start, long long stop):
     """Free the blocks of [start, stop), which then read as zeros. False if the file system cannot.
     """
