@@ -59,10 +59,15 @@ class TopicAppender:
         self._is_declared = False
 
     def append(
-        self, value: bytes, key: Key | None, timestamp_ns: int | None, sync: bool | None
+        self,
+        value: bytes,
+        key: Key | None,
+        timestamp_ns: int | None,
+        sync: bool | None,
+        expect: int | None,
     ) -> int:
         """Append one message; return its position, or -1 if it was dropped."""
-        return int(self._append_parts([value], [key], timestamp_ns, sync)[0])
+        return int(self._append_parts([value], [key], timestamp_ns, sync, expect)[0])
 
     def append_many(
         self,
@@ -70,24 +75,26 @@ class TopicAppender:
         keys: Iterable[Key | None] | None,
         timestamp_ns: int | None,
         sync: bool | None,
+        expect: int | None,
     ) -> Positions:
         """Append messages, after checking the size of each; return their positions."""
         given = self._keys_for(values, keys)
         self._check_sizes(values, given)
-        return self._append_parts(values, given, timestamp_ns, sync)
+        return self._append_parts(values, given, timestamp_ns, sync, expect)
 
     async def append_async(
-        self, value: bytes, key: Key | None, timestamp_ns: int | None, sync: bool | None
+        self,
+        value: bytes,
+        key: Key | None,
+        timestamp_ns: int | None,
+        sync: bool | None,
+        expect: int | None,
     ) -> int:
         """Append one message as `append` does, and wait as `CommitLog.append_async` does."""
         position = -1
-        for part in self._parts([value], [key], sync):
+        for part in self._parts([value], [key], sync, expect):
             positions = await self._log.append_many_async(
-                part.values,
-                keys=part.keys,
-                types=part.types,
-                timestamp_ns=timestamp_ns,
-                sync=part.sync,
+                part.values, timestamp_ns=timestamp_ns, **part.options
             )
             for each in self._noted(part, positions):
                 position = int(each)
@@ -96,28 +103,33 @@ class TopicAppender:
     # --- parts ------------------------------------------------------------------------------------
 
     def _append_parts(
-        self, values: list[bytes], keys: list[Any], timestamp_ns: int | None, sync: bool | None
+        self,
+        values: list[bytes],
+        keys: list[Any],
+        timestamp_ns: int | None,
+        sync: bool | None,
+        expect: int | None,
     ) -> Positions:
         found = [
             self._noted(
                 part,
-                self._log.append_many(
-                    part.values,
-                    keys=part.keys,
-                    types=part.types,
-                    timestamp_ns=timestamp_ns,
-                    sync=part.sync,
-                ),
+                self._log.append_many(part.values, timestamp_ns=timestamp_ns, **part.options),
             )
-            for part in self._parts(values, keys, sync)
+            for part in self._parts(values, keys, sync, expect)
         ]
         return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
-    def _parts(self, values: list[bytes], keys: list[Any], sync: bool | None) -> Iterator[_Part]:
+    def _parts(
+        self, values: list[bytes], keys: list[Any], sync: bool | None, expect: int | None
+    ) -> Iterator[_Part]:
         """Yield lists of records, each of which is appended before the next one is asked for.
 
         A list has messages that fit the segment, which has the schema, or the schema and a message.
+        With `expect`, all messages are one list.
         """
+        if expect is not None:
+            yield self._whole(values, keys, sync, expect)
+            return
         count = len(values)
         first = 0
         is_alone = False
@@ -136,12 +148,22 @@ class TopicAppender:
             types = [self.type] * (last - first)
             part = _Part(values[first:last], keys[first:last], types, durable)
             if not is_plain:
-                part.values.insert(0, self._schema.value)
-                part.keys.insert(0, self._schema.key)
-                part.types.insert(0, SCHEMA_TYPE)
+                part.begin_with(self._schema)
             yield part
             first = last
             is_alone = False
+
+    def _whole(self, values: list[bytes], keys: list[Any], sync: bool | None, expect: int) -> _Part:
+        """Return all messages as one list, behind the schema if the segment needs it and both fit
+        one claim. If they do not, the schema follows the messages.
+        """
+        part = _Part(list(values), keys, [self.type] * len(values), sync, expect)
+        if self._fitting(values, keys, 0) < len(values):
+            self._declare()
+            length = _length([self._schema.value, *values], [self._schema.key, *keys])
+            if length <= self._log.largest_value:
+                part.begin_with(self._schema)
+        return part
 
     def _fits_beside_schema(self, value: bytes, key: Any) -> bool:
         """Return whether the schema and a message are one claim. If they are not, make sure that
@@ -178,7 +200,7 @@ class TopicAppender:
 
     def _noted(self, part: _Part, positions: Positions) -> Positions:
         """Note which segment has the schema; return the positions of the messages."""
-        if part.types[0] == SCHEMA_TYPE:
+        if part.types[:1] == [SCHEMA_TYPE]:
             self._note(int(positions[0]))
             positions = positions[1:]
         last = int(positions.max(initial=-1))
@@ -248,6 +270,18 @@ class _Part:
     keys: list[Any]
     types: list[int]
     sync: bool | None
+    expect: int | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keyword arguments of `CommitLog.append_many`."""
+        return {"keys": self.keys, "types": self.types, "sync": self.sync, "expect": self.expect}
+
+    def begin_with(self, schema: Schema) -> None:
+        """Put the record of a schema before the others."""
+        self.values.insert(0, schema.value)
+        self.keys.insert(0, schema.key)
+        self.types.insert(0, SCHEMA_TYPE)
 
 
 def _length(values: list[bytes], keys: list[Any]) -> int:

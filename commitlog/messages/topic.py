@@ -70,6 +70,7 @@ class Topic(ProcessBound, Generic[T]):
         key: Key | None = None,
         timestamp_ns: int | None = None,
         sync: bool | None = None,
+        expect: int | None = None,
     ) -> int:
         """Append one message.
 
@@ -79,6 +80,9 @@ class Topic(ProcessBound, Generic[T]):
             A message of the topic's class.
         key, timestamp_ns, sync
             As for `CommitLog.append`.
+        expect : int, optional
+            Append only if the log ends at this sequence, such as `TopicTailer.next_sequence`.
+            Schemas count: if one goes before the message, both are appended, or nothing is.
 
         Returns
         -------
@@ -90,6 +94,8 @@ class Topic(ProcessBound, Generic[T]):
         MessageError, MessageValueError, RecordTooLargeError
             The message is of another class, or its codec cannot encode a value. Nothing was
             appended.
+        ConflictError
+            The log ends at another sequence than `expect`. Nothing was appended.
         CommitLogError
             As for `CommitLog.append`.
         """
@@ -105,12 +111,13 @@ class Topic(ProcessBound, Generic[T]):
             and key is None
             and timestamp_ns is None
             and sync is None
+            and expect is None
         ):
             position = last.position = self._append(value, type=self._type)
             if position >= appender.segment_end:
                 appender.declare_behind(position)
             return position
-        return appender.append(value, key, timestamp_ns, sync)
+        return appender.append(value, key, timestamp_ns, sync, expect)
 
     def append_many(
         self,
@@ -119,6 +126,7 @@ class Topic(ProcessBound, Generic[T]):
         keys: Iterable[Key | None] | None = None,
         timestamp_ns: int | None = None,
         sync: bool | None = None,
+        expect: int | None = None,
     ) -> Positions:
         """Append a list of messages, after encoding all of them.
 
@@ -130,6 +138,8 @@ class Topic(ProcessBound, Generic[T]):
             One for each message.
         timestamp_ns, sync
             As for `CommitLog.append_many`.
+        expect : int, optional
+            As for `append`: all messages are appended, or none of them.
 
         Returns
         -------
@@ -144,7 +154,7 @@ class Topic(ProcessBound, Generic[T]):
             As for `CommitLog.append_many`.
         """
         values = self._encoder.encoded_many(list(messages))
-        return self._appender.append_many(values, keys, timestamp_ns, sync)
+        return self._appender.append_many(values, keys, timestamp_ns, sync, expect)
 
     async def append_async(
         self,
@@ -153,12 +163,13 @@ class Topic(ProcessBound, Generic[T]):
         key: Key | None = None,
         timestamp_ns: int | None = None,
         sync: bool | None = None,
+        expect: int | None = None,
     ) -> int:
         """Append one message; wait for durability as `CommitLog.append_async` does.
 
         Parameters
         ----------
-        message, key, timestamp_ns, sync
+        message, key, timestamp_ns, sync, expect
             As for `append`.
 
         Returns
@@ -167,7 +178,7 @@ class Topic(ProcessBound, Generic[T]):
             The position of the message; -1 if it was dropped.
         """
         value = self._encoder.encoded(message)
-        return await self._appender.append_async(value, key, timestamp_ns, sync)
+        return await self._appender.append_async(value, key, timestamp_ns, sync, expect)
 
     # --- reading ----------------------------------------------------------------------------------
 

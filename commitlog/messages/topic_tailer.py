@@ -13,6 +13,7 @@ from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import CommitLogError, InvalidOptionError, SchemaError, UndecodableError
 from commitlog.log.commit_log import CommitLog
+from commitlog.log.parts import parts_of
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Codec, Decode, RecordDecoder, plain_decoder
 from commitlog.messages.schema import Schema, is_message_type
@@ -248,6 +249,15 @@ class TopicTailer(ProcessBound, Generic[T]):
     def position(self) -> int:
         """Return the position of the next read."""
         return self._tailer.position
+
+    @property
+    def next_sequence(self) -> int:
+        """Return the sequence of the next record, of any kind: for `expect=`, if the tailer has
+        read all messages.
+        """
+        parts = parts_of(self._log)
+        parts.check_open()
+        return parts.index.sequence_of(self._tailer.position)
 
     def seek(
         self,

@@ -426,6 +426,7 @@ def use_topics(path: Path) -> None:
                 assert_type(sale_or_none, Sale | None)
             loop: topics.MessageLoop[Sale] = tailer.follow(timeout=0)
             print(list(loop), tailer.undecodable)
+            sales.append(Sale("sofa", 1), expect=assert_type(tailer.next_sequence, int))
         raw = sales.tailer(on_undecodable="raw")
         assert_type(raw, topics.TopicTailer[Sale | commitlog.Record])
         print(sales.log.path, sales.name, sales.message_class, list(raw))
