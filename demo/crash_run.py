@@ -8,39 +8,32 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
-import accounting
-from accounting import Promise, Survivors, read_back
 from processes import (
     APPENDED,
     CELLS,
-    GO,
     POSITION,
     READ,
-    READER_READY,
     SPAWN,
-    WRITER_READY,
     Cells,
+    Child,
     ChildError,
     Job,
+    Lines,
     Report,
-    end,
     pooled_log,
     reader,
-    start,
     writer,
 )
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 import commitlog
-
-if TYPE_CHECKING:
-    from console import Console, Show
+from commitlog import CommitLog
 
 _START_TIMEOUT_S = 30.0
 _END_TIMEOUT_S = 120.0
@@ -56,17 +49,25 @@ _NEAR = 0.02
 
 @dataclass(frozen=True)
 class Scenario:
-    """The options of one crash run, and the text before it.
-
-    If the stream is not paced, it is as fast as the disk, and takes a part of the corpus.
-    """
+    """The options of one crash run, and the text before it."""
 
     name: str
     backing: Literal["anonymous", "shm"]
     flush: Literal["async", "sync"]
-    paced: bool
     title: str
     introduction: str
+
+    @property
+    def paced(self) -> bool:
+        """Return whether the stream has a pace. Otherwise it is as fast as the disk, and takes a
+        part of the corpus.
+        """
+        return self.flush != "sync"
+
+    @property
+    def keeps_all(self) -> bool:
+        """Return whether the options promise every acknowledged line."""
+        return self.backing == "shm" or self.flush == "sync"
 
 
 @dataclass(frozen=True)
@@ -80,33 +81,30 @@ class Setting:
     random: random.Random
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The promises of a crash run; lines acknowledged before the kill, and in the log after
-    recovery and at the end.
+class CrashRun:
+    """Run one scenario, with a log at a path that does not exist yet.
+
+    Attributes
+    ----------
+    promises : dict of str to bool
+        What the durability table promises for the options of the scenario, as statements, and
+        whether each is true.
+    acknowledged, survived, total : int
+        Lines whose append returned before the kill, and in the log after recovery and at the end.
     """
 
-    promises: list[Promise]
-    acknowledged: int
-    survived: int
-    total: int
-
-    @property
-    def lost(self) -> int:
-        """Return how many acknowledged lines the kill lost."""
-        return max(0, self.acknowledged - self.survived)
-
-    @property
-    def kept(self) -> bool:
-        """Return whether every promise was kept."""
-        return all(promise.kept for promise in self.promises)
-
-
-class CrashRun:
-    """Run one scenario, with a log at a path that does not exist yet."""
-
-    def __init__(self, scenario: Scenario, log: str, setting: Setting, console: Console) -> None:
-        self._scenario, self._log, self._setting, self._console = scenario, log, setting, console
+    def __init__(
+        self,
+        scenario: Scenario,
+        log: str,
+        setting: Setting,
+        say: Callable[[str], None],
+        console: Console,
+    ) -> None:
+        self.promises: dict[str, bool] = {}
+        self.acknowledged = self.survived = self.total = 0
+        self._scenario, self._log, self._setting = scenario, log, setting
+        self._say, self._console = say, console
         self._cells: Cells = SPAWN.Array("Q", CELLS, lock=False)  # type: ignore[assignment]
         rate = len(setting.lines) / setting.seconds if scenario.paced else None
         self._job = Job(
@@ -118,198 +116,180 @@ class CrashRun:
             first=0,
             stop=len(setting.lines),
             rate=rate,
-            until_killed=True,
         )
 
-    def run(self) -> Outcome:
+    def run(self) -> None:
         """Run the scenario from the first line to the last promise."""
         with ExitStack() as stack:
             stack.callback(release_shared_memory, self._log)
-            first = self._start(stack, writer, WRITER_READY, self._job)
-            ours, theirs = SPAWN.Pipe()
-            self._start(stack, reader, READER_READY, self._job, theirs)
-            with self._bars(len(self._setting.lines)) as show:
-                self._cells[GO] = 1
-                self._wait_for_kill(first, show)
-                end(first)
-            if first.exitcode != -signal.SIGKILL:
-                raise ChildError(f"the writer ended with {first.exitcode} before the kill")
-            acknowledged, position = self._cells[APPENDED], self._cells[POSITION]
-            seen = _ask(ours)
-            self._console.print(
-                f"SIGKILL hit the writer (process {first.pid}) when {acknowledged:,} of its "
-                "appends had returned."
+            first = self._start(stack, writer, self._job)
+            tailing = self._start(stack, reader, self._job)
+            first.connection.send("go")
+            self._wait_for_kill(first)
+            first.end()
+            if first.process.exitcode != -signal.SIGKILL:
+                raise ChildError(f"the writer ended with {first.process.exitcode} before the kill")
+            self.acknowledged, position = self._cells[APPENDED], self._cells[POSITION]
+            seen = self._ask(tailing)
+            self._say(
+                f"SIGKILL hit the writer (process {first.process.pid}) when {self.acknowledged:,} "
+                "of its appends had returned."
             )
-            survivors, log_end = self._recover()
-            promises = self._promises(acknowledged, position, seen, survivors, log_end)
-            self._report_losses(acknowledged, survivors)
-            total = self._stream_rest(stack, ours, survivors, promises)
-        return Outcome(promises, acknowledged, survivors.lines, total)
+            self._recover(seen, position)
+            self._stream_rest(stack, tailing)
+
+    def _start(self, stack: ExitStack, target: Callable[..., None], job: Job) -> Child:
+        """Start a process and wait until it is ready; the stack ends it."""
+        child = Child(target, job, self._cells)
+        stack.callback(child.end)
+        child.answer()
+        return child
+
+    @staticmethod
+    def _ask(tailing: Child) -> Report:
+        tailing.connection.send("report")
+        report: Report = tailing.answer()
+        return report
 
     # --- the stream -------------------------------------------------------------------------------
 
-    def _start(
-        self,
-        stack: ExitStack,
-        target: Callable[..., None],
-        ready: int,
-        job: Job,
-        *arguments: Any,
-    ) -> BaseProcess:
-        """Start a process and wait until it is ready; the stack ends it."""
-        self._cells[ready] = 0
-        child = start(target, job, self._cells, *arguments)
-        stack.callback(self._end, child, ready)
-        if not self._is_ready(child, ready):
-            raise ChildError(
-                f"the {child.name} process was not ready within {_START_TIMEOUT_S:g} s; if it has "
-                "printed a message, it is above"
-            )
-        return child
+    @contextmanager
+    def _bars(self, total: int) -> Iterator[Callable[[], None]]:
+        """Yield a function that shows how much of the stream is done; on a terminal only."""
+        columns = (TextColumn("  {task.description:<28}"), BarColumn(), MofNCompleteColumn())
+        with Progress(
+            *columns,
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        ) as progress:
+            tasks = {
+                cell: progress.add_task(name, total=total)
+                for cell, name in ((APPENDED, "appended"), (READ, "seen by the tailing process"))
+            }
 
-    def _end(self, child: BaseProcess, ready: int) -> None:
-        """Kill a process once it is ready: before that, the log does not know the writer's shared
-        memory, and no open would delete it.
-        """
-        self._is_ready(child, ready)
-        end(child)
+            def show() -> None:
+                for cell, task in tasks.items():
+                    progress.update(task, completed=self._cells[cell])
 
-    def _is_ready(self, child: BaseProcess, ready: int) -> bool:
-        """Wait until a process is ready; return whether it is."""
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while not self._cells[ready]:
-            if not child.is_alive() or time.monotonic() > deadline:
-                return False
-            time.sleep(_POLL_S)
-        return True
+            yield show
 
-    def _bars(self, total: int) -> AbstractContextManager[Show]:
-        return self._console.bars(appended=total, seen_by_the_tailing_process=total)
-
-    def _show(self, show: Show) -> None:
-        show(self._cells[APPENDED], self._cells[READ])
-
-    def _wait_for_kill(self, child: BaseProcess, show: Show) -> None:
+    def _wait_for_kill(self, child: Child) -> None:
         """Wait until the stream has reached a random line, or a random time has passed."""
+        count, seconds = len(self._setting.lines), self._setting.seconds
         share = self._setting.random.uniform(_EARLIEST, _LATEST)
-        target = max(1, int(share * len(self._setting.lines)))
-        near = target - _NEAR * len(self._setting.lines)
-        deadline = time.monotonic() + share * self._setting.seconds * (
-            _SLOWNESS if self._scenario.paced else 1.0
-        )
+        target = max(1, int(share * count))
+        deadline = time.monotonic() + share * seconds * (_SLOWNESS if self._scenario.paced else 1.0)
         last = deadline + _START_TIMEOUT_S
-        while (appended := self._cells[APPENDED]) < target and not (
-            appended and time.monotonic() > deadline
-        ):
-            if not child.is_alive() or time.monotonic() > last:
-                raise ChildError(
-                    "the writer process does not append; if it has printed a message, it is above"
-                )
-            if appended < near:
-                self._show(show)
-                time.sleep(_POLL_S)
-        self._show(show)
+        with self._bars(count) as show:
+            while (appended := self._cells[APPENDED]) < target and not (
+                appended and time.monotonic() > deadline
+            ):
+                if not child.process.is_alive() or time.monotonic() > last:
+                    raise ChildError(
+                        "the writer process does not append; if it has printed a message, it is "
+                        "above"
+                    )
+                if appended < target - _NEAR * count:
+                    show()
+                    time.sleep(_POLL_S)
 
     # --- recovery ---------------------------------------------------------------------------------
 
-    def _recover(self) -> tuple[Survivors, int]:
+    def _recover(self, seen: Report, position: int) -> None:
         """Open the log again, which recovers it, and compare it with the corpus."""
         started = time.perf_counter()
         with pooled_log(self._job) as log:
             opened_ms = (time.perf_counter() - started) * 1e3
-            survivors, end = read_back(log, self._setting.lines), log.committed_position
-        self._console.print(
+            found, end = self._read_back(log), log.committed_position
+        self.survived = found.count
+        self._say(
             f"Opening the log again recovered it within {opened_ms:,.0f} ms: it holds "
-            f"{survivors.lines:,} lines."
+            f"{found.count:,} lines."
         )
-        return survivors, end
-
-    @property
-    def _promises_all(self) -> bool:
-        """Return whether the options promise every acknowledged line."""
-        return self._scenario.backing == "shm" or self._scenario.flush == "sync"
-
-    def _promises(
-        self, acknowledged: int, position: int, seen: Report, survivors: Survivors, end: int
-    ) -> list[Promise]:
-        """Return what the durability table promises for the options of the scenario."""
-        promises = [
-            accounting.is_prefix(survivors),
-            accounting.committed_kept(seen.committed, end),
-            accounting.nothing_invented(acknowledged, survivors),
-            accounting.saw_only(seen, survivors, self._setting.lines),
-        ]
-        if self._promises_all:
-            promises.append(accounting.none_lost(acknowledged, survivors))
+        self.promises |= {
+            "the log holds nothing that was not appended": found.count <= self.acknowledged + 1,
+            f"everything committed (up to position {seen.committed:,}) survived": (
+                end >= seen.committed
+            ),
+            f"the tailing process saw {seen.lines.count:,} lines, and the log holds all of them": (
+                seen.lines.first_difference is None and seen.lines.count <= found.count
+            ),
+        }
+        if self._scenario.keeps_all:
+            text = f"of {self.acknowledged:,} appends that had returned, none is lost"
+            self.promises[text] = found.count >= self.acknowledged
         if self._scenario.flush == "sync":
-            promises.append(accounting.was_flushed(position, seen.flushed))
-        return promises
+            text = f"the last append (position {position:,}) was flushed before it returned"
+            self.promises[text] = seen.flushed > position
+        self._report_losses()
 
-    def _report_losses(self, acknowledged: int, survivors: Survivors) -> None:
-        lost = acknowledged - survivors.lines
+    def _read_back(self, log: CommitLog) -> Lines:
+        """Read a log from its first record to its end: it holds a prefix of the corpus."""
+        lines, count, difference = self._setting.lines, 0, None
+        with log.tailer() as tailer:
+            for value in tailer.values():
+                if difference is None and (count >= len(lines) or value != lines[count]):
+                    difference = count
+                count += 1
+        where = "" if difference is None else f" (line {difference} differs)"
+        text = f"the log holds exactly the first {count:,} lines of the corpus, byte for byte"
+        self.promises[text + where] = difference is None
+        return Lines(count, difference)
+
+    def _report_losses(self) -> None:
+        lost = self.acknowledged - self.survived
         if lost > 0:
-            size = sum(map(len, self._setting.lines[survivors.lines : acknowledged]))
-            self._console.print(
-                f"{acknowledged:,} appended - {survivors.lines:,} in the log = {lost:,} lines "
+            size = sum(map(len, self._setting.lines[self.survived : self.acknowledged]))
+            self._say(
+                f"{self.acknowledged:,} appended - {self.survived:,} in the log = {lost:,} lines "
                 f"({size / 1024:,.0f} KiB) lost. They were not committed, so they were only in the "
                 "memory of the killed process."
             )
             return
-        luck = "" if self._promises_all else " The kill came right after a commit."
+        luck = "" if self._scenario.keeps_all else " The kill came right after a commit."
         # An append that was published but had not returned at the kill may survive, too.
         extra = " + 1 that was published but had not returned" if lost < 0 else ""
-        self._console.print(
-            f"{acknowledged:,} appended{extra} - {survivors.lines:,} in the log = 0 lines "
+        self._say(
+            f"{self.acknowledged:,} appended{extra} - {self.survived:,} in the log = 0 lines "
             f"lost.{luck}"
         )
 
     # --- the rest ---------------------------------------------------------------------------------
 
-    def _stream_rest(
-        self, stack: ExitStack, tailing: Connection, survivors: Survivors, promises: list[Promise]
-    ) -> int:
+    def _stream_rest(self, stack: ExitStack, tailing: Child) -> None:
         """Start a new writer where the log ends, while the same tailing process reads on."""
-        lines = self._setting.lines
-        stop = (
-            len(lines)
-            if self._scenario.paced
-            else min(len(lines), survivors.lines + survivors.lines // 2)
-        )
-        job = replace(self._job, first=survivors.lines, stop=stop, until_killed=False)
-        self._cells[APPENDED] = survivors.lines
-        second = self._start(stack, writer, WRITER_READY, job)
+        stop = len(self._setting.lines)
+        if not self._scenario.paced:
+            stop = min(stop, self.survived + self.survived // 2)
+        self._cells[APPENDED] = self.survived
+        second = self._start(stack, writer, replace(self._job, first=self.survived, stop=stop))
+        second.connection.send("go")
+        second.connection.send("close")
         with self._bars(stop) as show:
             deadline = time.monotonic() + _END_TIMEOUT_S
-            while second.is_alive() and time.monotonic() < deadline:
-                self._show(show)
+            while second.process.is_alive() and time.monotonic() < deadline:
+                show()
                 time.sleep(_POLL_S)
-        if second.exitcode != 0:
+        if second.process.exitcode != 0:
             raise ChildError(
                 f"the second writer did not succeed within {_END_TIMEOUT_S:g} s; if it has printed "
                 "a message, it is above"
             )
-        seen = _ask(tailing)
+        seen = self._ask(tailing)
         with commitlog.open(self._log, "r") as log:
-            whole = read_back(log, lines)
-        promises += [
-            accounting.is_prefix(whole),
-            accounting.is_complete(whole, stop),
-            accounting.saw_all(seen, whole, lines),
-        ]
-        self._console.print(
-            f"A new writer continued at line {survivors.lines + 1:,}, where the log ended, up to "
-            f"line {stop:,}. The same tailing process read on and has seen {seen.lines:,} lines."
+            self.total = self._read_back(log).count
+        self.promises |= {
+            f"the log holds all {stop:,} lines in the end": self.total == stop,
+            f"the tailing process saw all {self.total:,} lines, once and in order": (
+                seen.lines == Lines(self.total, None)
+            ),
+        }
+        self._say(
+            f"A new writer continued at line {self.survived + 1:,}, where the log ended, up to "
+            f"line {stop:,}. The same tailing process read on and has seen {seen.lines.count:,} "
+            "lines."
         )
-        return whole.lines
-
-
-def _ask(tailing: Connection) -> Report:
-    """Ask the tailing process for a report."""
-    tailing.send("report")
-    if not tailing.poll(_END_TIMEOUT_S):
-        raise ChildError(f"the tailing process did not answer within {_END_TIMEOUT_S:g} s")
-    report: Report = tailing.recv()
-    return report
 
 
 def release_shared_memory(log: str) -> None:

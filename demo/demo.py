@@ -14,27 +14,26 @@ import random
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 import corpus
-from crash_run import CrashRun, Outcome, Scenario, Setting
+from crash_run import CrashRun, Scenario, Setting
 from processes import ChildError
-from workspace import temporary_workspace
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 from commitlog import CommitLogError
-
-if TYPE_CHECKING:
-    from console import Console
+from commitlog.bench import machine
 
 SCENARIOS = (
     Scenario(
         "anonymous",
         backing="anonymous",
         flush="async",
-        paced=True,
         title="a pool of anonymous buffers, flush='async'",
         introduction="An append writes to the memory of the writer. The commit thread copies it to "
         "the page cache a little later, where other processes see it. By the durability table, an "
@@ -44,7 +43,6 @@ SCENARIOS = (
         "shm",
         backing="shm",
         flush="async",
-        paced=True,
         title="a pool of shared-memory buffers, flush='async'",
         introduction="The same stream, but the buffers outlive the process, and the next open "
         "recovers them. By the durability table, every record survives a kill of the process.",
@@ -53,7 +51,6 @@ SCENARIOS = (
         "sync",
         backing="anonymous",
         flush="sync",
-        paced=False,
         title="a pool of anonymous buffers, flush='sync'",
         introduction="Each append waits until its line is durable, so one thread appends a part "
         "of the corpus, at the speed of the disk. An acknowledged record survives a kill, and a "
@@ -66,6 +63,7 @@ _LINE_SHARE, _FRAME_ROOM = 8, 64
 # Frame headers and segments allocated ahead, with a margin.
 _DISK_FACTOR, _DISK_BASE = 4, 64 << 20
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+_WIDEST = 110
 
 
 def main() -> int:
@@ -73,14 +71,19 @@ def main() -> int:
     arguments = _parse()
     for number in _INTERRUPTS:
         signal.signal(number, _interrupt)
-    from console import Console  # not in the processes that import this module again
-
-    console = Console()
     try:
         lines = corpus.gather(arguments.lines)
-        size = sum(map(len, lines))
-        with temporary_workspace(arguments.dir, size * _DISK_FACTOR + _DISK_BASE) as workspace:
-            kept = _run(arguments, lines, workspace, console)
+        needed = sum(map(len, lines)) * _DISK_FACTOR + _DISK_BASE
+        free = shutil.disk_usage(arguments.dir).free
+        if free < needed:
+            raise OSError(
+                f"{arguments.dir} has {free >> 20} MiB free and the demo needs {needed >> 20} MiB: "
+                "free some space, or choose another directory with --dir"
+            )
+        with tempfile.TemporaryDirectory(
+            prefix="commitlog-demo-", dir=arguments.dir, ignore_cleanup_errors=True
+        ) as workspace:
+            return _run(arguments, lines, workspace)
     except KeyboardInterrupt:
         print(
             "\nInterrupted. Processes, directory and shared memory of the demo are removed.",
@@ -90,22 +93,21 @@ def main() -> int:
     except (CommitLogError, ChildError, OSError, LookupError) as error:
         print(f"\nThe demo failed: {error}", file=sys.stderr, flush=True)
         return 1
-    return 0 if kept else 1
 
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Stream, kill, recover, account for every line.")
     parser.add_argument(
-        "--seed", type=int, help="choose the times of the kills by this seed [default: random]"
+        "--seed",
+        type=int,
+        default=int.from_bytes(os.urandom(4), "little"),
+        help="choose the times of the kills by this seed [default: random]",
     )
     parser.add_argument(
-        "--lines", type=_at_least_1000, help="use this many lines, at least 1000 [default: all]"
+        "--lines", type=int, help="use this many lines, at least 1000 [default: all]"
     )
     parser.add_argument(
-        "--seconds",
-        type=_seconds,
-        default=2.0,
-        help="stream for this time, 0.1 to 60 [default: 2]",
+        "--seconds", type=float, default=2.0, help="stream for this time, 0.1 to 60 [default: 2]"
     )
     parser.add_argument(
         "--dir",
@@ -113,21 +115,11 @@ def _parse() -> argparse.Namespace:
         help="create the temporary directory here [default: the current directory]",
     )
     arguments = parser.parse_args()
-    if arguments.seed is None:
-        arguments.seed = int.from_bytes(os.urandom(4), "little")
+    if arguments.lines is not None and arguments.lines < 1000:
+        parser.error(f"--lines must be at least 1000, not {arguments.lines}")
+    if not 0.1 <= arguments.seconds <= 60:
+        parser.error(f"--seconds must be a number from 0.1 to 60, not {arguments.seconds}")
     return arguments
-
-
-def _at_least_1000(text: str) -> int:
-    if int(text) < 1000:
-        raise argparse.ArgumentTypeError(f"expected at least 1000, not {text}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    if not 0.1 <= float(text) <= 60:
-        raise argparse.ArgumentTypeError(f"expected a number from 0.1 to 60, not {text}")
-    return float(text)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -137,44 +129,61 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _run(
-    arguments: argparse.Namespace, lines: list[bytes], workspace: str, console: Console
-) -> bool:
+def _run(arguments: argparse.Namespace, lines: list[bytes], workspace: str) -> int:
+    """Run the scenarios one after the other; return the exit status."""
     started = time.monotonic()
-    size = sum(map(len, lines))
-    console.print(
-        f"The corpus: {len(lines):,} lines, {size / 1e6:,.1f} MB of Python's standard library."
-    )
-    from commitlog.bench import machine
+    console = Console(highlight=False)
+    console.width = min(_WIDEST, console.width if console.is_terminal else _WIDEST)
 
+    def say(text: str | Text) -> None:
+        shown = Text(text) if isinstance(text, str) else text
+        console.print(Padding(shown, (0, 0, 0, 2), expand=False))
+
+    say(
+        f"The corpus: {len(lines):,} lines, {sum(map(len, lines)) / 1e6:,.1f} MB of Python's "
+        "standard library."
+    )
     kind = machine.file_system(Path(workspace))["type"]
-    console.print(f"The directory: {workspace}, on {kind}.")
+    say(f"The directory: {workspace}, on {kind}.")
     if kind in ("tmpfs", "ramfs"):
-        console.print(
+        say(
             "This file system is in memory: a flush makes nothing durable. Choose a directory on a "
             "disk with --dir."
         )
-    console.print(
+    say(
         f"The seed: {arguments.seed} (--seed {arguments.seed} chooses the same lines for the "
         "kills; the machine decides between which instructions they come)."
     )
-    corpus_file = os.path.join(workspace, "corpus.txt")
-    corpus.save(lines, corpus_file)
+    corpus_file = Path(workspace, "corpus.txt")
+    corpus_file.write_bytes(b"".join(lines))
     setting = Setting(
-        lines, corpus_file, _segment_size(lines), arguments.seconds, random.Random(arguments.seed)
+        lines,
+        str(corpus_file),
+        _segment_size(lines),
+        arguments.seconds,
+        random.Random(arguments.seed),
     )
-    kept = [
-        _run_scenario(number, scenario, workspace, setting, console)
-        for number, scenario in enumerate(SCENARIOS, 1)
-    ]
+    broken = 0
+    for number, scenario in enumerate(SCENARIOS, 1):
+        title = f"\nScenario {number} of {len(SCENARIOS)}: {scenario.title}"
+        console.print(Text(title, "bold"))
+        say(scenario.introduction)
+        log = os.path.join(workspace, scenario.name)
+        run = CrashRun(scenario, log, setting, say, console)
+        run.run()
+        shutil.rmtree(log, ignore_errors=True)
+        kept = all(run.promises.values())
+        broken += not kept
+        word, style = ("KEPT", "bold green") if kept else ("BROKEN", "bold red")
+        say(Text.assemble((word, style), f": {_verdict(run)}"))
     seconds = time.monotonic() - started
     closing = (
-        f"All promises were kept, in {seconds:.0f} s."
-        if all(kept)
-        else f"{kept.count(False)} of {len(kept)} scenarios broke a promise."
+        f"{broken} of {len(SCENARIOS)} scenarios broke a promise."
+        if broken
+        else f"All promises were kept, in {seconds:.0f} s."
     )
-    console.heading(closing)
-    return all(kept)
+    console.print(Text(f"\n{closing}", "bold"))
+    return int(broken > 0)
 
 
 def _segment_size(lines: list[bytes]) -> int:
@@ -185,29 +194,14 @@ def _segment_size(lines: list[bytes]) -> int:
     return size
 
 
-def _run_scenario(
-    number: int, scenario: Scenario, workspace: str, setting: Setting, console: Console
-) -> bool:
-    console.heading(f"Scenario {number} of {len(SCENARIOS)}: {scenario.title}")
-    console.print(scenario.introduction)
-    log = os.path.join(workspace, scenario.name)
-    outcome = CrashRun(scenario, log, setting, console).run()
-    shutil.rmtree(log, ignore_errors=True)
-    console.verdict(outcome.kept, _verdict(outcome))
-    return outcome.kept
-
-
-def _verdict(outcome: Outcome) -> str:
-    if not outcome.kept:
-        return "not true: " + "; ".join(
-            promise.text for promise in outcome.promises if not promise.kept
-        )
-    lost = (
-        f"{outcome.lost:,} uncommitted lines lost, as promised" if outcome.lost else "no line lost"
-    )
+def _verdict(run: CrashRun) -> str:
+    broken = [text for text, kept in run.promises.items() if not kept]
+    if broken:
+        return f"not true: {'; '.join(broken)}"
+    lost = max(0, run.acknowledged - run.survived)
     return (
-        f"{lost}; an exact prefix of {outcome.survived:,} lines survived, and the log continued to "
-        f"{outcome.total:,}."
+        f"{f'{lost:,} uncommitted lines lost, as promised' if lost else 'no line lost'}; an exact "
+        f"prefix of {run.survived:,} lines survived, and the log continued to {run.total:,}."
     )
 
 

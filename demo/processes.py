@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, MutableSequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from typing import Any, Literal
 
 import corpus
@@ -22,16 +21,13 @@ from commitlog import CommitLog, TransientStorePool
 APPENDED = 0  # lines whose append has returned, counted from the start of the log
 POSITION = 1  # the position that the last of those appends returned
 READ = 2  # lines that the tailing process has seen
-WRITER_READY = 3
-READER_READY = 4
-GO = 5  # the writer may begin
-CELLS = 6
+CELLS = 3
 Cells = MutableSequence[int]
 
 BUFFERS = 5
 # A stream with a pace has this many bursts a second, each at full speed.
 BURSTS_A_SECOND = 20
-_GO_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 60.0
 # If no record arrives for this time, the tailing process checks whether it is asked for a report.
 _QUIET_S = 0.05
 SPAWN = multiprocessing.get_context("spawn")
@@ -45,8 +41,7 @@ class ChildError(Exception):
 class Job:
     """A stream: the lines from `first` up to `stop` go to the log, which holds those before.
 
-    `rate` is in lines a second; None is as fast as possible. With `until_killed`, the writer waits
-    for the kill at the end.
+    `rate` is in lines a second; None is as fast as possible.
     """
 
     log: str
@@ -57,34 +52,66 @@ class Job:
     first: int
     stop: int
     rate: float | None
-    until_killed: bool
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The lines that were read from a log, and the first that differs from the corpus."""
+
+    count: int
+    first_difference: int | None
 
 
 @dataclass(frozen=True)
 class Report:
     """What the tailing process has read, and the watermarks as it sees them."""
 
-    lines: int
-    digest: str
+    lines: Lines
     committed: int
     flushed: int
 
 
-def start(target: Callable[..., None], *arguments: Any) -> BaseProcess:
-    """Start a process that never sees Ctrl-C: the parent ends its processes in order."""
-    process = SPAWN.Process(target=target, args=arguments, name=target.__name__, daemon=True)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        process.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return process
+class Child:
+    """A process that is ready once it has sent something. It never sees Ctrl-C: the parent ends its
+    processes in order.
+    """
 
+    def __init__(self, target: Callable[..., None], job: Job, cells: Cells) -> None:
+        self.connection, theirs = SPAWN.Pipe()
+        arguments = (job, cells, theirs)
+        self.process = SPAWN.Process(
+            target=target, args=arguments, name=target.__name__, daemon=True
+        )
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()
+        self._ready = False
 
-def end(process: BaseProcess) -> None:
-    """Kill a process, if it lives; the next open of its log frees its shared memory."""
-    process.kill()
-    process.join()
+    def answer(self) -> Any:
+        """Wait for the next message of the process."""
+        try:
+            if self.connection.poll(ANSWER_TIMEOUT_S):
+                found = self.connection.recv()
+                self._ready = True
+                return found
+        except EOFError:
+            pass
+        raise ChildError(
+            f"the {self.process.name} process did not answer; if it has printed a message, it is "
+            "above"
+        )
+
+    def end(self) -> None:
+        """Kill the process once it is ready. Before that, the log does not know the writer's shared
+        memory, and no open would delete it.
+        """
+        if not self._ready:
+            self.connection.poll(ANSWER_TIMEOUT_S)
+        self.process.kill()
+        self.process.join()
 
 
 @contextmanager
@@ -99,16 +126,14 @@ def pooled_log(job: Job) -> Iterator[CommitLog]:
         yield log
 
 
-def writer(job: Job, cells: Cells) -> None:
-    """Append the lines of the job, and count each append after it has returned."""
+def writer(job: Job, cells: Cells, parent: Connection) -> None:
+    """Append the lines of the job, and count each append after it has returned. Then close the log
+    if the parent says so, and not before.
+    """
     lines = corpus.load(job.corpus_file)[job.first : job.stop]
     with pooled_log(job) as log:
-        cells[WRITER_READY] = 1
-        deadline = time.monotonic() + _GO_TIMEOUT_S
-        while not cells[GO]:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"the writer was not started within {_GO_TIMEOUT_S:g} s")
-            time.sleep(0.001)
+        parent.send("ready")
+        parent.recv()
         append, count = log.append, job.first
         portion = max(1, len(lines) if job.rate is None else round(job.rate / BURSTS_A_SECOND))
         started = time.monotonic()
@@ -119,26 +144,26 @@ def writer(job: Job, cells: Cells) -> None:
                 cells[POSITION] = append(line)
                 count += 1
                 cells[APPENDED] = count
-        while job.until_killed:
-            time.sleep(_GO_TIMEOUT_S)
+        parent.recv()
 
 
-def reader(job: Job, cells: Cells, asked: Connection) -> None:
-    """Follow the log, count and hash its lines, and answer each question with a report."""
-    digest, seen, question = corpus.RunningHash(), 0, False
+def reader(job: Job, cells: Cells, parent: Connection) -> None:
+    """Follow the log, compare its records with the corpus, and answer each question by a report."""
+    lines = corpus.load(job.corpus_file)
+    seen, difference, asked = 0, None, False
     visibility: Literal["committed", "flushed"] = "flushed" if job.flush == "sync" else "committed"
     with commitlog.open(job.log, "r") as log, log.tailer(visibility=visibility) as tailer:
-        cells[READER_READY] = 1
+        parent.send("ready")
         while True:
             for record in tailer.follow(timeout=_QUIET_S):
-                digest.add(record.value)
+                if difference is None and (seen >= len(lines) or record.value != lines[seen]):
+                    difference = seen
                 seen += 1
                 cells[READ] = seen
-            if question:  # it came before the last read, so that read was up to date
-                asked.send(
-                    Report(seen, digest.hexdigest(), log.committed_position, log.flushed_position)
-                )
-                question = False
-            elif asked.poll():
-                asked.recv()
-                question = True
+            if asked:  # the question came before the last read, so that read was up to date
+                found = Lines(seen, difference)
+                parent.send(Report(found, log.committed_position, log.flushed_position))
+                asked = False
+            elif parent.poll():
+                parent.recv()
+                asked = True
