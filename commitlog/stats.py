@@ -1,4 +1,4 @@
-"""Statistics of an open log."""
+"""Statistics of an open log, and of a pool."""
 
 from __future__ import annotations
 
@@ -123,6 +123,44 @@ class Latency:
         return histogram
 
 
+@dataclass(slots=True, kw_only=True)
+class PoolStats:
+    """Hold a snapshot of a `TransientStorePool`'s counters.
+
+    Attributes
+    ----------
+    buffers : int
+        All buffers, including lent ones.
+    available : int
+        Free buffers.
+    locked : int
+        Buffers that are locked into RAM.
+    borrows, returns : int
+        Buffers lent and taken back.
+    waits : int
+        Borrows that had to wait, whether or not they got a buffer.
+    wait_seconds : float
+        Time spent in those waits.
+    exhausted : int
+        Borrows that found no free buffer, under any policy; `try_borrow` does not count.
+    grown : int
+        Buffers added under ``on_exhausted="grow"``.
+    low_water_warnings : int
+        Times that a borrow left too few buffers.
+    """
+
+    buffers: int = 0
+    available: int = 0
+    locked: int = 0
+    borrows: int = 0
+    returns: int = 0
+    waits: int = 0
+    wait_seconds: float = 0.0
+    exhausted: int = 0
+    grown: int = 0
+    low_water_warnings: int = 0
+
+
 @dataclass(frozen=True)
 class LogStats:
     """Hold a snapshot of one open log's watermarks, counters and latencies.
@@ -170,8 +208,8 @@ class LogStats:
         handle that only reads always reports "fine".
     dropped_events, listener_failures : int
         Events that a segment listener was too slow to receive, and exceptions that it raised.
-    pool : object or None
-        The statistics of the pool, `PoolStats`.
+    pool : PoolStats or None
+        The statistics of the pool.
     """
 
     tail_position: int
@@ -200,7 +238,7 @@ class LogStats:
     disk: str
     dropped_events: int
     listener_failures: int
-    pool: Any = None
+    pool: PoolStats | None = None
 
     @property
     def commits(self) -> int:

@@ -17,7 +17,7 @@ from commitlog.cli.output import print_json
 from commitlog.cli.quantities import size_text
 from commitlog.cli.stop import Stop
 from commitlog.errors import CommitLogError, LogLockedError, NotALogError, ReadOnlyError
-from commitlog.pool import shm
+from commitlog.pool import shm_survey
 from commitlog.repair.verification import open_directory, read_identity
 from commitlog.segment import cursors_file
 from commitlog.segment.directory import STAGED, LogDirectory
@@ -238,13 +238,12 @@ def _discard_buffers(
     holder = lock_file.read()
     if holder.boot_id != boot_id().hex() or holder.inode != os.fstat(directory.fd).st_ino:
         return  # the lock file was copied from another log, or is of another boot
-    survey = shm.find_buffers((*holder.pool_names, *holder.lent_names), identity.uuid)
+    survey = shm_survey.find_buffers((*holder.pool_names, *holder.lent_names), identity.uuid)
     names = [buffer.name for buffer in survey.recoverable]
     for buffer in survey.recoverable:
-        buffer.header.close()
         buffer.memory.close()
     for name in (*names, *survey.free):
-        shm.discard(name)
+        shm_survey.discard(name)
         removed.buffers.append(name)
 
 

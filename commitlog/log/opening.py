@@ -20,7 +20,7 @@ from commitlog.errors import (
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.opened import Opened, check_options, refuse_foreign
 from commitlog.options import Options
-from commitlog.pool import shm
+from commitlog.pool import shm_survey
 from commitlog.recovery import Recovered, lineage, recover
 from commitlog.recovery.pending_join import finish_pending
 from commitlog.retention.archived import is_archive
@@ -243,8 +243,8 @@ def _recover(directory: LogDirectory, options: Options, lock_file: LockFile) -> 
     )
     _report(directory.path, recovered)
     if same_place:
-        for name in shm.find_buffers(before.pool_names, identity.uuid).free:
-            shm.discard(name)
+        for name in shm_survey.find_buffers(before.pool_names, identity.uuid).free:
+            shm_survey.discard(name)
     pooled = options.pool is not None
     file.cells.mode = kernel.MODE_POOLED if pooled else kernel.MODE_MAPPED
     holder = new_holder(boot, inode) if pooled else Holder()

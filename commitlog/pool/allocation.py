@@ -7,16 +7,13 @@ import errno
 import logging
 import os
 import resource
-import threading
-import warnings
 
 from commitlog.errors import MemoryLockError, PoolMemoryError
-from commitlog.pool.buffer import AnonymousBuffer, BufferState, PoolBuffer
+from commitlog.pool.buffer import PoolBuffer
 from commitlog.pool.free_memory import describe_size, require_free_memory
-from commitlog.pool.orphans import sweep_orphans
 from commitlog.pool.pool_options import PoolOptions
-from commitlog.pool.shm import ShmBuffer
-from commitlog.pool.shm_header import HEADER_SIZE
+from commitlog.pool.shm import HEADER_SIZE, ShmBuffer
+from commitlog.pool.shm_survey import sweep_orphans
 
 _logger = logging.getLogger("commitlog.pool")
 
@@ -32,14 +29,11 @@ def allocate_buffers(options: PoolOptions, count: int) -> list[PoolBuffer]:
         f"a pool of {count} buffers of {describe_size(options.buffer_size)} each",
         shared=shared,
     )
+    kind = ShmBuffer if shared else PoolBuffer
     made: list[PoolBuffer] = []
     try:
         for _ in range(count):
-            made.append(
-                ShmBuffer.allocate(options.buffer_size)
-                if shared
-                else AnonymousBuffer.allocate(options.buffer_size)
-            )
+            made.append(kind.allocate(options.buffer_size))
             _populate(made[-1])
         _lock(made, options)
     except BaseException:
@@ -53,19 +47,6 @@ def destroy_buffers(buffers: list[PoolBuffer]) -> None:
     with contextlib.ExitStack() as stack:
         for buffer in buffers:
             stack.callback(buffer.destroy)
-
-
-def release_unclosed(buffers: list[PoolBuffer], closed: threading.Event, process: int) -> None:
-    """Close a pool that was dropped or is open at exit; lent buffers are released on return."""
-    if process != os.getpid():
-        return
-    closed.set()
-    warnings.warn(
-        "a TransientStorePool was not closed: use it in a with statement, or call close()",
-        ResourceWarning,
-        stacklevel=2,
-    )
-    destroy_buffers([buffer for buffer in buffers if buffer.state is BufferState.FREE])
 
 
 def _populate(buffer: PoolBuffer) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import enum
 import errno
 import time
-from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from commitlog._kernel.memory import Memory
 from commitlog.errors import PoolMemoryError
@@ -27,9 +26,11 @@ class PoolBuffer:
     The bytes of `memory` are all zero when it is borrowed. `name` is the shared-memory name by
     which the next open finds it after a kill. Only the pool changes the other attributes. `ahead`:
     it is lent ahead of need and still unused, and its borrower returns it on demand.
+
+    This one is anonymous: its uncommitted records do not survive a kill of the process.
     """
 
-    backing: ClassVar[str]
+    backing: ClassVar[str] = "anonymous"
 
     __slots__ = (
         "index",
@@ -53,6 +54,20 @@ class PoolBuffer:
         self.borrowed_at = 0.0
         self.locked = False
         self.ahead = False
+
+    @classmethod
+    def allocate(cls, size: int) -> Self:
+        """Map a zeroed buffer, not yet populated."""
+        try:
+            return cls(Memory(size))
+        except OSError as error:
+            if error.errno not in (errno.ENOMEM, errno.EAGAIN):
+                raise
+            raise PoolMemoryError(
+                f"cannot allocate {size} bytes for a pool buffer ({error}): use fewer or "
+                "smaller buffers",
+                wanted=size,
+            ) from error
 
     @property
     def bound(self) -> bool:
@@ -87,37 +102,3 @@ class PoolBuffer:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.index}: {self.size} bytes, {self.state.value}>"
-
-
-class AnonymousBuffer(PoolBuffer):
-    """A buffer without a name; its uncommitted records do not survive a kill of the process."""
-
-    backing: ClassVar[str] = "anonymous"
-
-    __slots__ = ()
-
-    @classmethod
-    def allocate(cls, size: int) -> AnonymousBuffer:
-        """Map a zeroed buffer, not yet populated."""
-        try:
-            return cls(Memory(size))
-        except OSError as error:
-            if error.errno not in (errno.ENOMEM, errno.EAGAIN):
-                raise
-            raise PoolMemoryError(
-                f"cannot allocate {size} bytes for a pool buffer ({error}): use fewer or "
-                "smaller buffers",
-                wanted=size,
-            ) from error
-
-
-def describe_lent(buffers: Iterable[PoolBuffer]) -> str:
-    """List lent buffers with their borrowers, for a message."""
-    now = time.monotonic()
-    return (
-        ", ".join(
-            f"buffer {buffer.index} by {buffer.owner!r} for {now - buffer.borrowed_at:.1f} s"
-            for buffer in buffers
-        )
-        or "none"
-    )

@@ -7,32 +7,56 @@ import logging
 import os
 import threading
 import time
+import warnings
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
 
-from commitlog.errors import ClosedError, ForkedError, PoolBufferError
-from commitlog.pool.buffer import BufferState, PoolBuffer, describe_lent
-from commitlog.pool.low_water import LowWaterMark
-from commitlog.pool.pool_stats import PoolStats
-from commitlog.pool.waiting import WaitingLine
+from commitlog.errors import (
+    ClosedError,
+    ForkedError,
+    PoolBufferError,
+    PoolExhaustedError,
+    PoolMemoryError,
+)
+from commitlog.pool.allocation import allocate_buffers, destroy_buffers
+from commitlog.pool.buffer import BufferState, PoolBuffer
+from commitlog.pool.pool_options import PoolOptions
+from commitlog.stats import PoolStats
 
 _logger = logging.getLogger("commitlog.pool")
+_Listener = TypeVar("_Listener", bound=Callable[..., object])
+
+
+class _Waiter:
+    """A waiting borrower, with a condition of its own: borrowers are served in their order."""
+
+    def __init__(self, owner: str, lock: threading.RLock) -> None:
+        self.owner = owner
+        self.buffer: PoolBuffer | None = None
+        self.condition = threading.Condition(lock)
 
 
 class BufferSet:
-    """Lend free buffers and take them back; what an empty pool does is not decided here."""
+    """Lend buffers and take them back; if none is free, act as `on_exhausted` says."""
 
-    def __init__(self, buffers: list[PoolBuffer], low_water: float) -> None:
+    def __init__(self, options: PoolOptions) -> None:
         self.process = os.getpid()
         # Reentrant, because a collector run inside may drop a log, and that returns its buffers.
         self.lock = threading.RLock()
         self.counters = PoolStats()
-        self.closed = threading.Event()
-        self.all = buffers
-        for index, buffer in enumerate(buffers):
+        self.closed = False
+        self.all = allocate_buffers(options, options.buffers)
+        for index, buffer in enumerate(self.all):
             buffer.index = index
-        self.free = buffers[::-1]
-        self.short = 0  # borrowers that found no free buffer and have none yet
-        self._line = WaitingLine(self.lock)
-        self._low_water = LowWaterMark(low_water)
+        self.free = self.all[::-1]
+        self.grow_listeners: list[Callable[[str], None]] = []
+        self.shortage_listeners: list[Callable[[], bool]] = []
+        self._options = options
+        self._waiting: deque[_Waiter] = deque()
+        self._short = 0  # borrowers that found no free buffer and have none yet
+        self._growing = 0
+        self._is_low = False  # the warning was given, and not enough buffers came back since
 
     def check_process(self) -> None:
         if self.process != os.getpid():
@@ -41,7 +65,7 @@ class BufferSet:
             )
 
     def check_open(self) -> None:
-        if self.closed.is_set():
+        if self.closed:
             raise ClosedError(
                 "the pool is closed: create another, and close it only after the logs that use it"
             )
@@ -55,6 +79,7 @@ class BufferSet:
         ]
 
     def stats(self) -> PoolStats:
+        self.check_process()
         with self.lock:
             return dataclasses.replace(
                 self.counters,
@@ -62,6 +87,19 @@ class BufferSet:
                 available=len(self.free),
                 locked=sum(buffer.locked for buffer in self.all),
             )
+
+    def subscribe(self, listeners: list[_Listener], listener: _Listener) -> Callable[[], None]:
+        """Add a listener to one of the lists; return what removes it."""
+        self.check_process()
+        with self.lock:
+            listeners.append(listener)
+
+        def unsubscribe() -> None:
+            with self.lock:
+                if listener in listeners:
+                    listeners.remove(listener)
+
+        return unsubscribe
 
     # Lending.
 
@@ -71,7 +109,7 @@ class BufferSet:
         with self.lock:
             self.check_open()
             # A returned buffer goes to a waiting borrower first, so no borrower waits for these.
-            if not self.free or (ahead and self.short):
+            if not self.free or (ahead and self._short):
                 return None
             buffer = self.free.pop()
             buffer.lend(owner, ahead=ahead)
@@ -81,32 +119,105 @@ class BufferSet:
             self._warn_of_low_water()
         return buffer
 
-    def wait(self, owner: str, seconds: float) -> PoolBuffer | None:
+    def borrow(self, owner: str, seconds: float) -> PoolBuffer | None:
+        """Lend a buffer, if none is free by the pool's policy; None if that is to use no buffer."""
+        buffer = self.borrow_free(owner)
+        if buffer is not None:
+            return buffer
+        with self.lock:
+            self._short += 1
+        try:
+            return self._reclaim(owner) or self._borrow_by_policy(owner, seconds)
+        finally:
+            with self.lock:
+                self._short -= 1
+
+    def _reclaim(self, owner: str) -> PoolBuffer | None:
+        """Ask for a buffer that is lent ahead of need, and lend it."""
+        with self.lock:
+            listeners = list(self.shortage_listeners)
+        for listener in listeners:
+            if listener():
+                buffer = self.borrow_free(owner)
+                if buffer is not None:
+                    return buffer
+        return None
+
+    def _borrow_by_policy(self, owner: str, seconds: float) -> PoolBuffer | None:
+        policy = self._options.on_exhausted
+        with self.lock:
+            self.counters.exhausted += 1
+        if policy == "mapped":
+            return None
+        if policy == "raise":
+            raise PoolExhaustedError(self._describe_shortage("no buffer is free"))
+        buffer = self._grow(owner) if policy == "grow" else None
+        if buffer is None:
+            buffer = self._wait(owner, seconds)
+        if buffer is None:
+            why = f"no buffer became free within {seconds:g} s"
+            raise PoolExhaustedError(self._describe_shortage(why))
+        return buffer
+
+    def _grow(self, owner: str) -> PoolBuffer | None:
+        """Add a buffer and lend it; None if `max_buffers` or the memory does not allow it."""
+        with self.lock:
+            self.check_open()
+            if len(self.all) + self._growing >= self._options.most_buffers:
+                return None
+            self._growing += 1
+            listeners = list(self.grow_listeners)
+        made: list[PoolBuffer] = []
+        try:
+            made = allocate_buffers(self._options, 1)
+            if made[0].name is not None:
+                for listener in listeners:
+                    listener(made[0].name)
+            with self.lock:
+                self.check_open()
+                buffer = made.pop()
+                buffer.index = len(self.all)
+                buffer.lend(owner)
+                self.all.append(buffer)
+                self.counters.borrows += 1
+                self.counters.grown += 1
+                return buffer
+        except PoolMemoryError as error:
+            _logger.warning(
+                "the pool cannot grow beyond %d buffers, so the borrower waits: %s",
+                len(self.all),
+                error,
+            )
+            return None
+        finally:
+            with self.lock:
+                self._growing -= 1
+            destroy_buffers(made)
+
+    def _wait(self, owner: str, seconds: float) -> PoolBuffer | None:
         """Wait for a buffer that another borrower returns; None if the time passes."""
         started = time.monotonic()
         with self.lock:
             self.check_open()
-            if self.free:
-                # It was returned since this borrower found none.
-                buffer = self.borrow_free(owner)
-            else:
-                self.counters.waits += 1
-                try:
-                    buffer = self._line.wait(owner, seconds, self._take_back)
-                finally:
-                    self.counters.wait_seconds += time.monotonic() - started
-            if buffer is None:
+            if self.free:  # it was returned since this borrower found none
+                return self.borrow_free(owner)
+            self.counters.waits += 1
+            waiter = _Waiter(owner, self.lock)
+            self._waiting.append(waiter)
+            try:
+                waiter.condition.wait_for(lambda: waiter not in self._waiting, seconds)
+            except BaseException:  # Ctrl-C, perhaps after the borrower was served
+                if waiter.buffer is not None:
+                    self.counters.borrows -= 1
+                    self._make_free(waiter.buffer)
+                raise
+            finally:
+                if waiter in self._waiting:
+                    self._waiting.remove(waiter)
+                self.counters.wait_seconds += time.monotonic() - started
+            if waiter.buffer is None:
                 self.check_open()
-        return buffer
-
-    def adopt(self, buffer: PoolBuffer, owner: str) -> PoolBuffer:
-        """Add an allocated buffer and lend it. Requires the lock."""
-        buffer.index = len(self.all)
-        buffer.lend(owner)
-        self.all.append(buffer)
-        self.counters.borrows += 1
-        self.counters.grown += 1
-        return buffer
+            return waiter.buffer
 
     def settle(self, buffer: PoolBuffer) -> None:
         """Note that a buffer that was lent ahead of need is in use from now on."""
@@ -133,27 +244,39 @@ class BufferSet:
             raise
         with self.lock:
             self.counters.returns += 1
-            if not self.closed.is_set():
+            if not self.closed:
                 self._make_free(buffer)
                 return
         buffer.destroy()
 
-    def close(self, *, force: bool) -> list[PoolBuffer]:
-        """Lend nothing from now on, wake the waiting borrowers, and return the free buffers."""
+    def close(self, *, force: bool) -> None:
+        """Lend nothing from now on, wake the waiting borrowers, and release the free buffers."""
         with self.lock:
-            if self.closed.is_set():
-                return []
+            if self.closed:
+                return
             out = self.out()
             if out and not force:
                 raise PoolBufferError(
-                    f"the pool still has buffers out: {describe_lent(out)}; close the logs that "
+                    f"the pool still has buffers out: {_describe_lent(out)}; close the logs that "
                     "use the pool first"
                 )
-            self.closed.set()
-            free = list(self.free)
-            self.free.clear()
-            self._line.dissolve()
-        return free
+            self.closed = True
+            free, self.free = self.free, []
+            while self._waiting:
+                self._waiting.popleft().condition.notify()
+        destroy_buffers(free)
+
+    def abandon(self) -> None:
+        """Close a pool that was dropped or is open at exit; lent buffers are released on return."""
+        if self.process != os.getpid():
+            return
+        self.closed = True
+        warnings.warn(
+            "a TransientStorePool was not closed: use it in a with statement, or call close()",
+            ResourceWarning,
+            stacklevel=2,
+        )
+        destroy_buffers([buffer for buffer in self.all if buffer.state is BufferState.FREE])
 
     def _check_returnable(self, buffer: PoolBuffer) -> None:
         if not isinstance(buffer, PoolBuffer):
@@ -176,31 +299,40 @@ class BufferSet:
 
     def _make_free(self, buffer: PoolBuffer) -> None:
         """Lend a zeroed buffer to the first waiting borrower, else free it. Requires the lock."""
-        if self._line.serve(buffer):
+        if self._waiting:
+            waiter = self._waiting.popleft()
+            buffer.lend(waiter.owner)
             self.counters.borrows += 1
+            waiter.buffer = buffer
+            waiter.condition.notify()
             return
         buffer.state = BufferState.FREE
         buffer.owner = None
         buffer.ahead = False
         self.free.append(buffer)
-        self._low_water.came_back(self._spare(), len(self.all))
+        if self._spare_share() >= self._options.low_water:
+            self._is_low = False
 
-    def _take_back(self, buffer: PoolBuffer) -> None:
-        """Undo a loan of which the borrower was not notified."""
-        self.counters.borrows -= 1
-        self._make_free(buffer)
-
-    # The warning.
+    # Messages.
 
     def _falls_low(self) -> bool:
-        """Whether a loan calls for a warning. Requires the lock."""
-        low = self._low_water.lent(self._spare(), len(self.all))
+        """Return whether a loan calls for a warning. Requires the lock.
+
+        If lending the first buffer always falls below the mark, as in a pool of one, a warning is
+        meaningless.
+        """
+        mark, total = self._options.low_water, len(self.all)
+        low = not self._is_low and self._spare_share() < mark <= (total - 1) / total
+        self._is_low |= low
         self.counters.low_water_warnings += low
         return low
 
     def _spare(self) -> int:
-        """Free buffers, and those that are given back on demand."""
+        """Count the free buffers, and those that are given back on demand."""
         return len(self.free) + sum(buffer.ahead for buffer in self.all)
+
+    def _spare_share(self) -> float:
+        return self._spare() / len(self.all)
 
     def _warn_of_low_water(self) -> None:
         _logger.warning(
@@ -209,3 +341,19 @@ class BufferSet:
             self._spare(),
             len(self.all),
         )
+
+    def _describe_shortage(self, what: str) -> str:
+        return (
+            f"{what}; borrowed buffers: {_describe_lent(self.out())}. Commit faster, give "
+            "the pool more buffers or a longer wait_timeout, or choose on_exhausted='grow' or "
+            "'mapped'"
+        )
+
+
+def _describe_lent(buffers: list[PoolBuffer]) -> str:
+    now = time.monotonic()
+    lent = (
+        f"buffer {buffer.index} by {buffer.owner!r} for {now - buffer.borrowed_at:.1f} s"
+        for buffer in buffers
+    )
+    return ", ".join(lent) or "none"

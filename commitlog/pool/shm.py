@@ -1,30 +1,112 @@
 """Buffers in POSIX shared memory: appended records survive a kill, and the next open recovers them.
 
 Each buffer is one shared-memory object with a random name and mode 0600: a header page, then the
-buffer's bytes. A live pool holds a life lock on it. Recovery uses `find_buffers` and `discard`.
+buffer's bytes. A live pool holds a life lock on it. The header names the buffer's segment::
+
+      0  magic "CMLBUF01"     8  version    12  header size
+     16  boot id             32  size of the buffer behind the header
+     64  state: 0 free, 1 in use; the one cell that is written last at bind and first at unbind
+     80  log uuid            96  base position    104  segment id
+
+Little-endian. Bytes 128 to 4095 are zero when a buffer is bound and are the writer's to use.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
-import re
-import stat
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+import struct
+from typing import ClassVar, NamedTuple, Self
 
 import posix_ipc
 
 from commitlog._kernel.memory import Memory
 from commitlog._kernel.segments import UUID_SIZE
-from commitlog.base.life_lock import LifeLock, is_held
+from commitlog.base.boot import boot_id
+from commitlog.base.life_lock import LifeLock
 from commitlog.errors import PoolBufferError, PoolMemoryError
 from commitlog.pool.buffer import BufferState, PoolBuffer
-from commitlog.pool.shm_header import HEADER_SIZE, Binding, ShmHeader
 
-_NAME = re.compile(r"/commitlog-[0-9a-f]{32}")
+HEADER_SIZE = 4096
+WRITER_AREA = 128
+
+_MAGIC = b"CMLBUF01"
+_VERSION = 1
+_FREE = 0
+_IN_USE = 1
+_IDENTITY = struct.Struct("<8sII16sQ")
+_STATE_AT = 64
+_BINDING = struct.Struct("<16sQQ")
+_BINDING_AT = 80
+
+
+class Binding(NamedTuple):
+    """The segment whose records a buffer holds."""
+
+    log_uuid: bytes
+    base: int
+    segment_id: int
+
+
+class ShmHeader:
+    """The header's fields over mapped memory."""
+
+    __slots__ = ("_view", "_words", "memory")
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self._view = memoryview(memory)
+        self._words = self._view.cast("Q")
+
+    def write_identity(self, size: int) -> None:
+        """Write the constant fields for a new buffer of `size` bytes."""
+        _IDENTITY.pack_into(self._view, 0, _MAGIC, _VERSION, HEADER_SIZE, boot_id(), size)
+
+    def identity_fault(self, size: int) -> str | None:
+        """Return the fault of the constant fields for a buffer of `size` bytes; None if sound."""
+        magic, version, header_size, boot, recorded_size = _IDENTITY.unpack_from(self._view, 0)
+        if magic != _MAGIC:
+            return "it has no buffer header"
+        if version != _VERSION or header_size != HEADER_SIZE:
+            return (
+                f"its header is of version {version}, {header_size} bytes; this release reads "
+                f"version {_VERSION}"
+            )
+        if boot != boot_id():
+            return "it was written in another boot"
+        if recorded_size != size:
+            return f"its header says that the buffer has {recorded_size} bytes, but it has {size}"
+        if self._words[_STATE_AT // 8] not in (_FREE, _IN_USE):
+            return "its state is neither free nor in use"
+        return None
+
+    @property
+    def in_use(self) -> bool:
+        """Return whether the buffer is bound."""
+        return self._words[_STATE_AT // 8] == _IN_USE
+
+    def bind(self, binding: Binding) -> None:
+        """Write the binding, then the state: a kill in between leaves a free buffer."""
+        self._view[WRITER_AREA:] = bytes(HEADER_SIZE - WRITER_AREA)
+        _BINDING.pack_into(self._view, _BINDING_AT, *binding)
+        self._words[_STATE_AT // 8] = _IN_USE
+
+    def unbind(self) -> None:
+        """Clear the state."""
+        self._words[_STATE_AT // 8] = _FREE
+
+    def binding(self) -> Binding:
+        """Read the binding, which is valid only while `in_use`."""
+        return Binding(*_BINDING.unpack_from(self._view, _BINDING_AT))
+
+    def close(self) -> None:
+        """Release the header's memory, unless a view of it is still open."""
+        self._words.release()
+        self._view.release()
+        try:
+            self.memory.close()
+        except BufferError:
+            return
 
 
 class ShmBuffer(PoolBuffer):
@@ -41,10 +123,10 @@ class ShmBuffer(PoolBuffer):
         self._process = os.getpid()
 
     @classmethod
-    def allocate(cls, size: int) -> ShmBuffer:
+    def allocate(cls, size: int) -> Self:
         """Create a zeroed buffer under a new name, with all of its blocks, not yet populated."""
         name = f"/commitlog-{os.urandom(16).hex()}"
-        descriptor = _open(name, posix_ipc.O_CREX)
+        descriptor = open_object(name, posix_ipc.O_CREX)
         try:
             os.fchmod(descriptor, 0o600)  # undo the umask
             os.posix_fallocate(descriptor, 0, HEADER_SIZE + size)
@@ -52,9 +134,9 @@ class ShmBuffer(PoolBuffer):
             header.write_identity(size)
             memory = Memory(size, descriptor, HEADER_SIZE)
             # The lock needs an open description of its own: see life_lock.
-            return cls(name, header, memory, LifeLock(lambda: _open(name)))
+            return cls(name, header, memory, LifeLock(lambda: open_object(name)))
         except BaseException as error:
-            _unlink(name)
+            unlink_object(name)
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.ENOMEM):
                 raise PoolMemoryError(
                     f"shared memory has no room for a pool buffer of {size} bytes ({error}): use "
@@ -96,158 +178,21 @@ class ShmBuffer(PoolBuffer):
     def destroy(self) -> None:
         """Unlink the name, drop the life lock and release the memory."""
         if self.name is not None:
-            _unlink(self.name)
+            unlink_object(self.name)
         self._life_lock.close()
         super().destroy()
         self.header.close()
 
 
-@dataclass(frozen=True, slots=True)
-class RecoverableBuffer:
-    """A dead pool's buffer with records of the segment at `base`, as the dead process left them.
-    Recovery discards it once all records are in the segment and flushed.
-    """
-
-    name: str
-    base: int
-    segment_id: int
-    size: int
-    memory: Memory = field(repr=False)
-    header: ShmHeader = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class ShmSurvey:
-    """The state of the buffers whose names a log had recorded.
-
-    `recoverable` are those of a dead pool with records of this log, by ascending base. `missing`
-    ones were removed, or were on another machine. `live` ones are of a live pool; those that hold
-    records of this log now are `live_in_use`, too. `free` ones are of a dead pool and have no
-    records. `foreign` ones have records of another log, which recovers them. `unusable` are the
-    name and the fault of objects that are no buffers of this boot.
-    """
-
-    recoverable: tuple[RecoverableBuffer, ...]
-    missing: tuple[str, ...]
-    live: tuple[str, ...]
-    live_in_use: tuple[str, ...]
-    free: tuple[str, ...]
-    foreign: tuple[str, ...]
-    unusable: tuple[tuple[str, str], ...]
-
-
-def find_buffers(names: Iterable[str], log_uuid: bytes) -> ShmSurvey:
-    """Check each recorded buffer, and change nothing. If this user may not open one, raise
-    `PoolBufferError`: an open without it would lose its records.
-    """
-    found: dict[str, list[Any]] = {field.name: [] for field in dataclasses.fields(ShmSurvey)}
-    for name in dict.fromkeys(names):
-        for kind, entry in _survey(name, log_uuid):
-            found[kind].append(entry)
-    found["recoverable"].sort(key=lambda buffer: buffer.base)
-    return ShmSurvey(**{kind: tuple(entries) for kind, entries in found.items()})
-
-
-def discard(name: str) -> None:
-    """Clear a dead pool's buffer and remove its name; do nothing if it is gone. Refuse other names,
-    and a buffer whose pool lives.
-    """
-    if not _NAME.fullmatch(name):
-        raise PoolBufferError(
-            f"{name!r} is not the name of a shared-memory buffer: use one that find_buffers listed"
-        )
-    descriptor = _open_existing(name)
-    if descriptor is None:
-        return
-    try:
-        if is_held(descriptor):
-            raise PoolBufferError(
-                f"shared-memory buffer {name} belongs to a live pool: close that pool instead"
-            )
-        if os.fstat(descriptor).st_size >= HEADER_SIZE:
-            header = ShmHeader(Memory(HEADER_SIZE, descriptor))
-            header.unbind()
-            header.close()
-        _unlink(name)
-    finally:
-        os.close(descriptor)
-
-
-def _survey(name: str, log_uuid: bytes) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of `ShmSurvey` that a buffer belongs to, each with its entry."""
-    if not _NAME.fullmatch(name):
-        yield "unusable", (name, "it is not a buffer's name")
-        return
-    try:
-        descriptor = _open_existing(name)
-    except PoolBufferError:
-        raise
-    except (OSError, ValueError) as error:
-        # A link or a socket; or a directory, for which shm_open raises EINVAL.
-        if isinstance(error, OSError) and error.errno not in (errno.ELOOP, errno.ENXIO):
-            raise
-        yield "unusable", (name, "it is not a regular file")
-        return
-    if descriptor is None:
-        yield "missing", name
-        return
-    try:
-        yield from _examine(name, descriptor, log_uuid)
-    finally:
-        os.close(descriptor)
-
-
-def _examine(name: str, descriptor: int, log_uuid: bytes) -> Iterator[tuple[str, Any]]:
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        yield "unusable", (name, "it is not a regular file")
-        return
-    live = is_held(descriptor)
-    if live:
-        yield "live", name
-    size = status.st_size - HEADER_SIZE
-    if size < 1:
-        yield "unusable", (name, "it is too small for a header and data")
-        return
-    header = ShmHeader(Memory(HEADER_SIZE, descriptor))
-    fault = header.identity_fault(size)
-    binding = header.binding() if fault is None and header.in_use else None
-    ours = binding is not None and binding.log_uuid == log_uuid
-    if ours and not live and binding is not None:
-        memory = Memory(size, descriptor, HEADER_SIZE)
-        yield (
-            "recoverable",
-            RecoverableBuffer(name, binding.base, binding.segment_id, size, memory, header),
-        )
-        return
-    header.close()
-    if fault is not None:
-        yield "unusable", (name, fault)
-    elif live and ours:
-        yield "live_in_use", name
-    elif not live:
-        yield ("free" if binding is None else "foreign"), name
-
-
-def _open(name: str, flags: int = 0) -> int:
+def open_object(name: str, flags: int = 0) -> int:
+    """Open a shared-memory object, which a child process does not inherit."""
     descriptor = int(posix_ipc.SharedMemory(name, flags, mode=0o600).fd)
     os.set_inheritable(descriptor, False)
     return descriptor
 
 
-def _open_existing(name: str) -> int | None:
-    try:
-        return _open(name)
-    except posix_ipc.ExistentialError:
-        return None
-    except posix_ipc.PermissionsError as error:
-        raise PoolBufferError(
-            f"shared-memory buffer {name} may hold records that are not in the log yet, but this "
-            "user may not open it: open the log as the user who wrote it"
-        ) from error
-
-
-def _unlink(name: str) -> None:
+def unlink_object(name: str) -> None:
+    """Remove the name of a shared-memory object; that it is gone already is success."""
     try:
         posix_ipc.unlink_shared_memory(name)
     except posix_ipc.ExistentialError:

@@ -9,12 +9,10 @@ from typing import Self
 
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import parse_duration
-from commitlog.pool.allocation import allocate_buffers, destroy_buffers, release_unclosed
 from commitlog.pool.buffer import BufferState, PoolBuffer
 from commitlog.pool.buffer_set import BufferSet
-from commitlog.pool.exhaustion import Exhaustion
 from commitlog.pool.pool_options import Backing, LockMemory, OnExhausted, PoolOptions
-from commitlog.pool.pool_stats import PoolStats
+from commitlog.stats import PoolStats
 
 
 class TransientStorePool(ProcessBound):
@@ -82,12 +80,8 @@ class TransientStorePool(ProcessBound):
             wait_timeout=wait_timeout,
             low_water=low_water,
         )
-        allocated = allocate_buffers(self._options, self._options.buffers)
-        self._set = BufferSet(allocated, self._options.low_water)
-        self._exhaustion = Exhaustion(self._options, self._set)
-        self._finalizer = weakref.finalize(
-            self, release_unclosed, self._set.all, self._set.closed, self._set.process
-        )
+        self._set = BufferSet(self._options)
+        self._finalizer = weakref.finalize(self, self._set.abandon)
 
     # Lending.
 
@@ -118,8 +112,7 @@ class TransientStorePool(ProcessBound):
         seconds = (
             self._options.wait_timeout if timeout is None else parse_duration(timeout, "timeout")
         )
-        buffer = self._set.borrow_free(owner)
-        return buffer if buffer is not None else self._exhaustion.borrow(owner, seconds)
+        return self._set.borrow(owner, seconds)
 
     def try_borrow(self, owner: str, *, ahead: bool = False) -> PoolBuffer | None:
         """Lend a buffer if one is free, else return None at once.
@@ -201,7 +194,7 @@ class TransientStorePool(ProcessBound):
     @property
     def closed(self) -> bool:
         """Return whether `close` was called."""
-        return self._set.closed.is_set()
+        return self._set.closed
 
     @property
     def shm_names(self) -> tuple[str, ...]:
@@ -218,8 +211,7 @@ class TransientStorePool(ProcessBound):
         If the listener raises, the pool drops the buffer and the borrower gets the exception. Call
         what this returns to end the subscription.
         """
-        self._set.check_process()
-        return self._exhaustion.subscribe(self._exhaustion.grow_listeners, listener)
+        return self._set.subscribe(self._set.grow_listeners, listener)
 
     def on_shortage(self, listener: Callable[[], bool]) -> Callable[[], None]:
         """Call `listener` when a borrower finds no free buffer, until what this returns is called.
@@ -227,12 +219,10 @@ class TransientStorePool(ProcessBound):
         It returns a buffer that was lent ahead of need to the pool, or returns False if it has
         none.
         """
-        self._set.check_process()
-        return self._exhaustion.subscribe(self._exhaustion.shortage_listeners, listener)
+        return self._set.subscribe(self._set.shortage_listeners, listener)
 
     def stats(self) -> PoolStats:
         """Take a snapshot of the pool's counters."""
-        self._set.check_process()
         return self._set.stats()
 
     # Closing.
@@ -255,9 +245,8 @@ class TransientStorePool(ProcessBound):
             Buffers are lent, and `force` is not given. The pool stays open.
         """
         if self._set.process == os.getpid():
-            free = self._set.close(force=force)
+            self._set.close(force=force)
             self._finalizer.detach()
-            destroy_buffers(free)
 
     def __enter__(self) -> Self:
         return self

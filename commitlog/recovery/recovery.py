@@ -18,7 +18,7 @@ from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import LogLockedError
 from commitlog.flush.checkpoint import Checkpoint
-from commitlog.pool.shm import ShmSurvey, discard, find_buffers
+from commitlog.pool.shm_survey import ShmSurvey, discard, find_buffers
 from commitlog.recovery.location import AHEAD_LIMIT, Location, is_blank, locate, tail_location
 from commitlog.recovery.recovered import Recovered
 from commitlog.recovery.unclean import UncleanLog

@@ -9,7 +9,7 @@ from typing import Literal
 from commitlog._kernel.memory import MODE_MAPPED, MODE_POOLED, Cursors
 from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE
 from commitlog.base.failpoint import failpoint
-from commitlog.pool.shm import ShmSurvey
+from commitlog.pool.shm_survey import ShmSurvey
 from commitlog.recovery.cut import Taken, find_cut, take_out
 from commitlog.recovery.location import AHEAD_LIMIT, Location, land, locate, missing, tail_location
 from commitlog.recovery.recovered import Recovered

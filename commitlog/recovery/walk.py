@@ -16,7 +16,7 @@ import numpy as np
 from commitlog._kernel.failure import BUSY, END
 from commitlog._kernel.segments import CELL_SIZE, HEADER_SIZE, Segment
 from commitlog.base.failpoint import failpoint
-from commitlog.pool.shm import RecoverableBuffer
+from commitlog.pool.shm_survey import RecoverableBuffer
 from commitlog.recovery.location import Location
 from commitlog.segment.directory import LogDirectory
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from commitlog.errors import ClosedError, InvalidOptionError, PoolExhaustedError, PoolMemoryError
-from commitlog.pool import TransientStorePool, allocation
+from commitlog.pool import TransientStorePool, allocation, buffer_set
 from commitlog.pool.buffer import PoolBuffer
 
 Until = Callable[[Callable[[], bool]], None]
@@ -276,6 +276,30 @@ def test_interrupted_wait_leaves_the_queue_and_no_buffer(until: Until) -> None:
             signal.signal(signal.SIGUSR1, previous)
         give_back(pool, lent)
         assert (pool.available, pool.borrowed) == (1, 0)
+
+
+def test_buffer_handed_over_during_an_interrupt_is_taken_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Interrupting:
+        """Hands a buffer over, then raises, like Ctrl-C between the two."""
+
+        def __init__(self, lock: object) -> None: ...
+
+        def notify(self) -> None: ...
+
+        def wait_for(self, served: Callable[[], bool], seconds: float) -> None:
+            pool.return_buffer(buffer)
+            assert served()
+            raise KeyboardInterrupt
+
+    with small_pool() as pool:
+        (buffer,) = drain(pool)
+        monkeypatch.setattr(buffer_set.threading, "Condition", Interrupting)
+        with pytest.raises(KeyboardInterrupt):
+            pool.borrow("interrupted")
+        stats = pool.stats()
+        assert (stats.available, stats.borrows, stats.returns) == (1, 1, 1)
 
 
 def test_contradictory_max_buffers_is_refused() -> None:

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from commitlog.pool import TransientStorePool
-from commitlog.pool.orphans import sweep_orphans
-from commitlog.pool.shm import discard
+from commitlog.pool.shm_survey import discard, sweep_orphans
 
 DYING_POOL = """
 import os, signal, sys

@@ -16,8 +16,8 @@ import pytest
 from commitlog.errors import PoolBufferError, PoolMemoryError
 from commitlog.pool import TransientStorePool
 from commitlog.pool.buffer import PoolBuffer
-from commitlog.pool.shm import ShmBuffer, ShmSurvey, discard, find_buffers
-from commitlog.pool.shm_header import HEADER_SIZE
+from commitlog.pool.shm import HEADER_SIZE, ShmBuffer
+from commitlog.pool.shm_survey import ShmSurvey, discard, find_buffers
 
 BUFFER_SIZE = 64 << 10
 ORDERS = b"orders-log-uuid!"
@@ -67,19 +67,15 @@ def dead_names(pool_owner: Callable[[str], Any]) -> Iterator[list[str]]:
     owner = pool_owner(OWNER.format(extra=""))
     names = owner.said["names"]
     live = find_buffers(names, ORDERS)
-    assert (live.live, live.live_in_use, live.recoverable) == (tuple(names), tuple(names[:2]), ())
+    assert (live.live_in_use, live.live, live.recoverable) == (
+        tuple(names[:2]),
+        tuple(names[2:]),
+        (),
+    )
     owner.kill()
     yield names
     for name in names:
         path_of(name).unlink(missing_ok=True)
-
-
-def nothing(**but: Any) -> dict[str, Any]:
-    return dict.fromkeys(ShmSurvey.__dataclass_fields__, ()) | but
-
-
-def as_dict(survey: ShmSurvey) -> dict[str, Any]:
-    return {name: getattr(survey, name) for name in ShmSurvey.__dataclass_fields__}
 
 
 def test_buffer_names_are_random_with_owner_only_access(pool: TransientStorePool) -> None:
@@ -112,7 +108,7 @@ def test_close_unlinks_the_names() -> None:
     assert all(path_of(name).exists() for name in names)
     pool.close()
     assert not any(path_of(name).exists() for name in names)
-    assert as_dict(find_buffers(names, ORDERS)) == nothing(missing=names)
+    assert find_buffers(names, ORDERS) == ShmSurvey(missing=names)
 
 
 def test_exit_without_close_unlinks_free_and_returned_buffers(
@@ -162,7 +158,7 @@ def test_discard_is_idempotent(dead_names: list[str]) -> None:
     for name in dead_names:
         discard(name)
         discard(name)
-    assert as_dict(find_buffers(dead_names, ORDERS)) == nothing(missing=tuple(dead_names))
+    assert find_buffers(dead_names, ORDERS) == ShmSurvey(missing=tuple(dead_names))
 
 
 def test_killed_pool_with_a_live_forked_child_counts_as_dead(
@@ -190,7 +186,8 @@ os.read(reader, 1)
         children = (
             Path(f"/proc/{owner.said['pid']}/task/{owner.said['pid']}/children").read_text().split()
         )
-        assert len(find_buffers(names, ORDERS).live) == 5
+        live = find_buffers(names, ORDERS)
+        assert (len(live.live_in_use), len(live.live)) == (2, 3)
         owner.kill()
         assert [
             Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
@@ -207,10 +204,11 @@ def test_buffer_of_a_live_pool_is_not_discarded(pool: TransientStorePool) -> Non
     buffer = lent(pool)
     buffer.bind(ORDERS, 0, 1)
     assert buffer.name is not None
-    assert as_dict(find_buffers(pool.shm_names, ORDERS)) == nothing(
-        live=pool.shm_names, live_in_use=(buffer.name,)
+    others = tuple(name for name in pool.shm_names if name != buffer.name)
+    assert find_buffers(pool.shm_names, ORDERS) == ShmSurvey(
+        live=others, live_in_use=(buffer.name,)
     )
-    assert find_buffers(pool.shm_names, OTHERS).live_in_use == ()
+    assert find_buffers(pool.shm_names, OTHERS) == ShmSurvey(live=pool.shm_names)
     with pytest.raises(PoolBufferError, match="belongs to a live pool"):
         discard(buffer.name)
     assert buffer.bound

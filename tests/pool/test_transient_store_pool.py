@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import threading
 from collections.abc import Callable
@@ -175,25 +174,34 @@ def test_try_borrow_never_waits_and_counts_no_exhaustion() -> None:
         pool.return_buffer(buffer)
 
 
-def test_low_water_warns_once_until_the_pool_recovers(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(
+    ("share", "total", "steps", "warned"),
+    [
+        (0.4, 5, "bbbbb", [0, 0, 0, 1, 1]),
+        (0.4, 5, "bbbbrbrb", [0, 0, 0, 1, 2, 3]),
+        (0.4, 5, "bbbbbrb", [0, 0, 0, 1, 1, 1]),
+        (0.4, 2, "bb", [0, 1]),
+        (0.0, 2, "bb", [0, 0]),
+        (0.4, 1, "brbrb", [0, 0, 0]),  # the first loan empties it
+        (0.9, 5, "bbbbb", [0, 0, 0, 0, 0]),
+    ],
+)
+def test_low_water_warns_on_fall_and_again_only_after_rise(
+    share: float, total: int, steps: str, warned: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with (
-        small_pool(buffers=5, lock_memory="off") as pool,
-        caplog.at_level(logging.WARNING, "commitlog.pool"),
-    ):
-        lent = [borrow(pool) for _ in range(3)]
-        assert caplog.messages == []
-        lent += [borrow(pool), borrow(pool)]
-        assert len(caplog.messages) == 1
-        assert "1 of 5 buffers are free" in caplog.messages[0]
-        pool.return_buffer(lent.pop())
-        lent.append(borrow(pool))
-        assert len(caplog.messages) == 1
-        pool.return_buffer(lent.pop())
-        pool.return_buffer(lent.pop())
-        lent += [borrow(pool), borrow(pool)]
-        assert len(caplog.messages) == pool.stats().low_water_warnings == 2
+    """Plays borrows (b) and returns (r), and counts the warnings after each borrow."""
+    with small_pool(buffers=total, lock_memory="off", low_water=share) as pool:
+        lent, counts = [], []
+        for step in steps:
+            if step == "b":
+                lent.append(borrow(pool))
+                counts.append(pool.stats().low_water_warnings)
+            else:
+                pool.return_buffer(lent.pop())
+        assert counts == warned
+        assert len(caplog.messages) == warned[-1]
+        if (total, warned[-1]) == (5, 1):
+            assert "1 of 5 buffers are free" in caplog.messages[0]
         for buffer in lent:
             pool.return_buffer(buffer)
 

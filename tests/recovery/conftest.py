@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from commitlog.pool.shm import discard
+from commitlog.pool.shm_survey import discard
 from tests.recovery.dead_pools import Content, DeadPool, die_with
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from commitlog._kernel import memory as kernel
 from commitlog.errors import LogLockedError
-from commitlog.pool.shm import ShmBuffer, find_buffers
+from commitlog.pool.shm import ShmBuffer
+from commitlog.pool.shm_survey import find_buffers
 from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
 from tests.oracle import segment_file as oracle
 from tests.recovery.dead_pools import DeadPool, fill, frames
