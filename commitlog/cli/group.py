@@ -20,6 +20,7 @@ COMMANDS = (
     "dump",
     "top",
     "tailers",
+    "topics",
     "verify",
     "repair",
     "prune",

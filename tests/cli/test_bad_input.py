@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "top": ("--json", "--interval", "0.1"),
     "export-metrics": (),
     "tailers": (),
+    "topics": (),
     "verify": (),
     "repair": (),
     "prune": ("--min-free", "1"),

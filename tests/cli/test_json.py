@@ -15,6 +15,7 @@ from commitlog.cli import group
 from commitlog.cli.spark import as_object
 from tests.cli.program import ROOT, SEGMENT, run, sealed_log
 from tests.log_files import HEADER, LogFiles, numbered
+from tests.messages.orders import Refund
 
 PAGE = ROOT / "docs" / "json.md"
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -52,7 +53,7 @@ def keys_of(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, st
             type(value).__name__, type(value).__name__
         )
         yield prefix + key, kind, value
-        if isinstance(value, dict):
+        if isinstance(value, dict) and key != "schema":  # its keys are those of a codec
             yield from keys_of(value, f"{prefix}{key}.")
         for element in value if isinstance(value, list) else ():
             if isinstance(element, dict):
@@ -153,6 +154,7 @@ def test_json_of_every_command_follows_the_page(log: Path, damaged: Path, tmp_pa
         ("promote", printed("promote", tmp_path / "restored")),
         ("doctor", printed("doctor", tmp_path)),
         ("remove", printed("remove", "--yes", tmp_path / "open")),
+        ("topics", printed("topics", _with_topics(tmp_path / "topics"))),
         ("spark export", [as_object(_export())]),
         ("spark compact", [as_object(_compaction())]),
     ]
@@ -168,6 +170,14 @@ def test_json_of_every_command_follows_the_page(log: Path, damaged: Path, tmp_pa
     )
     without = {"export-metrics", "bench", "serve", "follow", "spark"}
     assert {name.split()[0] for name in known} | without == set(group.COMMANDS) | {"spark"}
+
+
+def _with_topics(path: Path) -> Path:
+    """A log of a message with a schema, and one without."""
+    with commitlog.topic(path, Refund) as refunds:
+        refunds.append(Refund(1))
+        refunds.log.append(b"?", type=0xC123_4567)
+    return path
 
 
 def _export() -> Any:

@@ -1,0 +1,102 @@
+"""`commitlog topics`: list the topics of a log, with the versions of their schemas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import commitlog
+from commitlog.cli import FAILURE
+from commitlog.cli.output import print_json
+from commitlog.cli.record_format import time_text
+from commitlog.messages.fields_text import fields_text
+from commitlog.messages.summary import LogSummary, TopicVersion, summarized
+
+
+@click.command()
+@click.argument("log", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@click.pass_context
+def command(context: click.Context, *, log: str, as_json: bool) -> None:
+    """List the topics of LOG and their versions.
+
+    A topic, or a method whose calls LOG has, has a line with its codec, its messages and their
+    times, and a line for each version of its schema, the oldest first, with type number, messages
+    and fields. The command reads all of LOG, and changes nothing.
+
+    \b
+    Examples:
+      commitlog topics orders
+      commitlog topics --json orders | jq '.topics[].name'
+
+    The exit status is 1 if messages have no schema that can be read.
+    """
+    with commitlog.open(log, "r") as opened:
+        found = summarized(opened)
+    topics = found.topics()
+    unreadable = topics.pop(None, [])
+    if as_json:
+        listed = [_as_object(name, versions) for name, versions in _sorted(topics)]
+        unknown = [_version(each) | {"problem": each.problem} for each in unreadable]
+        counts = {"records": found.records, "schemas": found.schemas}
+        print_json({"path": log, **counts, "topics": listed, "unreadable": unknown})
+    else:
+        _print(log, found, topics)
+    for each in unreadable:
+        click.echo(
+            f"commitlog: type {each.number}, {_counted(each.messages, 'message')}: {each.problem}",
+            err=True,
+        )
+    context.exit(FAILURE if unreadable else 0)
+
+
+def _print(log: str, found: LogSummary, topics: dict[Any, list[TopicVersion]]) -> None:
+    messages = sum(each.messages for each in found.versions.values())
+    others = found.records - found.schemas - messages
+    click.echo(
+        f"{log}: {_counted(len(topics), 'topic')}, {_counted(messages, 'message')}, "
+        f"{_counted(found.schemas, 'schema record')}, {_counted(others, 'other record')}"
+    )
+    for name, versions in _sorted(topics):
+        total = sum(each.messages for each in versions)
+        codecs = "/".join(dict.fromkeys(each.schema.codec for each in versions if each.schema))
+        times = [
+            time
+            for each in versions
+            for time in (each.first_timestamp_ns, each.last_timestamp_ns)
+            if time is not None
+        ]
+        span = f", {time_text(min(times))} to {time_text(max(times))}" if times else ""
+        click.echo(f"{name}: {codecs}, {_counted(total, 'message')}{span}")
+        for number, each in enumerate(versions, 1):
+            assert each.schema is not None
+            fields = fields_text(each.schema) or "no fields"
+            count = _counted(each.messages, "message")
+            click.echo(f"  version {number}, type {each.number}, {count}: {fields}")
+
+
+def _as_object(name: str, versions: list[TopicVersion]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "messages": sum(each.messages for each in versions),
+        "versions": [
+            _version(each) | {"codec": each.schema.codec, "schema": each.schema.form}
+            for each in versions
+            if each.schema is not None
+        ],
+    }
+
+
+def _version(each: TopicVersion) -> dict[str, Any]:
+    names = ("messages", "first_position", "last_position", "first_timestamp_ns")
+    found = {name: getattr(each, name) for name in (*names, "last_timestamp_ns")}
+    return {"type": each.number, **found}
+
+
+def _sorted(topics: dict[Any, list[TopicVersion]]) -> list[tuple[str, list[TopicVersion]]]:
+    return sorted(topics.items())
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
