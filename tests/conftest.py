@@ -21,8 +21,8 @@ from typing import Any
 import hypothesis
 import pytest
 
+from commitlog.allocation.allocation_service import AllocationService
 from commitlog.pool.shm import ShmBuffer
-from commitlog.segment.allocation_service import AllocationService
 from tests.log_files import LogFiles
 from tests.setups import SETUPS, Logs, Setup
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import cast
 
+from commitlog.allocation.disk_monitor import free_bytes
 from commitlog.log.parts import LogParts
 from commitlog.pool.transient_store_pool import TransientStorePool
-from commitlog.segment.disk_monitor import free_bytes
 from commitlog.stats import Latency, LogStats
 
 

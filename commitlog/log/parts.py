@@ -11,10 +11,10 @@ from typing import Any, Literal, cast
 
 from commitlog._kernel.engine import REFUSED_CLOSED, Engine
 from commitlog._kernel.memory import STATE_READY
+from commitlog.allocation.buffer_lease import BufferLeases
 from commitlog.errors import ClosedError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
-from commitlog.log.buffer_lease import BufferLeases
 from commitlog.log.opened import NEVER_UNCERTAIN, Opened
 from commitlog.log.writer_services import WriterServices
 from commitlog.options import Options

@@ -7,10 +7,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, cast
 
 from commitlog._kernel.engine import REFUSED_CLOSED, Engine
+from commitlog.allocation.allocation_service import AllocationService
+from commitlog.allocation.buffer_lease import BufferLeases
+from commitlog.allocation.segment_buffers import SegmentBuffers
 from commitlog.base.service import Service, start_lock
 from commitlog.flush.commit_service import CommitService
 from commitlog.flush.flush_service import FlushService
-from commitlog.log.buffer_lease import BufferLeases
 from commitlog.log.report_service import ReportService
 from commitlog.log.rolling import Rolling
 from commitlog.options import Options
@@ -19,8 +21,6 @@ from commitlog.retention.pruner import LogState, Pruner
 from commitlog.retention.retention import Retention
 from commitlog.retention.retention_service import RetentionService
 from commitlog.retention.store import Store
-from commitlog.segment.allocation_service import AllocationService
-from commitlog.segment.events import ignore_event
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.backpressure import Backpressure
 
@@ -64,10 +64,8 @@ class WriterServices:
                 self.listener.start()
                 undo.callback(self.listener.finish)
                 queue.watch(self.listener.offer)
-            report = ignore_event if self.listener is None else self.listener.offer
-            self.allocation = AllocationService(engine, queue, options, lender, report=report)
-            if lender is not None:
-                lender.reclaim_by(self.allocation.give_back_ahead)
+            buffers = None if lender is None else SegmentBuffers(engine, queue, lender)
+            self.allocation = AllocationService(engine, queue, options, buffers)
             self.services: list[Service] = [self.allocation]
             if options.flush != "none":
                 self.services.append(FlushService(engine, options))

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, get_args
 
+from commitlog.allocation.disk_monitor import DiskState
 from commitlog.observe.prometheus import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -13,7 +14,6 @@ from commitlog.observe.prometheus import (
     Metric,
 )
 from commitlog.observe.watching import WRITER_STATES, LogFigures
-from commitlog.segment.disk_monitor import DiskState
 from commitlog.stats import Latency, LogStats
 
 # Bounds of the histograms in seconds, from a flush into a drive's cache to a disk that hangs.

@@ -25,6 +25,7 @@ from commitlog.recovery.join_manifest import Manifest
 from commitlog.recovery.join_note import JoinNote, Move, is_inside
 from commitlog.recovery.location import is_blank
 from commitlog.segment.directory import JOIN_NOTE, STAGED, LogDirectory, segment_name
+from commitlog.segment.seal_table import first_unsealed, read_seal
 
 _logger = logging.getLogger("commitlog.stage")
 # Where a join puts segments that were staged outside of the log's directory.
@@ -209,14 +210,7 @@ def roll_into(directory: LogDirectory, number: int) -> int:
 
 def seal_below(directory: LogDirectory, number: int) -> int:
     """Seal every segment below `number` durably; return the first sequence of `number`."""
-    first = number
-    sequence = 0
-    while first > 0 and directory.has(first - 1):
-        known = _sequence_behind(directory, first - 1)
-        if known is not None:
-            sequence = known
-            break
-        first -= 1
+    first, sequence = first_unsealed(directory, number)
     for unsealed in range(first, number):
         with directory.opened_segment(unsealed, writable=True) as segment:
             if not segment.seal(sequence):
@@ -227,17 +221,10 @@ def seal_below(directory: LogDirectory, number: int) -> int:
                     position=segment.base,
                 )
             segment.flush(0, HEADER_SIZE)
-            seal_of = segment.sealed()
-            assert seal_of is not None
-            sequence = seal_of[1] + seal_of[2]
+        seal = read_seal(directory, unsealed)
+        assert seal is not None
+        sequence = seal.next_sequence
     return sequence
-
-
-def _sequence_behind(directory: LogDirectory, number: int) -> int | None:
-    """Return the sequence behind a segment's last record; None if it is not sealed."""
-    with directory.opened_segment(number) as segment:
-        seal = segment.sealed()
-        return None if seal is None else seal[1] + seal[2]
 
 
 def _move_end(directory: LogDirectory, end: int) -> None:

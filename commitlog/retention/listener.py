@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from commitlog.base.service import Service
 from commitlog.errors import ClosedError
 from commitlog.segment.directory import LogDirectory
-from commitlog.segment.events import Event
+from commitlog.segment.mapped_file_queue import Event
 from commitlog.segment.seal_table import SealTable
 
 _logger = logging.getLogger("commitlog.keep")

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Literal
 
 from commitlog._kernel.engine import Core
 from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.errors import ClosedError, IOFailureError, PositionError
 from commitlog.segment.directory import LogDirectory
-from commitlog.segment.events import Report, ignore_event
 from commitlog.segment.mapped_file import MappedFile
+
+# "created": made, ahead of need or not. "sealed": nothing in it changes any more. "released": this
+# handle has unmapped it. "deleted": its file is gone.
+Event = Literal["created", "sealed", "released", "deleted"]
+Report = Callable[[Event, int], None]
+
+
+def _ignore(event: Event, number: int) -> None: ...
 
 
 class MappedFileQueue:
-    """The segments of one open log.
+    """The segments of one open log. `report` gets each event of a segment, by its number; it must
+    neither wait nor raise.
 
     Segments are numbered from 0 by their base; the number of a position is one division away, and
     no lookup walks a list.
@@ -29,13 +38,17 @@ class MappedFileQueue:
         self._dropped: list[MappedFile] = []
         self._closed = False
         self._first: int | None = None
-        self._report: Report = ignore_event
+        self.report: Report = _ignore
         self._deleted_below = 0
 
     def watch(self, report: Report) -> None:
-        """Report released and deleted segments from now on."""
+        """Report events from now on."""
         self._deleted_below = self.first_number
-        self._report = report
+        self.report = report
+
+    @property
+    def watched(self) -> bool:
+        return self.report is not _ignore
 
     def get(self, number: int) -> MappedFile:
         """The segment with that number, mapped if need be; else raise `PositionError`."""
@@ -76,7 +89,7 @@ class MappedFileQueue:
         if file.base + file.size <= self.core.flushed_position:
             self.core.forget(file.number)
         self._dropped.append(file)
-        self._report("released", file.number)
+        self.report("released", file.number)
 
     def _unmap_dropped(self) -> None:
         """Unmap outside of the lock: it takes milliseconds, and an append that rolls needs it."""
@@ -143,7 +156,7 @@ class MappedFileQueue:
             with self._lock:
                 self._files.pop(number, None)
                 file.unmap()
-            self._report("released", number)
+            self.report("released", number)
         self.directory.remove_segment(number)
         self._tell_deleted(number + 1)
 
@@ -151,7 +164,7 @@ class MappedFileQueue:
         with self._lock:
             start, self._deleted_below = self._deleted_below, max(self._deleted_below, below)
             for number in range(start, below):
-                self._report("deleted", number)
+                self.report("deleted", number)
 
     def drop_deleted(self) -> None:
         """Unmap segments that others have deleted: a mapping keeps their disk space in use."""
@@ -200,7 +213,7 @@ class MappedFileQueue:
     def forked(self) -> None:
         """In the child of a fork: another thread of the parent may have held the lock."""
         self._lock = threading.Lock()
-        self._report = ignore_event
+        self.report = _ignore
         for file in self._files.values():
             file.forked()
 
@@ -211,5 +224,5 @@ class MappedFileQueue:
             for file in self._files.values():
                 self.core.forget(file.number)
                 file.segment.release()
-                self._report("released", file.number)
+                self.report("released", file.number)
             self._files.clear()

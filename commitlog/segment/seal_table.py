@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from commitlog._kernel.segments import read_seal
+from commitlog._kernel import segments as kernel
 from commitlog.segment.directory import LogDirectory
 
 # The smallest 64-bit timestamp.
@@ -31,6 +31,34 @@ class Seal:
         """The largest timestamp; below all there can be where the segment has no record."""
         return self.largest_timestamp_ns if self.record_count else TIME_SMALLEST
 
+    @property
+    def next_sequence(self) -> int:
+        """The sequence of the first record behind the segment."""
+        return self.first_sequence + self.record_count
+
+
+def read_seal(directory: LogDirectory, number: int) -> Seal | None:
+    """The seal of a segment, from its file; None where it is not sealed (yet), or not there."""
+    page = directory.read_header(number)
+    if page is None:
+        return None
+    size = directory.segment_size
+    found = kernel.read_seal(page, directory.log_uuid, number * size, size)
+    return None if found is None else Seal(*found)
+
+
+def first_unsealed(directory: LogDirectory, below: int) -> tuple[int, int]:
+    """The first unsealed segment below a number, or that number, and the sequence of its first
+    record. The very first segment of a log starts at 0.
+    """
+    number = below
+    while number > 0 and directory.has(number - 1):
+        seal = read_seal(directory, number - 1)
+        if seal is not None:
+            return number, seal.next_sequence
+        number -= 1
+    return number, 0
+
 
 class SealTable:
     """The seals that are known, so that a search over a thousand segments opens none of them twice.
@@ -53,23 +81,13 @@ class SealTable:
         """The seal of a segment; None where it is not sealed (yet), or not there."""
         seal = self._seals.get(number)
         if seal is None:
-            seal = self._read(number)
+            end = (number + 1) * self._directory.segment_size
+            if self._certain_end is not None and end > self._certain_end():
+                return None
+            seal = read_seal(self._directory, number)
             if seal is not None:
                 self._seals[number] = seal
         return seal
-
-    def _read(self, number: int) -> Seal | None:
-        page = self._directory.read_header(number)
-        if page is None:
-            return None
-        base = number * self._directory.segment_size
-        if (
-            self._certain_end is not None
-            and base + self._directory.segment_size > self._certain_end()
-        ):
-            return None
-        found = read_seal(page, self._directory.log_uuid, base, self._directory.segment_size)
-        return None if found is None else Seal(*found)
 
     def sealed_before(self, first: int, stop: int) -> int:
         """The first number in [first, stop) that is not sealed, or `stop`; seals ascend."""

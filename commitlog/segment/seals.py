@@ -8,9 +8,8 @@ from commitlog._kernel.segments import SparseIndex
 from commitlog.errors import CorruptRecordError, CorruptSegmentError
 from commitlog.options.tuning import INDEX_SPACING_DEFAULT
 from commitlog.segment import index_file
-from commitlog.segment.events import Report, ignore_event
 from commitlog.segment.mapped_file_queue import MappedFileQueue
-from commitlog.segment.seal_table import SealTable
+from commitlog.segment.seal_table import first_unsealed, read_seal
 
 _logger = logging.getLogger("commitlog.segment")
 
@@ -18,20 +17,14 @@ _logger = logging.getLogger("commitlog.segment")
 class Sealer:
     """Seals segments in ascending order, each when what it holds is whole in its file.
 
-    A seal holds the sequence of its first record, so it needs its predecessor's; the very first
-    segment of a log starts at 0. The scan that counts the records also makes the segment's index.
+    A seal holds the sequence of its first record, so it needs its predecessor's. The scan that
+    counts the records also makes the segment's index.
     """
 
-    def __init__(
-        self,
-        queue: MappedFileQueue,
-        spacing: int = INDEX_SPACING_DEFAULT,
-        report: Report = ignore_event,
-    ) -> None:
+    def __init__(self, queue: MappedFileQueue, spacing: int = INDEX_SPACING_DEFAULT) -> None:
         self._directory = queue.directory
         self._queue = queue
         self._spacing = spacing
-        self._report = report
         self._next: int | None = None
         self._sequence = 0
         self._stuck = False
@@ -45,7 +38,7 @@ class Sealer:
         """Find the first unsealed segment below `number`, and report every seal from there on,
         whichever handle writes it.
         """
-        self._next, self._sequence = self._find_start(number)
+        self._next, self._sequence = first_unsealed(self._directory, number)
 
     def seal_below(self, number: int) -> None:
         """Seal every unsealed segment below `number`. Stops at one that the tail has passed but
@@ -59,8 +52,8 @@ class Sealer:
         while self._next < number:
             if not self._directory.has(self._next):
                 # Another process sealed and deleted it; a later sealed segment remains.
-                self._next, self._sequence = self._find_start(number)
-                if self._next and self._seal_of(self._next - 1) is None:
+                self.begin(number)
+                if self._next and read_seal(self._directory, self._next - 1) is None:
                     self._stuck = True
                     _logger.error(
                         "segments are missing before %s: no more are sealed",
@@ -79,21 +72,7 @@ class Sealer:
                 )
                 return
             self._next += 1
-            self._report("sealed", self._next - 1)
-
-    def _find_start(self, number: int) -> tuple[int, int]:
-        """The first unsealed segment below `number`, and the sequence of its first record."""
-        candidate = number
-        while candidate > 0 and self._directory.has(candidate - 1):
-            candidate -= 1
-            seal = self._seal_of(candidate)
-            if seal is not None:
-                return candidate + 1, seal[1] + seal[2]
-        return candidate, 0
-
-    def _seal_of(self, number: int) -> tuple[int, int, int, int, int, int] | None:
-        with self._queue.held(number, "seal") as segment:
-            return None if segment is None else segment.sealed()
+            self._queue.report("sealed", self._next - 1)
 
     def _seal(self, number: int) -> bool:
         with self._queue.held(number, "seal") as segment:
@@ -111,7 +90,7 @@ class Sealer:
 
     def _write_index(self, number: int, index: SparseIndex) -> None:
         """Write the index that the scan has built. A reader that finds no index rebuilds it."""
-        seal = SealTable(self._directory).get(number)
+        seal = read_seal(self._directory, number)
         if (
             seal is not None
             and seal.record_count == index.records

@@ -7,14 +7,12 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import cast
 
 from commitlog.errors import DiskFullError, IOFailureError
 from commitlog.pool.buffer import PoolBuffer
 from commitlog.pool.transient_store_pool import TransientStorePool
 from commitlog.segment.lock_file import Holder, LockFile
 from commitlog.segment.mapped_file import MappedFile
-from commitlog.segment.segment_buffers import LeasedBuffer
 
 _logger = logging.getLogger("commitlog")
 
@@ -52,10 +50,9 @@ class BufferLeases:
         )
         self._lock_file.write(self._holder)
 
-    def _grown(self, name: str | None) -> None:
-        if name is not None:
-            with self._lock:
-                self._note((*self._holder.pool_names, name), self._holder.lent_names)
+    def _grown(self, name: str) -> None:
+        with self._lock:
+            self._note((*self._holder.pool_names, name), self._holder.lent_names)
 
     def reclaim_by(self, give_back_ahead: Callable[[], bool]) -> None:
         """Have this called, until `end`, when a borrower finds the pool empty."""
@@ -69,30 +66,28 @@ class BufferLeases:
         """Lend a buffer by the pool's policy."""
         return self._pool.borrow(self._owner)
 
-    def bind(self, buffer: LeasedBuffer, file: MappedFile) -> None:
+    def bind(self, buffer: PoolBuffer, file: MappedFile) -> None:
         """Record the buffer's name, then its segment in its header, before the first claim."""
-        lent = cast(PoolBuffer, buffer)
-        if lent.name is not None:
+        if buffer.name is not None:
             with self._lock:
-                self._note(self._holder.pool_names, (*self._holder.lent_names, lent.name))
-        lent.bind(self._log_uuid, file.base, file.segment.id)
+                self._note(self._holder.pool_names, (*self._holder.lent_names, buffer.name))
+        buffer.bind(self._log_uuid, file.base, file.segment.id)
 
-    def settle(self, buffer: LeasedBuffer) -> None:
+    def settle(self, buffer: PoolBuffer) -> None:
         """Note that a buffer that was lent ahead is in use."""
-        self._pool.settle(cast(PoolBuffer, buffer))
+        self._pool.settle(buffer)
 
-    def give_back(self, buffer: LeasedBuffer, *, written: bool = True) -> None:
+    def give_back(self, buffer: PoolBuffer, *, written: bool = True) -> None:
         """Return a buffer whose content is in the segment file, or which has none.
 
         After `end`, the lock file is not written: another process may hold it.
         """
-        lent = cast(PoolBuffer, buffer)
-        lent.unbind()
-        if lent.name is not None:
+        buffer.unbind()
+        if buffer.name is not None:
             with self._lock:
                 if not self._ended:
-                    self._forget(lent.name)
-        self._pool.return_buffer(lent, written=written)
+                    self._forget(buffer.name)
+        self._pool.return_buffer(buffer, written=written)
 
     def _forget(self, name: str) -> None:
         """Remove a name from the file; a failure is harmless: recovery finds the buffer free."""

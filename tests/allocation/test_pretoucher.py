@@ -16,10 +16,10 @@ import pytest
 
 from commitlog import CommitLog
 from commitlog._kernel.segments import start_writeback
+from commitlog.allocation import pretoucher
+from commitlog.allocation.pretoucher import LEAST_BYTES, MOST_BYTES, SYNC_BYTES, Pretoucher
 from commitlog.errors import ClosedError, InvalidOptionError, ReadOnlyError
 from commitlog.log.parts import parts_of
-from commitlog.segment import pretoucher
-from commitlog.segment.pretoucher import LEAST_BYTES, MOST_BYTES, SYNC_BYTES, Pretoucher
 from tests.setups import BY_HAND, SEGMENT, Logs
 
 MIB = 1 << 20

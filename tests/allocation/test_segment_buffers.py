@@ -13,11 +13,11 @@ import pytest
 import commitlog
 from commitlog import CommitLog, TransientStorePool
 from commitlog._kernel.segments import UUID_SIZE
+from commitlog.allocation.segment_buffers import SegmentBuffers
 from commitlog.errors import PoolExhaustedError
 from commitlog.log.open_log import OpenLog
 from commitlog.log.parts import parts_of
 from commitlog.pool.shm_survey import find_buffers
-from commitlog.segment.segment_buffers import SegmentBuffers
 from tests.setups import BY_HAND, HEADER, SEGMENT, Logs, all_appended, values
 
 Until = Callable[..., None]

@@ -6,40 +6,15 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from commitlog._kernel.engine import Writer
-from commitlog._kernel.memory import Memory
+from commitlog.allocation.buffer_lease import BufferLeases
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import ClosedError, PositionError
+from commitlog.pool.buffer import PoolBuffer
 from commitlog.segment.mapped_file import MappedFile
 from commitlog.segment.mapped_file_queue import MappedFileQueue
-
-
-class LeasedBuffer(Protocol):
-    """The part of a pool's buffer that segments use."""
-
-    @property
-    def memory(self) -> Memory: ...
-
-
-class BufferLender(Protocol):
-    """Lends buffers. The log implements it, so that this package does not depend on the pool."""
-
-    def try_lend(self, *, ahead: bool) -> LeasedBuffer | None:
-        """A free buffer, if there is one now; `ahead` of need, if no borrower waits for one."""
-
-    def lend(self) -> LeasedBuffer | None:
-        """Return a buffer by the pool's policy: wait, raise, or return None."""
-
-    def bind(self, buffer: LeasedBuffer, file: MappedFile) -> None:
-        """Note durably which segment the buffer holds from now on, before the first claim in it."""
-
-    def settle(self, buffer: LeasedBuffer) -> None:
-        """Note that the log has rolled into the segment of a buffer that was lent ahead."""
-
-    def give_back(self, buffer: LeasedBuffer, *, written: bool = True) -> None:
-        """Take back a buffer that is committed or, if not `written`, was never used."""
 
 
 class _Lease:
@@ -50,7 +25,7 @@ class _Attached(NamedTuple):
     """A segment with its buffer; while it is held by the token, it is not deleted."""
 
     file: MappedFile
-    buffer: LeasedBuffer
+    buffer: PoolBuffer
     lease: _Lease
     token: int
 
@@ -64,7 +39,7 @@ class SegmentBuffers:
     need.
     """
 
-    def __init__(self, core: Writer, queue: MappedFileQueue, lender: BufferLender) -> None:
+    def __init__(self, core: Writer, queue: MappedFileQueue, lender: BufferLeases) -> None:
         self._core = core
         self._queue = queue
         self._lender = lender
@@ -73,6 +48,7 @@ class SegmentBuffers:
         self._ahead: int | None = None  # the segment whose buffer was lent ahead of need
         self._needed: int | None = None  # the segment that a thread is about to roll into
         self._closed = False
+        lender.reclaim_by(self.give_back_ahead)
 
     def attach(self, number: int) -> None:
         """Attach a buffer to a segment that the log is about to roll into, unless it has one
@@ -86,7 +62,7 @@ class SegmentBuffers:
             self._needed = None  # the log does not roll
             raise
 
-    def _borrow(self) -> LeasedBuffer | None:
+    def _borrow(self) -> PoolBuffer | None:
         # Returning a drained buffer zeroes it: the service does that as long as another buffer is
         # free.
         buffer = self._lender.try_lend(ahead=False)
@@ -103,7 +79,7 @@ class SegmentBuffers:
             self._attach(number, lambda: self._lender.try_lend(ahead=True), ahead=True)
 
     def _attach(
-        self, number: int, borrow: Callable[[], LeasedBuffer | None], *, ahead: bool = False
+        self, number: int, borrow: Callable[[], PoolBuffer | None], *, ahead: bool = False
     ) -> None:
         held = self._queue.hold(number, "its pool buffer", briefly=True)
         if held is None:
@@ -149,8 +125,8 @@ class SegmentBuffers:
         if attached is not None:
             self._lender.settle(attached.buffer)
 
-    def give_back_drained(self) -> int:
-        """Return the buffers whose segments are committed whole; how many."""
+    def give_back_drained(self) -> bool:
+        """Return the buffers whose segments are committed whole; whether there were any."""
         with self._lock:
             drained = [
                 number
@@ -161,7 +137,7 @@ class SegmentBuffers:
             self._detach(taken)
         for attached in taken:
             self._lender.give_back(attached.buffer)
-        return len(taken)
+        return bool(taken)
 
     def give_back_ahead(self) -> bool:
         """Return the buffer that is attached ahead of need to the pool; False if there is none."""

@@ -12,20 +12,19 @@ from contextlib import contextmanager
 
 from commitlog._kernel.engine import REFUSED_LAG, Writer, wait_event
 from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.allocation.ahead_count import AheadCount
+from commitlog.allocation.disk_monitor import DiskMonitor
+from commitlog.allocation.pretoucher import Pretoucher
+from commitlog.allocation.segment_buffers import SegmentBuffers
+from commitlog.allocation.unused_blocks import UnusedBlocks
 from commitlog.base.failpoint import failpoint
 from commitlog.base.polling import attempts
 from commitlog.base.service import Service
 from commitlog.errors import ClosedError, CommitLogError, DiskFullError, LogFailedError
 from commitlog.options import Options
 from commitlog.segment import blocks
-from commitlog.segment.ahead_count import AheadCount
-from commitlog.segment.disk_monitor import DiskMonitor
-from commitlog.segment.events import Report, ignore_event
 from commitlog.segment.mapped_file_queue import MappedFileQueue
-from commitlog.segment.pretoucher import Pretoucher
 from commitlog.segment.seals import Sealer
-from commitlog.segment.segment_buffers import BufferLender, SegmentBuffers
-from commitlog.segment.unused_blocks import UnusedBlocks
 
 _logger = logging.getLogger("commitlog.segment")
 
@@ -53,9 +52,7 @@ class AllocationService(Service):
         core: Writer,
         queue: MappedFileQueue,
         options: Options,
-        lender: BufferLender | None,
-        *,
-        report: Report = ignore_event,
+        buffers: SegmentBuffers | None,
     ) -> None:
         super().__init__(f"commitlog allocate {core.path}")
         self._core = core
@@ -63,7 +60,6 @@ class AllocationService(Service):
         self._queue = queue
         self._options = options
         self._unused = UnusedBlocks(queue)
-        self._report = report
         # Separate locks (these two and the buffers' lock): an appender that rolls never waits for
         # work done ahead of need.
         self._place_lock = threading.Lock()
@@ -73,12 +69,12 @@ class AllocationService(Service):
         self._rolls = 0
         self._ahead = AheadCount(options.tuning.allocate_ahead)
         self._closed = False
-        self._buffers = None if lender is None else SegmentBuffers(core, queue, lender)
-        self._sealer = Sealer(queue, options.tuning.index_spacing, report)
+        self._buffers = buffers
+        self._sealer = Sealer(queue, options.tuning.index_spacing)
         self._pretoucher = Pretoucher(core, queue, options)
         # With a pool, the buffers take the page faults instead.
-        self._pretouches = options.prefault and lender is None
-        if report is not ignore_event:
+        self._pretouches = options.prefault and buffers is None
+        if queue.watched:
             self._sealer.begin(core.committed_position // core.segment_size)
         self._retry_at = 0.0
         self._look_at = 0.0
@@ -128,7 +124,7 @@ class AllocationService(Service):
             created = range(self._synced_below or number + 1, number + 1)
             self._synced_below = number + 1
         for new in created:
-            self._report("created", new)
+            self._queue.report("created", new)
         return True
 
     def _create(self, number: int) -> None:
@@ -162,13 +158,9 @@ class AllocationService(Service):
                 failpoint("segment grown")
                 self._core.raise_allocated(number, stop)
 
-    def give_back_drained(self) -> int:
-        """Return the buffers whose segments are committed whole; how many."""
-        return 0 if self._buffers is None else self._buffers.give_back_drained()
-
-    def give_back_ahead(self) -> bool:
-        """Return the buffer that is attached ahead of need to the pool; False if there is none."""
-        return self._buffers is not None and self._buffers.give_back_ahead()
+    def give_back_drained(self) -> bool:
+        """Return the buffers whose segments are committed whole; whether there were any."""
+        return self._buffers is not None and self._buffers.give_back_drained()
 
     # --- the thread -------------------------------------------------------------------------------
 
@@ -211,9 +203,11 @@ class AllocationService(Service):
         finally:
             # Return the buffers only after the next segment is ready: returning zeroes them, which
             # takes time, and the appender may be near the segment's end.
-            if self._buffers is not None and self._buffers.give_back_drained():
+            if self.give_back_drained():
                 rest_s = 0.0  # a returned buffer may now serve the next segment: do not sleep
-        self._follow_rolls(number)
+        if self._buffers is not None:
+            self._buffers.settle(number)
+        self._report_rolls()
         if self._pretouches:
             rest_s = (
                 0.0 if self._pretoucher.step(self.allocated_position) else self._pretoucher.rest_s
@@ -257,11 +251,6 @@ class AllocationService(Service):
             segment.prefault(0, _FIRST_BYTES if self._pretouches else HEADER_SIZE)
         self._faulted_below = number + 1
         return True
-
-    def _follow_rolls(self, number: int) -> None:
-        if self._buffers is not None:
-            self._buffers.settle(number)
-        self._report_rolls()
 
     def _report_rolls(self) -> None:
         rolls = self._core.writer_counters()["rolls"]

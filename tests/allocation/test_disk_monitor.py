@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from commitlog import CommitLog, Options
+from commitlog.allocation import disk_monitor
+from commitlog.allocation.disk_monitor import DiskMonitor
 from commitlog.errors import DiskFullError, InvalidOptionError
 from commitlog.log.parts import parts_of
-from commitlog.segment import disk_monitor
-from commitlog.segment.disk_monitor import DiskMonitor
 from tests.setups import BY_HAND, SEGMENT, Logs, values
 
 
@@ -23,7 +23,7 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free = 1 << 40
         monkeypatch.setattr(
-            "commitlog.segment.disk_monitor.free_bytes", lambda directory: self.free
+            "commitlog.allocation.disk_monitor.free_bytes", lambda directory: self.free
         )
         monkeypatch.setattr("commitlog.log.figures.free_bytes", lambda directory: self.free)
 
