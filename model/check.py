@@ -1,8 +1,8 @@
-"""Searches protocol.pml exhaustively with spin, and shows that the search sees what it should:
-`make model`.
+"""Searches protocol.pml and replication.pml exhaustively with spin, and shows that the search sees
+what it should: `make model`.
 
 Each search goes through every state that its parameters allow, without bit-state hashing, and has
-to end without a counter-example. Then each mutation breaks one rule of the protocol, and spin has
+to end without a counter-example. Then each mutation breaks one rule of its model, and spin has
 to find the invariant that it breaks.
 """
 
@@ -23,7 +23,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-MODEL = Path(__file__).resolve().parent / "protocol.pml"
+FOLDER = Path(__file__).resolve().parent
 # A search that needs more has grown out of its bounds, and fails. Two run at a time.
 MEMORY_MIB = 950
 AT_A_TIME = 2
@@ -33,11 +33,12 @@ AT_END = "I10"
 
 @dataclass(frozen=True)
 class Search:
-    """One run of spin over the model; with `cycles`, for runs that never end."""
+    """One run of spin over a model; with `cycles`, for runs that never end."""
 
     name: str
     defines: tuple[str, ...]
     cycles: bool = False
+    model: str = "protocol"
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Mutation:
     name: str
     invariant: str
     defines: tuple[str, ...]
+    model: str = "protocol"
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,10 @@ READ_ONLY = "READ_ONLY_LAST=1"
 ROLLS = ("SEGMENTS=2", "SEGMENT=2")
 OTHERS = ("SWAPPER=2", "CLOSER=2")
 SMALL = "SEGMENT=2"
+TWO_FOLLOWERS = ("NODES=3", "REQUIRED=1")
+BOTH_FOLLOWERS = ("NODES=3", "REQUIRED=2")
+TWO_OF_THREE = ("NODES=4", "REQUIRED=2", "EPOCHS=2")
+REPLICATION = "replication"
 
 # Without more words: one segment of four cells, crashes anywhere, two readers that resolve.
 SEARCHES = (
@@ -87,6 +93,10 @@ SEARCHES = (
     Search("full disk: appends fail again and again", (STOPS, SMALL, "APPENDS=2")),
     Search("every run ends", (NO_STOPS,), cycles=True),
     Search("every run ends, two segments", (NO_STOPS, *ROLLS, *OTHERS, ONE_READER), cycles=True),
+    Search("promotions, one of two followers", (*TWO_FOLLOWERS, "LENGTH=3"), model=REPLICATION),
+    Search("promotions, two of two followers", BOTH_FOLLOWERS, model=REPLICATION),
+    Search("promotions, followers of followers", (*TWO_FOLLOWERS, "CHAINS=1"), model=REPLICATION),
+    Search("promotions, two of three followers", TWO_OF_THREE, model=REPLICATION),
 )
 
 MUTATIONS = (
@@ -116,6 +126,16 @@ MUTATIONS = (
     Mutation("passes_live_gap", "I2", (STOPS, NO_CRASHES, READ_ONLY)),
     Mutation("passes_live_claim", "I2", (STOPS, NO_CRASHES, READ_ONLY)),
     Mutation("reader_expires_owners", "I2", (STOPS, NO_CRASHES, READ_ONLY)),
+    Mutation("counts_before_start", "R1", TWO_FOLLOWERS, REPLICATION),
+    Mutation("compares_adopted", "R1", TWO_FOLLOWERS, REPLICATION),
+    Mutation("compares_end", "R1", TWO_FOLLOWERS, REPLICATION),
+    Mutation("compares_nothing", "R1", TWO_OF_THREE, REPLICATION),
+    Mutation("one_too_few", "R1", TWO_OF_THREE, REPLICATION),
+    Mutation("fence_does_not_stop", "R1", TWO_OF_THREE, REPLICATION),
+    Mutation("follows_lower", "R1", TWO_FOLLOWERS, REPLICATION),
+    Mutation("never_cuts", "R3", TWO_FOLLOWERS, REPLICATION),
+    Mutation("cuts_at_end", "R3", TWO_FOLLOWERS, REPLICATION),
+    Mutation("streams_across_epochs", "R4", TWO_FOLLOWERS, REPLICATION),
 )
 
 
@@ -128,16 +148,18 @@ def run(command: list[str], place: Path) -> str:
 
 
 def search(
+    model: str,
     defines: tuple[str, ...],
     *,
     cycles: bool = False,
     breadth_first: bool = False,
     level: str = "-O1",
 ) -> Outcome:
-    """Spin's search through all states of the model with these defines."""
+    """Spin's search through all states of a model with these defines."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        run(["spin", "-a", *(f"-D{define}" for define in defines), str(MODEL)], place)
+        source = FOLDER / f"{model}.pml"
+        run(["spin", "-a", *(f"-D{define}" for define in defines), str(source)], place)
         kind = ["-DNP"] if cycles else ["-DSAFETY", "-DBFS"] if breadth_first else ["-DSAFETY"]
         run(["gcc", level, "-w", *kind, f"-DMEMLIM={MEMORY_MIB}", "-o", "pan", "pan.c"], place)
         began = time.monotonic()
@@ -154,7 +176,7 @@ def read_outcome(said: str, seconds: float) -> Outcome:
             sys.exit(f"model: spin's output has no {pattern!r}\n{said}")
         return float(found.group(1))
 
-    complaint = re.search(r"pan:1: assertion violated .*\b(I\d+)\b", said) or re.search(
+    complaint = re.search(r"pan:1: assertion violated .*\b([IR]\d+)\b", said) or re.search(
         r"pan:1: (.*)", said
     )
     return Outcome(
@@ -180,7 +202,7 @@ def check_searches() -> bool:
     fine = True
     print(f"{'search':44}{'states':>12}{'depth':>8}{'MiB':>8}{'s':>8}")
     for each, outcome in in_parallel(
-        lambda each: search(each.defines, cycles=each.cycles), SEARCHES
+        lambda each: search(each.model, each.defines, cycles=each.cycles), SEARCHES
     ):
         print(
             f"{each.name:44}{outcome.states:12,}{outcome.depth:8}"
@@ -199,11 +221,12 @@ def check_searches() -> bool:
 
 def search_mutation(mutation: Mutation) -> Outcome:
     """A search for a counter-example: breadth first finds a short one soon, but where a run has to
-    end to show it, depth first does.
+    end to show it, depth first does. Spin allows hidden variables only depth first.
     """
     return search(
+        mutation.model,
         (f"MUTATION={mutation.name}", *mutation.defines),
-        breadth_first=mutation.invariant != AT_END,
+        breadth_first=mutation.invariant != AT_END and mutation.model != REPLICATION,
         level="-O0",
     )
 

@@ -1,4 +1,4 @@
-"""The model names functions of the code, and `make model` reports missing tools."""
+"""The models name parts of the code, and `make model` reports missing tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ import pytest
 from model import check
 
 ROOT = Path(__file__).resolve().parents[2]
-PROTOCOL = check.MODEL.read_text(encoding="utf-8")
+MODELS = {path.stem: path.read_text(encoding="utf-8") for path in check.FOLDER.glob("*.pml")}
+PROTOCOL = MODELS["protocol"]
+INVARIANTS = {
+    "protocol": {f"I{number}" for number in range(1, 11)},
+    "replication": {f"R{number}" for number in range(1, 5)},
+}
 
 
 def modelled_functions() -> list[tuple[str, str]]:
@@ -43,22 +48,32 @@ def test_each_modelled_function_is_in_the_kernel(file: str, name: str) -> None:
     )
 
 
-def test_every_stated_invariant_is_asserted() -> None:
-    stated = set(re.findall(r"^ \*   (I\d+) ", PROTOCOL, re.MULTILINE))
-    asserted = set(re.findall(r"assert\(.*\b(I\d+)\)", PROTOCOL))
-    assert stated == asserted == {f"I{number}" for number in range(1, 11)}
+def test_modelled_files_are_in_replication() -> None:
+    part = MODELS["replication"].partition("What is modelled, in commitlog/replication\n")[2]
+    named = re.findall(r"^ \*   (\w+\.py) ", part, re.MULTILINE)
+    assert len(named) > 3
+    assert all((ROOT / "commitlog" / "replication" / name).exists() for name in named)
 
 
-def test_every_model_mutation_is_checked_against_an_invariant() -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_every_stated_invariant_is_asserted(model: str) -> None:
+    stated = set(re.findall(r"^ \*   ([IR]\d+) ", MODELS[model], re.MULTILINE))
+    asserted = set(re.findall(r"assert\(.*\b([IR]\d+)\)", MODELS[model]))
+    assert stated == asserted == INVARIANTS[model]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_mutation_is_checked_against_an_invariant(model: str) -> None:
+    mutations = [mutation for mutation in check.MUTATIONS if mutation.model == model]
     defined = set(
         re.findall(
             r"^#define (\w+) \d+",
-            PROTOCOL.partition("--- mutations")[2].partition("/* --- steps")[0],
+            MODELS[model].partition("--- mutations")[2].partition("/* --- steps")[0],
             re.MULTILINE,
         )
     )
-    assert defined - {"none"} == {mutation.name for mutation in check.MUTATIONS}
-    assert all(re.fullmatch(r"I\d+", mutation.invariant) for mutation in check.MUTATIONS)
+    assert defined - {"none"} == {mutation.name for mutation in mutations}
+    assert {mutation.invariant for mutation in mutations} <= INVARIANTS[model]
 
 
 def test_incomplete_search_is_not_complete() -> None:

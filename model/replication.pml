@@ -1,0 +1,361 @@
+/* Promotion by counting: epochs, fences, acknowledgements and cuts, for exhaustive search by spin.
+ *
+ * NODES logs of the same content, one of them the primary at first, follow, append, acknowledge and
+ * are promoted in any order, up to EPOCHS promotions, also at the same time. A process that is
+ * killed or stopped takes no more steps, which is a run like the others: every state here is
+ * durable. Messages may be late, because spin tries every order, and a lost one is a step that is
+ * not taken.
+ *
+ * Invariants; each `assert` names the one that it states, and so does spin when it finds it broken
+ *   R1  every acknowledged record is in every later epoch
+ *   R2  no two primaries acknowledge different records at one position
+ *   R3  a follower's records are those of the log that it follows
+ *   R4  a cut removes no acknowledged record
+ *
+ * What is modelled, in commitlog/replication
+ *   promotion.py         promote: the fences that it takes, what it compares
+ *   follower.py          meeting a primary: which lineages fit, where a log is cut
+ *   replica.py           copying records, in order, of one epoch
+ *   acknowledgements.py  which acknowledgements count
+ *
+ * What is abstract, and why nothing is lost by it
+ *   - A record is its position and the epoch that it was appended in: an epoch has one primary.
+ *   - Epochs are numbers here. In the program a promotion's number and its random id together are
+ *     in one order, so two promotions never are the same epoch. A candidate takes any free number
+ *     above those that it has seen.
+ *   - A follower acknowledges as soon as it has a record, and the primary tells its caller as soon
+ *     as enough have: a later acknowledgement knows no more, and one that is lost asserts less.
+ *   - Only flushed records are sent, so a record that the primary loses in a crash was nowhere
+ *     else.
+ *
+ * Parameters and mutations come as -D defines: check.py has the tables. */
+
+#ifndef NODES
+#define NODES 3
+#endif
+#ifndef REQUIRED
+#define REQUIRED 1 /* followers that have a record when it is acknowledged: `require=` */
+#endif
+#ifndef EPOCHS
+#define EPOCHS 3
+#endif
+#ifndef LENGTH
+#define LENGTH 2 /* records of a log */
+#endif
+#ifndef CHAINS
+#define CHAINS 0 /* 1: copies are followed, too */
+#endif
+
+#define FOLLOWERS (NODES - 1)
+#define QUORUM (FOLLOWERS - REQUIRED + 1)
+#define NONE 255
+#define BIT(n) (1 << (n))
+
+byte end[NODES];
+byte record[NODES * LENGTH];         /* the epoch of each record */
+byte starts[NODES * (EPOCHS + 1)];   /* where each epoch of a log's lineage starts, or NONE */
+byte fence[NODES];                   /* the latest epoch that the log has promised or adopted */
+byte latest[NODES];                  /* the last epoch of its lineage */
+byte primary = 1;                    /* bits: logs that a program may append to */
+byte followed[NODES];                /* the log that this one follows, or NONE */
+byte candidate[NODES];               /* the epoch of a promotion that has begun here, or 0 */
+byte fenced[NODES];                  /* bits: where it has taken its epoch */
+byte taken = 1;                      /* bits: epochs that are in use */
+byte acknowledged_to[(EPOCHS + 1) * NODES]; /* by each follower, in each epoch */
+
+/* Ghosts: what the invariants speak of, seen by no process. */
+byte acknowledged[LENGTH]; /* one more than the epoch of the record, or 0 */
+byte since[LENGTH];        /* the first epoch in which it was acknowledged */
+
+/* Never set: they name the invariant in what spin prints. */
+bit R1, R2, R3, R4;
+
+hidden byte i, k, count, parted, reach, mine, theirs;
+
+#define RECORD(n, at) record[(n) * LENGTH + (at)]
+#define START(n, e) starts[(n) * (EPOCHS + 1) + (e)]
+#define TO(e, n) acknowledged_to[(e) * NODES + (n)]
+#define IS_PRIMARY(n) ((primary & BIT(n)) != 0)
+
+/* --- mutations: each makes spin find a counter-example ---------------------------------------- */
+
+#ifndef MUTATION
+#define MUTATION none
+#endif
+#define none 0
+#define counts_before_start 1   /* of copies that have not reached the start of the epoch */
+#define compares_adopted 2      /* the epoch that a copy knows, not the last one that it reaches */
+#define compares_end 3          /* and no epoch */
+#define compares_nothing 4
+#define one_too_few 5
+#define fence_does_not_stop 6   /* a fenced copy goes on with its old primary */
+#define follows_lower 7         /* a copy follows a log of a lower epoch than its fence */
+#define never_cuts 8
+#define cuts_at_end 9           /* of the other log, not where their epochs part */
+#define streams_across_epochs 10
+#define IS(mutation) (MUTATION == mutation)
+
+/* --- steps ------------------------------------------------------------------------------------ */
+
+/* The last epoch that a log reaches: Lineage.reached */
+inline find_reached(n) {
+    reach = 0;
+    for (i : 1 .. EPOCHS) {
+        if
+        :: START(n, i) != NONE && (START(n, i) <= end[n] || IS(compares_adopted)) -> reach = i
+        :: else
+        fi
+    };
+    skip
+}
+
+/* A follower's end is known to its primary: Acknowledgements.add, reached */
+inline acknowledge(f, p, epoch) {
+    if
+    :: end[f] >= START(p, epoch) || IS(counts_before_start) -> TO(epoch, f) = end[f]
+    :: else
+    fi;
+    k = 0;
+    do
+    :: k < end[p] ->
+        count = 0;
+        for (i : 0 .. NODES - 1) {
+            if
+            :: i != p && TO(epoch, i) > k -> count++
+            :: else
+            fi
+        }
+        if
+        :: count >= REQUIRED ->
+            assert(acknowledged[k] == 0 || acknowledged[k] == RECORD(p, k) + 1 || R2);
+            if
+            :: acknowledged[k] == 0 || epoch < since[k] -> since[k] = epoch
+            :: else
+            fi;
+            acknowledged[k] = RECORD(p, k) + 1;
+            for (i : 0 .. NODES - 1) {
+                if
+                :: IS_PRIMARY(i) && fence[i] > epoch ->
+                    assert((end[i] > k && RECORD(i, k) == RECORD(p, k)) || R1)
+                :: else
+                fi
+            }
+        :: else
+        fi;
+        k++
+    :: else -> break
+    od;
+    skip
+}
+
+inline append(p) {
+    RECORD(p, end[p]) = fence[p];
+    end[p] = end[p] + 1
+}
+
+/* promote: the candidate's own fence is its first one. */
+inline begin(c, epoch) {
+    taken = taken | BIT(epoch);
+    candidate[c] = epoch;
+    fence[c] = epoch;
+    fenced[c] = BIT(c);
+    followed[c] = NONE;
+    primary = primary & ~BIT(c)
+}
+
+inline give_up(c) {
+    candidate[c] = 0;
+    fenced[c] = 0
+}
+
+inline compare(c, o) {
+    find_reached(o);
+    theirs = reach;
+    find_reached(c);
+    mine = reach;
+    if
+    :: IS(compares_nothing) -> skip
+    :: IS(compares_end) && end[o] > end[c] -> give_up(c)
+    :: !IS(compares_end) && !IS(compares_nothing) &&
+        (theirs > mine || (theirs == mine && end[o] > end[c])) -> give_up(c)
+    :: else
+    fi;
+    skip
+}
+
+/* A copy, or a log that is closed, promises the epoch; then it is compared. */
+inline take(c, o) {
+    fence[o] = candidate[c];
+    fenced[c] = fenced[c] | BIT(o);
+    primary = primary & ~BIT(o);
+    if
+    :: !IS(fence_does_not_stop) -> followed[o] = NONE
+    :: else
+    fi;
+    compare(c, o)
+}
+
+inline finish(c) {
+    for (i : 1 .. EPOCHS) {
+        if
+        :: START(c, i) != NONE && START(c, i) > end[c] ->
+            START(c, i) = NONE
+        :: else
+        fi
+    }
+    START(c, candidate[c]) = end[c];
+    latest[c] = candidate[c];
+    primary = primary | BIT(c);
+    give_up(c);
+    for (i : 0 .. LENGTH - 1) {
+        if
+        :: acknowledged[i] != 0 && since[i] < fence[c] ->
+            assert((end[c] > i && RECORD(c, i) == acknowledged[i] - 1) || R1)
+        :: else
+        fi
+    };
+    skip
+}
+
+/* Where the logs part: the lowest start of an epoch that only one of them has, or that starts
+ * elsewhere in the other. */
+inline find_fork(f, p) {
+    parted = NONE;
+    for (i : 1 .. EPOCHS) {
+        if
+        :: START(f, i) != START(p, i) && START(f, i) < parted -> parted = START(f, i)
+        :: else
+        fi;
+        if
+        :: START(f, i) != START(p, i) && START(p, i) < parted -> parted = START(p, i)
+        :: else
+        fi
+    };
+    skip
+}
+
+inline cut(f) {
+    do
+    :: end[f] > parted ->
+        end[f] = end[f] - 1;
+        assert(acknowledged[end[f]] != RECORD(f, end[f]) + 1 || IS(cuts_at_end) || R4);
+        RECORD(f, end[f]) = 0
+    :: else -> break
+    od;
+    skip
+}
+
+inline meet(f, p) {
+    primary = primary & ~BIT(f);
+    find_fork(f, p);
+    if
+    :: IS(cuts_at_end) -> parted = end[p]
+    :: IS(never_cuts) -> parted = NONE
+    :: else
+    fi;
+    cut(f);
+    if
+    :: end[f] <= end[p] || !CHAINS ->
+        fence[f] = latest[p];
+        latest[f] = latest[p];
+        for (i : 1 .. EPOCHS) {
+            START(f, i) = START(p, i)
+        }
+        followed[f] = p;
+        if
+        :: IS_PRIMARY(p) -> acknowledge(f, p, latest[p])
+        :: else
+        fi
+    :: else -> followed[f] = NONE
+    fi;
+    skip
+}
+
+inline check_same(f, p) {
+    for (i : 0 .. LENGTH - 1) {
+        if
+        :: i < end[f] -> assert((i < end[p] && RECORD(f, i) == RECORD(p, i)) || R3)
+        :: else
+        fi
+    };
+    skip
+}
+
+inline copy(f, p) {
+    RECORD(f, end[f]) = RECORD(p, end[f]);
+    end[f] = end[f] + 1;
+    check_same(f, p);
+    if
+    :: IS_PRIMARY(p) -> acknowledge(f, p, latest[p])
+    :: else
+    fi;
+    skip
+}
+
+#define SERVED(p) (IS_PRIMARY(p) || (CHAINS && candidate[p] == 0))
+#define FITS(f, p) (latest[f] == latest[p] || IS(streams_across_epochs))
+#define NUMBER_OF(set) (((set) & 1) + (((set) >> 1) & 1) + (((set) >> 2) & 1) + (((set) >> 3) & 1))
+#define ENOUGH(c) (NUMBER_OF(fenced[c]) >= QUORUM - IS(one_too_few))
+
+proctype node(byte me) {
+endless:
+    do
+    :: d_step { IS_PRIMARY(me) && end[me] < LENGTH -> append(me) }
+    :: d_step { candidate[me] == 0 && fence[me] < 1 && (taken & BIT(1)) == 0 -> begin(me, 1) }
+    :: d_step { candidate[me] == 0 && fence[me] < 2 && (taken & BIT(2)) == 0 -> begin(me, 2) }
+#if EPOCHS > 2
+    :: d_step { candidate[me] == 0 && fence[me] < 3 && (taken & BIT(3)) == 0 -> begin(me, 3) }
+#endif
+    :: d_step { candidate[me] != 0 -> give_up(me) }
+    :: d_step { candidate[me] != 0 && ENOUGH(me) -> finish(me) }
+    od
+}
+
+proctype pair(byte me, other) {
+endless:
+    do
+    :: d_step { candidate[me] != 0 && candidate[other] == 0 && fence[other] < candidate[me] &&
+        (fenced[me] & BIT(other)) == 0 -> take(me, other) }
+    :: d_step { candidate[me] == 0 && SERVED(other) &&
+        (fence[me] <= latest[other] || IS(follows_lower)) &&
+        (!IS_PRIMARY(me) || latest[me] < latest[other]) &&
+        (followed[me] != other || latest[me] != latest[other]) -> meet(me, other) }
+    :: d_step { followed[me] == other && SERVED(other) && FITS(me, other) &&
+        end[me] < end[other] -> copy(me, other) }
+    od;
+    skip
+}
+
+init {
+    d_step {
+        for (i : 0 .. NODES - 1) {
+            followed[i] = NONE;
+            for (k : 1 .. EPOCHS) {
+                START(i, k) = NONE
+            }
+        }
+        i = 0;
+        k = 0
+    }
+    atomic {
+        run node(0);
+        run node(1);
+        run node(2);
+        run pair(0, 1);
+        run pair(0, 2);
+        run pair(1, 0);
+        run pair(1, 2);
+        run pair(2, 0);
+        run pair(2, 1);
+#if NODES > 3
+        run node(3);
+        run pair(0, 3);
+        run pair(1, 3);
+        run pair(2, 3);
+        run pair(3, 0);
+        run pair(3, 1);
+        run pair(3, 2);
+#endif
+    };
+    skip
+}
