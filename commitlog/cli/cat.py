@@ -11,7 +11,6 @@ import click
 
 import commitlog
 from commitlog.cli import FAILURE, parameters
-from commitlog.cli.decoded import BatchDecoder
 from commitlog.cli.ending import Ending
 from commitlog.cli.new_file import new_file
 from commitlog.cli.output import Output
@@ -84,13 +83,13 @@ def command(
     selection = Selection(**given)
     form = _format_of(chosen_format(format, as_json=as_json), target, overwrite=overwrite)
     with Ending(), commitlog.open(log, "r") as opened, _opened(target, overwrite=overwrite) as file:
-        decoder = BatchDecoder(opened) if selection.decode else None
+        decoder = selection.decoder(opened)
         if form in TABLES:
             raw = file if target != STANDARD_OUTPUT else sys.stdout.buffer
             sink: TableSink | ByteSink = TableSink(raw, form, decoder)  # type: ignore[arg-type]
         else:
             sink = ByteSink(file, format_of(form, selection.zone, escape=False), decoder)
-        view = View(opened, selection, sink)
+        view = View(opened, selection, sink, decoder)
         if target == STANDARD_OUTPUT:
             view.run()  # on a terminal, progress would mix with the records
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import click
@@ -12,6 +12,7 @@ import numpy as np
 
 from commitlog.cli.filter import Rows
 from commitlog.cli.record_format import RecordFormat
+from commitlog.cli.where import Condition
 from commitlog.errors import UndecodableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.decoding import Decoded, MessageDecoder, as_json
@@ -25,6 +26,10 @@ class BatchDecoder:
     ----------
     log : CommitLog
         The open log.
+    topics : collection of str
+        Choose messages of these topics only; all if there is none.
+    where : callable, optional
+        Choose messages that meet this condition only.
 
     Attributes
     ----------
@@ -32,24 +37,64 @@ class BatchDecoder:
         How many messages were reported.
     """
 
-    def __init__(self, log: CommitLog) -> None:
-        self._decoder = MessageDecoder(log)
+    def __init__(
+        self, log: CommitLog, topics: Collection[str] = (), where: Condition | None = None
+    ) -> None:
+        self._decoder = MessageDecoder(log, topics or None)
+        self._where = where
+        self._chooses = bool(topics) or where is not None
         self.undecodable = 0
+        # The messages of the batch that was decoded last, by row.
+        self._batch: Batch | None = None
+        self._found: dict[int, Decoded | UndecodableError | None] = {}
+
+    def chosen(self, batch: Batch, rows: list[int]) -> list[int]:
+        """Return the rows whose messages are of the topics and meet the condition."""
+        if not self._chooses:
+            return rows
+        where = self._where
+        found = [(row, self._decoded(batch, row)) for row in rows]
+        return [
+            row
+            for row, each in found
+            if isinstance(each, Decoded) and (where is None or where(each.message))
+        ]
+
+    def report(self, batch: Batch, count: int) -> None:
+        """Report what could not be decoded among the first rows of a batch."""
+        if batch is self._batch:
+            for row in sorted(self._found):
+                if row < count:
+                    self._reported(row)
 
     def decoded(self, batch: Batch, rows: Rows) -> list[Decoded | None]:
         """Decode some rows; None for what is no message or cannot be decoded."""
         found = []
         for row in rows.tolist():
+            self._decoded(batch, row)
+            found.append(self._reported(row))
+        return found
+
+    def _decoded(self, batch: Batch, row: int) -> Decoded | UndecodableError | None:
+        if batch is not self._batch:
+            self._batch = batch
+            self._found = {}
+        if row not in self._found:
             try:
-                found.append(
-                    self._decoder.decode(
-                        int(batch.types[row]), batch.value(row), int(batch.positions[row])
-                    )
+                self._found[row] = self._decoder.decode(
+                    int(batch.types[row]), batch.value(row), int(batch.positions[row])
                 )
             except UndecodableError as error:
-                click.echo(f"commitlog: {error.message}: position {error.position}", err=True)
-                self.undecodable += 1
-                found.append(None)
+                self._found[row] = error
+        return self._found[row]
+
+    def _reported(self, row: int) -> Decoded | None:
+        found = self._found[row]
+        if isinstance(found, UndecodableError):
+            click.echo(f"commitlog: {found.message}: position {found.position}", err=True)
+            self.undecodable += 1
+            self._found[row] = None
+            return None
         return found
 
     def texts(self, form: RecordFormat) -> RecordFormat:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -59,7 +59,8 @@ def _grouped(token: re.Match[str]) -> str:
 
 class Filter:
     """Accept a value if every pattern of `include` matches in it and no pattern of `exclude` does.
-    ``^`` and ``$`` match the start and the end of a value. Records of `skipped_type` are left out.
+    ``^`` and ``$`` match the start and the end of a value. Records of `skipped_type` are left out,
+    and those that `chosen` does not return.
     """
 
     def __init__(
@@ -67,13 +68,20 @@ class Filter:
         include: Sequence[Pattern] = (),
         exclude: Sequence[Pattern] = (),
         skipped_type: int | None = None,
+        chosen: Callable[[Batch, list[int]], list[int]] | None = None,
     ) -> None:
+        self._chosen = chosen
         self._skipped_type = skipped_type
         self._include = [pattern.search for pattern in include]
         self._exclude = [pattern.search for pattern in exclude]
 
     def __bool__(self) -> bool:
-        return bool(self._include or self._exclude or self._skipped_type is not None)
+        return bool(
+            self._include
+            or self._exclude
+            or self._skipped_type is not None
+            or self._chosen is not None
+        )
 
     def rows(self, batch: Batch) -> Rows:
         """Return the accepted rows of a batch, ascending."""
@@ -87,4 +95,6 @@ class Filter:
             rows = [row for row in rows if search(values[row])]
         for search in self._exclude:
             rows = [row for row in rows if not search(values[row])]
+        if self._chosen is not None:
+            rows = self._chosen(batch, rows)
         return np.array(rows, dtype=np.int64)

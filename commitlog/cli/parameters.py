@@ -17,6 +17,7 @@ from commitlog.base.moment import FORMS, read_moment
 from commitlog.base.roll_cycle import zone_of
 from commitlog.base.units import parse_age, parse_duration, parse_size
 from commitlog.cli.filter import Pattern, compiled
+from commitlog.cli.where import Condition, condition
 from commitlog.errors import CommitLogError, InvalidOptionError
 from commitlog.options import Options
 from commitlog.tail.replay import SPEED_LEAST, SPEED_MOST
@@ -164,6 +165,13 @@ def pattern(text: str) -> Pattern:
         raise click.BadParameter(
             f"expected a regular expression of Python, not {text!r}: {error}"
         ) from None
+
+
+def where(text: str) -> Condition:
+    try:
+        return condition(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is not a condition: {error}") from None
 
 
 def record_format(*names: str) -> Callable[[str], str]:

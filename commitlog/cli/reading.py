@@ -11,8 +11,12 @@ import click
 
 from commitlog.base.moment import read_moment
 from commitlog.cli import parameters
+from commitlog.cli.decoded import BatchDecoder
 from commitlog.cli.filter import Filter, Pattern
+from commitlog.cli.where import Condition
+from commitlog.errors import TopicNotFoundError
 from commitlog.log.commit_log import CommitLog
+from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.schema import SCHEMA_TYPE
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
@@ -96,8 +100,25 @@ _OPTIONS = (
     click.option(
         "--decode",
         is_flag=True,
-        help="Print messages of topics as JSON, and leave out the records of their schemas. The "
-        "exit status is 1 if a message cannot be decoded.",
+        help="Print messages of topics by their schemas, and leave out the records of the schemas. "
+        "The exit status is 1 if a message cannot be decoded.",
+    ),
+    click.option(
+        "--topic",
+        "--method",
+        "topics",
+        type=parameters.tailer_name,
+        multiple=True,
+        metavar="NAME",
+        help="Print only messages of this topic, or calls of this method; repeat it for several. "
+        "Implies --decode.",
+    ),
+    click.option(
+        "--where",
+        type=parameters.where,
+        metavar="CONDITION",
+        help="Print only messages whose fields meet this, such as 'amount > 3 and city in "
+        '["Rome"]\'. Implies --decode.',
     ),
     click.option(
         "--json",
@@ -137,6 +158,8 @@ class Selection:
     visibility: Visibility
     on_damage: OnDamage
     decode: bool
+    topics: tuple[str, ...]
+    where: Condition | None
     last: int | None = None
     reverse: bool = False
 
@@ -158,8 +181,26 @@ class Selection:
             raise click.UsageError(f"--to ({self.to}) is below --from ({self.place}): swap them")
 
     @property
-    def filter(self) -> Filter:
-        return Filter(self.include, self.exclude, skipped_type=SCHEMA_TYPE if self.decode else None)
+    def decodes(self) -> bool:
+        return self.decode or bool(self.topics) or self.where is not None
+
+    def decoder(self, log: CommitLog, *, follow: bool = False) -> BatchDecoder | None:
+        """Return what decodes and chooses messages, if an option wants that."""
+        if self.topics and not follow:
+            known = {schema.topic for schema in SchemaCatalog(log).schemas().values()}
+            for name in self.topics:
+                if name not in known:
+                    raise TopicNotFoundError(
+                        f"the log has no topic {name!r}: `commitlog topics LOG` lists its topics",
+                        path=log.path,
+                        topic=name,
+                    )
+        return BatchDecoder(log, self.topics, self.where) if self.decodes else None
+
+    def filter(self, decoder: BatchDecoder | None) -> Filter:
+        if decoder is None:
+            return Filter(self.include, self.exclude)
+        return Filter(self.include, self.exclude, SCHEMA_TYPE, decoder.chosen)
 
     @property
     def until_ns(self) -> int | None:
@@ -180,9 +221,9 @@ class Selection:
             return tailer.position
         return None
 
-    def seek_start(self, log: CommitLog, tailer: Tailer, end: int | None) -> None:
+    def seek_start(self, log: CommitLog, tailer: Tailer, end: int | None, chosen: Filter) -> None:
         if self.last is not None:
-            tailer.seek(_last_start(log, self.last, self.filter, self.visibility, end))
+            tailer.seek(_last_start(log, self.last, chosen, self.visibility, end))
         elif self.sequence is not None:
             tailer.seek(sequence=self.sequence)
         elif self.since is not None:

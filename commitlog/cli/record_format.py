@@ -59,7 +59,7 @@ class JsonLines:
         self._zone = zone
 
     def __call__(self, batch: Batch, rows: Rows) -> bytes:
-        columns = [_column(field, batch, rows, self._zone) for field in FIELDS]
+        columns = [column(field, batch, rows, self._zone) for field in FIELDS]
         return "".join(
             [
                 json.dumps(json_fields(dict(zip(FIELDS, row, strict=True)))) + "\n"
@@ -90,7 +90,7 @@ class CsvLines:
     HEADER = f"{','.join(COLUMNS)}\n".encode()
 
     def __call__(self, batch: Batch, rows: Rows) -> bytes:
-        columns = [_column(field, batch, rows, dt.UTC) for field in COLUMNS]
+        columns = [column(field, batch, rows, dt.UTC) for field in COLUMNS]
         lines = []
         for position, sequence, time, type, key, value in zip(*columns, strict=True):
             key_text = "" if key is None else _quoted(key, "key", position)
@@ -154,20 +154,20 @@ class Template:
         columns = [self._text(field, spec, batch, rows) for field, spec in self._fields]
         text = "".join([self._line % row for row in zip(*columns, strict=True)])
         if self._width is not None:
-            text = "\n".join([_cut(line, self._width) for line in text.split("\n")])
+            text = "\n".join([cut(line, self._width) for line in text.split("\n")])
         return text.encode("utf-8", "surrogateescape")
 
     def _text(self, field: str, spec: str, batch: Batch, rows: Rows) -> list[str]:
-        column = _column(field, batch, rows, self._zone)
+        found = column(field, batch, rows, self._zone)
         if field == "key":
-            column = [self._key(key, spec) for key in column]
+            found = [self._key(key, spec) for key in found]
         elif field == "value":
-            column = [self._value(value, spec) for value in column]
+            found = [self._value(value, spec) for value in found]
         elif spec:
-            return ["" if content is None else format(content, spec) for content in column]
+            return ["" if content is None else format(content, spec) for content in found]
         else:
-            return list(map(str, column))
-        return column if spec in ("", "x") else [format(content, spec) for content in column]
+            return list(map(str, found))
+        return found if spec in ("", "x") else [format(content, spec) for content in found]
 
     def _key(self, key: bytes | None, spec: str) -> str:
         if key is None:
@@ -222,7 +222,8 @@ def _byte(code: int) -> str:
 # --- columns --------------------------------------------------------------------------------------
 
 
-def _cut(line: str, width: int) -> str:
+def cut(line: str, width: int) -> str:
+    """Return a line, at most so many columns wide on a terminal."""
     from rich.console import Console
     from rich.text import Text
 
@@ -235,23 +236,24 @@ def _cut(line: str, width: int) -> str:
     )
 
 
-def _column(field: str, batch: Batch, rows: Rows, zone: dt.tzinfo | None) -> list[Any]:
-    column: list[Any]
+def column(field: str, batch: Batch, rows: Rows, zone: dt.tzinfo | None) -> list[Any]:
+    """Return a field of some rows; bytes and numbers are not turned into text."""
+    found: list[Any]
     match field:
         case "timestamp":
-            column = times_text(batch.timestamps_ns[rows], zone)
+            found = times_text(batch.timestamps_ns[rows], zone)
         case "timestamp_ns":
-            column = batch.timestamps_ns[rows].tolist()
+            found = batch.timestamps_ns[rows].tolist()
         case "key":
-            column = [batch.key(row) if batch.keyed[row] else None for row in rows.tolist()]
+            found = [batch.key(row) if batch.keyed[row] else None for row in rows.tolist()]
         case "value":
-            column = _values(batch, rows)
+            found = _values(batch, rows)
         case _:
             try:
-                column = getattr(batch, f"{field}s")[rows].tolist()
+                found = getattr(batch, f"{field}s")[rows].tolist()
             except SequenceError:
-                column = [None] * len(rows)
-    return column
+                found = [None] * len(rows)
+    return found
 
 
 def _values(batch: Batch, rows: Rows) -> list[bytes]:

@@ -10,8 +10,8 @@ import click
 import commitlog
 from commitlog.base.units import DURATION_LARGEST_S
 from commitlog.cli import FAILURE, parameters
-from commitlog.cli.decoded import BatchDecoder
 from commitlog.cli.filter import Pattern
+from commitlog.cli.message_lines import MessageLines
 from commitlog.cli.output import Output
 from commitlog.cli.progress import is_terminal
 from commitlog.cli.reading import Selection, chosen_format, reading_options
@@ -107,7 +107,12 @@ def command(
     other formats are those of `commitlog cat`.
 
     REGEX is a Python regular expression; it is searched for in the bytes of each value. -n and
-    --limit count only records that pass --include and --exclude.
+    --limit count only records that pass --include, --exclude, --topic and --where.
+
+    With --decode, each message is a document of YAML, with its topic and its fields below; its
+    first line has position, timestamp and key. A CONDITION compares fields with values and with
+    each other by ==, !=, <, <=, >, >= and in; and, or, not and parentheses join comparisons. Texts
+    are in quotes; a.b is the field b of a, and a[0] the first item of a.
 
     TIME is 2026-05-01, 2026-05-01T12:30:00.5+02:00, 10m or -10m (10 minutes ago; units s, m, h, d,
     w), today, yesterday, now, or @1777638600.
@@ -122,6 +127,8 @@ def command(
       commitlog tail --reverse --limit 3 --format '{sequence} {value}\\n' orders
       commitlog tail --from first --speed 10 --max-pause 1s orders
       commitlog tail --name billing --limit 100 --json orders
+      commitlog tail --decode --where 'amount > 3 and customer.city == "Rome"' orders
+      commitlog tail -f --method sold orders
     """
     if wait and not follow:
         raise click.UsageError("--wait needs --follow: add it, or leave out --wait")
@@ -137,7 +144,8 @@ def command(
     selection = Selection(last=last, reverse=reverse, **given)
     if name is None and not selection.begins_by_option():
         selection = Selection(last=LAST_DEFAULT, reverse=reverse, **given)
-    form = _format_of(chosen_format(format, as_json=as_json) or LINE, selection, max_width)
+    chosen = chosen_format(format, as_json=as_json)
+    form = _format_of(chosen or LINE, selection, max_width)
     wait_s = DURATION_LARGEST_S if wait else 0
     with Output() as output, commitlog.open(log, "r", wait_for_log=wait_s) as opened:
         if follow and parts_of(opened).directory.kind == "archive":
@@ -146,9 +154,21 @@ def command(
             )
         named = None if name is None else opened.tailer(name)
         pace = None if speed is None else Pace(speed, max_pause)
-        decoder = BatchDecoder(opened) if selection.decode else None
-        sink = ByteSink(output, form, decoder)
-        view = View(opened, selection, sink, stop_at=stop_at, pace=pace, follow=follow, named=named)
+        decoder = selection.decoder(opened, follow=follow)
+        if chosen is None and decoder is not None:
+            sink = ByteSink(output, MessageLines(decoder, selection.zone, max_width))
+        else:
+            sink = ByteSink(output, form, decoder)
+        view = View(
+            opened,
+            selection,
+            sink,
+            decoder,
+            stop_at=stop_at,
+            pace=pace,
+            follow=follow,
+            named=named,
+        )
         view.run()
     is_undecodable = decoder is not None and decoder.undecodable > 0
     context.exit(FAILURE if view.damaged or is_undecodable else 0)

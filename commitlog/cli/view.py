@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from commitlog.cli.decoded import BatchDecoder
 from commitlog.cli.filter import Pattern, Rows
 from commitlog.cli.reading import BATCH_RECORDS, Selection, report_damage
 from commitlog.cli.sink import ByteSink, TableSink
@@ -33,6 +34,7 @@ class View:
         log: CommitLog,
         selection: Selection,
         sink: ByteSink | TableSink,
+        decoder: BatchDecoder | None,
         *,
         stop_at: Pattern | None = None,
         pace: Pace | None = None,
@@ -45,7 +47,8 @@ class View:
         self._pace = pace
         self._follow = follow
         self._named = named
-        self._filter = selection.filter
+        self._decoder = decoder
+        self._filter = selection.filter(decoder)
         self._left = selection.limit
         self._until_ns = selection.until_ns
         self.records = 0
@@ -59,7 +62,7 @@ class View:
         if named is not None and not selection.begins_by_option():
             tailer.seek(named.position)
         else:
-            selection.seek_start(log, tailer, end)
+            selection.seek_start(log, tailer, end, self._filter)
         self._start = tailer.position
         if named is not None:
             named.seek(tailer.position)
@@ -130,6 +133,8 @@ class View:
                 rows = rows[: self._left]
                 count, more = int(rows[-1]) + 1 if len(rows) else 0, False
             self._left -= len(rows)
+        if self._decoder is not None:
+            self._decoder.report(batch, count)
         if self._pace is None:
             self._sink.write(batch, rows)
         else:

@@ -82,7 +82,7 @@ class MessageDecoder:
             if isinstance(decode, RecordDecoder):
                 return Decoded(topic, decode.of_value(value, position))
             return Decoded(topic, decode(value))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UndecodableError(
                 f"a message cannot be decoded: {getattr(error, 'message', error)}",
                 path=self._log.path,

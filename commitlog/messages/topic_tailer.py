@@ -122,7 +122,7 @@ class TopicTailer(ProcessBound, Generic[T]):
                 continue
             try:
                 message = decode(record.value)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 message = self._undecodable(record, error)
                 if message is None:
                     continue
@@ -208,7 +208,7 @@ class TopicTailer(ProcessBound, Generic[T]):
                 record, message = self._decoders.of_records[record.type].of_record(record)
             else:
                 return None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             found = self._undecodable(record, error)
             if found is None:
                 return None
@@ -216,14 +216,14 @@ class TopicTailer(ProcessBound, Generic[T]):
         self.record = record
         return message
 
-    def _undecodable(self, record: Record, error: ValueError) -> Any:
+    def _undecodable(self, record: Record, error: Exception) -> Any:
         if self._on_undecodable == "raise":
             self._tailer.seek(record.position)
             raise self._error(record, error) from error
         self.undecodable += 1
         return record if self._on_undecodable == "raw" else None
 
-    def _error(self, record: Record, error: ValueError) -> UndecodableError:
+    def _error(self, record: Record, error: Exception) -> UndecodableError:
         schema = self._decoders.schemas.get(record.type)
         path = _PATH.search(str(error))
         field = error.field if isinstance(error, _RefusedError) else path[1] if path else None
@@ -340,7 +340,7 @@ def _value_at(schema: Schema, value: bytes, path: str | None) -> str | None:
         return None
     try:
         found = plain_decoder(schema)(value)
-    except (ValueError, CommitLogError):
+    except (ValueError, RecursionError, CommitLogError):
         return None
     for name in re.findall(r"[^.\[\]]+", path.removeprefix("$")):
         if not isinstance(found, dict) or name not in found:

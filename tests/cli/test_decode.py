@@ -1,17 +1,23 @@
-"""`--decode`: messages as JSON, by the schemas of the log."""
+"""`--decode`: messages as JSON or YAML, by the schemas of the log; which ones are printed."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as some
 
 import commitlog
-from tests.cli.program import ROOT, run
+from commitlog.cli import message_lines
+from tests.cli.program import ROOT, read_until, run, started
 from tests.messages.orders import Order, Refund
 from tests.messages.test_topic import PRICE, Price
 
@@ -25,6 +31,10 @@ PRICE_FIELDS = {
     "note": "eHk=",
     "levels": [1, 2],
 }
+
+
+class Shop(Protocol):
+    def sold(self, item: str) -> None: ...
 
 
 @pytest.fixture
@@ -90,6 +100,119 @@ def test_undecodable_message_is_reported_and_kept(log: Path) -> None:
         "commitlog: a message cannot be decoded: no schema of its type number is in the log: "
         f"position {unknown}"
     )
+
+
+def test_tail_prints_messages_as_yaml(log: Path) -> None:
+    done = run("tail", "--decode", log)
+    assert (done.returncode, done.stderr) == (0, b"")
+    plain, order, refund, price = yaml.load_all(done.stdout, yaml.BaseLoader)
+    assert plain == "plain"
+    assert (order, refund) == ({"Order": {**ORDER, "id": "1"}}, {"Refund": {"order": "1"}})
+    assert price["Price"]["levels"] == ["1", "2"]
+    heads = [line for line in done.stdout.decode().splitlines() if line.startswith("--- ")]
+    assert re.fullmatch(r'--- # \d+ 20\S+Z "k"', heads[1])
+    assert [head.split()[2] for head in heads] == [
+        line.split(b" ")[0].decode()
+        for line in run("tail", "--decode", "--format", "{position} \n", log).stdout.splitlines()
+    ]
+
+
+values = some.recursive(
+    some.none()
+    | some.booleans()
+    | some.integers()
+    | some.floats(allow_nan=False)
+    | some.text()
+    | some.sampled_from(["yes", "Null", "1e5", "~", "- a", "a: b", "a #b", "=", "<<", "0o7", " a"]),
+    lambda inner: some.lists(inner) | some.dictionaries(some.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(values)
+def test_any_message_is_read_back_from_its_lines(message: Any) -> None:
+    lines = list(message_lines._entry("m:", message, "  "))
+    assert all(line.isprintable() for line in lines)
+    assert yaml.safe_load("\n".join(lines)) == {"m": message}
+
+
+@pytest.mark.parametrize("depth", [40, 900, 100_000])
+def test_deeply_nested_message_is_printed_or_reported(tmp_path: Path, depth: int) -> None:
+    with commitlog.topic(tmp_path / "log", list) as lists:
+        lists.append([])
+        number = lists.log.read(lists.log.last_position or 0).type
+        lists.log.append(b"[" * depth + b"1" + b"]" * depth, type=number)
+    for options in ([], ["--json"], ["--where", "a > 1"]):
+        done = run("tail", "--decode", *options, tmp_path / "log")
+        assert b"Traceback" not in done.stderr
+        assert done.returncode == (1 if done.stderr else 0)
+        assert bool(done.stderr) == (depth > 1000) or depth == 900
+
+
+def test_where_and_topic_choose_messages(log: Path) -> None:
+    def chosen(*options: str) -> list[str]:
+        done = run("tail", "--json", *options, log)
+        assert (done.returncode, done.stderr) == (0, b"")
+        return [json.loads(line)["topic"] for line in done.stdout.splitlines()]
+
+    assert chosen("--where", "amount > 12 and item == 'lamp'") == ["Order"]
+    assert chosen("--where", "order = 1 or price < 3") == ["Refund", "Price"]
+    assert chosen("--where", "levels[1] = 2", "-n", "1") == ["Price"]
+    assert chosen("--where", "id > 1") == []
+    assert chosen("--topic", "Order", "--method", "Price") == ["Order", "Price"]
+    assert chosen("--topic", "Order", "--where", "order = 1") == []
+    assert chosen("--topic", "Refund", "-n", "5", "--reverse") == ["Refund"]
+
+
+def test_limit_counts_messages_that_meet_the_condition(tmp_path: Path) -> None:
+    with commitlog.topic(tmp_path / "log", Refund) as refunds:
+        refunds.append_many([Refund(number) for number in range(1000)])
+    shown = r"{value}\n"
+    for options, expected in (
+        (("tail", "-n", 3), [880, 890, 900]),
+        (("cat", "--limit", 2), [10, 20]),
+        (("tail", "--reverse", "--limit", 2), [900, 890]),
+    ):
+        done = run(
+            *options,
+            "--where",
+            "order in [10, 20, 880, 890, 900]",
+            "--format",
+            shown,
+            tmp_path / "log",
+        )
+        assert [json.loads(line)["order"] for line in done.stdout.splitlines()] == expected
+
+
+def test_undecodable_message_under_where_is_reported_once(log: Path) -> None:
+    with commitlog.open(log) as opened:
+        order = next(record.type for record in opened.tailer() if record.key == b"k")
+        opened.append(b"{", type=order)
+        commitlog.topic(opened, Order).append(Order(1))
+    for options in (("tail",), ("tail", "--topic", "Order"), ("cat", "--json")):
+        done = run(*options, "--where", "id = 1", log)
+        assert done.returncode == 1
+        assert done.stderr.count(b"\n") == 1
+    done = run("tail", "-n", 1, "--where", "id = 1", log)  # behind it
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert run("tail", "--topic", "Refund", log).returncode == 0  # of another topic
+
+
+def test_missing_topic_and_bad_condition_are_refused(log: Path) -> None:
+    done = run("cat", "--topic", "Nothing", log)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"the log has no topic 'Nothing'" in done.stderr
+    done = run("tail", "--where", "amount >", log)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"missing at character 9" in done.stderr
+
+
+def test_follower_waits_for_a_method(log: Path) -> None:
+    with started("tail", "-f", "--method", "sold", log) as process:
+        with commitlog.open(log) as opened:
+            commitlog.method_writer(opened, Shop).sold("lamp")
+        assert process.stdout is not None
+        assert b"Z\nsold:\n  item: lamp\n" in read_until(process.stdout.fileno(), b"lamp\n")
 
 
 def test_json_is_decoded_without_msgspec(tmp_path: Path) -> None:

@@ -1,0 +1,124 @@
+"""Messages as lines that a person reads and that YAML reads, too."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from commitlog.cli.decoded import BatchDecoder
+from commitlog.cli.filter import Rows
+from commitlog.cli.record_format import column, cut, escaped
+from commitlog.messages.decoding import as_json
+from commitlog.tail.batch import Batch
+
+# YAML reads each of these words as something else than text.
+_WORDS = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
+_DEEPEST = 60  # columns of indentation; what is nested deeper is JSON in one line
+_PLAIN = re.compile(r"[A-Za-z_](?:[\w ./+-]*[\w/+])?", re.ASCII)
+
+
+class MessageLines:
+    """Format each message as a document of YAML: its topic, and its fields below.
+
+    A comment behind ``---`` has position, timestamp and key. A record that is no message is text in
+    quotes.
+
+    Parameters
+    ----------
+    decoder : BatchDecoder
+        Decodes the messages.
+    zone : tzinfo or None
+        For the timestamps; None is that of this machine.
+    width : int or None
+        Cut lines to so many columns.
+    """
+
+    def __init__(
+        self, decoder: BatchDecoder, zone: dt.tzinfo | None, width: int | None = None
+    ) -> None:
+        self._decoder = decoder
+        self._zone = zone
+        self._width = width
+
+    def __call__(self, batch: Batch, rows: Rows) -> bytes:
+        columns = [column(name, batch, rows, self._zone) for name in ("position", "timestamp")]
+        keys = column("key", batch, rows, self._zone)
+        lines: list[str] = []
+        for row, position, time, key, found in zip(
+            rows.tolist(), *columns, keys, self._decoder.decoded(batch, rows), strict=True
+        ):
+            lines.append(f"--- # {position} {time}{'' if key is None else ' ' + _quoted(key)}")
+            if found is None:
+                lines.append(_quoted(batch.value(row)))
+            else:
+                lines += _entry(f"{_scalar(found.topic)}:", found.message, "  ")
+        if self._width is not None:
+            lines = [cut(line, self._width) for line in lines]
+        return "".join([f"{line}\n" for line in lines]).encode("utf-8", "surrogateescape")
+
+
+def _entry(head: str, value: Any, indent: str) -> Iterator[str]:
+    """Yield the lines of a value behind its name, or below it."""
+    if _is_short(value):
+        yield f"{head} {_short(value)}"
+    elif len(indent) > _DEEPEST:
+        yield f"{head} {as_json(value)}"
+    else:
+        yield head
+        yield from _block(value, indent)
+
+
+def _block(value: Any, indent: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from _entry(f"{indent}{_scalar(name)}:", part, f"{indent}  ")
+    else:
+        for part in value:
+            yield from _entry(f"{indent}-", part, f"{indent}  ")
+
+
+def _is_short(value: Any) -> bool:
+    if isinstance(value, dict):
+        return not value
+    if isinstance(value, list | tuple):
+        return not any(isinstance(part, dict | list | tuple) for part in value)
+    return True
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_scalar, value))}]"
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    if value is None or isinstance(value, bool | int):
+        return json.dumps(value)
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, bytes):
+        value = base64.b64encode(value).decode()
+    elif isinstance(value, dt.datetime | dt.date | dt.time):
+        value = value.isoformat()
+    text = str(value)
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    return _quoted(text.encode("utf-8", "surrogatepass"))
+
+
+def _number(value: float) -> str:
+    text = repr(value)
+    if text.lstrip("-") in ("inf", "nan"):
+        return text.replace("inf", ".inf").replace("nan", ".nan")
+    # YAML 1.1 takes a number without a point for text.
+    return text if "." in text else text.replace("e", ".0e")
+
+
+def _quoted(content: bytes) -> str:
+    return '"' + escaped(content).replace('"', '\\"') + '"'
