@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 
 from commitlog.base import failpoint
 from commitlog.log.open_log import OpenLog
-from commitlog.log.rolling import Rolling
 from commitlog.segment.directory import LogDirectory
 
 
@@ -47,10 +46,10 @@ def hooked_rolls(passed: Callable[[str], None]) -> Iterator[None]:
     """Call `passed` before and after each move of the tail, and before the roll opens the
     segment.
     """
-    time_after, roll_from = Rolling.time_after, OpenLog.roll_from
+    time_after, roll_from = OpenLog.time_after, OpenLog.roll_from
     cycle_at = LogDirectory.cycle_at
 
-    def timed(self: Rolling, number: int) -> int:
+    def timed(self: OpenLog, number: int) -> int:
         opened_ns = time_after(self, number)
         # Last, because a debugger's single steps from here to the kernel's store are slow.
         passed("next segment brought")
@@ -66,12 +65,12 @@ def hooked_rolls(passed: Callable[[str], None]) -> Iterator[None]:
         if self.engine.tail != before:
             passed("tail moved")
 
-    Rolling.time_after, OpenLog.roll_from = timed, rolled  # type: ignore[method-assign]
+    OpenLog.time_after, OpenLog.roll_from = timed, rolled  # type: ignore[method-assign]
     LogDirectory.cycle_at = opened  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Rolling.time_after, OpenLog.roll_from = time_after, roll_from  # type: ignore[method-assign]
+        OpenLog.time_after, OpenLog.roll_from = time_after, roll_from  # type: ignore[method-assign]
         LogDirectory.cycle_at = cycle_at  # type: ignore[method-assign]
 
 

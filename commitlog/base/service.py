@@ -17,11 +17,12 @@ os.register_at_fork(
 
 
 class Service:
-    """One named thread around `run`. The name includes the log's path."""
+    """One named thread around `run`. The name includes the log's path; `join` sets `ending`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.error: CommitLogError | None = None
+        self.ending = threading.Event()
         self._thread: threading.Thread | None = None
 
     def run(self) -> None:
@@ -47,6 +48,7 @@ class Service:
 
     def join(self, timeout_s: float) -> bool:
         """Wait for the thread's end; return False if it still runs after `timeout_s` seconds."""
+        self.ending.set()
         if self._thread is None or self._thread is threading.current_thread():
             return True
         self._thread.join(timeout_s)

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from commitlog._kernel.engine import RowColumns
 from commitlog.base.extras import pyarrow_for
 from commitlog.errors import RecordTypeError
-from commitlog.tail.arrow import warn_of_old_timestamp
 
 # Columns that only the log can give: a batch that was read has them, and appended again its records
 # get new ones.
 _GIVEN_BY_THE_LOG = ("position", "sequence")
-_TIMESTAMPS = ("timestamp_ns", "timestamp")
-_TAKEN = ("value", "key", "type", *_TIMESTAMPS)
+_TAKEN = ("value", "key", "type", "timestamp")
+# Types that hold bytes, as Arrow writes them, beside those of a fixed size.
+_BYTES = ("binary", "string", "large_binary", "large_string", "binary_view", "string_view", "null")
 
 _Bytes = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 
@@ -98,34 +98,32 @@ def _check_names(names: list[str]) -> None:
     for name in names:
         if name not in _TAKEN and name not in _GIVEN_BY_THE_LOG:
             raise RecordTypeError(
-                f"unknown column {name!r}: the columns are value and, optionally, "
-                "key, type and timestamp"
+                f"unknown column {name!r}: the columns are value and, optionally, key, type and "
+                "timestamp"
             )
-    taken = ["timestamp" if name in _TIMESTAMPS else name for name in names]
-    if "value" not in taken or len(set(taken)) != len(taken):
+    if "value" not in names or len(set(names)) != len(names):
         raise RecordTypeError(
             "there must be exactly one value column, and at most one each of key, type and "
-            "timestamp; "
-            f"the columns are {names}"
+            f"timestamp; the columns are {names}"
         )
-    if "timestamp_ns" in names:
-        warn_of_old_timestamp()
 
 
 def _part(pa: Any, batch: Any, row: int) -> Rows:
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    keys = columns.get("key")
+    values = _binary(pa, columns["value"], "value")
+    keys = _binary(pa, columns["key"], "key") if "key" in columns else None
+    times = columns.get("timestamp")
+    if times is not None and pa.types.is_timestamp(times.type):
+        times = times.cast(pa.timestamp("ns", times.type.tz)).cast(pa.int64())
     return Rows(
-        _bytes_of(pa, _with_tombstones(pa, columns["value"], keys, row), "value"),
-        keys=None if keys is None else (*_bytes_of(pa, keys, "key"), _valid(keys)),
+        _bytes_of(_with_tombstones(values, keys, row)),
+        keys=None if keys is None else (*_bytes_of(keys), _valid(keys)),
         types=_numbers(pa, columns.get("type"), "type", row, kind=pa.uint32(), for_null=0),
-        timestamps_ns=_numbers(
-            pa, _as_nanoseconds(pa, columns), "timestamp", row, kind=pa.int64(), for_null=-1
-        ),
+        timestamps_ns=_numbers(pa, times, "timestamp", row, kind=pa.int64(), for_null=-1),
     )
 
 
-def _with_tombstones(pa: Any, values: Any, keys: Any, row: int) -> Any:
+def _with_tombstones(values: Any, keys: Any, row: int) -> Any:
     """Turn a null value with a key into a tombstone; a null value without a key is an error."""
     if values.null_count == 0:
         return values
@@ -134,10 +132,9 @@ def _with_tombstones(pa: Any, values: Any, keys: Any, row: int) -> Any:
     if orphans.any():
         raise RecordTypeError(
             f"row {row + int(orphans.argmax())} has a null value and no key: a null value is a "
-            "tombstone only in a row with a "
-            "key; drop such rows, or fill them with empty values"
+            "tombstone only in a row with a key; drop such rows, or fill them with empty values"
         )
-    return _plain(pa, values, "value", always=True).fill_null(b"")
+    return values.fill_null(b"")
 
 
 def _valid(array: Any) -> npt.NDArray[np.uint8]:
@@ -147,40 +144,25 @@ def _valid(array: Any) -> npt.NDArray[np.uint8]:
     return flags
 
 
-def _plain(pa: Any, array: Any, name: str, *, always: bool = False) -> Any:
-    """The array with offsets and bytes behind it, or a fixed width; copied if `always`."""
+def _binary(pa: Any, array: Any, name: str) -> Any:
+    """Cast to large binary. That copies no bytes of the kinds that have offsets."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
-    kind = array.type
-    if pa.types.is_dictionary(kind):
-        array = array.dictionary_decode()
-        kind = array.type
-    offset_kinds = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
-    viewed = str(kind) in ("binary_view", "string_view", "null")
-    if not viewed and kind not in offset_kinds and not pa.types.is_fixed_size_binary(kind):
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if str(kind) not in _BYTES and not pa.types.is_fixed_size_binary(kind):
         raise RecordTypeError(
             f"the column {name} must hold bytes or text, not {kind}: cast it to binary first"
         )
-    return array.cast(pa.large_binary()) if viewed or always else array
+    return array.cast(pa.large_binary())
 
 
-def _bytes_of(pa: Any, array: Any, name: str) -> _Bytes:
-    array = _plain(pa, array, name)
-    buffers = array.buffers()
-    data = np.frombuffer(buffers[-1] or b"", dtype=np.uint8)
-    if pa.types.is_fixed_size_binary(array.type):
-        places = np.arange(array.offset, array.offset + len(array) + 1, dtype=np.int64)
-        return data, places * int(array.type.byte_width)
-    wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
-    offsets = np.frombuffer(buffers[1], dtype=np.int64 if wide else np.int32)
-    return data, offsets[array.offset : array.offset + len(array) + 1].astype(np.int64, copy=False)
-
-
-def _as_nanoseconds(pa: Any, columns: dict[str, Any]) -> Any:
-    array = columns.get("timestamp_ns", columns.get("timestamp"))
-    if array is not None and pa.types.is_timestamp(array.type):
-        return array.cast(pa.timestamp("ns", array.type.tz)).cast(pa.int64())
-    return array
+def _bytes_of(array: Any) -> _Bytes:
+    _, offsets, data = array.buffers()
+    places = np.frombuffer(offsets, dtype=np.int64)
+    return (
+        np.frombuffer(data or b"", dtype=np.uint8),
+        places[array.offset : array.offset + len(array) + 1],
+    )
 
 
 def _numbers(pa: Any, array: Any, name: str, row: int, *, kind: Any, for_null: int) -> Any:

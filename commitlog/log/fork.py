@@ -62,8 +62,6 @@ def _adopt(parts: LogParts) -> None:
     parts.engine.restart()
     parts.writer.start()
     parts.engine.refusal = 0
-    if parts.identity.roll_cycle is not None:
-        parts.writer.rolling.close_if_over()
     parts.writer.backpressure.begin()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from commitlog._kernel.engine import REFUSED_FORKED, LogMethods
 from commitlog.errors import ReadOnlyError
@@ -68,7 +69,7 @@ class OpenLog(LogParts):
             if tail is None or tail[0] != number or tail[1] < engine.segment_size:
                 return
             writer.allocation.bring(number + 1)
-            opened_ns = engine.open_segment(number + 1, writer.rolling.time_after(number))
+            opened_ns = engine.open_segment(number + 1, self.time_after(number))
             engine.move_tail(number, opened_ns, directory.cycle_at(opened_ns))
 
     def grow(self, number: int, end: int) -> None:
@@ -76,8 +77,32 @@ class OpenLog(LogParts):
         self._writer.allocation.grow(number, end)
 
     def meet_cycle(self) -> None:
-        """Close the current segment if its cycle is over; else set `Engine.cycle_end_ns`."""
-        self._writer.rolling.close_if_over()
+        """Close the current segment if its cycle is over; else set `Engine.cycle_end_ns`, at which
+        the kernel calls this again.
+
+        The header of the segment holds the time at which the log rolled into it, so every process
+        computes the same cycle. One swap on the tail closes the segment, so it is closed once even
+        if several handles find its cycle over. A clock that was set back closes nothing and never
+        reopens an earlier cycle.
+        """
+        tail, cycle = self.engine.tail, self.directory.roll_cycle
+        if tail is None or cycle is None or tail[1] >= self.engine.segment_size:
+            return
+        opened_ns = self._opened_ns(tail[0])
+        # A segment without a time is in no known cycle.
+        end_ns = cycle.end_ns(cycle.number_at(opened_ns)) if opened_ns else 0
+        if time.time_ns() < end_ns:
+            self.engine.cycle_end_ns = end_ns
+        else:
+            self.engine.close_segment(tail[0])
+
+    def time_after(self, number: int) -> int:
+        """Return the time of the roll from a segment: now, but not before the last roll."""
+        return max(time.time_ns(), self._opened_ns(number))
+
+    def _opened_ns(self, number: int) -> int:
+        with self.queue.held(number, "its cycle") as segment:
+            return 0 if segment is None else segment.opened_ns
 
     def hold_back(self, records: int) -> bool:
         """Hold an append for a required tailer; return whether its records are dropped."""
@@ -91,6 +116,7 @@ class OpenLog(LogParts):
         """Take the log over on the first append in the child of a fork."""
         try:
             fork.adopt(self)
+            self.meet_cycle()
         finally:
             if self.pid == os.getpid():  # its services exist, even if a later step failed
                 registry.add(self)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 
 from commitlog._kernel.engine import Committer
@@ -38,7 +37,6 @@ class ReportService(Service):
     def __init__(self, core: Committer) -> None:
         super().__init__(f"commitlog report {core.path}")
         self._core = core
-        self._ending = threading.Event()
         self._failed = False
         # In the child of a fork, earlier counts are the parent's.
         counters = core.log_counters()
@@ -66,7 +64,7 @@ class ReportService(Service):
         return 0 if self._core.slot is None else slots.get(self._core.slot, 0)
 
     def run(self) -> None:
-        while not self._ending.wait(_ROUND_S):
+        while not self.ending.wait(_ROUND_S):
             self.look(time.monotonic())
         self.look(time.monotonic())
 
@@ -85,7 +83,3 @@ class ReportService(Service):
                 path,
                 os.strerror(self._core.failed),
             )
-
-    def join(self, timeout_s: float) -> bool:
-        self._ending.set()
-        return super().join(timeout_s)

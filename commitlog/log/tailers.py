@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from functools import partial
 
-from commitlog.base.units import Size
-from commitlog.errors import ReadOnlyError
+from commitlog.base.units import Size, parse_duration, parse_size
+from commitlog.errors import InvalidOptionError, ReadOnlyError
 from commitlog.log.parts import LogParts
 from commitlog.segment.directory import check_file_system
 from commitlog.tail import tailer_file, tailer_state
 from commitlog.tail.cycles import Cycle, CycleLike
-from commitlog.tail.name_options import Durable, NameOptions, name_options
 from commitlog.tail.seek import Direction, Seeker, Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
 from commitlog.tail.tailer import Tailer
-from commitlog.tail.tailer_file import TailerFile
+from commitlog.tail.tailer_file import Durable, TailerFile
 from commitlog.tail.tailer_folder import check_name
 from commitlog.tail.tailer_state import TailerState
+
+_NEVER_NS = -1
 
 
 class TailerMethods:
@@ -80,7 +81,8 @@ class TailerMethods:
         """
         parts = self._parts
         parts.check_open()
-        named = name_options(name, required, max_lag, durable)
+        lag, every_ns = _checked_options(name, required, max_lag, durable)
+        named = None if name is None else check_name(name)
         seeker = Seeker(
             parts.index,
             start=start,
@@ -90,8 +92,12 @@ class TailerMethods:
         )
         if named is None:
             return Tailer(seeker, log=self)
-        file = _open_file(parts, named, seeker.cursor.position)
+        file = _open_file(parts, named, seeker.cursor.position, required)
         try:
+            file.page.keep_durable(every_ns)
+            if required is not None:
+                file.declare(required, lag, partial(_notify_writers, parts))
+                _apply_required(parts)
             tailer = Tailer(seeker, file, log=self)
         except BaseException:
             file.close()
@@ -189,8 +195,37 @@ class TailerMethods:
         return evicted
 
 
-def _open_file(parts: LogParts, options: NameOptions, position: int) -> TailerFile:
-    """Open the file of a named tailer and apply its options; a new one starts at `position`."""
+def _checked_options(
+    name: object, required: object, max_lag: Size | None, durable: Durable
+) -> tuple[int, int]:
+    """Check the options of a named tailer. Return its `max_lag` in bytes, 0 for none, and the least
+    time between two flushes of its position, in nanoseconds; `_NEVER_NS`: the system flushes it.
+    """
+    if required is not None and not isinstance(required, bool):
+        raise InvalidOptionError(
+            f"required must be True, False or None (keep the setting), not {required!r}"
+        )
+    if max_lag is not None and not required:
+        raise InvalidOptionError(
+            "max_lag limits appends for a required tailer only: add required=True"
+        )
+    every_ns = _NEVER_NS
+    if durable is not False:
+        every_ns = 0 if durable is True else int(parse_duration(durable, "durable") * 1e9)
+    if name is None and (required or every_ns != _NEVER_NS):
+        raise InvalidOptionError(
+            f"{'required' if required else 'durable'} is for a named tailer: add name="
+        )
+    lag = 0 if max_lag is None else parse_size(max_lag, "max_lag")
+    if max_lag is not None and lag < 1:
+        raise InvalidOptionError(
+            f"max_lag must be at least one byte, such as '64MiB', not {max_lag!r}"
+        )
+    return lag, every_ns
+
+
+def _open_file(parts: LogParts, name: str, position: int, required: bool | None) -> TailerFile:
+    """Open the file of a named tailer; a new one starts at `position`."""
     if parts.directory.detached:
         why = (
             "an archive or a single segment file cannot save a tailer's position: read it with a "
@@ -199,19 +234,9 @@ def _open_file(parts: LogParts, options: NameOptions, position: int) -> TailerFi
         raise ReadOnlyError(why, path=parts.path)
     # On other file systems, locks and shared mappings cannot enforce one reader per name.
     check_file_system(parts.path, parts.directory.fd)
-    if options.required is not None:
+    if required is not None:
         _check_notifiable(parts)
-    file = TailerFile(parts.directory, options.name, position)
-    try:
-        file.page.keep_durable(options.durable_every_ns)
-        if options.required is not None:
-            tell = partial(_notify_writers, parts)
-            file.declare(options.required, options.max_lag_bytes, tell)
-            _apply_required(parts)
-    except BaseException:
-        file.close()
-        raise
-    return file
+    return TailerFile(parts.directory, name, position)
 
 
 def _check_notifiable(parts: LogParts) -> None:

@@ -11,10 +11,8 @@ from commitlog.allocation.allocation_service import AllocationService
 from commitlog.allocation.buffer_lease import BufferLeases
 from commitlog.allocation.segment_buffers import SegmentBuffers
 from commitlog.base.service import Service, start_lock
-from commitlog.flush.commit_service import CommitService
-from commitlog.flush.flush_service import FlushService
+from commitlog.flush.flush_service import CommitService, FlushService
 from commitlog.log.report_service import ReportService
-from commitlog.log.rolling import Rolling
 from commitlog.options import Options
 from commitlog.retention.listener import ListenerService
 from commitlog.retention.pruner import LogState, Pruner
@@ -34,7 +32,7 @@ _FLUSH_S = 5.0
 
 
 class WriterServices:
-    """Rolling, back-pressure, the pool's lender and the background services of a writable log."""
+    """Back-pressure, the pool's lender and the background services of a writable log."""
 
     def __init__(
         self, engine: Engine, queue: MappedFileQueue, options: Options, lender: BufferLeases | None
@@ -43,7 +41,6 @@ class WriterServices:
         self._engine = engine
         self.lender = lender
         self.roll_lock = threading.RLock()
-        self.rolling = Rolling(engine, queue)
         self.acknowledge_service: AcknowledgeService | None = None
         self.fair_queues: FairQueues = {}
         self.backpressure = Backpressure(

@@ -25,9 +25,9 @@ from commitlog.messages.schema import Schema
 from commitlog.messages.topic import Topic
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
 from commitlog.options import OptionOverrides
-from commitlog.tail.name_options import Durable
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
+from commitlog.tail.tailer_file import Durable
 from commitlog.tail.tailer_folder import check_name
 
 T = TypeVar("T")

@@ -12,9 +12,9 @@ from commitlog.messages.appender import Key, Positions, TopicAppender
 from commitlog.messages.codec import Codec
 from commitlog.messages.encoder import REFUSALS, MessageEncoder
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
-from commitlog.tail.name_options import Durable
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
+from commitlog.tail.tailer_file import Durable
 
 T = TypeVar("T")
 

@@ -17,10 +17,10 @@ from commitlog.log.parts import parts_of
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Codec, Decode, RecordDecoder, plain_decoder
 from commitlog.messages.schema import Schema, is_message_type
-from commitlog.tail.name_options import Durable
 from commitlog.tail.seek import Start, Timestamp, Visibility
 from commitlog.tail.segment_holder import OnDamage
 from commitlog.tail.tailer import Tailer
+from commitlog.tail.tailer_file import Durable
 
 T = TypeVar("T")
 OnUndecodable: TypeAlias = Literal["raise", "skip", "raw"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 
 from commitlog.base.service import Service
 from commitlog.errors import CommitLogError
@@ -21,11 +20,10 @@ class RetentionService(Service):
         self._path = path
         self._retention = retention
         self._pruner = pruner
-        self._ending = threading.Event()
         self._warned = ""
 
     def run(self) -> None:
-        while not self._ending.wait(self._retention.interval):
+        while not self.ending.wait(self._retention.interval):
             try:
                 self._report(self._pruner.prune(self._retention))
             except (CommitLogError, OSError) as error:
@@ -51,7 +49,3 @@ class RetentionService(Service):
         if what != self._warned:
             self._warned = what
             _logger.warning("%s: %s", self._path, what)
-
-    def join(self, timeout_s: float) -> bool:
-        self._ending.set()
-        return super().join(timeout_s)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("position", "sequence", "timestamp", "type", "key", "value")
-_OLD_TIMESTAMP = "timestamp_ns"
 _VIEW_SIZE = 16  # bytes
 
 
@@ -33,9 +30,7 @@ def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
     if not names:
         raise InvalidOptionError(f"columns is empty: name at least one of {', '.join(COLUMNS)}")
     for name in names:
-        if name == _OLD_TIMESTAMP:
-            warn_of_old_timestamp()
-        elif name not in COLUMNS:
+        if name not in COLUMNS:
             raise InvalidOptionError(
                 f"there is no column {name!r}: the columns are {', '.join(COLUMNS)}"
             )
@@ -44,20 +39,6 @@ def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
             f"columns has a duplicate in {', '.join(map(repr, names))}: name each column once"
         )
     return names
-
-
-def warn_of_old_timestamp() -> None:
-    """Say, at the line that called this package, that the column `timestamp_ns` has another
-    name.
-    """
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("commitlog."):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(
-        "the column timestamp_ns is now named timestamp: the next release will reject the old name",
-        DeprecationWarning,
-        stacklevel=level,
-    )
 
 
 class BatchForm:
@@ -79,7 +60,6 @@ class BatchForm:
             "type": pa.uint32(),
             "key": self._bytes,
             "value": self._bytes,
-            _OLD_TIMESTAMP: pa.int64(),
         }
         self.names = check_columns(columns)
         self.schema = pa.schema(
@@ -92,7 +72,6 @@ class BatchForm:
             "type": lambda batch: self._numbers("type", batch.types),
             "key": self._keys,
             "value": lambda batch: self._binary(batch.offsets, batch.data, None),
-            _OLD_TIMESTAMP: lambda batch: pa.array(batch.timestamps_ns),
         }
 
     def record_batch(self, batch: Any) -> pa.RecordBatch:

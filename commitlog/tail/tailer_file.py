@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError, TailerPage, new_page, read_page
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
+from commitlog.base.units import Duration
 from commitlog.errors import CommitLogError, IOFailureError, TailerInUseError
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.lock_file import pid_namespace
@@ -36,6 +37,7 @@ from commitlog.tail.tailer_state import TailerState, read_state, states
 # changed nothing yet: a writer that checks meanwhile finds the lock held, and checks again. If the
 # caller dies, it has either notified the writers or changed nothing.
 Notify = Callable[[], None]
+Durable = bool | Duration  # whether, or how often, a position is flushed
 _ATTEMPTS = 100  # if others create and delete the same name meanwhile
 _logger = logging.getLogger("commitlog")
 

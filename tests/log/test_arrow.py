@@ -98,14 +98,6 @@ def test_table_columns_give_keys_types_and_timestamps(logs: Logs) -> None:
     assert rows(log)[3] == (b"c", b"", 4294967295, 9)
 
 
-def test_old_timestamp_column_warns_and_is_used(logs: Logs) -> None:
-    log = logs.open()
-    with pytest.warns(DeprecationWarning, match="timestamp_ns is now named timestamp") as warned:
-        log.append_arrow(pa.table({"value": ["v"], "timestamp_ns": [7]}))
-    assert [row[3] for row in rows(log)] == [7]
-    assert warned[0].filename == __file__
-
-
 def test_timestamp_column_of_any_unit_and_zone_is_used(logs: Logs) -> None:
     log = logs.open()
     when = dt.datetime(2026, 5, 1, 12, tzinfo=dt.UTC)
@@ -219,7 +211,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         pa.table([["a"], ["b"]], names=["value", "value"]),
         "there must be exactly one value column",
     ),
-    "two times": (value_and(timestamp=[1, 2], timestamp_ns=[1, 2]), "at most one each"),
+    "old time": (value_and(timestamp_ns=[1, 2]), "unknown column 'timestamp_ns'"),
     "number keys": (value_and(key=[1, 2]), "the column key must hold bytes"),
     "text types": (
         value_and(type=["1", "2"]),

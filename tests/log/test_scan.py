@@ -133,15 +133,6 @@ def test_start_inside_a_record_is_refused(logs: Logs) -> None:
         log.to_reader(start=positions[7] + 8)
 
 
-def test_old_name_of_the_timestamp_warns_and_works(logs: Logs) -> None:
-    log = logs.open()
-    filled(log, 2)
-    with pytest.warns(DeprecationWarning, match="timestamp_ns is now named timestamp") as warned:
-        table = log.to_arrow(columns=["timestamp_ns"])
-    assert table["timestamp_ns"].to_pylist() == [BEGAN_NS, BEGAN_NS + 10**9]
-    assert warned[0].filename == __file__
-
-
 def test_records_appended_during_a_scan_are_not_read(logs: Logs) -> None:
     log = logs.open()
     filled(log)

@@ -116,13 +116,6 @@ def test_pickled_batch_equals_the_original(logs: Logs) -> None:
     assert pickle.loads(pickle.dumps(batch)).to_arrow().equals(batch.to_arrow())
 
 
-def test_old_timestamp_column_warns_and_is_returned(logs: Logs) -> None:
-    batch = batch_of(logs)
-    with pytest.warns(DeprecationWarning, match="timestamp_ns is now named timestamp"):
-        table = batch.to_arrow(["position", "timestamp_ns"])
-    assert table["timestamp_ns"].to_pylist() == batch.timestamps_ns.tolist()
-
-
 def test_missing_pyarrow_error_names_the_extra(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = batch_of(logs, 1)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
