@@ -13,6 +13,7 @@ from commitlog._kernel.segments import FORMAT
 # In the order in which `commitlog --help` lists them.
 COMMANDS = (
     "append",
+    "call",
     "cat",
     "tail",
     "info",

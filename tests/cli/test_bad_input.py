@@ -22,6 +22,7 @@ from tests.log_files import numbered
 # Arguments besides the path that make each command finish quickly and without a prompt.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "append": (),
+    "call": ("--file", "-"),
     "cat": (),
     "tail": (),
     "info": (),
@@ -481,7 +482,7 @@ def test_output_without_a_terminal_has_no_escape_sequences(
         *COMMANDS[command],
         place_of(command, log, tmp_path),
         *BEHIND.get(command, ()),
-        feed=b"one\n",
+        feed=b"\n" if command == "call" else b"one\n",
     )
     assert done.returncode == 0, done.stderr
     assert b"\x1b" not in done.stdout + done.stderr

@@ -1,0 +1,185 @@
+"""`commitlog call`: append calls of methods, for method readers."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
+
+import click
+
+import commitlog
+from commitlog.cli import FAILURE
+from commitlog.cli.calls import Call, calls_of
+from commitlog.cli.ending import Ending
+from commitlog.cli.intake import STANDARD_INPUT
+from commitlog.errors import CommitLogError
+from commitlog.log.commit_log import CommitLog
+from commitlog.messages.described_method import DescribedMethod, described_method
+from commitlog.messages.method import Method, methods_of
+from commitlog.messages.opening import open_topic
+from commitlog.messages.schema import Schema
+from commitlog.messages.topic import Topic
+from commitlog.repair.verification import open_directory
+
+_NAMED = re.compile(r"([^\W\d]\w*)=(.*)", re.DOTALL)
+_LINE_MOST = 1 << 26  # bytes; a record is never larger
+
+
+@click.command(context_settings={"ignore_unknown_options": True})  # -1 is an argument
+@click.argument("log", type=click.Path())
+@click.argument("method", required=False)
+@click.argument("arguments", nargs=-1, metavar="[JSON|NAME=JSON]...")
+@click.option(
+    "-f",
+    "--file",
+    "source",
+    metavar="FILE",
+    help="Append the calls of this file: YAML documents if it ends in .yaml or .yml, else JSON "
+    "lines; - is standard input.",
+)
+@click.option(
+    "--interface",
+    metavar="MODULE:CLASS",
+    help="Take signatures from this class, for methods that LOG has no calls of. The module is "
+    "imported, also from the current directory.",
+)
+@click.option("--sync", is_flag=True, help="Wait until each call is durable.")
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    log: str,
+    method: str | None,
+    arguments: tuple[str, ...],
+    source: str | None,
+    interface: str | None,
+    sync: bool,
+) -> None:
+    """Append a call of METHOD to LOG, or the calls of a file.
+
+    Arguments are JSON, so text has quotes of its own. They are checked by the schema of the
+    method's newest calls in LOG. A line of a file is {"METHOD": {"NAME": value}} or {"METHOD":
+    [value]}, or what `commitlog tail --method METHOD --json` prints; documents of YAML have the
+    same form, which `commitlog tail --method METHOD` prints.
+
+    \b
+    Examples:
+      commitlog call shop sold '"lamp"' 3
+      commitlog call shop sold item='"lamp"' amount=3
+      commitlog call shop --file calls.yaml
+      commitlog tail -n 100 --method sold --json shop | commitlog call copy -f -
+      commitlog call shop sold '"lamp"' 3 --interface shop_api:Shop
+
+    The calls before a wrong one stay appended; the exit status is then 1.
+    """
+    if (method is None) is (source is None):
+        raise click.UsageError("give either METHOD with its arguments, or --file")
+    given = None if method is None else [_call(method, arguments)]
+    signatures = {} if interface is None else _signatures(interface)
+    os.close(open_directory(log))  # a missing log is not created
+    with Ending(), commitlog.open(log) as opened, _opened(source) as file:
+        name = "standard input" if source in (None, STANDARD_INPUT) else str(source)
+        calls = calls_of(file, name, _LINE_MOST) if given is None else given
+        context.exit(_append(_Writers(opened, signatures), calls, sync=sync or None))
+
+
+class _Writers:
+    """The topics of methods, opened when a call first needs one."""
+
+    def __init__(self, log: CommitLog, signatures: dict[str, DescribedMethod]) -> None:
+        self._log = log
+        self._signatures = signatures
+        self._found: dict[str, tuple[DescribedMethod, Topic[Any]]] = {}
+
+    def append(self, call: Call, sync: bool | None) -> int:
+        """Append a call; return its position."""
+        if call.method not in self._found:
+            method = self._signatures.get(call.method) or described_method(self._log, call.method)
+            topic = open_topic(self._log, tuple, name=method.title, codec=method)
+            self._found[call.method] = method, topic
+        method, topic = self._found[call.method]
+        return topic.append(method.arguments(call.positional, call.named), sync=sync)
+
+
+def _append(writers: _Writers, calls: Iterable[Call], sync: bool | None) -> int:
+    """Append calls up to the first wrong one; report them, and return the exit status."""
+    count, status, where = 0, 0, ""
+    try:
+        for call in calls:
+            where = f"{call.where}: " if call.where else ""
+            writers.append(call, sync)
+            count += 1
+    except (CommitLogError, click.ClickException) as error:
+        prefix = where if isinstance(error, CommitLogError) else ""
+        text = error.message if isinstance(error, click.ClickException) else str(error)
+        click.echo(f"commitlog: {prefix}{text}", err=True)
+        status = FAILURE
+    click.echo(f"appended {count} call{'s' * (count != 1)}")
+    return status
+
+
+def _call(method: str, arguments: tuple[str, ...]) -> Call:
+    """Return the call of a command line."""
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for text in arguments:
+        match = _NAMED.fullmatch(text)
+        content = _read(text if match is None else match[2], text)
+        if match is None:
+            if named:
+                raise click.UsageError(f"{text!r} follows an argument with a name: name it, too")
+            positional.append(content)
+        elif match[1] in named:
+            raise click.UsageError(f"the argument {match[1]} is given twice: leave one out")
+        else:
+            named[match[1]] = content
+    return Call("", method, positional, named)
+
+
+def _read(text: str, argument: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise click.UsageError(
+            f"{argument!r} is no JSON: write text as '\"text\"', and a named argument as NAME=JSON"
+        ) from None
+
+
+def _signatures(interface: str) -> dict[str, DescribedMethod]:
+    """Return the methods of a class, by its module and name."""
+    module, _, name = interface.partition(":")
+    if not module or not name:
+        raise click.UsageError(f"--interface takes MODULE:CLASS, not {interface!r}")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise click.UsageError(f"--interface {interface}: {error}") from None
+    if not isinstance(found, type):
+        raise click.UsageError(f"--interface {interface} is no class")
+    methods = {title: Method(name, function) for title, function in methods_of(found)}
+    return {
+        title: DescribedMethod(Schema(title, Method.name, method.form))
+        for title, method in methods.items()
+    }
+
+
+@contextlib.contextmanager
+def _opened(source: str | None) -> Iterator[IO[bytes]]:
+    """Open the file of the calls, if there is one."""
+    if source is None:
+        yield io.BytesIO()
+    elif source == STANDARD_INPUT:
+        if sys.stdin is None:
+            raise click.ClickException("standard input is closed: name a file")
+        yield sys.stdin.buffer
+    else:
+        with open(source, "rb") as file:
+            yield file
