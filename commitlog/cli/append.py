@@ -236,38 +236,35 @@ class _Appending:
         return log.largest_value - (FRAME_EXTENDED - FRAME_HEADER) - len(self._key or b"")
 
     def _append(self, log: CommitLog, source: str, splitter: Splitter, values: list[bytes]) -> None:
-        self._append_values(log, values)
+        if values:
+            self._append_values(log, values)
         if splitter.fault is not None:
             name = "standard input" if source == STANDARD_INPUT else source
             raise _RefusedError(f"{name}: {splitter.fault}")
 
     def _append_values(self, log: CommitLog, values: list[bytes]) -> None:
-        count = len(values)
-        if count == 0:
-            return
-        before = parts_of(log).engine.writer_counters()["records"]
+        before, positions = _appended_by(log), []
         try:
             positions = log.append_many(
                 values,
-                keys=None if self._key is None else [self._key] * count,
-                types=None if self._kind == 0 else [self._kind] * count,
+                keys=None if self._key is None else [self._key] * len(values),
+                types=None if self._kind == 0 else [self._kind] * len(values),
                 sync=self._sync,
-            )
-        except CommitLogError:
-            self._count(
-                values[: parts_of(log).engine.writer_counters()["records"] - before], None, None
-            )
-            raise
-        self._count(values, int(positions[0]), int(positions[-1]))
+            ).tolist()
+        finally:
+            taken = values[: _appended_by(log) - before]  # all of them, or those before an error
+            if taken:
+                done = self.done
+                first, last = (positions[0], positions[-1]) if positions else (None, None)
+                done.last_position = last
+                done.first_position = done.first_position if done.records else first
+                done.records += len(taken)
+                done.bytes += sum(map(len, taken))
 
-    def _count(self, values: list[bytes], first: int | None, last: int | None) -> None:
-        if not values:
-            return
-        done = self.done
-        done.first_position = first if done.records == 0 else done.first_position
-        done.last_position = last
-        done.records += len(values)
-        done.bytes += sum(map(len, values))
+
+def _appended_by(log: CommitLog) -> int:
+    """Return how many records this handle has appended."""
+    return parts_of(log).engine.writer_counters()["records"]
 
 
 def _identity(path: str) -> Identity | None:

@@ -6,11 +6,12 @@ import contextlib
 import errno
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from typing import IO
 
 import click
+
+from commitlog.base.temporary_file import temporary_file
 
 
 @contextlib.contextmanager
@@ -33,37 +34,22 @@ def new_file(path: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
         if not overwrite:
             raise exists
     folder, name = os.path.split(path)
-    descriptor, temporary = tempfile.mkstemp(
-        prefix=f".{name[:200]}.", suffix=".part", dir=folder or "."
-    )
+    folder_fd = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        # mkstemp gives only the owner access; a new file has the rights that umask leaves.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.fchmod(descriptor, 0o666 & ~mask)
-        file = os.fdopen(descriptor, "wb")
-        try:
-            yield file
-            file.flush()
-            os.fsync(descriptor)
-        finally:
-            with contextlib.suppress(OSError):  # the block's own error is raised instead
-                file.close()
-        if overwrite or not _linked(temporary, path, exists):
-            os.replace(temporary, path)
+        with temporary_file(folder_fd, name[:200]) as (fd, temporary):
+            with open(fd, "wb", closefd=False) as file:
+                yield file
+            os.fsync(fd)
+            try:
+                if not overwrite:
+                    os.link(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+                    os.unlink(temporary, dir_fd=folder_fd)
+                    return
+            except FileExistsError:
+                raise exists from None
+            except OSError as error:  # it cannot have two names
+                if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
+                    raise
+            os.replace(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-
-
-def _linked(temporary: str, path: str, exists: click.UsageError) -> bool:
-    """Give the file its name, unless another has it since; False if it cannot have two names."""
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        raise exists from None
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
-            raise
-        return False
-    return True
+        os.close(folder_fd)

@@ -52,18 +52,13 @@ def position(text: str) -> int:
 
 
 def time_or_position(text: str) -> int | str:
-    if _POSITION.fullmatch(text) is not None:
-        return position(text)
-    return moment(text)
+    return moment(text) if _POSITION.fullmatch(text) is None else position(text)
 
 
-def start(*words: str) -> Callable[[str], int | str]:
-    expected = f"{', '.join(map(repr, words))} or a position, decimal or 0x..."
-
-    def read(text: str) -> int | str:
-        return text if text in words else _read(text, expected, _position_of)
-
-    return read
+def start(text: str) -> int | str:
+    if text in ("first", "end"):
+        return text
+    return _read(text, "'first', 'end' or a position, decimal or 0x...", _position_of)
 
 
 def whole(least: int, most: int = _LARGEST) -> Callable[[str], int]:

@@ -29,7 +29,7 @@ _OPTIONS = (
     click.option(
         "--from",
         "place",
-        type=parameters.start("first", "end"),
+        type=parameters.start,
         metavar="POSITION|first|end",
         help="Begin at this position.",
     ),

@@ -22,7 +22,7 @@ ACTIONS = ("reset", "delete", "evict")
 @click.argument(
     "name", required=False, type=parameters.tailer_name, shell_complete=parameters.complete_tailer
 )
-@click.argument("position", required=False, type=parameters.start("first", "end"))
+@click.argument("position", required=False, type=parameters.start)
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the list or the result as a JSON object."
 )

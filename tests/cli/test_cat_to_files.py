@@ -212,7 +212,7 @@ def test_existing_file_is_replaced_only_with_overwrite(
 
 
 # `link` and `replace` block, so the signal always arrives before the file is in place.
-NEVER_DONE = "import os, signal; os.link = os.replace = lambda *given: signal.pause()"
+NEVER_DONE = "import os, signal; os.link = os.replace = lambda *given, **named: signal.pause()"
 
 
 def test_interrupted_export_leaves_no_file(tmp_path: Path, until: Until) -> None:
@@ -221,7 +221,7 @@ def test_interrupted_export_leaves_no_file(tmp_path: Path, until: Until) -> None
     with started(
         "cat", tmp_path / "log", "-o", tmp_path / "out.jsonl", before=NEVER_DONE
     ) as process:
-        until(lambda: any(path.stat().st_size for path in tmp_path.glob(".out.jsonl.*.part")))
+        until(lambda: any(path.stat().st_size for path in tmp_path.glob(".out.jsonl.*.tmp")))
         process.send_signal(signal.SIGTERM)
         assert process.wait(LIMIT_S) == cli.INTERRUPTED
     assert os.listdir(tmp_path) == ["log"]
