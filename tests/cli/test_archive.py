@@ -93,33 +93,6 @@ def test_append_to_an_archive_is_refused(log: Path, tmp_path: Path) -> None:
     assert b"this is an archive" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (("--older-than", "soon", "place"), "expected an age"),
-        (("--level", "30", "place"), "30"),
-        (("nonsense://place",), "target must be an address"),
-        (("",), "target must be a directory"),
-        ((), "Missing argument 'TARGET'"),
-    ],
-    ids=["age", "level", "address", "nothing", "none"],
-)
-def test_invalid_archive_arguments_are_refused(
-    log: Path, arguments: tuple[str, ...], expected: str
-) -> None:
-    done = run("archive", log, *arguments)
-    assert done.returncode == 2
-    assert expected in done.stderr.decode()
-    assert len(list(log.glob("*.seg"))) >= 6
-
-
-def test_age_without_a_unit_is_refused(log: Path, tmp_path: Path) -> None:
-    done = run("archive", "--older-than", "7", log, tmp_path / "place")
-    assert done.returncode == 2
-    assert b"expected an age such as 90s" in done.stderr
-    assert not (tmp_path / "place").exists()
-
-
 @pytest.mark.parametrize("target", ["log/sub", "log", "file/below", "other"])
 def test_dry_run_refuses_what_the_run_refuses(log: Path, tmp_path: Path, target: str) -> None:
     place = tmp_path / target if not target.startswith("log") else log / target[4:]

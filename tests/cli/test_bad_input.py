@@ -44,8 +44,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 # Arguments after the path.
 BEHIND = {"archive": ("archived",), "restore": ("restored",)}
-# Arguments with which each command prints a lot; bench prints its table at the end.
-TALKATIVE = COMMANDS | {"append": ("--json",)}
 NUMBERS = {
     "append": ("--type", "--pool", "--segment-size"),
     "cat": ("--from", "--to", "--since", "--until", "--limit"),
@@ -118,9 +116,14 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-def place_of(command: str, log: Path, tmp_path: Path) -> Path:
-    """Return the log or the directory that the command takes."""
-    return tmp_path if command in ABOUT_DIRECTORIES else log
+def line_of(command: str, path: Path | str, *options: str) -> list[str]:
+    """Return a command line of the command for a path."""
+    return [command, *COMMANDS[command], *options, str(path), *BEHIND.get(command, ())]
+
+
+def line_for(command: str, log: Path, *options: str) -> list[str]:
+    """Return a command line of the command for a log, or for the directory of the log."""
+    return line_of(command, log.parent if command in ABOUT_DIRECTORIES else log, *options)
 
 
 # --- paths ----------------------------------------------------------------------------------------
@@ -162,13 +165,10 @@ def _nothing(folder: Path) -> Path:
 def test_invalid_path_is_reported_in_one_line(
     command: str, wrong: Callable[[Path], Path], tmp_path: Path
 ) -> None:
-    if (command, wrong) == ("append", _absent):
-        given: tuple[str, ...] = ("--no-create",)
-    else:
-        given = COMMANDS[command]
+    options = ["--no-create"] if (command, wrong) == ("append", _absent) else []
     path = wrong(tmp_path)
     before = all_of(tmp_path)
-    done = run(command, *given, path, *BEHIND.get(command, ()), feed=b"one\n")
+    done = run(*line_of(command, path, *options), feed=b"one\n")
     assert done.returncode == (2 if command in ABOUT_DIRECTORIES else 1), done
     assert done.stdout == b""
     assert b"Traceback" not in done.stderr
@@ -182,7 +182,7 @@ def test_invalid_path_is_reported_in_one_line(
 def test_directory_without_a_log_is_left_unchanged(command: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "notes.txt").write_bytes(b"mine")
-    done = run(command, *COMMANDS[command], tmp_path / "folder", *BEHIND.get(command, ()))
+    done = run(*line_of(command, tmp_path / "folder"))
     assert (done.returncode, done.stdout) == (1, b""), done
     assert done.stderr.startswith(b"commitlog: "), done.stderr
     assert os.listdir(tmp_path / "folder") == ["notes.txt"]
@@ -318,24 +318,12 @@ def test_archive_without_identity_is_reported_in_one_line(
 )
 @commands
 def test_unknown_option_is_a_usage_error(
-    command: str,
-    wrong: tuple[str, ...],
-    log: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    command: str, wrong: tuple[str, ...], log: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     if command in ABOUT_MANY:
         wrong = ("--nonsense", *wrong)
     before = all_of(log)
-    status = cli.run(
-        [
-            command,
-            *COMMANDS[command],
-            str(place_of(command, log, tmp_path)),
-            *BEHIND.get(command, ()),
-            *wrong,
-        ]
-    )
+    status = cli.run([*line_for(command, log), *wrong])
     printed = capfd.readouterr()
     assert (status, printed.out) == (2, "")
     assert f"Usage: commitlog {command}" in printed.err
@@ -357,20 +345,11 @@ def test_missing_log_argument_is_a_usage_error(
     [(command, option) for command, options in NUMBERS.items() for option in options],
 )
 def test_invalid_number_is_a_usage_error_naming_the_option(
-    command: str, option: str, log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    command: str, option: str, log: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = all_of(log)
     for number in NO_NUMBERS:
-        status = cli.run(
-            [
-                command,
-                *COMMANDS[command],
-                option,
-                number,
-                str(place_of(command, log, tmp_path)),
-                *BEHIND.get(command, ()),
-            ]
-        )
+        status = cli.run(line_for(command, log, option, number))
         printed = capfd.readouterr()
         assert (status, printed.out) == (2, ""), (number, printed)
         assert option.strip("-") in printed.err, number
@@ -382,22 +361,10 @@ def test_invalid_number_is_a_usage_error_naming_the_option(
     [(command, option) for command, options in CHOICES.items() for option in options],
 )
 def test_unknown_choice_is_a_usage_error_naming_the_choices(
-    command: str, option: str, log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    command: str, option: str, log: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for wrong in ("nonsense", "", "FIRST\n"):
-        assert (
-            cli.run(
-                [
-                    command,
-                    *COMMANDS[command],
-                    option,
-                    wrong,
-                    str(place_of(command, log, tmp_path)),
-                    *BEHIND.get(command, ()),
-                ]
-            )
-            == 2
-        )
+        assert cli.run(line_for(command, log, option, wrong)) == 2
         printed = capfd.readouterr().err
         assert any(
             said in printed
@@ -421,16 +388,10 @@ def test_option_without_its_value_is_a_usage_error(
 def test_pipe_closed_early_prints_no_error(command: str, log: Path, tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    given = [
-        *PROGRAM,
-        command,
-        *TALKATIVE[command],
-        str(place_of(command, log, tmp_path)),
-        *BEHIND.get(command, ()),
-    ]
+    talkative = ["--json"] if command == "append" else []  # bench prints its table at the end
     try:
         done = subprocess.run(
-            given,
+            [*PROGRAM, *line_for(command, log, *talkative)],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=writer,
@@ -456,34 +417,20 @@ def test_closed_standard_descriptors_change_no_segment(
     """
     before = all_of(log)
     script = f'exec "$@" <&- >&- 2>"{tmp_path}/said"'
-    given = [
-        *PROGRAM,
-        command,
-        *COMMANDS[command],
-        str(place_of(command, log, tmp_path)),
-        *BEHIND.get(command, ()),
-    ]
-    done = subprocess.run(["bash", "-c", script, "bash", *given], cwd=ROOT, timeout=60, check=False)
+    given = ["bash", "-c", script, "bash", *PROGRAM, *line_for(command, log)]
+    done = subprocess.run(given, cwd=ROOT, timeout=60, check=False)
     said = (tmp_path / "said").read_text()
     assert done.returncode in (0, 1, 2), said  # an append has no input
     assert "Traceback" not in said
     if command in ("cat", "tail", "info", "verify", "append"):
-        assert {
-            name: content for name, content in all_of(log).items() if name.endswith(".seg")
-        } == {name: content for name, content in before.items() if name.endswith(".seg")}
+        assert {item for item in all_of(log).items() if item[0].endswith(".seg")} == {
+            item for item in before.items() if item[0].endswith(".seg")
+        }
 
 
 @on_logs
-def test_output_without_a_terminal_has_no_escape_sequences(
-    command: str, log: Path, tmp_path: Path
-) -> None:
-    done = run(
-        command,
-        *COMMANDS[command],
-        place_of(command, log, tmp_path),
-        *BEHIND.get(command, ()),
-        feed=b"\n" if command == "call" else b"one\n",
-    )
+def test_output_without_a_terminal_has_no_escape_sequences(command: str, log: Path) -> None:
+    done = run(*line_for(command, log), feed=b"\n" if command == "call" else b"one\n")
     assert done.returncode == 0, done.stderr
     assert b"\x1b" not in done.stdout + done.stderr
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 import commitlog
-from commitlog import cli
-from tests.cli.program import LIMIT_S, PROGRAM, ROOT, SEGMENT, run, shell, started
+from tests.cli.program import LIMIT_S, SEGMENT, run, shell, started
 from tests.log_files import HEADER, LogFiles, numbered
 
 PIPE_CLOSED = 141
@@ -121,24 +119,6 @@ def test_pipe_closed_by_its_reader_prints_no_error(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (PIPE_CLOSED, b"value 000000\n", b"")
 
 
-def test_full_disk_behind_the_output_is_reported_in_one_line(
-    log: tuple[Path, list[int]],
-) -> None:
-    with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            [*PROGRAM, "cat", str(log[0])],
-            cwd=ROOT,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            timeout=60,
-            check=False,
-        )
-    assert (done.returncode, done.stderr) == (
-        1,
-        b"commitlog: cannot write the output: No space left on device\n",
-    )
-
-
 def test_closed_output_is_refused(log: tuple[Path, list[int]]) -> None:
     done = shell('c cat "$1" >&-', log[0])
     assert (done.returncode, done.stderr) == (
@@ -161,31 +141,6 @@ def test_cat_stops_at_the_log_end_seen_at_start(tmp_path: Path) -> None:
             output, _ = process.communicate(timeout=LIMIT_S)
             assert process.returncode == 0
     assert began + output == lines(values)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "what"),
-    [
-        (("--from", "last"), "expected 'first', 'end' or a position, decimal or 0x..., not 'last'"),
-        (("--from", "-1"), "expected 'first', 'end' or a position"),
-        (("--to", "0xg"), "expected a position, decimal or 0x..., not '0xg'"),
-        (("--to", "9223372036854775808"), "expected a position"),
-        (("--limit", "ten"), "expected a whole number of at least 0, not 'ten'"),
-        (("--visibility", "appended"), "'appended' is not one of"),
-        (("--format", "xml"), "expected one of lines, null"),
-        (("--from", "5000", "--to", "4096"), "--to (4096) is below --from (5000)"),
-    ],
-)
-def test_invalid_cat_option_is_refused(
-    log: tuple[Path, list[int]],
-    arguments: tuple[str, ...],
-    what: str,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    status = cli.run(["cat", *arguments, str(log[0])])
-    printed = capfd.readouterr()
-    assert (status, printed.out) == (2, "")
-    assert what in printed.err
 
 
 def test_position_without_record_or_absent_log_is_refused(

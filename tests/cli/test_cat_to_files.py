@@ -247,38 +247,6 @@ def test_full_disk_is_reported_in_one_line(tmp_path: Path, records: list[Record]
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "what"),
-    [
-        (
-            ("-o", "out.jsonl", "--format", "parquet"),
-            "--format parquet contradicts the suffix of out.jsonl",
-        ),
-        (("--format", "xml"), "expected one of lines, null"),
-        (("--format", "jsonl", "--overwrite"), "--overwrite needs a file"),
-        (
-            ("--format", "jsonl", "--from", "1", "--since", "now"),
-            "--from and --since both set the start",
-        ),
-        (("--format", "jsonl", "--to", "1", "--until", "now"), "--to and --until both set the end"),
-        (("--format", "jsonl", "--to", "1", "--from", "2"), "--to (1) is below --from (2)"),
-        (("--format", "jsonl", "-o", "/dev/null"), "/dev/null is not a regular file"),
-        (("--format", "jsonl", "--until", "soon"), "expected a time such as"),
-    ],
-)
-def test_invalid_export_option_is_refused(
-    tmp_path: Path,
-    records: list[Record],
-    arguments: tuple[str, ...],
-    what: str,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    status = cli.run(["cat", *arguments, str(tmp_path / "log")])
-    printed = capfd.readouterr()
-    assert (status, printed.out) == (2, "")
-    assert what in printed.err
-
-
 def test_missing_pyarrow_error_says_what_to_install(
     tmp_path: Path,
     records: list[Record],

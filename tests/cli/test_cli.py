@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,13 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from commitlog import cli
 from commitlog.cli import group
-from tests.cli.program import run
+from tests.cli.program import ROOT, run
 from tests.log_files import HEADER, LogFiles, numbered
-
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = [sys.executable, "-m", "commitlog.cli"]
 
 
 @pytest.fixture
@@ -187,23 +182,6 @@ def test_missing_click_prints_one_line_naming_the_package() -> None:
         done.stderr
         == "commitlog: the command line needs click: pip install 'commitlog-engine[cli]'\n"
     )
-
-
-def test_output_pipe_without_a_reader_prints_no_error(log: str) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        done = subprocess.run(
-            [*PROGRAM, "verify", log],
-            cwd=ROOT,
-            stdout=writer,
-            stderr=subprocess.PIPE,
-            timeout=60,
-            check=False,
-        )
-    finally:
-        os.close(writer)
-    assert (done.returncode, done.stderr) == (cli.PIPE_CLOSED, b"")
 
 
 def test_ctrl_c_has_status_130(log: str) -> None:

@@ -246,21 +246,3 @@ def test_dump_of_a_sound_log_has_seal_keys_and_types(tmp_path: Path) -> None:
     )
     assert (found[2]["key"], found[2]["value"], found[2]["flags"]) == (None, "", [])
     assert f"cycle {cycle}\n  sealed: ends at offset" in run("dump", path).stdout.decode()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "said"),
-    [
-        (["--from", "x"], 2, "expected a position"),
-        (["--from", "5", "--to", "4"], 2, "swap them"),
-        ([], 1, "not a segment of a log"),
-    ],
-    ids=str,
-)
-def test_invalid_dump_arguments_are_refused(
-    tmp_path: Path, arguments: list[str], status: int, said: str
-) -> None:
-    (tmp_path / "x.seg").write_bytes(b"text")
-    done = run("dump", *arguments, tmp_path / "x.seg")
-    assert (done.returncode, done.stdout) == (status, b"")
-    assert said in done.stderr.decode()

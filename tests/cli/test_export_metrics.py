@@ -97,31 +97,6 @@ def test_each_scrape_reads_the_log_again(path: Path) -> None:
     assert errors.count(b"\n") <= 1
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (
-            ["--listen", "nowhere:"],
-            b"expected HOST:PORT or PORT, such as 127.0.0.1:9464, not 'nowhere:'",
-        ),
-        (["--listen", "70000"], b"expected HOST:PORT or PORT, such as 127.0.0.1:9464, not '70000'"),
-        (
-            ["--output", "x", "--interval", "soon"],
-            b"expected a duration such as 15, 500ms or 10m, not 'soon'",
-        ),
-        (["--interval", "1"], b"--interval needs --output"),
-        (["--listen", "0", "--output", "x"], b"--listen and --output exclude each other"),
-    ],
-    ids=["no port", "large port", "no time", "interval alone", "both"],
-)
-def test_invalid_metrics_option_is_refused_by_name(
-    path: Path, options: list[str], said: bytes
-) -> None:
-    done = run("export-metrics", *options, path)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert said in done.stderr
-
-
 def test_missing_log_port_or_directory_is_one_line(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

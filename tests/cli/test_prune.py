@@ -65,30 +65,3 @@ def test_limits_that_are_not_reached_delete_nothing(log: Path) -> None:
         done = run("prune", *arguments, log)
         assert done.stdout.startswith(f"{log}: deleted 0 segments, 0 B".encode()), arguments
     assert segments(log) == before
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ((), "--older-than, --max-bytes or --min-free"),
-        (("--older-than", "soon"), "expected an age"),
-        (("--older-than", "2200-01-01"), "expected an age"),
-        (
-            ("--older-than", "7"),
-            "expected an age such as 90s, 36h, 7d, yesterday or 2026-05-01, not '7'",
-        ),
-        (("--max-bytes", "much"), "expected a size"),
-        (("--min-free", "110%"), "--min-free must be a number from 0 to 100"),
-        (("--min-free", "x%"), "--min-free must be a size or a percentage"),
-        (("--min-free", "x"), "must be a size"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
-def test_invalid_prune_arguments_are_refused(
-    log: Path, arguments: tuple[str, ...], expected: str
-) -> None:
-    before = segments(log)
-    done = run("prune", *arguments, log)
-    assert done.returncode == 2
-    assert expected in done.stderr.decode()
-    assert segments(log) == before

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import commitlog
-from commitlog import cli
 from commitlog.cli.record_format import escaped
 from tests.cli.program import (
     LIMIT_S,
@@ -511,83 +510,6 @@ def test_follower_continues_after_a_killed_writer(tmp_path: Path) -> None:
                 writer.stdin.write(word + b"\n")
                 assert shown(read_until(out, b"\n")) == [word]
                 writer.send_signal(signal.SIGKILL)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "what"),
-    [
-        (("-n", "-1"), "expected a whole number of at least 0, not '-1'"),
-        (("--from", "last"), "expected 'first', 'end' or a position"),
-        (("-n", "3", "--from", "first"), "-n and --from both set the start"),
-        (("--wait",), "--wait needs --follow: add it"),
-        (
-            ("--from-sequence", "3", "--since", "now"),
-            "--from-sequence and --since both set the start",
-        ),
-        (
-            ("-n", "1", "--from", "0", "--since", "now"),
-            "-n and --from and --since both set the start",
-        ),
-        (("--since", "tomorrow"), "expected a time such as 2026-05-01,"),
-        (("--since", "2026-02-30"), "expected a time such as 2026-05-01,"),
-        (("--since", "-10"), "expected a time such as 2026-05-01,"),
-        (("--since", "9999-01-01"), "expected a time such as 2026-05-01,"),
-        (("--since", "-999999999999999w"), "expected a time such as 2026-05-01,"),
-        (
-            ("-z", "Europe/Nowhere"),
-            "expected a time zone such as Europe/Berlin, UTC or local, not 'Europe/Nowhere'",
-        ),
-        (("-z", "../../etc/passwd"), "expected a time zone"),
-        (("-z", "Europe"), "expected a time zone"),
-        (
-            ("--include", "("),
-            "expected a regular expression of Python, not '(': missing )",
-        ),
-        (("--exclude", "[a"), "expected a regular expression"),
-        (("--stop-at", "*"), "expected a regular expression"),
-        (("--until", "*"), "expected a time such as"),
-        (("--to", "1", "--until", "now"), "--to and --until both set the end"),
-        (("--limit", "-1"), "expected a whole number of at least 0, not '-1'"),
-        (("--speed", "0"), "expected a number from 0.000001 to 1000000, such as 1 or 10, not '0'"),
-        (("--speed", "fast"), "expected a number from"),
-        (("--max-pause", "1s"), "--max-pause needs --speed"),
-        (
-            ("--speed", "1", "--max-pause", "soon"),
-            "expected a duration such as 15, 500ms or 10m, not 'soon'",
-        ),
-        (("--name", "../x"), "name must be 1 to"),
-        (
-            ("--format", "{offset}"),
-            "there is no field {offset}; the fields are position, sequence, timestamp",
-        ),
-        (("--format", "{0}"), "there is no field {0}"),
-        (("--format", "{value"), "'{value' is not a template: expected '}'"),
-        (("--format", "{sequence:q}"), "'q' is not a format of the field {sequence}"),
-        (("--format", "{value!r}"), "leave out !r"),
-        (("--format", r"{value}\q"), "a backslash must precede"),
-        (
-            ("--format", "xml"),
-            "expected one of lines, null, raw, frames, jsonl, csv, or a template such as",
-        ),
-        (("--format", "parquet"), "expected one of lines, null"),
-        (("--json", "--format", "raw"), "--json and --format exclude each other"),
-        (
-            ("--json", "--max-width", "80"),
-            "--max-width needs a template, not the format jsonl",
-        ),
-        (("--max-width", "0"), "expected a whole number of at least 1, not '0'"),
-        (("-r", "-f"), "--reverse and --follow exclude each other"),
-        (("-r", "--speed", "1"), "--reverse and --speed exclude each other"),
-        (("-r", "--name", "billing"), "--reverse and --name exclude each other"),
-    ],
-)
-def test_invalid_tail_option_is_refused(
-    tmp_path: Path, arguments: tuple[str, ...], what: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    status = cli.run(["tail", *arguments, str(tmp_path / "log")])
-    printed = capfd.readouterr()
-    assert (status, printed.out) == (2, "")
-    assert what in printed.err
 
 
 def test_missing_log_is_reported(tmp_path: Path) -> None:

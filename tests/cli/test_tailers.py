@@ -81,27 +81,6 @@ def test_damaged_tailer_file_is_reported_and_reset(log: Path) -> None:
     assert positions(log)["billing"] == 4096
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("reset",), "reset needs the name of a tailer"),
-        (("delete", "billing", "end"), "only reset takes a position"),
-        (("reset", "billing", "middle"), "expected 'first', 'end' or a position"),
-        (("rewind", "billing"), "'reset', 'delete', 'evict'"),
-        (("reset", "a/b"), "letters, digits"),
-    ],
-    ids=str,
-)
-def test_invalid_tailers_arguments_are_refused(
-    log: Path, arguments: tuple[str, ...], message: str
-) -> None:
-    before = positions(log)
-    done = run("tailers", log, *arguments)
-    assert done.returncode == 2
-    assert message in done.stderr.decode()
-    assert positions(log) == before
-
-
 def test_action_that_cannot_be_done_is_reported(log: Path) -> None:
     with commitlog.open(log, "r") as opened, opened.tailer("billing"):
         for action in ("reset", "delete"):
@@ -114,11 +93,3 @@ def test_action_that_cannot_be_done_is_reported(log: Path) -> None:
     done = run("tailers", log, "reset", "billing", "5000")
     assert done.returncode == 1
     assert b"no record starts here" in done.stderr
-
-
-def test_reset_without_a_position_is_refused(log: Path) -> None:
-    before = positions(log)
-    done = run("tailers", log, "reset", "billing")
-    assert done.returncode == 2
-    assert b"reset needs a position" in done.stderr
-    assert positions(log) == before

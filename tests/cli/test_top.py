@@ -130,23 +130,6 @@ def test_recreated_log_has_no_rates(path: Path) -> None:
 # --- refusals -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("interval", ["0", "0.01", "soon", "-1s", "400d"])
-def test_invalid_interval_is_refused(
-    path: Path, interval: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.run(["top", "--interval", interval, str(path)]) == 2
-    assert "expected" in capfd.readouterr().err
-
-
-def test_top_without_a_terminal_is_refused(path: Path) -> None:
-    done = run("top", path)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert (
-        done.stderr.splitlines()[-1]
-        == b"Error: top needs a terminal: use --json to print the figures of one interval"
-    )
-
-
 @pytest.mark.parametrize("kind", ["archive", "segment"])
 def test_top_of_an_archive_or_segment_is_refused(tmp_path: Path, kind: str) -> None:
     log = sealed_log(tmp_path / "log")

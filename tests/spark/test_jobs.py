@@ -331,16 +331,6 @@ def test_spark_verify_runs_as_separate_program(tmp_path: Path) -> None:
     assert (shown.returncode, b"damage: " in shown.stdout) == (1, True)
 
 
-def test_wrong_command_usage_is_refused_before_spark_starts(tmp_path: Path) -> None:
-    for arguments in (
-        ["export", tmp_path],
-        ["export", tmp_path, tmp_path / "out", "--step", "much"],
-        ["verify"],
-        ["compress", tmp_path],
-    ):
-        assert program.run("spark", *arguments).returncode == 2
-
-
 def test_verification_state_that_is_no_regular_file_raises(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(IOFailureError, match="this is a FIFO, and not a regular file"):
