@@ -107,9 +107,9 @@ cdef class Core:
             self.leave()
 
     cdef int look(self) except -1:
-        """For a reader without live cursors, look for the file, at most once an interval."""
+        """If there are no live cursors, or `asks`, ask the policy, at most once an interval."""
         cdef int64_t now_ns
-        if not self.cursors.shared:
+        if not self.cursors.shared or self.asks:
             now_ns = cl_clock_monotonic_ns()
             if now_ns - self.looked_ns >= LOOK_INTERVAL_NS:
                 self.looked_ns = now_ns

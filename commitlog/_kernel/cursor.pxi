@@ -384,7 +384,10 @@ cdef class Cursor:
             return True
         if self.busy:
             return False
-        self.core.look()
+        try:
+            self.core.look()
+        except CommitLogError:
+            return True  # the read raises it
         if self.reader.flushed_only:
             self.core.ask_for_flush()
         if self.segment is None or self.reader.offset >= self.segment.segment.size:

@@ -26,6 +26,8 @@ cdef class Core:
     cdef object policy        # decides what the kernel cannot
     cdef bint ready           # `log` holds what `cl_log_clear` gives back
     cdef int64_t looked_ns    # when a reader without live cursors looked for them last
+    # whether the policy is asked at each look, because another process fills the cursors
+    cdef public bint asks
     # wakes the coroutines that wait for records; made by the first of them
     cdef public object watcher
     cdef dict memories  # segment number -> (Memory, its lease), while a pool buffer is attached

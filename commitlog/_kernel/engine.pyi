@@ -22,6 +22,7 @@ def wake_sleepers(core: Core) -> None: ...
 
 class Core:
     watcher: Any
+    asks: bool
     def __new__(
         cls,
         policy: object,

@@ -105,7 +105,7 @@ def seal_part(
 
 ENTRY_SIZE: int
 
-def crc32c(data: bytes) -> int: ...
+def crc32c(data: Buffer) -> int: ...
 
 class SegmentView:
     def __new__(

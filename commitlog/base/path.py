@@ -34,6 +34,11 @@ def path_of(path: object) -> str:
     return text
 
 
+def is_remote(path: str) -> bool:
+    """Return whether a path is the URL of a log on another machine."""
+    return path.startswith(("tls://", "tcp://"))
+
+
 def make_directory(path: str) -> None:
     """Create a directory and its missing parents durably. If there is a file of such a name, raise
     `FileExistsError`.

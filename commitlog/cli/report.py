@@ -15,10 +15,12 @@ from typing import Any
 import commitlog
 from commitlog import CommitLog
 from commitlog._kernel.segments import FORMAT, HEADER_SIZE, Segment, read_opened
+from commitlog.base.path import is_remote
 from commitlog.cli.quantities import size_text
 from commitlog.cli.record_format import time_text
 from commitlog.errors import CommitLogError, CorruptSegmentError
 from commitlog.flush import checkpoint as checkpoints
+from commitlog.log.parts import parts_of
 from commitlog.observe.watching import writer_name
 from commitlog.repair.verification import open_directory, read_identity
 from commitlog.retention.archived_directory import ArchivedDirectory
@@ -57,6 +59,8 @@ def report_of(path: str) -> Report:
     CommitLogError
         There is none, or it cannot be read.
     """
+    if is_remote(path):
+        return _remote(path)
     detached = open_detached(path)
     if detached is None:
         return _log(path)
@@ -126,6 +130,14 @@ def _sequences(first: int | None, behind: int | None) -> Report:
     return {"records": count, "first_sequence": first, "last_sequence": last}
 
 
+_WATERMARKS = ("first", "tail", "appended", "committed", "flushed")
+_UNKNOWN: Report = {
+    **{f"{name}_position": None for name in (*_WATERMARKS, "last")},
+    **_sequences(None, None),
+    "first_timestamp_ns": None,
+    "last_timestamp_ns": None,
+}
+
 # --- a log ----------------------------------------------------------------------------------------
 
 
@@ -147,17 +159,9 @@ def _log(path: str) -> Report:
             "checkpoint_position": None if checkpoint is None else checkpoint.position,
         }
         writers = cursors_file.live_writers(directory.fd, identity) if live else []
-    report |= dict.fromkeys(
-        [
-            f"{name}_position"
-            for name in ("first", "tail", "appended", "committed", "flushed", "last")
-        ]
-    )
-    report |= {**_sequences(None, None), "first_timestamp_ns": None, "last_timestamp_ns": None}
+    report |= _UNKNOWN
     try:
         with commitlog.open(path, "r") as opened:
-            for name in ("first", "tail", "appended", "committed", "flushed"):
-                report[f"{name}_position"] = getattr(opened, f"{name}_position")
             _add_records(report, opened)
     except CommitLogError as error:
         problems.append(str(error))
@@ -168,7 +172,27 @@ def _log(path: str) -> Report:
     return {**report, "problems": problems}
 
 
+def _remote(url: str) -> Report:
+    """Report a log on another machine, as its server tells of it."""
+    problems = []
+    with commitlog.open(url, "r") as opened:
+        directory = parts_of(opened).directory
+        report = {
+            **_identity(directory, opened.identity),
+            **_segments(directory, opened.identity),
+            **_UNKNOWN,
+        }
+        try:
+            _add_records(report, opened)
+        except CommitLogError as error:
+            problems.append(str(error))
+    return {**report, "problems": problems}
+
+
 def _add_records(report: Report, opened: CommitLog) -> None:
+    """Add the watermarks, and what the first and the last record say."""
+    for name in _WATERMARKS:
+        report[f"{name}_position"] = getattr(opened, f"{name}_position")
     first, last = opened.first_sequence, opened.last_sequence
     report |= _sequences(first, first if last is None else last + 1)
     report["last_position"] = opened.last_position

@@ -15,7 +15,11 @@ from commitlog.cli.rates import Rates, as_object
 from commitlog.errors import NotALogError
 from commitlog.observe.watching import LogWatch
 
-_KINDS = {"archive": "an archive", "segment": "a segment file"}
+_KINDS = {
+    "archive": "an archive",
+    "segment": "a segment file",
+    "remote": "a log on another machine",
+}
 
 
 @click.command()

@@ -26,6 +26,7 @@ _RECOVERED = "the next open for appending recovers it"
 _REMEDIES: dict[Kind, str] = {
     "log": "`commitlog repair` repairs what can be repaired",
     "archive": "restore the named files from another copy of the archive",
+    "remote": "run this on its machine",
     "segment": "copy it from its log again, and repair that log with `commitlog repair`",
 }
 

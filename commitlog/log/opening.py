@@ -8,7 +8,7 @@ import os
 
 from commitlog._kernel import memory as kernel
 from commitlog.base.boot import boot_id
-from commitlog.base.path import make_directory, open_directory, sync_directory
+from commitlog.base.path import is_remote, make_directory, open_directory, sync_directory
 from commitlog.base.polling import attempts
 from commitlog.errors import (
     LogExistsError,
@@ -39,6 +39,11 @@ def open_for_writing(path: str, mode: str, options: Options, *, follower: bool =
 
     Only `follower` opens a log that follows another one.
     """
+    if is_remote(path):
+        raise ReadOnlyError(
+            "this is a log on another machine, which can only be read: open it with mode 'r'",
+            path=path,
+        )
     if is_archive(path):
         raise ReadOnlyError("this is an archive, which can only be read", path=path)
     fd = _open_directory(path, mode)

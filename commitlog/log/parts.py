@@ -77,6 +77,7 @@ class LogParts:
                 copy_limit=COPY_LIMIT,
             )
             self.engine.uncertain_from = opened.uncertain_from
+            self.engine.asks = opened.directory.kind == "remote"
             self.queue = MappedFileQueue(self.engine, self.directory)
             undo.callback(self.unmap)
             spacing, writable = options.tuning.index_spacing, mode != "r"
@@ -173,6 +174,7 @@ class LogParts:
 
     def find_cursors(self) -> None:
         """Continue with the cursors that a writer made after this reader was opened, if any."""
+        self.directory.check()
         if not self.close_lock.acquire(blocking=False):
             return  # another thread does so now, or closes the log
         try:

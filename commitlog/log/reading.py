@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from commitlog._kernel.memory import Cursors
-from commitlog.base.path import opened_directory
+from commitlog.base.path import is_remote, opened_directory
 from commitlog.base.polling import attempts
 from commitlog.errors import CommitLogError, LogNotFoundError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.opened import NEVER_UNCERTAIN, Opened, check_options, refuse_foreign
 from commitlog.options import Options
+from commitlog.remote.remote_directory import RemoteDirectory
 from commitlog.retention.detached import Detached, open_detached
 from commitlog.segment import cursors_file
 from commitlog.segment import identity as identities
@@ -19,6 +20,9 @@ from commitlog.segment.identity import Identity
 
 def open_for_reading(path: str, options: Options) -> Opened:
     """Open without changing anything."""
+    if is_remote(path):
+        far = RemoteDirectory(path, options.tuning.archive_cache, options.open_timeout)
+        return Opened(far, far.cells)
     detached = open_detached(path, options.tuning.archive_cache)
     if detached is not None:
         return _open_detached(detached)

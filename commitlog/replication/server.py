@@ -20,12 +20,15 @@ from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationErro
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
+from commitlog.remote import piece as pieces
 from commitlog.replication import wire
 from commitlog.replication.acknowledgements import Acknowledgements
+from commitlog.replication.reading import Reading
 from commitlog.replication.sender import Sender
 
 _logger = logging.getLogger("commitlog.replication")
 _FOLLOWERS_LIMIT = 64  # at once; each has a thread
+_READERS_LIMIT = 256  # likewise
 _CLOSE_S = 5.0
 _PEM_LIMIT = 1 << 20  # bytes
 
@@ -236,6 +239,11 @@ def _describe(served: _Served, _: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _look(served: _Served, _: dict[str, Any]) -> dict[str, Any]:
+    """Return what a reader has to know of a log: see `Reading.look`."""
+    return Reading(served.log).look()
+
+
 def _acknowledge(served: _Served, content: dict[str, Any]) -> dict[str, Any]:
     """Take a follower's position; if its epoch is later than the log's, fence the log."""
     name = content.get("name")
@@ -288,6 +296,8 @@ def _server_class() -> Any:
             self._stopping = stopping
             self._room = threading.BoundedSemaphore(_FOLLOWERS_LIMIT)
             self._schema = wire.schema()
+            self._reading_room = threading.BoundedSemaphore(_READERS_LIMIT)
+            self._pieces_schema = pieces.schema()
 
         def _log_of(self, message: bytes) -> tuple[_Served, dict[str, Any]]:
             try:
@@ -300,7 +310,8 @@ def _server_class() -> Any:
             return served, content
 
         def do_action(self, context: Any, action: Any) -> Iterator[Any]:
-            answer = {"describe": _describe, "acknowledge": _acknowledge}.get(action.type)
+            answers = {"describe": _describe, "acknowledge": _acknowledge, "look": _look}
+            answer = answers.get(action.type)
             if answer is None:
                 raise flight.FlightServerError(f"there is no action {action.type!r}")
             served, content = self._log_of(action.body.to_pybytes())
@@ -311,6 +322,10 @@ def _server_class() -> Any:
 
         def do_get(self, context: Any, ticket: Any) -> Any:
             served, content = self._log_of(ticket.ticket)
+            if "read" in content or "watch" in content:
+                return flight.GeneratorStream(
+                    self._pieces_schema, self._pieces(Reading(served.log), content)
+                )
             try:
                 position = wire.number_of(content, "position", "the follower")
                 unsealed = content.get("unsealed")
@@ -322,6 +337,20 @@ def _server_class() -> Any:
                 raise flight.FlightServerError(str(error)) from None
             sender = Sender(served.log, position, unsealed, self._stopping)
             return flight.GeneratorStream(self._schema, self._stream(sender))
+
+        def _pieces(self, reading: Reading, content: dict[str, Any]) -> Iterator[Any]:
+            if not self._reading_room.acquire(blocking=False):
+                raise flight.FlightUnavailableError(f"{_READERS_LIMIT} readers read already")
+            try:
+                found = (
+                    reading.read(content["read"])
+                    if "read" in content
+                    else reading.watch(content["watch"], self._stopping)
+                )
+                for piece in reading.told(found):
+                    yield pieces.batch_of(piece, self._pieces_schema)
+            finally:
+                self._reading_room.release()
 
         def _stream(self, sender: Sender) -> Iterator[Any]:
             if not self._room.acquire(blocking=False):

@@ -7,122 +7,45 @@ then it only tells how far the log is durable.
 
 from __future__ import annotations
 
-import ipaddress
-import json
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from commitlog.base.extras import imported
-from commitlog.errors import InvalidOptionError, ReplicationError
+from commitlog.errors import ReplicationError
+from commitlog.remote.wire import (
+    HEARTBEAT_S,
+    OPTIONS,
+    PROTOCOL,
+    Address,
+    address_of,
+    content_of,
+    flight,
+    listen_of,
+    number_of,
+    text,
+)
 
-PROTOCOL = 1
-CHUNK_BYTES = 1 << 20  # a larger frame is a chunk of its own
-HEARTBEAT_S = 0.5
-NAME_LIMIT = 512  # characters of a follower's name
-_TEXT_LIMIT = 1 << 24  # bytes of JSON
-# A peer that does not answer a ping in time, such as a stopped process, is taken for lost.
-_KEEP_ALIVE_MS = 5_000
-_MESSAGE_LIMIT = (1 << 30) + (1 << 20)  # the largest segment, and what Arrow adds
-OPTIONS = [
-    ("grpc.keepalive_time_ms", _KEEP_ALIVE_MS),
-    ("grpc.keepalive_timeout_ms", _KEEP_ALIVE_MS),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.max_receive_message_length", _MESSAGE_LIMIT),
+__all__ = [
+    "CHUNK_BYTES",
+    "HEARTBEAT_S",
+    "NAME_LIMIT",
+    "OPTIONS",
+    "PROTOCOL",
+    "Address",
+    "Chunk",
+    "address_of",
+    "batch_of",
+    "chunk_of",
+    "content_of",
+    "flight",
+    "listen_of",
+    "number_of",
+    "schema",
+    "text",
 ]
 
-
-def flight() -> Any:
-    """Import Arrow Flight."""
-    return imported("pyarrow.flight", "replication", "arrow")
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where a server is, and which of its logs is meant."""
-
-    host: str
-    port: int
-    encrypted: bool
-    log: str = ""
-
-    @property
-    def location(self) -> str:
-        """The address as Flight has it."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"grpc+{'tls' if self.encrypted else 'tcp'}://{host}:{self.port}"
-
-    def check_plain(self, plain_text: bool) -> None:
-        """Refuse to send records and the token without TLS to another machine."""
-        if not (self.encrypted or plain_text or _is_loopback(self.host)):
-            raise InvalidOptionError(
-                f"without TLS, {self.host} would send records and the token in plain text: use "
-                "TLS, or pass plain_text=True in a network that you trust"
-            )
-
-
-def address_of(url: str) -> Address:
-    """Parse `tls://host:port/log`, or `tcp://`."""
-    try:
-        parts = urlsplit(url)
-        scheme, host, port = parts.scheme, parts.hostname, parts.port
-    except ValueError:
-        scheme, host, port = "", None, None
-    if scheme not in ("tls", "tcp") or not host or not port:
-        raise InvalidOptionError(
-            f"a log on another machine is tls://HOST:PORT/LOG, or tcp:// without TLS, not {url!r}"
-        )
-    return Address(host, port, scheme == "tls", parts.path.strip("/"))
-
-
-def listen_of(listen: str, encrypted: bool) -> Address:
-    """Parse `host:port`; port 0 takes a free one."""
-    host, _, port = listen.rpartition(":")
-    host = host.strip("[]")
-    if not host or not (port.isdecimal() and int(port) < 1 << 16):
-        raise InvalidOptionError(f"listen must be HOST:PORT, not {listen!r}")
-    return Address(host, int(port), encrypted)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def text(content: dict[str, Any]) -> bytes:
-    """Return a message of JSON, with the version of the protocol."""
-    return json.dumps({"protocol": PROTOCOL, **content}).encode()
-
-
-def content_of(message: bytes, peer: str) -> dict[str, Any]:
-    """Parse a message of JSON from a peer; refuse another version and anything else."""
-    content = None
-    if len(message) <= _TEXT_LIMIT:
-        try:
-            content = json.loads(message)
-        except (ValueError, RecursionError):
-            content = None
-    if not isinstance(content, dict) or type(content.get("protocol")) is not int:
-        raise ReplicationError(f"{peer} sent what is not a message of this protocol")
-    version = content["protocol"]
-    if version != PROTOCOL:
-        older = "this side" if version > PROTOCOL else peer
-        raise ReplicationError(
-            f"{peer} speaks version {version} of the protocol, and this side {PROTOCOL}: upgrade "
-            f"commitlog at {older}"
-        )
-    return content
-
-
-def number_of(content: dict[str, Any], name: str, peer: str) -> int:
-    """Return a number of at least 0 from a message."""
-    value = content.get(name)
-    if type(value) is not int or not 0 <= value < 1 << 63:
-        raise ReplicationError(f"{peer} sent no usable {name!r}")
-    return value
+CHUNK_BYTES = 1 << 20  # a larger frame is a chunk of its own
+NAME_LIMIT = 512  # characters of a follower's name
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 from commitlog._kernel.segments import HEADER_SIZE, check_header
 from commitlog.base.extras import imported
+from commitlog.base.path import is_remote
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError
 from commitlog.retention.target import Target, is_address, reading, target_of
 from commitlog.segment import identity as identities
@@ -53,8 +54,18 @@ def is_archive(path: str) -> bool:
     return archived and not any(name.endswith(".seg") for name in names)
 
 
+def refuse_remote(path: str) -> None:
+    """Refuse a log on another machine, for operations on files."""
+    if is_remote(path):
+        raise NotALogError(
+            "this is a log on another machine, which can only be read: run this on its machine",
+            path=path,
+        )
+
+
 def refuse_archive(path: str) -> None:
-    """Refuse an archive, for operations on a log."""
+    """Refuse an archive or a log on another machine, for operations on a log's files."""
+    refuse_remote(path)
     if is_archive(path):
         raise NotALogError(
             "this is an archive, and not a log: it can only be read, exported and verified",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from commitlog.retention.archived import is_archive
+from commitlog.retention.archived import is_archive, refuse_remote
 from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.segment.lone_segment import LoneSegment
 
@@ -13,6 +13,7 @@ Detached = ArchivedDirectory | LoneSegment
 
 def open_detached(path: str, cache_bytes: int = 0) -> Detached | None:
     """Open an archive or a segment file as a log's directory; None if the path is neither."""
+    refuse_remote(path)
     if is_archive(path):
         return ArchivedDirectory(path, cache_bytes)
     if os.path.isfile(path):  # a log is a directory

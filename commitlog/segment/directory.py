@@ -23,7 +23,7 @@ from commitlog.errors import ClosedError, DiskFullError, IOFailureError, Unsuppo
 from commitlog.segment.identity import Identity
 from commitlog.segment.new_file import put_new_file
 
-Kind = Literal["log", "archive", "segment"]
+Kind = Literal["log", "archive", "segment", "remote"]
 
 _NAME = re.compile(r"^([0-9]{20})\.seg$")
 _NUMBER_MOST = 2**32 - 1  # the largest number that fits a packed tail
@@ -98,7 +98,7 @@ class LogDirectory:
 
     # Segments that stay mapped for the next reader after the last one has left.
     idle_kept = 16
-    # The kind of owner: a log, an archive, or a single copied segment file.
+    # The kind of owner: a log, an archive, a single copied segment file, or another machine's log.
     kind: Kind = "log"
     # Marks the log as failed with an errno; None unless a writable handle has the log open.
     fail_log: Callable[[int], None] | None = None
@@ -181,6 +181,9 @@ class LogDirectory:
             except FileNotFoundError:
                 return False
         return True
+
+    def check(self) -> None:
+        """Raise if new records cannot come, because their source is out of reach."""
 
     def fetch(self, number: int) -> None:
         """Have a segment file here, where it may have to be brought first."""

@@ -1,0 +1,116 @@
+"""LiveEnd: the thread that follows the end of a log on another machine."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from commitlog.base.service import Service
+from commitlog.errors import CommitLogError, IOFailureError, ReplicationError
+from commitlog.remote.connection import PATIENCE_S, Connection, PieceStream
+from commitlog.remote.piece import Piece
+
+_logger = logging.getLogger("commitlog.remote")
+_PAUSE_S, _PAUSE_LONGEST_S = 0.05, 1.0
+_UNUSED_PIECES = 16  # with bytes that no reader needs, before the stream goes on without
+
+
+class LiveEnd(Service):
+    """Take what the server's stream brings, and connect again when it ends.
+
+    A server that is out of reach for ten seconds is an error until it answers again. Another log,
+    or one that has lost records, is an error for good.
+
+    Parameters
+    ----------
+    connection : Connection
+        The server.
+    adopt : callable
+        Takes what the server says of its log after a connection.
+    take : callable
+        Takes a piece.
+    wants : callable
+        Returns from where on the stream has to bring bytes; None if no reader is at the end.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        adopt: Callable[[dict[str, Any]], None],
+        take: Callable[[Piece], None],
+        wants: Callable[[], int | None],
+    ) -> None:
+        super().__init__(f"commitlog remote {connection.url}")
+        self._connection = connection
+        self._adopt = adopt
+        self._take = take
+        self._wants = wants
+        self._stopping = threading.Event()
+        self._stream: PieceStream | None = None
+        self._taken_s = time.monotonic()
+        self._failed: Exception | None = None  # since then
+
+    def check(self) -> None:
+        """Raise what keeps readers from new records."""
+        if self.error is not None:
+            raise self.error
+        failed = self._failed
+        if isinstance(failed, IOFailureError):  # the temporary folder is full
+            raise failed
+        if failed is not None and time.monotonic() - self._taken_s >= PATIENCE_S:
+            if isinstance(failed, CommitLogError):
+                raise failed
+            raise self._connection.unreached(PATIENCE_S, failed)
+
+    def run(self) -> None:
+        pause_s, known = _PAUSE_S, True  # the directory has asked when it was opened
+        while not self._stopping.is_set():
+            try:
+                if not known:
+                    self._adopt(self._connection.ask("look", limit_s=0))
+                known = False
+                self._follow()
+                pause_s = _PAUSE_S
+                continue
+            except self._connection.failures as error:
+                if self._stopping.is_set():
+                    return
+                if self._connection.refused or (
+                    isinstance(error, CommitLogError)
+                    and not isinstance(error, ReplicationError | IOFailureError)
+                ):
+                    raise
+                self._failed = error
+                _logger.info("%s: %s; connecting again", self._connection.url, error)
+                self._connection.renew()
+            self._stopping.wait(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_LONGEST_S)
+
+    def _follow(self) -> None:
+        """Take pieces until the stream has to begin elsewhere."""
+        begun = self._wants()
+        self._stream = stream = self._connection.watch(begun)
+        unused = 0
+        try:
+            while not self._stopping.is_set():
+                piece = stream.next()
+                self._take(piece)
+                self._taken_s, self._failed = time.monotonic(), None
+                wants = self._wants()
+                unused = unused + 1 if piece.content and wants is None else 0
+                if (wants is not None and begun is None) or unused > _UNUSED_PIECES:
+                    return
+        finally:
+            stream.cancel()
+
+    def stop(self, timeout_s: float) -> None:
+        """End the thread, and the connection."""
+        self._stopping.set()
+        stream = self._stream
+        if stream is not None:
+            stream.cancel()
+        self._connection.close()
+        self.join(timeout_s)

@@ -1,0 +1,121 @@
+"""Piece: one message of a stream from a server of logs to a reader."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from commitlog import errors
+from commitlog._kernel.segments import crc32c
+from commitlog.base.extras import pyarrow_for
+from commitlog.errors import CommitLogError, ReplicationError
+
+PIECE_BYTES = 1 << 20
+_WHAT = "a log of another machine"
+_NUMBERS = ("position", "crc", "first", "committed", "flushed")
+# The errors that a server tells a reader of, by their name.
+_TOLD = (
+    "CorruptSegmentError",
+    "CorruptTailerError",
+    "InvalidOptionError",
+    "IOFailureError",
+    "LogNotFoundError",
+    "PositionError",
+    "ReadOnlyError",
+    "TailerInUseError",
+    "TailerNotFoundError",
+    "UnsupportedError",
+)
+_TEXT_LIMIT = 4096  # characters of a message
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bytes of a log, and where the log begins and ends.
+
+    `content` are the bytes from `position` on. `first` is the base of the oldest segment. A reader
+    may show what is below `committed`. `error` is what ended the stream, as JSON, or empty.
+    """
+
+    position: int
+    first: int
+    committed: int
+    flushed: int
+    content: bytes | memoryview = b""
+    crc: int = 0
+    error: str = ""
+
+
+def schema() -> Any:
+    """Return the Arrow schema of a piece."""
+    pyarrow = pyarrow_for(_WHAT)
+    numbers = [(name, pyarrow.int64()) for name in _NUMBERS]
+    return pyarrow.schema(
+        [*numbers, ("content", pyarrow.large_binary()), ("error", pyarrow.utf8())]
+    )
+
+
+def batch_of(piece: Piece, layout: Any) -> Any:
+    """Return a piece as a record batch of one row; its content is not copied."""
+    pyarrow = pyarrow_for(_WHAT)
+    offsets = pyarrow.py_buffer(struct.pack("<qq", 0, len(piece.content)))
+    buffers = [None, offsets, pyarrow.py_buffer(piece.content)]
+    columns = [pyarrow.array([getattr(piece, name)], pyarrow.int64()) for name in _NUMBERS]
+    columns.append(pyarrow.Array.from_buffers(pyarrow.large_binary(), 1, buffers))
+    columns.append(pyarrow.array([piece.error], pyarrow.utf8()))
+    return pyarrow.record_batch(columns, schema=layout)
+
+
+def piece_of(batch: Any, layout: Any, peer: str) -> Piece:
+    """Check a record batch of a server and return its piece; raise the error that it tells of."""
+    if batch is None or batch.schema != layout or batch.num_rows != 1:
+        raise ReplicationError(
+            f"{peer} sent what is not a piece of a log: is it `commitlog serve`?"
+        )
+    if any(column.null_count for column in batch.columns):
+        raise ReplicationError(f"{peer} sent a piece without a value")
+    error = batch.column("error")[0].as_py()
+    if error:
+        raise error_of(error, peer)
+    numbers = {name: batch.column(name)[0].as_py() for name in _NUMBERS}
+    if any(number < 0 for number in numbers.values()):
+        raise ReplicationError(f"{peer} sent a negative position")
+    content = memoryview(batch.column("content")[0].as_buffer()).cast("B")
+    if crc32c(content) != numbers["crc"]:
+        raise DamagedPieceError(peer)
+    return Piece(content=content, **numbers)
+
+
+class DamagedPieceError(Exception):
+    """A piece was damaged on its way; another try may bring it whole."""
+
+    def __init__(self, peer: str) -> None:
+        super().__init__(f"{peer} sent a piece that was damaged on its way")
+
+
+def text_of(error: CommitLogError) -> str:
+    """Return an error as the JSON that `error_of` reads."""
+    name = type(error).__name__
+    content = {
+        "error": name if name in _TOLD else "ReplicationError",
+        "message": error.message[:_TEXT_LIMIT],
+        "position": error.position,
+        "first_position": getattr(error, "first_position", None),
+    }
+    return json.dumps(content)
+
+
+def error_of(text: str, peer: str) -> CommitLogError:
+    """Build the error that a server told of."""
+    try:
+        content = json.loads(text)
+        name, message = str(content["error"]), str(content["message"])[:_TEXT_LIMIT]
+        position, first = content["position"], content["first_position"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ReplicationError(f"{peer} sent an error that cannot be read")
+    position, first = (one if type(one) is int else None for one in (position, first))
+    kind: type[CommitLogError] = getattr(errors, name) if name in _TOLD else ReplicationError
+    details = {"first_position": first} if kind is errors.PositionError else {}
+    return kind(message, path=peer, position=position, **details)

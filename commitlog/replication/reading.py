@@ -1,0 +1,148 @@
+"""Reading: what a server gives to readers of a log on other machines."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from commitlog._kernel.engine import announce_sleeper, wait_append
+from commitlog._kernel.segments import HEADER_SIZE, crc32c
+from commitlog.errors import CommitLogError, PositionError, ReplicationError
+from commitlog.log.commit_log import CommitLog
+from commitlog.log.parts import parts_of
+from commitlog.recovery import lineage
+from commitlog.remote.piece import PIECE_BYTES, Piece, text_of
+from commitlog.remote.wire import HEARTBEAT_S
+
+_SLEEP_S = 0.02  # in the kernel; an append ends it
+_RANGES_LIMIT = 1024
+
+
+class Reading:
+    """The bytes and the watermarks of one log, for readers.
+
+    What a reader gets is committed here, so readers of this machine see it, too.
+    """
+
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+        self._parts = parts_of(log)
+        self._size = log.segment_size
+
+    def look(self) -> dict[str, Any]:
+        """Return identity, lineage, segments and watermarks, as `RemoteDirectory` reads them."""
+        self._parts.find_cursors()
+        committed = self._log.committed_position
+        numbers = self._parts.queue.numbers()
+        visible = [each for each in numbers if each * self._size < committed or each == numbers[0]]
+        return {
+            "identity": self._parts.identity.to_json(),
+            "segments": _runs(visible),
+            "committed": committed,
+            "flushed": self._log.flushed_position,
+            **lineage.read(self._parts.directory).content(),
+        }
+
+    def read(self, ranges: object) -> Iterator[Piece]:
+        """Yield the bytes of ranges of positions, each within one segment."""
+        for start, stop in self._checked(ranges):
+            at = start
+            while at < stop:
+                content = self._bytes(at, min(stop, at + PIECE_BYTES))
+                yield self._piece(at, content)
+                at += len(content)
+
+    def watch(self, position: object, stopping: threading.Event) -> Iterator[Piece]:
+        """Yield what becomes visible until the server stops or the log is promoted: watermarks,
+        with the bytes from a position on unless it is None.
+        """
+        at = None if position is None else self._checked_position(position)
+        core, version = self._parts.engine, lineage.version(self._parts.directory)
+        sent_s, sent = 0.0, (-1, -1, -1)
+        while not stopping.is_set():
+            seen = announce_sleeper(core)
+            now = self._watermarks()
+            if lineage.version(self._parts.directory) != version:
+                return
+            if at is not None and now[1] > at:
+                stop = min(now[1], at + PIECE_BYTES, (at // self._size + 1) * self._size)
+                content = self._bytes(at, stop)
+                at += len(content)
+                # The end is visible when all bytes below it are sent.
+                now = now if at >= now[1] else (now[0], max(sent[1], 0), max(sent[2], 0))
+                yield self._piece(at - len(content), content, now)
+            elif now == sent and time.monotonic() - sent_s < HEARTBEAT_S:
+                wait_append(core, seen, _SLEEP_S)
+                continue
+            else:
+                self._parts.find_cursors()
+                yield self._piece(0, b"", now)
+            sent_s, sent = time.monotonic(), now
+
+    def told(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        """Yield pieces; if an error ends them, tell the reader of it in a last one."""
+        try:
+            yield from pieces
+        except CommitLogError as error:
+            yield Piece(0, 0, 0, 0, error=text_of(error))
+
+    def _watermarks(self) -> tuple[int, int, int]:
+        first = self._parts.queue.first_number * self._size
+        # In this order: the flushed position never passes the other in a piece.
+        flushed = self._log.flushed_position
+        committed = self._log.committed_position
+        return first, committed, min(flushed, committed)
+
+    def _piece(
+        self, position: int, content: bytes, watermarks: tuple[int, int, int] | None = None
+    ) -> Piece:
+        marks = self._watermarks() if watermarks is None else watermarks
+        return Piece(position, *marks, content=content, crc=crc32c(content))
+
+    def _bytes(self, start: int, stop: int) -> bytes:
+        number, offset = divmod(start, self._size)
+        content = b""
+        try:
+            with self._parts.directory.opened_file(number) as fd:
+                content = os.pread(fd, stop - start, offset)
+        except FileNotFoundError:
+            content = b""
+        if not content:
+            raise PositionError(
+                "the log no longer has this segment",
+                position=start,
+                first_position=self._parts.queue.first_number * self._size,
+            )
+        return content
+
+    def _checked(self, ranges: object) -> list[tuple[int, int]]:
+        if not isinstance(ranges, list) or len(ranges) > _RANGES_LIMIT:
+            raise ReplicationError(f"a reader may ask for a list of {_RANGES_LIMIT} ranges")
+        end = self._log.committed_position
+        for each in ranges:
+            pair = isinstance(each, list) and len(each) == 2 and all(type(n) is int for n in each)
+            if not pair or not 0 <= each[0] < each[1]:
+                raise ReplicationError(f"a reader asked for an unusable range: {each!r:.100}")
+            base = each[0] - each[0] % self._size
+            if each[1] > min(max(end, base + HEADER_SIZE), base + self._size):
+                raise PositionError("a reader asked for bytes beyond the end", position=each[0])
+        return [(start, stop) for start, stop in ranges]
+
+    def _checked_position(self, position: object) -> int:
+        if type(position) is not int or not 0 <= position < 1 << 63:
+            raise ReplicationError(f"a reader asked for an unusable position: {position!r:.100}")
+        return position
+
+
+def _runs(numbers: list[int]) -> list[list[int]]:
+    """Return ascending numbers as pairs of the first and the last of each run."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return runs

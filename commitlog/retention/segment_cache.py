@@ -1,0 +1,158 @@
+"""SegmentCache: segments of another place as files in a temporary folder, fetched on first use."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+
+from commitlog.base.temporary_file import temporary_file
+from commitlog.errors import CommitLogError, IOFailureError
+from commitlog.segment.directory import segment_name
+
+_LEAST_KEPT = 3  # the one before, the present one and the next one of a reader
+_END_S = 5.0
+
+
+class SegmentCache:
+    """Bring segments on first use, and the next one ahead of a reader that goes forward.
+
+    The most recently used ones stay until `close`: up to `cache_bytes`, but at least three.
+
+    Parameters
+    ----------
+    segment_size, cache_bytes : int
+        Bytes.
+    write : callable
+        Writes the segment of a number to an open file, which is empty.
+    has : callable
+        Returns whether there is a segment of that number to read ahead.
+    path_of : callable
+        Returns where a segment comes from, for errors.
+    """
+
+    def __init__(
+        self,
+        segment_size: int,
+        cache_bytes: int,
+        *,
+        write: Callable[[int, int], None],
+        has: Callable[[int], bool],
+        path_of: Callable[[int], str],
+    ) -> None:
+        self.folder = tempfile.mkdtemp(prefix="commitlog-")
+        self._size = segment_size
+        self._most = max(_LEAST_KEPT, cache_bytes // segment_size)
+        self._write = write
+        self._has = has
+        self._path_of = path_of
+        self._pid = os.getpid()
+        self._news = threading.Condition()
+        self._kept: OrderedDict[int, None] = OrderedDict()
+        self._coming: set[int] = set()
+        self._last = -1
+        self._ahead: threading.Thread | None = None
+        self._closed = False
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._kept
+
+    def fetch(self, number: int) -> None:
+        """Have the file of a segment in the folder; a caller waits for another one's fetch."""
+        self._bring(number)
+        with self._news:
+            follows, self._last = number == self._last + 1, number
+            onward = number + 1
+            idle = self._ahead is None or not self._ahead.is_alive()
+            if (
+                follows
+                and idle
+                and not self._closed
+                and onward not in self._kept
+                and self._pid == os.getpid()
+                and self._has(onward)
+            ):
+                self._ahead = threading.Thread(
+                    target=self._read_ahead, args=(onward,), name="commitlog cache", daemon=True
+                )
+                self._ahead.start()
+
+    def _read_ahead(self, number: int) -> None:
+        with contextlib.suppress(CommitLogError):  # the reader that needs it gets the error
+            self._bring(number)
+
+    def _bring(self, number: int) -> None:
+        with self._news:
+            self._news.wait_for(lambda: number not in self._coming)
+            if number in self._kept:
+                self._kept.move_to_end(number)
+                return
+            self._coming.add(number)
+        try:
+            self._place(number)
+            with self._news:
+                self._kept[number] = None
+                self._trim()
+        finally:
+            with self._news:
+                self._coming.discard(number)
+                self._news.notify_all()
+
+    def _trim(self) -> None:
+        while len(self._kept) > self._most:
+            # A mapping of the file stays valid.
+            oldest, _ = self._kept.popitem(last=False)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(self.folder, segment_name(oldest * self._size)))
+
+    def _place(self, number: int) -> None:
+        name = segment_name(number * self._size)
+        try:
+            folder_fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                with temporary_file(folder_fd, name, 0o600) as (fd, temporary):
+                    self._write(number, fd)
+                    os.rename(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+            finally:
+                os.close(folder_fd)
+        except OSError as error:
+            if isinstance(error, CommitLogError):
+                raise
+            raise self.refused(number, error) from error
+
+    def refused(self, number: int, error: OSError) -> IOFailureError:
+        """Return the error for a segment that the folder cannot take."""
+        return IOFailureError(
+            f"a segment cannot be written to {self.folder}: {error.strerror}; free space there, "
+            "or set TMPDIR to another folder",
+            path=self._path_of(number),
+            position=number * self._size,
+            errno=error.errno,
+        )
+
+    def forget(self, number: int) -> None:
+        """Remove a segment's file; its next use brings it again."""
+        with self._news:
+            if self._kept.pop(number, 0) is None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self.folder, segment_name(number * self._size)))
+
+    def forked(self) -> None:
+        """In the child of a fork: a thread of the parent may have held the lock."""
+        self._news = threading.Condition()
+        self._coming = set()
+        self._ahead = None
+
+    def close(self) -> None:
+        """Remove the folder, unless this is the child of a fork."""
+        with self._news:
+            self._closed = True
+        if self._ahead is not None:
+            self._ahead.join(_END_S)
+        if self._pid == os.getpid():
+            import shutil
+
+            shutil.rmtree(self.folder, ignore_errors=True)
