@@ -7,6 +7,8 @@ from functools import partial
 from commitlog.base.units import Size, parse_duration, parse_size
 from commitlog.errors import InvalidOptionError, ReadOnlyError
 from commitlog.log.parts import LogParts
+from commitlog.remote.remote_directory import RemoteDirectory
+from commitlog.remote.remote_tailers import RemoteTailers
 from commitlog.segment.directory import check_file_system
 from commitlog.tail import tailer_file, tailer_state
 from commitlog.tail.cycles import Cycle, CycleLike
@@ -92,10 +94,17 @@ class TailerMethods:
         )
         if named is None:
             return Tailer(seeker, log=self)
-        file = _open_file(parts, named, seeker.cursor.position, required)
+        far, position = _far(parts), seeker.cursor.position
+        if far is not None:
+            file = far.open(
+                named, position, required=required, max_lag_bytes=lag, every_ns=every_ns
+            )
+        else:
+            file = _open_file(parts, named, position, required)
         try:
-            file.page.keep_durable(every_ns)
-            if required is not None:
+            if far is None:
+                file.page.keep_durable(every_ns)
+            if far is None and required is not None:
                 file.declare(required, lag, partial(_notify_writers, parts))
                 _apply_required(parts)
             tailer = Tailer(seeker, file, log=self)
@@ -129,6 +138,9 @@ class TailerMethods:
     def tailers(self) -> list[TailerState]:
         """List all named tailers by name: position, lag, owner, and damage of their files."""
         self._parts.check_open()
+        far = _far(self._parts)
+        if far is not None:
+            return far.states()
         return tailer_state.states(self._parts.directory, self._parts.engine.tail_position)
 
     def reset_tailer(self, name: str, position: Start) -> None:
@@ -153,6 +165,10 @@ class TailerMethods:
         parts = self._parts
         parts.check_open()
         check_name(name)
+        far = _far(parts)
+        if far is not None:
+            far.reset(name, position)
+            return
         place = Seeker(parts.index, start=position).cursor.position
         tailer_file.reset(parts.directory, name, place, partial(_notify_writers, parts))
         _apply_required(parts)
@@ -167,6 +183,10 @@ class TailerMethods:
         """
         parts = self._parts
         parts.check_open()
+        far = _far(parts)
+        if far is not None:
+            far.delete(check_name(name))
+            return
         tailer_file.delete(parts.directory, check_name(name), partial(_notify_writers, parts))
         _apply_required(parts)
 
@@ -187,12 +207,21 @@ class TailerMethods:
         """
         parts = self._parts
         parts.check_open()
+        far = _far(parts)
+        if far is not None:
+            return far.evict(check_name(name))
         _check_notifiable(parts)
         evicted = tailer_file.evict(
             parts.directory, check_name(name), partial(_notify_writers, parts)
         )
         _apply_required(parts)
         return evicted
+
+
+def _far(parts: LogParts) -> RemoteTailers | None:
+    """Return what keeps the tailers of a log on another machine; None for other logs."""
+    directory = parts.directory
+    return directory.tailers if isinstance(directory, RemoteDirectory) else None
 
 
 def _checked_options(

@@ -26,6 +26,7 @@ from commitlog.remote.connection import Connection
 from commitlog.remote.growing import Growing
 from commitlog.remote.live_end import LiveEnd
 from commitlog.remote.piece import Piece
+from commitlog.remote.remote_tailers import RemoteTailers
 from commitlog.retention.segment_cache import SegmentCache
 from commitlog.segment import cursors_file
 from commitlog.segment import identity as identities
@@ -72,6 +73,7 @@ class RemoteDirectory(LogDirectory):
             self._cache.close()
             self.connection.close()
             raise
+        self.tailers = RemoteTailers(self, self.connection)
         self.live = LiveEnd(self.connection, self.adopt, self.take, lambda: self._growing.end)
         self.live.start()
 
@@ -89,6 +91,8 @@ class RemoteDirectory(LogDirectory):
         self._lock = threading.Lock()
 
     def close(self) -> None:
+        if self._pid == os.getpid() and self.live is not None:
+            self.tailers.close()
         super().close()
         if self._pid == os.getpid():
             if self.live is not None:

@@ -23,6 +23,7 @@ from commitlog.recovery import lineage
 from commitlog.remote import piece as pieces
 from commitlog.replication import wire
 from commitlog.replication.acknowledgements import Acknowledgements
+from commitlog.replication.leases import Leases
 from commitlog.replication.reading import Reading
 from commitlog.replication.sender import Sender
 
@@ -80,7 +81,7 @@ def serve(
             if name in opened:
                 raise InvalidOptionError(f"two of the logs have the name {name!r}: rename one")
             read = undo.enter_context(open_log(log, "r"))
-            opened[name] = _Served(read, Acknowledgements(read.path))
+            opened[name] = _Served(read, Acknowledgements(read.path), Leases(read))
         if not opened:
             raise InvalidOptionError("pass at least one log to serve")
         server = Server(opened, where, token, tls)
@@ -90,10 +91,11 @@ def serve(
 
 @dataclass(frozen=True)
 class _Served:
-    """A log that is served, and what its followers acknowledge."""
+    """A log that is served, what its followers acknowledge, and the tailers of its readers."""
 
     log: CommitLog
     acknowledged: Acknowledgements
+    leases: Leases
 
 
 class Server:
@@ -244,6 +246,14 @@ def _look(served: _Served, _: dict[str, Any]) -> dict[str, Any]:
     return Reading(served.log).look()
 
 
+def _tailer(served: _Served, content: dict[str, Any]) -> dict[str, Any]:
+    """Do what a reader asks for a named tailer; tell it of an error by its kind."""
+    try:
+        return served.leases.answer(content)
+    except CommitLogError as error:
+        return {"error": pieces.text_of(error)}
+
+
 def _acknowledge(served: _Served, content: dict[str, Any]) -> dict[str, Any]:
     """Take a follower's position; if its epoch is later than the log's, fence the log."""
     name = content.get("name")
@@ -310,7 +320,12 @@ def _server_class() -> Any:
             return served, content
 
         def do_action(self, context: Any, action: Any) -> Iterator[Any]:
-            answers = {"describe": _describe, "acknowledge": _acknowledge, "look": _look}
+            answers = {
+                "describe": _describe,
+                "acknowledge": _acknowledge,
+                "look": _look,
+                "tailer": _tailer,
+            }
             answer = answers.get(action.type)
             if answer is None:
                 raise flight.FlightServerError(f"there is no action {action.type!r}")

@@ -99,9 +99,11 @@ def test_batches_and_tables_equal_those_on_disk(
 
 @pytest.mark.parametrize("pooled", [False, True])
 def test_reader_at_the_end_sees_records_across_rolls(tmp_path: Path, pooled: bool) -> None:
-    pool = commitlog.TransientStorePool(buffer_size=SEGMENT, buffers=3) if pooled else None
     with (
-        commitlog.open(tmp_path / "orders", segment_size=SEGMENT, pool=pool) as log,
+        commitlog.TransientStorePool(buffer_size=SEGMENT, buffers=3) as pool,
+        commitlog.open(
+            tmp_path / "orders", segment_size=SEGMENT, pool=pool if pooled else None
+        ) as log,
         replication.serve(log.path) as server,
         commitlog.open(server.url(), "r") as far,
         far.tailer(start="end") as tailer,
