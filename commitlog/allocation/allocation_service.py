@@ -16,13 +16,13 @@ from commitlog.allocation.ahead_count import AheadCount
 from commitlog.allocation.disk_monitor import DiskMonitor
 from commitlog.allocation.pretoucher import Pretoucher
 from commitlog.allocation.segment_buffers import SegmentBuffers
-from commitlog.allocation.unused_blocks import UnusedBlocks
 from commitlog.base.failpoint import failpoint
 from commitlog.base.polling import attempts
 from commitlog.base.service import Service
 from commitlog.errors import ClosedError, CommitLogError, DiskFullError, LogFailedError
 from commitlog.options import Options
 from commitlog.segment import blocks
+from commitlog.segment.blocks import UnusedBlocks
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.seals import Sealer
 

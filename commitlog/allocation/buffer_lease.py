@@ -12,7 +12,7 @@ from commitlog.errors import DiskFullError, IOFailureError
 from commitlog.pool.buffer import PoolBuffer
 from commitlog.pool.transient_store_pool import TransientStorePool
 from commitlog.segment.lock_file import Holder, LockFile
-from commitlog.segment.mapped_file import MappedFile
+from commitlog.segment.mapped_file_queue import MappedFile
 
 _logger = logging.getLogger("commitlog")
 

@@ -13,8 +13,7 @@ from commitlog.allocation.buffer_lease import BufferLeases
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import ClosedError, PositionError
 from commitlog.pool.buffer import PoolBuffer
-from commitlog.segment.mapped_file import MappedFile
-from commitlog.segment.mapped_file_queue import MappedFileQueue
+from commitlog.segment.mapped_file_queue import MappedFile, MappedFileQueue
 
 
 class _Lease:

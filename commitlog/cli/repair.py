@@ -10,7 +10,7 @@ from commitlog.cli.output import print_json
 from commitlog.cli.roll_options import roll_cycle_of, roll_options
 from commitlog.options import Options
 from commitlog.repair.repair import repair
-from commitlog.repair.repair_report import RepairReport
+from commitlog.repair.reports import RepairReport
 
 
 @click.command()

@@ -10,8 +10,8 @@ import click
 from commitlog.cli.output import print_json
 from commitlog.cli.quantities import size_text
 from commitlog.cli.report import state_of
+from commitlog.repair.reports import VerifyReport
 from commitlog.repair.verification import verify
-from commitlog.repair.verify_report import VerifyReport
 from commitlog.segment.directory import Kind
 
 _STATES: dict[tuple[Kind, bool], str] = {

@@ -15,9 +15,8 @@ from commitlog.flush.flush_service import CommitService, FlushService
 from commitlog.log.report_service import ReportService
 from commitlog.options import Options
 from commitlog.retention.listener import ListenerService
-from commitlog.retention.pruner import LogState, Pruner
+from commitlog.retention.pruner import LogState, Pruner, RetentionService
 from commitlog.retention.retention import Retention
-from commitlog.retention.retention_service import RetentionService
 from commitlog.retention.store import Store
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.backpressure import Backpressure

@@ -1,20 +1,25 @@
-"""JoinNote: a durable record of a join's steps, written before the first step.
+"""JoinNote: a durable record of a join's steps, written before the first step. If the process dies
+during the join, the next writable open finishes it.
 
-If the process dies during the join, the next writable open finishes it.
+Manifest: the batches of streaming queries that a log holds, so that none is joined twice.
 
-See docs/format.md for the file.
+See docs/format.md for both files.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+import time
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from commitlog._kernel.segments import FRAME_ALIGN
 from commitlog.errors import CorruptSegmentError
 from commitlog.recovery import checked_json
 from commitlog.segment.directory import JOIN_NOTE, LogDirectory
+
+MANIFEST = "joined"
+_QUERIES_KEPT = 1000  # the most recent ones
 
 
 @dataclass(frozen=True)
@@ -114,3 +119,45 @@ def is_inside(log: str, source: str) -> bool:
     """Return whether a path relative to a log's directory stays in it, also through links."""
     log = os.path.realpath(log)
     return os.path.commonpath((log, os.path.realpath(os.path.join(log, source)))) == log
+
+
+@dataclass
+class Manifest:
+    """The last batch of each query, and when it was joined: a query's batches are numbered
+    consecutively.
+    """
+
+    batches: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, directory: LogDirectory) -> Manifest:
+        """Read the manifest in the log's directory; refuse a damaged or a newer one."""
+        content = checked_json.read(directory, MANIFEST)
+        if content is None:
+            return cls()
+        try:
+            return cls(
+                {
+                    str(query): (int(batch), int(joined_ns))
+                    for query, (batch, joined_ns) in content["batches"].items()
+                }
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise CorruptSegmentError(
+                f"`{MANIFEST}` does not list the batches in this log: run `commitlog repair` on "
+                "the log",
+                path=os.path.join(directory.path, MANIFEST),
+            ) from None
+
+    def has(self, query: str, batch: int) -> bool:
+        """Return whether a batch of a query is in the log."""
+        return query in self.batches and batch <= self.batches[query][0]
+
+    def add(self, directory: LogDirectory, query: str, batch: int) -> None:
+        """Record a batch durably."""
+        if self.has(query, batch):
+            return
+        self.batches[query] = (batch, time.time_ns())
+        kept = sorted(self.batches.items(), key=lambda entry: entry[1][1])[-_QUERIES_KEPT:]
+        self.batches = dict(kept)
+        checked_json.write(directory, MANIFEST, {"batches": self.batches})

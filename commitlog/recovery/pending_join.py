@@ -21,8 +21,7 @@ from commitlog.base.path import make_directory, sync_directory
 from commitlog.base.regular_file import open_regular, opened_regular, write_whole
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.flush import checkpoint as checkpoints
-from commitlog.recovery.join_manifest import Manifest
-from commitlog.recovery.join_note import JoinNote, Move, is_inside
+from commitlog.recovery.join_note import JoinNote, Manifest, Move, is_inside
 from commitlog.recovery.location import is_blank
 from commitlog.segment.directory import JOIN_NOTE, STAGED, LogDirectory, segment_name
 from commitlog.segment.seal_table import first_unsealed, read_seal

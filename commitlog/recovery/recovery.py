@@ -20,8 +20,7 @@ from commitlog.errors import LogLockedError
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.pool.shm_survey import ShmSurvey, discard, find_buffers
 from commitlog.recovery.location import AHEAD_LIMIT, Location, is_blank, locate, tail_location
-from commitlog.recovery.recovered import Recovered
-from commitlog.recovery.unclean import UncleanLog
+from commitlog.recovery.unclean import Recovered, UncleanLog
 from commitlog.segment.blocks import blocks_for, make_ready, make_solid
 from commitlog.segment.directory import LogDirectory
 from commitlog.tail import tailer_file, tailer_folder

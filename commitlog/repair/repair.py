@@ -25,26 +25,22 @@ from commitlog.errors import (
     LogLockedError,
     UnsupportedVersionError,
 )
-from commitlog.recovery.join_manifest import NAME as MANIFEST
-from commitlog.recovery.join_manifest import Manifest
-from commitlog.recovery.join_note import JoinNote
+from commitlog.recovery.join_note import MANIFEST, JoinNote, Manifest
 from commitlog.recovery.pending_join import check as check_join
 from commitlog.recovery.pending_join import finish_pending, unreached
-from commitlog.repair.kept_files import KeptFiles
-from commitlog.repair.lost_identity import segment_files
-from commitlog.repair.missing_segments import (
+from commitlog.repair.extent import (
+    RecordedEnd,
     check_room,
     create_blank,
     find_missing,
     last_possible,
     within_reach,
 )
-from commitlog.repair.recorded_end import RecordedEnd
-from commitlog.repair.repair_report import Action, RepairReport
-from commitlog.repair.segment_repair import SegmentRepair
+from commitlog.repair.lost_identity import segment_files
+from commitlog.repair.reports import Action, RepairReport, VerifyReport
+from commitlog.repair.segment_repair import KeptFiles, SegmentRepair
 from commitlog.repair.survey import SEAL_BROKEN, SEAL_WRONG
 from commitlog.repair.verification import open_directory, read_identity, surveying_log
-from commitlog.repair.verify_report import VerifyReport
 from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import is_live
 from commitlog.segment.directory import JOIN_NOTE, LogDirectory, is_base, segment_name

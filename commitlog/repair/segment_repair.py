@@ -1,9 +1,10 @@
-"""Repairs one segment file: its length, its header, its frames and its seal."""
+"""Repairs one segment file: its length, its header, its frames and its seal; copies it before."""
 
 from __future__ import annotations
 
 import mmap
 import os
+import stat
 from collections.abc import Callable, Sequence
 
 from commitlog._kernel import segments as kernel
@@ -18,13 +19,51 @@ from commitlog._kernel.segments import (
 )
 from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import opened_regular, write_whole
-from commitlog.repair.kept_files import KeptFiles
+from commitlog.base.temporary_file import temporary_file
+from commitlog.repair.extent import RecordedEnd, create_blank
 from commitlog.repair.lost_identity import read_page
 from commitlog.repair.lost_segment_id import find_segment_id
-from commitlog.repair.missing_segments import create_blank
-from commitlog.repair.recorded_end import RecordedEnd
-from commitlog.repair.verify_report import Damage
+from commitlog.repair.reports import Damage
 from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment.new_file import put_aside
+
+_CHUNK = 1 << 20
+
+
+class KeptFiles:
+    """Keep the files of a log's directory as they were before a repair, and list the copies."""
+
+    def __init__(self, dir_fd: int, path: str, copies: list[str]) -> None:
+        self._dir_fd = dir_fd
+        self._path = path
+        self._copies = copies
+        self._kept: set[str] = set()
+
+    def copy(self, name: str, size: int) -> bool:
+        """Copy a file, at most `size` bytes of it, durably; return False if it was kept before."""
+        if name in self._kept:
+            return False
+        with opened_regular(name, dir_fd=self._dir_fd) as source:
+            mode = stat.S_IMODE(os.fstat(source).st_mode)
+            with temporary_file(self._dir_fd, name, mode) as (target, temporary):
+                left = size
+                while left and (copied := os.sendfile(target, source, None, min(_CHUNK, left))):
+                    left -= copied
+                os.fsync(target)
+                self._keep(name, temporary)
+        failpoint("copied")
+        return True
+
+    def move_away(self, name: str) -> None:
+        """Rename a file to the name of a copy, which neither readers nor writers use."""
+        self._keep(name, name)
+        failpoint("moved away")
+
+    def _keep(self, name: str, source: str) -> None:
+        copy = put_aside(self._dir_fd, source, name, ".broken")
+        self._kept.add(name)
+        self._copies.append(os.path.join(self._path, copy))
+
 
 _CHUNK = 1 << 20
 Act = Callable[..., bool]

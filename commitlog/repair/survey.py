@@ -10,12 +10,11 @@ from commitlog._kernel.failure import BUSY, END
 from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
 from commitlog.errors import CorruptSegmentError, PositionError, UnsupportedVersionError
 from commitlog.flush.checkpoint import Checkpoint
-from commitlog.recovery.join_manifest import Manifest
-from commitlog.recovery.join_note import JoinNote
+from commitlog.recovery.join_note import JoinNote, Manifest
 from commitlog.recovery.pending_join import unreached
+from commitlog.repair.extent import RecordedEnd
 from commitlog.repair.lost_identity import segment_files
-from commitlog.repair.recorded_end import RecordedEnd
-from commitlog.repair.verify_report import Damage, SegmentReport, TornTail, VerifyReport
+from commitlog.repair.reports import Damage, SegmentReport, TornTail, VerifyReport
 from commitlog.segment import index_file
 from commitlog.segment.directory import LogDirectory, holes, index_name, is_base, segment_name
 from commitlog.segment.seal_table import SealTable

@@ -24,8 +24,8 @@ from commitlog.errors import LogNotFoundError, NotALogError, UnsupportedVersionE
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.repair.lost_identity import deduce
+from commitlog.repair.reports import VerifyReport
 from commitlog.repair.survey import Survey
-from commitlog.repair.verify_report import VerifyReport
 from commitlog.retention.archived import refuse_archive
 from commitlog.retention.detached import Detached, open_detached
 from commitlog.segment import identity as identities

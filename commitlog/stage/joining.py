@@ -24,8 +24,7 @@ from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.opened import Opened
 from commitlog.log.opening import open_for_writing
 from commitlog.options import Options
-from commitlog.recovery.join_manifest import Manifest
-from commitlog.recovery.join_note import JoinNote
+from commitlog.recovery.join_note import JoinNote, Manifest
 from commitlog.recovery.pending_join import finish, give_place, roll_into, seal_below
 from commitlog.segment import cursors_file
 from commitlog.stage.staging import StagedSegment

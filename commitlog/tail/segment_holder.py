@@ -6,7 +6,7 @@ from typing import Literal
 
 from commitlog._kernel.segments import Segment, SparseIndex
 from commitlog.errors import CorruptRecordError, PositionError
-from commitlog.segment.mapped_file import MappedFile
+from commitlog.segment.mapped_file_queue import MappedFile
 from commitlog.tail.index import LogIndex
 
 OnDamage = Literal["raise", "skip"]

@@ -22,6 +22,8 @@ from commitlog.segment.directory import LogDirectory
 from commitlog.segment.lock_file import pid_namespace
 from commitlog.segment.new_file import put_new_file
 from commitlog.tail.tailer_folder import (
+    TailerLock,
+    TailerLockedError,
     make_folder,
     opened_file,
     opened_folder,
@@ -30,7 +32,6 @@ from commitlog.tail.tailer_folder import (
     telling_of_refusals,
     terms_locked,
 )
-from commitlog.tail.tailer_lock import TailerLock, TailerLockedError
 from commitlog.tail.tailer_state import TailerState, read_state, states
 
 # Notifies writers of a change of the required tailers. The caller holds the lock on terms and has

@@ -11,8 +11,13 @@ from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError, read_page
 from commitlog.errors import CorruptTailerError, IOFailureError, ReadOnlyError, TailerNotFoundError
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.lock_file import describe_process
-from commitlog.tail.tailer_folder import names, opened_file, opened_folder, telling_of_refusals
-from commitlog.tail.tailer_lock import is_owned
+from commitlog.tail.tailer_folder import (
+    is_owned,
+    names,
+    opened_file,
+    opened_folder,
+    telling_of_refusals,
+)
 
 _LOOKS = 3  # attempts to read a page while its tailer writes it
 _logger = logging.getLogger("commitlog")

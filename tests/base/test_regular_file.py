@@ -21,7 +21,7 @@ from commitlog.base import regular_file
 from commitlog.cli.report import report_of
 from commitlog.errors import CommitLogError, CorruptSegmentError, IOFailureError, NotALogError
 from commitlog.log.parts import parts_of
-from commitlog.recovery.join_manifest import Manifest
+from commitlog.recovery.join_note import Manifest
 from commitlog.repair.repair import repair
 from commitlog.repair.verification import verify
 from commitlog.retention.outside import prune

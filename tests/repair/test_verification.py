@@ -21,9 +21,9 @@ from commitlog.errors import (
 )
 from commitlog.log.parts import parts_of
 from commitlog.repair import verification
+from commitlog.repair.reports import Damage, TornTail, VerifyReport
 from commitlog.repair.survey import INDEX_REMEDY, SEAL_BROKEN, SEAL_WRONG
 from commitlog.repair.verification import verify
-from commitlog.repair.verify_report import Damage, TornTail, VerifyReport
 from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
 from tests.oracle import segment_file as oracle
 

@@ -24,7 +24,7 @@ from commitlog.errors import (
 from commitlog.keep import Pruned, prune
 from commitlog.log.parts import parts_of
 from commitlog.retention import retention
-from commitlog.segment import mapped_file
+from commitlog.segment import mapped_file_queue
 from commitlog.segment.directory import LogDirectory
 from commitlog.tail.tailer_file import TailerFile
 from tests.log_files import LogFiles
@@ -193,7 +193,7 @@ def test_prune_deletes_up_to_a_held_segment(logs: Logs) -> None:
 
 def test_prune_waits_for_a_brief_holder(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log's own threads hold segments for moments; prune waits for them."""
-    monkeypatch.setattr(mapped_file, "_MOMENT_S", 60)
+    monkeypatch.setattr(mapped_file_queue, "_MOMENT_S", 60)
     log = filled(logs)
     held = parts_of(log).queue.hold(0, "seal", briefly=True)
     assert held is not None

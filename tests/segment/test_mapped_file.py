@@ -13,8 +13,8 @@ import pytest
 from commitlog import CommitLog
 from commitlog.errors import SegmentHeldError
 from commitlog.log.parts import parts_of
-from commitlog.segment import mapped_file
-from commitlog.segment.mapped_file import MappedFile
+from commitlog.segment import mapped_file_queue
+from commitlog.segment.mapped_file_queue import MappedFile
 from tests.setups import BY_HAND, HEADER, SEGMENT, Logs
 
 pytestmark = pytest.mark.usefixtures("no_other_holders")
@@ -64,7 +64,7 @@ def test_holder_beyond_force_after_is_named_and_keeps_bytes(file: MappedFile) ->
 def test_brief_holder_is_awaited_even_with_force_after_zero(
     file: MappedFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mapped_file, "_MOMENT_S", 60)
+    monkeypatch.setattr(mapped_file_queue, "_MOMENT_S", 60)
     token = file.hold("a moment", briefly=True)
     assert token is not None
     assert "a moment" in [who for who, _ in file.holders]

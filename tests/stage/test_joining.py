@@ -17,7 +17,7 @@ import commitlog
 from commitlog.base import failpoint
 from commitlog.errors import CorruptSegmentError, LogLockedError, UnsupportedVersionError
 from commitlog.options import Options
-from commitlog.recovery import join_manifest
+from commitlog.recovery import join_note
 from commitlog.recovery.join_note import JoinNote
 from commitlog.repair.repair import repair
 from commitlog.repair.verification import verify
@@ -161,7 +161,7 @@ def test_repeated_batch_is_not_joined_again(tmp_path: Path) -> None:
 
 
 def test_manifest_keeps_the_latest_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join_manifest, "_QUERIES_KEPT", 3)
+    monkeypatch.setattr(join_note, "_QUERIES_KEPT", 3)
     for number in range(5):
         join(
             tmp_path / "log",

@@ -18,7 +18,7 @@ from commitlog.base.units import Size, parse_size
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError
 from commitlog.log.commit_log import open_log
 from commitlog.log.parts import parts_of
-from commitlog.recovery.join_manifest import Manifest
+from commitlog.recovery.join_note import Manifest
 from commitlog.spark.jobs.steps import next_stop, read
 from commitlog.spark.topics import open_only
 
