@@ -53,11 +53,12 @@ class Connection:
         self._client: Any = None
         self._closed = False
         self.refused = False  # for good
+        self.patience_s = PATIENCE_S
 
     # --- questions --------------------------------------------------------------------------------
 
     def ask(
-        self, action: str, content: dict[str, Any] | None = None, limit_s: float = PATIENCE_S
+        self, action: str, content: dict[str, Any] | None = None, limit_s: float | None = None
     ) -> dict[str, Any]:
         """Ask the server and return its answer; raise the error that it tells of."""
         flight = wire.flight()
@@ -70,7 +71,7 @@ class Connection:
                 raise ReplicationError(f"{self.url} did not answer {action!r}")
             return wire.content_of(results[0].body.to_pybytes(), self.url)
 
-        answer = self._patiently(once, limit_s)
+        answer = self._patiently(once, self.patience_s if limit_s is None else limit_s)
         if "error" in answer:
             raise pieces.error_of(str(answer["error"]), self.url)
         return answer
@@ -87,7 +88,7 @@ class Connection:
             for batch in _chunks(client.do_get(ticket, options)):
                 take(pieces.piece_of(batch, self._layout, self.url))
 
-        self._patiently(once, PATIENCE_S)
+        self._patiently(once, self.patience_s)
 
     def watch(self, position: int | None) -> PieceStream:
         """Begin the stream of what becomes visible, with the bytes from a position on, or without

@@ -10,11 +10,14 @@ from typing import Any
 
 from commitlog.base.service import Service
 from commitlog.errors import CommitLogError, IOFailureError, ReplicationError
-from commitlog.remote.connection import PATIENCE_S, Connection, PieceStream
+from commitlog.remote.connection import Connection, PieceStream
 from commitlog.remote.piece import Piece
+from commitlog.remote.wire import HEARTBEAT_S
 
 _logger = logging.getLogger("commitlog.remote")
 _PAUSE_S, _PAUSE_LONGEST_S = 0.05, 1.0
+_SILENCE_S = 10 * HEARTBEAT_S
+_RECONNECT_S = 1.0  # this process may have been stopped, and not the server
 _UNUSED_PIECES = 16  # with bytes that no reader needs, before the stream goes on without
 
 
@@ -52,18 +55,26 @@ class LiveEnd(Service):
         self._stream: PieceStream | None = None
         self._taken_s = time.monotonic()
         self._failed: Exception | None = None  # since then
+        self._cut_s = 0.0  # when a silent stream was cancelled
 
     def check(self) -> None:
         """Raise what keeps readers from new records."""
         if self.error is not None:
             raise self.error
-        failed = self._failed
+        failed, now_s = self._failed, time.monotonic()
         if isinstance(failed, IOFailureError):  # the temporary folder is full
             raise failed
-        if failed is not None and time.monotonic() - self._taken_s >= PATIENCE_S:
+        if failed is None and now_s - self._taken_s >= _SILENCE_S:
+            # The keep-alive of gRPC does not tell a stopped server from an idle one.
+            self._failed, self._cut_s = TimeoutError("it sends no sign of life"), now_s
+            self._cancel()
+        patience_s = self._connection.patience_s
+        if failed is not None and now_s >= max(
+            self._taken_s + patience_s, self._cut_s + _RECONNECT_S
+        ):
             if isinstance(failed, CommitLogError):
                 raise failed
-            raise self._connection.unreached(PATIENCE_S, failed)
+            raise self._connection.unreached(patience_s, failed)
 
     def run(self) -> None:
         pause_s, known = _PAUSE_S, True  # the directory has asked when it was opened
@@ -109,8 +120,11 @@ class LiveEnd(Service):
     def stop(self, timeout_s: float) -> None:
         """End the thread, and the connection."""
         self._stopping.set()
+        self._cancel()
+        self._connection.close()
+        self.join(timeout_s)
+
+    def _cancel(self) -> None:
         stream = self._stream
         if stream is not None:
             stream.cancel()
-        self._connection.close()
-        self.join(timeout_s)

@@ -1,0 +1,78 @@
+"""A server of a log in a process of its own, and a proxy that harms what it sends."""
+
+from __future__ import annotations
+
+import random
+import select
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+_SERVE = """
+import sys
+from commitlog import replication
+with replication.serve(sys.argv[1], listen=f"127.0.0.1:{sys.argv[2]}") as server:
+    print(server.url(), flush=True)
+    sys.stdin.read()
+"""
+_PIECE = 64 << 10
+_SMALL = 8 << 10  # what is smaller is not harmed: questions and answers
+
+
+@contextmanager
+def serving(path: str, port: int = 0) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Serve a log in a child process; yield the process and the URL."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", _SERVE, path, str(port)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stdout is not None
+        yield child, child.stdout.readline().strip()
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+class FlippingProxy:
+    """Pass bytes between readers and a server, and flip a bit in some large messages."""
+
+    def __init__(self, port: int, flips: int, seed: int) -> None:
+        self._target = port
+        self.left = flips
+        self._random = random.Random(seed)
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._socket.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._socket.accept()
+                threading.Thread(target=self._pass, args=(near,), daemon=True).start()
+
+    def _pass(self, near: socket.socket) -> None:
+        far = socket.create_connection(("127.0.0.1", self._target))
+        with suppress(OSError), near, far:
+            while True:
+                for source in select.select([near, far], [], [])[0]:
+                    piece = bytearray(source.recv(_PIECE))
+                    if not piece:
+                        return
+                    if source is far and len(piece) > _SMALL and self.left > 0:
+                        self.left -= 1
+                        piece[self._random.randrange(len(piece))] ^= 1 << self._random.randrange(8)
+                    (far if source is near else near).sendall(piece)
+
+    def close(self) -> None:
+        self._socket.close()

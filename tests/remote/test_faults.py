@@ -1,0 +1,213 @@
+"""Servers that die, stall, lose or harm what they send: a reader goes on, or says why not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog import replication
+from commitlog.base.polling import attempts
+from commitlog.errors import FencedError, NotALogError, PositionError, ReplicationError
+from commitlog.remote import connection
+from tests.faults.small_disk import launcher
+from tests.remote.server import FlippingProxy, free_port, serving
+from tests.replication.scene import LIMIT_S, SEGMENT, fill
+
+pytest.importorskip("pyarrow.flight")
+COUNT = 1500
+
+
+@pytest.fixture
+def primary(tmp_path: Path) -> Iterator[commitlog.CommitLog]:
+    with commitlog.open(tmp_path / "orders", segment_size=SEGMENT) as log:
+        fill(log, COUNT)
+        yield log
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "PATIENCE_S", 0.5)
+
+
+def read_on(tailer: commitlog.Tailer) -> None:
+    """Read and wait until an error comes."""
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        tailer.read(timeout=0.05)
+    raise AssertionError("no error came")
+
+
+def test_scan_goes_on_when_the_server_is_killed_and_restarted(
+    primary: commitlog.CommitLog,
+) -> None:
+    port = free_port()
+    with serving(primary.path, port) as (child, url):
+        far = commitlog.open(url, "r")
+        tailer = far.tailer()
+        seen = [tailer.read() for _ in range(COUNT // 3)]
+        child.kill()
+        child.wait()
+    with serving(primary.path, port), far:
+        seen += list(iter(tailer.read, None))
+        assert [record.sequence for record in seen if record is not None] == list(range(COUNT))
+        primary.append(b"news")
+        record = tailer.read(timeout=LIMIT_S)
+        assert record is not None
+        assert record.value == b"news"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_reader_without_a_server_gets_an_error_until_it_is_back(
+    primary: commitlog.CommitLog,
+) -> None:
+    port = free_port()
+    with serving(primary.path, port) as (_, url):
+        far = commitlog.open(url, "r")
+        tailer, at_end = far.tailer(), far.tailer(start="end")
+        assert tailer.read() is not None
+        assert at_end.read() is None
+    with far:
+        with pytest.raises(ReplicationError, match="did not answer for 0.5 s"):
+            list(tailer)
+        with pytest.raises(ReplicationError, match="did not answer"):
+            read_on(at_end)
+        with serving(primary.path, port):
+            primary.append(b"news")
+            deadline, record = time.monotonic() + LIMIT_S, None
+            while record is None and time.monotonic() < deadline:
+                with suppress(ReplicationError):
+                    record = at_end.read(timeout=0.1)
+            assert record is not None
+            assert record.value == b"news"
+            assert list(tailer)[-1] == record
+
+
+@pytest.mark.usefixtures("impatient")
+def test_stalled_server_is_an_error_and_not_a_hang(primary: commitlog.CommitLog) -> None:
+    with serving(primary.path) as (child, url), commitlog.open(url, "r") as far:
+        tailer = far.tailer(start="end")
+        assert tailer.read() is None
+        os.kill(child.pid, signal.SIGSTOP)
+        with pytest.raises(ReplicationError):
+            read_on(tailer)
+        os.kill(child.pid, signal.SIGCONT)
+
+
+def test_port_with_something_else_is_an_error_in_time(tmp_path: Path) -> None:
+    def answer(listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                peer, _ = listener.accept()
+                with suppress(OSError), peer:
+                    peer.sendall(b"220 mail.example ESMTP\r\n" * 10)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer, args=(listener,), daemon=True).start()
+        url = f"tcp://127.0.0.1:{listener.getsockname()[1]}/orders"
+        with pytest.raises(ReplicationError, match=url):
+            commitlog.open(url, "r", open_timeout=1)
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_log_that_was_created_again_is_refused(primary: commitlog.CommitLog) -> None:
+    with replication.serve(primary.path) as server:
+        url, port = server.url(), server.port
+        far = commitlog.open(url, "r")
+        tailer = far.tailer(start="end")
+    primary.close()
+    shutil.rmtree(primary.path)
+    with (
+        commitlog.open(primary.path, segment_size=SEGMENT) as other,
+        replication.serve(other.path, listen=f"127.0.0.1:{port}"),
+        far,
+        pytest.raises(NotALogError, match="another log"),
+    ):
+        read_on(tailer)
+
+
+def test_server_that_lost_records_is_refused(primary: commitlog.CommitLog, tmp_path: Path) -> None:
+    primary.close()
+    older = tmp_path / "older" / "orders"
+    shutil.copytree(primary.path, older)
+    with commitlog.open(primary.path) as log, replication.serve(log.path) as server:
+        url, port = server.url(), server.port
+        log.append(b"lost")
+        far = commitlog.open(url, "r")
+        tailer = far.tailer(start="end")
+    with (
+        replication.serve(older, listen=f"127.0.0.1:{port}"),
+        far,
+        pytest.raises(FencedError, match="lost"),
+    ):
+        read_on(tailer)
+
+
+def test_reader_behind_retention_is_told_where_the_log_begins(
+    primary: commitlog.CommitLog,
+) -> None:
+    with (
+        replication.serve(primary.path) as server,
+        commitlog.open(server.url(), "r", tuning=commitlog.Tuning(archive_cache=0)) as far,
+        far.tailer() as tailer,
+    ):
+        assert tailer.read() is not None
+        primary.delete_before(primary.flushed_position)
+        for _ in attempts(LIMIT_S, "the reader hears of it"):
+            if far.first_position == primary.first_position:
+                break
+        with pytest.raises(PositionError) as raised:
+            list(tailer)
+        assert raised.value.first_position == primary.first_position // SEGMENT * SEGMENT
+        tailer.seek("first")
+        record = tailer.read()
+        assert record is not None
+        assert record.position == primary.first_position
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_flipped_bits_on_the_wire_reach_no_reader(primary: commitlog.CommitLog, seed: int) -> None:
+    with replication.serve(primary.path) as server:
+        proxy = FlippingProxy(server.port, 8, seed)
+        url = f"tcp://127.0.0.1:{proxy.port}/orders"
+        with commitlog.open(url, "r") as far, primary.tailer() as near:
+            assert list(far.tailer()) == list(near)
+            assert proxy.left == 0
+        proxy.close()
+
+
+_READ_ALL = """
+import sys
+import commitlog
+with commitlog.open(sys.argv[1], "r") as far:
+    print(sum(1 for _ in far.tailer()))
+"""
+
+
+def test_full_temporary_folder_is_an_error(primary: commitlog.CommitLog, tmp_path: Path) -> None:
+    command = launcher()
+    if command is None:
+        pytest.skip("needs a mount namespace")
+    script = 'mount -t tmpfs -o size=320k none "$1" && TMPDIR="$1" exec "${@:2}"'
+    folder = tmp_path / "small"
+    folder.mkdir()
+    with replication.serve(primary.path) as server:
+        done = subprocess.run(
+            [*command, "bash", "-c", script, "-", folder, sys.executable, "-c", _READ_ALL,
+             server.url()],
+            capture_output=True, text=True, timeout=LIMIT_S, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert "IOFailureError" in done.stderr
+    assert "TMPDIR" in done.stderr
