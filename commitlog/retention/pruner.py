@@ -18,6 +18,8 @@ from commitlog.segment.directory import LogDirectory
 from commitlog.segment.seal_table import SealTable
 from commitlog.tail.tailer_state import lowest_required
 
+_logger = logging.getLogger("commitlog.keep")
+
 
 @dataclass(frozen=True)
 class Removal:
@@ -153,7 +155,7 @@ class Pruner:
 
     def limit_of_tailers(self) -> int | None:
         """Return the first segment that the slowest required tailer has yet to read, or None."""
-        return _Survey(self._directory, self._state, None).required_number()
+        return _required_number(self._directory, SealTable(self._directory))
 
 
 class _Survey:
@@ -163,9 +165,9 @@ class _Survey:
         self,
         directory: LogDirectory,
         state: LogState,
-        retention: Retention | None,
+        retention: Retention,
         *,
-        keep: bool = False,
+        keep: bool,
     ) -> None:
         self._directory = directory
         self._state = state
@@ -182,7 +184,6 @@ class _Survey:
         """Yield the segments to delete, oldest first, each after the one before it is deleted."""
         numbers = self._directory.segment_numbers()
         on_disk = {number: self._directory.disk_bytes(number) for number in numbers}
-        assert self._retention is not None
         acts = self._retention.acts_at(self._now_ns)
         excess = (
             sum(on_disk.values()) - self._retention.max_bytes
@@ -190,7 +191,7 @@ class _Survey:
             else 0
         )
         missing = self._room_missing()
-        required = self.required_number()
+        required = _required_number(self._directory, self._seals)
         flushed = self._state.flushed_position() // self._size
         for number in numbers:
             self.first = number
@@ -211,7 +212,6 @@ class _Survey:
 
     def _reason(self, number: int, *, acts: bool, excess: int, missing: int) -> str | None:
         """Return the limit that a segment exceeds; None, and set `stopped_by`, if there is none."""
-        assert self._retention is not None
         if missing > 0:
             return "min_free"
         if excess > 0:
@@ -232,7 +232,6 @@ class _Survey:
         return None
 
     def _room_missing(self) -> int:
-        assert self._retention is not None
         if self._retention.min_free_bytes is None and self._retention.min_free_percent is None:
             return 0
         status = os.fstatvfs(self._directory.fd)
@@ -266,18 +265,16 @@ class _Survey:
         holders = self._state.holders(number)
         return f"it is held by {', '.join(holders)}" if holders else None
 
-    def required_number(self) -> int | None:
-        """Return the first segment that the slowest required tailer has yet to read, or None."""
-        position = lowest_required(self._directory)
-        if position is None:
-            return None
-        number, offset = divmod(position, self._size)
-        seal = self._seals.get(number)
-        # Behind the end there is only the SKIP that closes the segment.
-        return number + 1 if seal is not None and offset >= seal.end else number
 
-
-_logger = logging.getLogger("commitlog.keep")
+def _required_number(directory: LogDirectory, seals: SealTable) -> int | None:
+    """Return the first segment that the slowest required tailer has yet to read, or None."""
+    position = lowest_required(directory)
+    if position is None:
+        return None
+    number, offset = divmod(position, directory.segment_size)
+    seal = seals.get(number)
+    # Behind the end there is only the SKIP that closes the segment.
+    return number + 1 if seal is not None and offset >= seal.end else number
 
 
 class RetentionService(Service):

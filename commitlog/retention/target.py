@@ -187,32 +187,24 @@ class LocalTarget:
         """
         make_directory(self.name)
         with self._opened() as folder_fd:
-            temporary = left = f".{name}.{os.urandom(8).hex()}.tmp"
-            try:
-                fd = os.open(
-                    temporary,
-                    os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
-                    0o666,
-                    dir_fd=folder_fd,
-                )
-                with open(fd, "wb") as file:
+            with temporary_file.temporary_file(folder_fd, name) as (fd, temporary):
+                with open(fd, "wb", closefd=False) as file:
                     write(file)
-                    file.flush()
-                    failpoint("archive file written")
-                    os.fsync(fd)
+                failpoint("archive file written")
+                os.fsync(fd)
                 if replace:
                     os.rename(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
                 elif not rename_noreplace(folder_fd, temporary, name):
                     os.unlink(temporary, dir_fd=folder_fd)
                     return False
-                # If the fsync fails, the file is removed: the system reports the error only once,
-                # so the next run would take the file for durable.
-                left = name
+            try:
                 failpoint("archive file renamed")
                 os.fsync(folder_fd)
             except BaseException:
+                # The system reports the error only once: the next run would take the file for
+                # durable.
                 with contextlib.suppress(OSError):
-                    os.unlink(left, dir_fd=folder_fd)
+                    os.unlink(name, dir_fd=folder_fd)
                 raise
             failpoint("archive folder synced")
         return True

@@ -154,10 +154,16 @@ def _read(directory: LogDirectory, number: int, segment_id: int) -> tuple[_Conte
 
 
 def _checked(fd: int, directory: LogDirectory, segment_id: int) -> tuple[_Content | None, State]:
-    fields = _checked_header(read_at_most(fd, INDEX_HEADER_SIZE))
-    if fields is None:
+    header = read_at_most(fd, INDEX_HEADER_SIZE)
+    if len(header) < INDEX_HEADER_SIZE or _CRC.unpack_from(header, _HEADER.size)[0] != crc32c(
+        header[: _HEADER.size]
+    ):
         return None, "damaged"
-    major, uuid, indexed_id, crc, spacing, records, entries_crc = fields
+    magic, major, _, header_size, uuid, indexed_id, crc, spacing, records, entries_crc = (
+        _HEADER.unpack_from(header)
+    )
+    if magic != MAGIC or (major == MAJOR and header_size != INDEX_HEADER_SIZE):
+        return None, "damaged"
     # An index of a newer major format counts as stale, too.
     if major > MAJOR or (uuid, indexed_id) != (directory.log_uuid, segment_id):
         return None, "stale"
@@ -167,23 +173,7 @@ def _checked(fd: int, directory: LogDirectory, segment_id: int) -> tuple[_Conten
     ):
         return None, "damaged"
     size = INDEX_HEADER_SIZE + -(-records // spacing) * ENTRY_SIZE
-    if os.fstat(fd).st_size != size:
-        return None, "damaged"
     entries = read_at_most(fd, size)[INDEX_HEADER_SIZE:]
-    if crc32c(entries) != entries_crc:
+    if os.fstat(fd).st_size != size or crc32c(entries) != entries_crc:
         return None, "damaged"
     return _Content(crc, spacing, records, entries), "sound"
-
-
-def _checked_header(content: bytes) -> tuple[int, bytes, int, int, int, int, int] | None:
-    """The header's fields, without magic, minor version and sizes; None if it is no header."""
-    if len(content) < INDEX_HEADER_SIZE or _CRC.unpack_from(content, _HEADER.size)[0] != crc32c(
-        content[: _HEADER.size]
-    ):
-        return None
-    magic, major, _, header_size, uuid, segment_id, crc, spacing, records, entries_crc = (
-        _HEADER.unpack_from(content)
-    )
-    if magic != MAGIC or (major == MAJOR and header_size != INDEX_HEADER_SIZE):
-        return None
-    return major, uuid, segment_id, crc, spacing, records, entries_crc

@@ -7,7 +7,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import time
 from dataclasses import dataclass, field
 
 from commitlog.base.life_lock import Kind, LifeLock, Span, byte, is_held, open_gate
@@ -37,7 +36,6 @@ class Holder:
 
     pid: int = 0
     name: str = ""
-    since_ns: int = 0
     boot_id: str = ""
     inode: int = 0
     pool_names: tuple[str, ...] = field(default=())
@@ -104,48 +102,42 @@ def open_to_ask(dir_fd: int) -> int:
         return -1
 
 
-class LockFile:
-    """An open `lock` file."""
+class LockFile(LifeLock):
+    """The `lock` file, open and not locked yet."""
+
+    __slots__ = ()
 
     def __init__(self, dir_fd: int) -> None:
-        self._lock = LifeLock(lambda: open_gate(NAME, dir_fd), kind=None)
+        super().__init__(lambda: open_gate(NAME, dir_fd), kind=None)
 
     def acquire(self, kind: Kind, timeout_s: float = 0.0) -> bool:
         """Take the lock or change its kind, polling for at most `timeout_s` seconds."""
-        return any(self._lock.acquire(kind) for _ in attempts(timeout_s, "the lock of a log"))
+        return any(LifeLock.acquire(self, kind) for _ in attempts(timeout_s, "the lock of a log"))
 
     def is_exclusive(self) -> bool:
         """Whether another handle holds it exclusively, so that this one could not even share it."""
-        return is_held(self._lock.descriptor, against="shared")
-
-    def release(self) -> None:
-        """Unlock and keep the file open."""
-        self._lock.release()
+        return is_held(self.descriptor, against="shared")
 
     def read(self) -> Holder:
         """Read the holder from the file; return an empty `Holder` if it cannot be parsed."""
         try:
-            content = json.loads(
-                read_at_most(self._lock.descriptor, SIZE_LIMIT).rstrip(b"\0").decode()
-            )
+            text = read_at_most(self.descriptor, SIZE_LIMIT).rstrip(b"\0")
+            content = json.loads(text.decode())
             return Holder(
                 pid=int(content["pid"]),
                 name=str(content["name"]),
-                since_ns=int(content["since_ns"]),
                 boot_id=str(content["boot_id"]),
                 inode=int(content["inode"]),
                 pool_names=tuple(str(name) for name in content["pool_names"]),
                 lent_names=tuple(str(name) for name in content["lent_names"]),
-                pid_namespace=int(
-                    content.get("pid_namespace", 0)
-                ),  # an older release does not write it
+                pid_namespace=int(content["pid_namespace"]),
             )
         except (ValueError, KeyError, TypeError, RecursionError):
             return Holder()
 
     def write(self, holder: Holder) -> None:
         """Write the holder in one call: after a kill or an error it is the old or the new."""
-        descriptor = self._lock.descriptor
+        descriptor = self.descriptor
         text = json.dumps(holder.__dict__).encode()
         path = os.readlink(f"/proc/self/fd/{descriptor}")
         with telling(path, "record which process holds the log"):
@@ -161,10 +153,6 @@ class LockFile:
             if os.pwrite(descriptor, text.ljust(size), 0) < len(text):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def close(self) -> None:
-        """Unlock and close the file."""
-        self._lock.close()
-
 
 def new_holder(boot_id: bytes, inode: int) -> Holder:
     """Return the holder record of this process."""
@@ -172,7 +160,6 @@ def new_holder(boot_id: bytes, inode: int) -> Holder:
     return Holder(
         pid=pid,
         name=process_name(pid),
-        since_ns=time.time_ns(),
         boot_id=boot_id.hex(),
         inode=inode,
         pid_namespace=pid_namespace(),

@@ -81,14 +81,10 @@ class TailerFile:
                     self.created |= put_new_file(folder_fd, self.name, blank, TAILER_SIZE)
                 continue
             try:
-                page = _map_locked(self._directory, folder_fd, self.name, lock)
-            except FileNotFoundError:
-                lock.close()  # deleted meanwhile
-                continue
+                return lock, _map(self._directory, folder_fd, self.name)
             except BaseException:
                 lock.close()
                 raise
-            return lock, page
         raise IOFailureError(
             "other processes keep creating and deleting this tailer: try again",
             path=self.path,
@@ -143,9 +139,11 @@ def _release(page: TailerPage, lock: TailerLock) -> None:
 
 
 def _lock(directory: LogDirectory, folder_fd: int, name: str) -> TailerLock:
-    """Lock a tailer's file by a description of its own: forked children keep a mapping's."""
+    """Lock a tailer's file by a description of its own: forked children keep a mapping's. A call
+    that deletes or replaces the file locks it first; if one did so, raise `FileNotFoundError`.
+    """
     try:
-        return TailerLock(directory.fd, folder_fd, name)
+        lock = TailerLock(directory.fd, folder_fd, name)
     except TailerLockedError as refusal:
         path = tailer_path(directory, name)
         if refusal.owned:
@@ -156,19 +154,24 @@ def _lock(directory: LogDirectory, folder_fd: int, name: str) -> TailerLock:
         else:
             holder = "another process"
             message = (
-                f"another process has a shared lock on the file of tailer {name!r} and may "
-                "read "
+                f"another process has a shared lock on the file of tailer {name!r} and may read "
                 "with it: close it there, use another name, or remove read permission from users "
                 "who cannot write the file"
             )
         raise TailerInUseError(message, path=path, holder=holder) from None
-
-
-def _map_locked(directory: LogDirectory, folder_fd: int, name: str, lock: TailerLock) -> TailerPage:
-    """Map the locked file; FileNotFoundError if the name refers to another file by now."""
-    with opened_file(folder_fd, name, os.O_RDWR) as fd:
-        if os.fstat(fd).st_ino != os.fstat(lock.descriptor).st_ino:
+    try:
+        there = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+        if there.st_ino != os.fstat(lock.descriptor).st_ino:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    except BaseException:
+        lock.close()
+        raise
+    return lock
+
+
+def _map(directory: LogDirectory, folder_fd: int, name: str) -> TailerPage:
+    """Map a locked file."""
+    with opened_file(folder_fd, name, os.O_RDWR) as fd:
         page = TailerPage(fd, True)
     read_page(page.content(), directory.log_uuid)
     return page
@@ -179,17 +182,15 @@ def _map_locked(directory: LogDirectory, folder_fd: int, name: str, lock: Tailer
 
 def reset(directory: LogDirectory, name: str, position: int, notify: Notify) -> None:
     """Set the position of a closed tailer; replace a damaged file by a non-required one."""
-    with _held(directory, name) as (folder_fd, lock), terms_locked(directory, name):
+    with _held(directory, name) as folder_fd, terms_locked(directory, name):
         notify()
         failpoint("writers notified")
-        _place_anew(directory, folder_fd, name, lock, position)
+        _place_anew(directory, folder_fd, name, position)
 
 
-def _place_anew(
-    directory: LogDirectory, folder_fd: int, name: str, lock: TailerLock, position: int
-) -> None:
+def _place_anew(directory: LogDirectory, folder_fd: int, name: str, position: int) -> None:
     try:
-        page = _map_locked(directory, folder_fd, name, lock)
+        page = _map(directory, folder_fd, name)
     except DamagedPageError:
         # The damaged file goes first: the lock is on this file, so it cannot be replaced in one
         # step.
@@ -206,7 +207,7 @@ def _place_anew(
 
 def delete(directory: LogDirectory, name: str, notify: Notify) -> None:
     """Delete a tailer that is not open."""
-    with _held(directory, name) as (folder_fd, _):
+    with _held(directory, name) as folder_fd:
         with terms_locked(directory, name):
             notify()
             failpoint("writers notified")
@@ -216,18 +217,14 @@ def delete(directory: LogDirectory, name: str, notify: Notify) -> None:
 
 
 @contextlib.contextmanager
-def _held(directory: LogDirectory, name: str) -> Iterator[tuple[int, TailerLock]]:
-    with telling_of_refusals(directory, name), opened_folder(directory) as folder_fd:
-        lock = _lock(directory, folder_fd, name)
-        try:
-            if (
-                os.stat(name, dir_fd=folder_fd, follow_symlinks=False).st_ino
-                != os.fstat(lock.descriptor).st_ino
-            ):
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-            yield folder_fd, lock
-        finally:
-            lock.close()
+def _held(directory: LogDirectory, name: str) -> Iterator[int]:
+    """Lock a tailer that is not open; yield the folder's descriptor."""
+    with (
+        telling_of_refusals(directory, name),
+        opened_folder(directory) as folder_fd,
+        contextlib.closing(_lock(directory, folder_fd, name)),
+    ):
+        yield folder_fd
 
 
 def open_page(directory: LogDirectory, name: str) -> TailerPage:
@@ -294,8 +291,8 @@ def go_on_at(directory: LogDirectory, state: TailerState, landing: int) -> None:
 
 def _move(directory: LogDirectory, state: TailerState, position: int, where: str) -> None:
     try:
-        with _held(directory, state.name) as (folder_fd, lock):
-            _place_anew(directory, folder_fd, state.name, lock, position)
+        with _held(directory, state.name) as folder_fd:
+            _place_anew(directory, folder_fd, state.name, position)
     except CommitLogError as error:
         _logger.error(
             "tailer %r of %s is at %s and cannot be moved %s: %s",

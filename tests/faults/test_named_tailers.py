@@ -11,7 +11,7 @@ import pytest
 import commitlog
 from commitlog import CommitLog
 from commitlog.errors import DiskFullError, IOFailureError
-from commitlog.tail.name_options import Durable
+from commitlog.tail.tailer_file import Durable
 from tests.faults import small_disk
 from tests.faults.child import Child, Link
 from tests.faults.shim import Shim

@@ -17,7 +17,7 @@ import commitlog
 from commitlog import CommitLog, Tailer
 from commitlog.errors import TailerNotFoundError
 from commitlog.log.parts import parts_of
-from commitlog.tail.name_options import Durable
+from commitlog.tail.tailer_file import Durable
 from commitlog.tail.tailer_folder import FOLDER
 from tests.faults.child import Child, Link, Report
 from tests.faults.shim import Shim

@@ -67,7 +67,6 @@ def test_written_holder_is_read_back(make: Callable[[], LockFile], tmp_path: Pat
     long = Holder(
         7,
         "writer",
-        5,
         "b" * 32,
         9,
         pool_names=tuple(f"/commitlog-{index}" for index in range(500)),
@@ -105,7 +104,6 @@ def test_names_of_largest_pool_are_read_back(make: Callable[[], LockFile], tmp_p
     holder = Holder(
         (1 << 22) - 1,
         "w" * 255,
-        1 << 62,
         "b" * 32,
         1 << 63,
         pool_names=names,
