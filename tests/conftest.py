@@ -23,8 +23,10 @@ import pytest
 
 from commitlog.allocation.allocation_service import AllocationService
 from commitlog.pool.shm import ShmBuffer
-from tests.log_files import LogFiles
-from tests.setups import SETUPS, Logs, Setup
+from commitlog.segment.directory import LogDirectory
+from commitlog.segment.identity import Identity
+from tests.log_files import UUID, LogFiles
+from tests.setups import SEGMENT, SETUPS, Logs, Setup
 
 ROOT = Path(__file__).resolve().parents[1]
 # A condition that an idle machine reaches within milliseconds may take this long on a busy one.
@@ -121,6 +123,21 @@ def _wait_until(condition: Callable[[], bool], limit_s: float = TIME_LIMIT_S) ->
     while not condition():
         assert time.monotonic() < deadline, f"the condition did not come true within {limit_s:g} s"
         time.sleep(0.0005)
+
+
+@pytest.fixture
+def dir_fd(tmp_path: Path) -> Iterator[int]:
+    fd = os.open(tmp_path, os.O_RDONLY)
+    yield fd
+    os.close(fd)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[LogDirectory]:
+    """An empty directory of a log with segments of 64 KiB."""
+    made = LogDirectory(str(tmp_path), Identity(UUID, SEGMENT, "coarse", 0))
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -32,7 +32,6 @@ class AheadCount:
         self._number = number
 
     def made_in(self, seconds: float) -> None:
-        """Note how long a segment took to make."""
         self._make_s = max(seconds, self._make_s * _MEMORY)
 
     @property

@@ -64,18 +64,20 @@ class SegmentBuffers:
     def _borrow(self) -> PoolBuffer | None:
         # Returning a drained buffer zeroes it: the service does that as long as another buffer is
         # free.
-        buffer = self._lender.try_lend(ahead=False)
+        pool, owner = self._lender.pool, self._lender.owner
+        buffer = pool.try_borrow(owner)
         if buffer is None:
             # Every buffer is lent. A commit may drain one of this log's buffers.
             self._core.commit(self._core.tail_position)
             self.give_back_drained()
-            buffer = self._lender.lend()
+            buffer = pool.borrow(owner)
         return buffer
 
     def attach_ahead(self, number: int) -> None:
         """Attach a free buffer to the next segment: the kernel then rolls into it alone."""
         if number not in self._attached:
-            self._attach(number, lambda: self._lender.try_lend(ahead=True), ahead=True)
+            pool, owner = self._lender.pool, self._lender.owner
+            self._attach(number, lambda: pool.try_borrow(owner, ahead=True), ahead=True)
 
     def _attach(
         self, number: int, borrow: Callable[[], PoolBuffer | None], *, ahead: bool = False
@@ -122,7 +124,7 @@ class SegmentBuffers:
                 return
             attached, self._ahead = self._attached.get(self._ahead), None
         if attached is not None:
-            self._lender.settle(attached.buffer)
+            self._lender.pool.settle(attached.buffer)
 
     def give_back_drained(self) -> bool:
         """Return the buffers whose segments are committed whole; whether there were any."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from commitlog.errors import MissingExtraError
 
-# Packages that every command may import where it uses them.
-OF_CLI = ("humanize", "rich", "textual")
+# Modules that every command may import where it uses them, and the packages that have them.
+OF_CLI = {"humanize": "humanize", "rich": "rich", "textual": "textual", "yaml": "PyYAML"}
 
 
 def imported(module: str, what: str, extra: str) -> Any:
@@ -26,10 +26,10 @@ def imported(module: str, what: str, extra: str) -> Any:
 
 def explain(error: ModuleNotFoundError) -> str:
     """Return the message of an error that ends a command, with the extra to install."""
-    package = (error.name or "").partition(".")[0]
+    module = (error.name or "").partition(".")[0]
     raised_by_python = str(error).startswith("No module named")
-    if raised_by_python and package in OF_CLI:
-        return _wanting("this command", package, "cli")
+    if raised_by_python and module in OF_CLI:
+        return _wanting("this command", OF_CLI[module], "cli")
     return str(error)
 
 

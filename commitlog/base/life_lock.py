@@ -36,7 +36,6 @@ WHOLE: Span = (0, 1 << 30)
 
 
 def byte(offset: int) -> Span:
-    """Return the span of one byte."""
     return offset, 1
 
 

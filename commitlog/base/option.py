@@ -51,8 +51,6 @@ class Option(Generic[Stored, Given]):
 
 
 def optional(read: Callable[[Given, str], Stored]) -> Callable[[Given | None, str], Stored | None]:
-    """Accept None, or a value that `read` accepts."""
-
     def read_unless_none(value: Given | None, name: str) -> Stored | None:
         return None if value is None else read(value, name)
 
@@ -60,8 +58,6 @@ def optional(read: Callable[[Given, str], Stored]) -> Callable[[Given | None, st
 
 
 def sized(smallest: int, largest: int, multiple: int = 1) -> Callable[[Size, str], int]:
-    """Accept a size within bounds."""
-
     def read(value: Size, name: str) -> int:
         size = parse_size(value, name)
         if not smallest <= size <= largest or size % multiple:
@@ -89,8 +85,6 @@ def lasting(smallest_s: float) -> Callable[[Duration, str], float]:
 
 
 def counted(largest: int, smallest: int = 0) -> Callable[[SupportsIndex, str], int]:
-    """Accept a whole number within bounds."""
-
     def read(value: SupportsIndex, name: str) -> int:
         count = whole_of(value)
         if count is None or not smallest <= count <= largest:
@@ -103,7 +97,6 @@ def counted(largest: int, smallest: int = 0) -> Callable[[SupportsIndex, str], i
 
 
 def chosen(choices: Iterable[str]) -> Callable[[Given, str], Given]:
-    """Accept one of the given words."""
     known = tuple(choices)
 
     def read(value: Given, name: str) -> Given:
@@ -118,14 +111,12 @@ def chosen(choices: Iterable[str]) -> Callable[[Given, str], Given]:
 
 
 def switch(value: bool, name: str) -> bool:
-    """Accept a bool."""
     if not isinstance(value, bool):
         raise InvalidOptionError(f"{name} must be True or False, not {value!r}")
     return value
 
 
 def zone_name(value: str, name: str) -> str:
-    """Accept the name of a time zone."""
     try:
         return zone_of(value).key
     except ValueError:
@@ -139,7 +130,6 @@ def zone_name(value: str, name: str) -> str:
 
 
 def roll_cycle_name(value: str | Duration | None, name: str) -> str | None:
-    """Accept the name of a cycle, or a period."""
     if value is None:
         return None
     if isinstance(value, str) and value.upper() in cycles.NAMES:

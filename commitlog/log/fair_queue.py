@@ -38,7 +38,6 @@ class QueueEntry:
         self.must_wait = queue.entries > 0
 
     async def wait(self) -> None:
-        """Wait for the turn."""
         await self._queue.lock.acquire()
         self._came = True
 

@@ -36,14 +36,12 @@ class Opened:
     uncertain_from: int = NEVER_UNCERTAIN
 
     def close(self) -> None:
-        """Release the lock and the directory."""
         if self.lock_file is not None:
             self.lock_file.close()
         self.directory.close()
 
 
 def check_mode(mode: str) -> None:
-    """Refuse an unknown mode."""
     if mode not in ("a", "x", "r"):
         raise InvalidOptionError(
             f"mode must be 'a' (append), 'x' (create) or 'r' (read), not {mode!r}"

@@ -234,7 +234,6 @@ class LogParts:
 
     @property
     def path(self) -> str:
-        """The log's directory."""
         return self.engine.path
 
     @property
@@ -243,7 +242,6 @@ class LogParts:
         return None if self.mode == "r" or self.closed else self.directory.inode
 
     def check_open(self) -> None:
-        """Refuse to use a closed log."""
         if self.closed:
             raise ClosedError("the log is closed: open it again", path=self.path)
 

@@ -19,7 +19,6 @@ from commitlog.segment.identity import Identity
 
 
 def open_for_reading(path: str, options: Options) -> Opened:
-    """Open without changing anything."""
     if is_remote(path):
         far = RemoteDirectory(path, options.tuning.archive_cache, options.open_timeout)
         return Opened(far, far.cells)

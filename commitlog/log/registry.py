@@ -58,7 +58,6 @@ class Registry:
                 atexit.register(self.drain)
 
     def discard(self, log: object) -> None:
-        """Remove a closed log."""
         with self._lock:
             self._logs = {other for other in self._logs if other is not log}
 

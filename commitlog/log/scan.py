@@ -74,7 +74,6 @@ class Scan:
             self._seeker.seek(timestamp=bound)
 
     def reader(self) -> pa.RecordBatchReader:
-        """Return the record batches as a reader."""
         import pyarrow as pa
 
         return pa.RecordBatchReader.from_batches(self._form.schema, self.record_batches())

@@ -76,7 +76,6 @@ class WriterServices:
             undo.pop_all()
 
     def start(self) -> None:
-        """Start the threads."""
         for service in self.services:
             service.start()
 

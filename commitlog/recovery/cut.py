@@ -45,12 +45,8 @@ class Cut:
     blank: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Taken:
-    """What a cut removed: positions, and the first file with saved frames."""
-
-    cut_range: tuple[int, int] | None
-    saved_as: str | None
+# The positions that a cut removed, and the first file with saved frames.
+Taken = tuple[tuple[int, int] | None, str | None]
 
 
 def find_cut(directory: LogDirectory, numbers: Iterable[int], end: Location) -> Cut | None:
@@ -121,7 +117,7 @@ def take_out(directory: LogDirectory, cut: Cut) -> Taken:
         _logger.warning(
             "%s: positions %d to %d were cut off as a torn tail%s", directory.path, *cut_range, kept
         )
-    return Taken(cut_range, saved[0] if saved else None)
+    return cut_range, saved[0] if saved else None
 
 
 def _save(directory: LogDirectory, start: Location, saved: list[str]) -> int:

@@ -97,7 +97,7 @@ class UncleanLog:
                 self.directory.path,
                 damaged,
             )
-        taken = self._cut(walk.end)
+        cut_range, saved_as = self._cut(walk.end)
         tail = tail_location(self.directory, self.numbers, walk.end)
         self._make_durable(checkpoint, walk.end)
         return Recovered(
@@ -105,8 +105,8 @@ class UncleanLog:
             tail=tail,
             end=tail.position(self.directory.segment_size),
             rolled_back=walk.rolled_back,
-            cut_range=taken.cut_range,
-            saved_as=taken.saved_as,
+            cut_range=cut_range,
+            saved_as=saved_as,
             from_shm=tuple(walk.recovered),
             unused=tuple(walk.unused),
             lost=(*lost, *walk.stranded),
@@ -202,7 +202,7 @@ class UncleanLog:
     def _cut(self, end: Location) -> Taken:
         found = find_cut(self.directory, self.numbers, end)
         if found is None:
-            return Taken(None, None)
+            return None, None
         self._forget_tail()
         taken = take_out(self.directory, found)
         self.numbers.difference_update(found.later, found.blank)

@@ -37,7 +37,6 @@ class RecordedEnd:
 
     @property
     def clean(self) -> bool:
-        """Return whether the checkpoint has the clean mark."""
         return self.checkpoint is not None and self.checkpoint.clean
 
     @property

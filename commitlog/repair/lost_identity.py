@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections import Counter
 
 from commitlog._kernel import segments as kernel
 from commitlog.base.regular_file import opened_regular
 from commitlog.base.roll_cycle import NAMES, RollCycle
 from commitlog.errors import InvalidOptionError, IOFailureError
-from commitlog.segment.directory import is_base, names_in
+from commitlog.segment.directory import is_base, names_in, segment_bases
 from commitlog.segment.identity import Identity
 
 _logger = logging.getLogger("commitlog")
-_NAME = re.compile(r"^([0-9]{20})\.seg$")
-
-
-def segment_files(dir_fd: int) -> dict[str, int]:
-    """Return the segment files of a directory by name, with the base in the name, ascending."""
-    found = {name: int(match[1]) for name in names_in(dir_fd) if (match := _NAME.match(name))}
-    return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
 def read_page(dir_fd: int, name: str) -> bytes:
@@ -41,7 +33,7 @@ def deduce(dir_fd: int, cycle: RollCycle | None = None) -> Identity | None:
     votes: Counter[tuple[bytes, int]] = Counter()
     created_ns: dict[tuple[bytes, int], int] = {}
     opened: dict[tuple[bytes, int], list[tuple[int, int]]] = {}
-    for name, base in segment_files(dir_fd).items():
+    for name, base in segment_bases(names_in(dir_fd)).items():
         try:
             page = read_page(dir_fd, name)
         except IOFailureError:

@@ -36,14 +36,19 @@ from commitlog.repair.extent import (
     last_possible,
     within_reach,
 )
-from commitlog.repair.lost_identity import segment_files
 from commitlog.repair.reports import Action, RepairReport, VerifyReport
 from commitlog.repair.segment_repair import KeptFiles, SegmentRepair
 from commitlog.repair.survey import SEAL_BROKEN, SEAL_WRONG
 from commitlog.repair.verification import open_directory, read_identity, surveying_log
 from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import is_live
-from commitlog.segment.directory import JOIN_NOTE, LogDirectory, is_base, segment_name
+from commitlog.segment.directory import (
+    JOIN_NOTE,
+    LogDirectory,
+    is_base,
+    segment_bases,
+    segment_name,
+)
 from commitlog.segment.lock_file import LockFile
 from commitlog.segment.lone_segment import refuse_lone_segment
 from commitlog.tail import tailer_file
@@ -208,7 +213,7 @@ class _Repair:
 
     def _move_strays(self, recorded: RecordedEnd) -> list[int]:
         """Move away files that are beyond the end of the log; return the numbers of the others."""
-        for name, base in segment_files(self.dir_fd).items():
+        for name, base in segment_bases(self.directory.names()).items():
             if (
                 base % self.size == 0
                 and not is_base(base, self.size)

@@ -89,7 +89,6 @@ class VerifyReport:
 
     @property
     def skipped_bytes(self) -> int:
-        """Return the bytes in SKIP frames."""
         return sum(segment.skipped_bytes for segment in self.segments)
 
     @property

@@ -13,10 +13,16 @@ from commitlog.flush.checkpoint import Checkpoint
 from commitlog.recovery.join_note import JoinNote, Manifest
 from commitlog.recovery.pending_join import unreached
 from commitlog.repair.extent import RecordedEnd
-from commitlog.repair.lost_identity import segment_files
 from commitlog.repair.reports import Damage, SegmentReport, TornTail, VerifyReport
 from commitlog.segment import index_file
-from commitlog.segment.directory import LogDirectory, holes, index_name, is_base, segment_name
+from commitlog.segment.directory import (
+    LogDirectory,
+    holes,
+    index_name,
+    is_base,
+    segment_bases,
+    segment_name,
+)
 from commitlog.segment.seal_table import SealTable
 from commitlog.tail import tailer_file, tailer_state
 
@@ -66,7 +72,7 @@ class Survey:
         if self.directory.detached:
             self._find_holes(numbers)  # other files in the directory are not part of it
             return numbers
-        for name, base in segment_files(self.directory.fd).items():
+        for name, base in segment_bases(self.directory.names()).items():
             if not is_base(base, self.size):
                 self.report.problems.append(
                     f"{name}: no segment of {self.size} bytes begins at the position in this name"

@@ -20,7 +20,7 @@ from commitlog.errors import (
     PositionError,
 )
 from commitlog.retention.archived import archived_name, read_pieces, zstandard
-from commitlog.retention.target import LocalTarget, Target, target_of
+from commitlog.retention.target import LocalTarget, target_of
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory, segment_name
 
@@ -72,7 +72,7 @@ class Archiver:
     def __init__(self, directory: LogDirectory, archive: Archive) -> None:
         self._directory = directory
         self._archive = archive
-        self._target = target_of(archive.target, archive.filesystem)
+        self.target = target_of(archive.target, archive.filesystem)
         self._checked = False
         self._named = False
 
@@ -84,30 +84,23 @@ class Archiver:
         log's archive.
         """
         with self._telling(number):
-            self._check_target()
             self._name_log()
             content = self._open(number)
             with content:
                 self._check(number)
                 if self._has(number, content):
-                    self._target.settle()
+                    self.target.settle()
                     return False
                 content.seek(0)
-                self._target.put(
+                self.target.put(
                     archived_name(number * self._directory.segment_size),
                     lambda file: self._compress(content, file),
                 )
         return True
 
-    @property
-    def target(self) -> Target:
-        """Return where the archive is."""
-        return self._target
-
     def prepare(self) -> None:
         """Refuse the target of another log, and write this one's identity into an empty one."""
         with self._telling(0):
-            self._check_target()
             self._name_log()
 
     def store(self, number: int) -> None:
@@ -117,12 +110,11 @@ class Archiver:
         the answer was lost, or an earlier one did. Otherwise raise `LogExistsError`.
         """
         with self._telling(number):
-            self._check_target()
             self._name_log()
             name = archived_name(number * self._directory.segment_size)
             with self._open(number) as content:
                 self._check(number)
-                if not self._target.put(
+                if not self.target.put(
                     name, lambda file: self._compress(content, file), replace=False
                 ):
                     content.seek(0)
@@ -130,21 +122,24 @@ class Archiver:
                         raise LogExistsError(
                             "another writer stored another segment at this position: nothing is "
                             "stored any more. Use a new target",
-                            path=self._target.path_of(name),
+                            path=self.target.path_of(name),
                             position=number * self._directory.segment_size,
                         )
 
     def check(self, number: int) -> None:
         """Raise what `put` would, as far as that can be known without writing."""
         with self._telling(number):
-            self._check_target()
-            self._target.check()
+            self.target.check()
             self._open(number).close()
             self._check(number)
 
     @contextlib.contextmanager
     def _telling(self, number: int) -> Iterator[None]:
+        """Check once that the target is empty, or the archive of this log; translate an OSError."""
         try:
+            if not self._checked:
+                self._refuse_others()
+                self._checked = True
             yield
         except FileNotFoundError as error:
             raise PositionError(
@@ -156,56 +151,50 @@ class Archiver:
                 raise
             raise IOFailureError(
                 f"the archive cannot be written: {error.strerror or error}",
-                path=self._target.name,
+                path=self.target.name,
                 errno=error.errno,
             ) from error
 
     def _name_log(self) -> None:
         """Write the log's identity to the target before any segment."""
-        if not self._named and identities.NAME not in self._target.names():
+        if not self._named and identities.NAME not in self.target.names():
             text = read_small_file(
                 identities.NAME, identities.SIZE_LIMIT, dir_fd=self._directory.fd
             )
-            if not self._target.put(identities.NAME, lambda file: file.write(text), replace=False):
+            if not self.target.put(identities.NAME, lambda file: file.write(text), replace=False):
                 self._refuse_others()  # another process has just written it
         self._named = True
 
-    def _check_target(self) -> None:
-        """Check once that the target is empty, or the archive of this log."""
-        if not self._checked:
-            self._refuse_others()
-            self._checked = True
-
     def _refuse_others(self) -> None:
-        names = self._target.names()
+        names = self.target.names()
         if any(name.endswith(".seg") for name in names) or self._lies_in_log():
             raise LogExistsError(
                 "the target is in a log's directory: choose another directory for the archive",
-                path=self._target.name,
+                path=self.target.name,
             )
         if identities.NAME not in names:
             if any(name.endswith(".zst") for name in names):
                 raise LogExistsError(
                     f"the target has archived segments but no {identities.NAME}: choose another",
-                    path=self._target.name,
+                    path=self.target.name,
                 )
             return
-        with self._target.open(identities.NAME) as file:
+        with self.target.open(identities.NAME) as file:
             there = identities.parse(
-                file.read(identities.SIZE_LIMIT), self._target.path_of(identities.NAME)
+                file.read(identities.SIZE_LIMIT), self.target.path_of(identities.NAME)
             )
         if there.uuid != self._directory.log_uuid:
             raise LogExistsError(
                 "the target holds the archive of another log: choose another one",
-                path=self._target.name,
+                path=self.target.name,
             )
 
     def _lies_in_log(self) -> bool:
         """Return whether the target is in the log, where its files would be mistaken for others."""
-        if not isinstance(self._target, LocalTarget):
+        if not isinstance(self.target, LocalTarget):
             return False
         own = os.path.realpath(self._directory.path)
-        return os.path.commonpath((own, os.path.realpath(self._target.name))) == own
+        return os.path.commonpath((own, os.path.realpath(self.target.name))) == own
 
     def _open(self, number: int) -> BinaryIO:
         fd = open_regular(
@@ -235,7 +224,7 @@ class Archiver:
 
     def _has(self, number: int, content: BinaryIO) -> bool:
         base = number * self._directory.segment_size
-        if archived_name(base) not in self._target.names():
+        if archived_name(base) not in self.target.names():
             return False
         try:
             same = self._is_same(number, content)
@@ -245,7 +234,7 @@ class Archiver:
         if not same:
             _logger.warning(
                 "%s differs from the segment; it is written again",
-                self._target.path_of(archived_name(base)),
+                self.target.path_of(archived_name(base)),
             )
         return same
 
@@ -253,7 +242,7 @@ class Archiver:
         base = number * self._directory.segment_size
         return all(
             content.read(len(piece)) == piece
-            for piece in read_pieces(self._target, base, self._directory.identity)
+            for piece in read_pieces(self.target, base, self._directory.identity)
         )
 
     def _compress(self, content: BinaryIO, file: BinaryIO) -> None:

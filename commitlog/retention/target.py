@@ -156,7 +156,6 @@ class LocalTarget:
             return []
 
     def sizes(self) -> dict[str, int]:
-        """Return the size of each file in bytes, by name."""
         found = {}
         for name in self.names():
             with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
@@ -168,7 +167,6 @@ class LocalTarget:
         return open(open_regular(self.path_of(name), follow=True), "rb")
 
     def path_of(self, name: str) -> str:
-        """Return a file's path or address, for messages."""
         return os.path.join(self.name, name)
 
     def check(self) -> None:

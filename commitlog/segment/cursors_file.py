@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from commitlog._kernel import memory as kernel
 from commitlog._kernel.memory import Cursors
 from commitlog.base.boot import boot_id
-from commitlog.base.life_lock import WHOLE, LifeLock, Span, is_held, open_gate
+from commitlog.base.life_lock import WHOLE, LifeLock, Span, is_held
 from commitlog.base.regular_file import open_regular, opened_regular
 from commitlog.errors import IOFailureError
 from commitlog.segment import lock_file
@@ -130,7 +130,6 @@ def live_writers(dir_fd: int, identity: Identity) -> list[Writer]:
 
 
 def describe(writers: list[Writer]) -> str:
-    """Name writers, for a message."""
     names = [lock_file.describe_process(writer.pid, writer.pid_namespace) for writer in writers]
     return ", ".join(names) or "another process"
 
@@ -163,29 +162,22 @@ class SlotLock:
         self._cursors = LifeLock(lambda: open_regular(NAME, flags, dir_fd=dir_fd), kind=None)
         self._lock: LifeLock | None = None
         try:
-            self._lock = LifeLock(lambda: self._open_lock(dir_fd, writable), kind=None)
-        except (PermissionError, IOFailureError):
-            if writable:
+            self._lock = (
+                lock_file.LockFile(dir_fd)
+                if writable
+                else LifeLock(lambda: open_regular(lock_file.NAME, dir_fd=dir_fd), kind=None)
+            )
+        except BaseException as error:
+            refused = isinstance(error, FileNotFoundError | PermissionError | IOFailureError)
+            if writable or not refused:
                 self._cursors.close()
                 raise
-        except FileNotFoundError:
-            pass
-        except BaseException:
-            self._cursors.close()
-            raise
-
-    @staticmethod
-    def _open_lock(dir_fd: int, writable: bool) -> int:
-        if writable:
-            return open_gate(lock_file.NAME, dir_fd)
-        return open_regular(lock_file.NAME, dir_fd=dir_fd)
 
     @property
     def descriptors(self) -> tuple[int, int]:
         return -1 if self._lock is None else self._lock.descriptor, self._cursors.descriptor
 
     def close(self) -> None:
-        """Close both; idempotent."""
         self._cursors.close()
         if self._lock is not None:
             self._lock.close()

@@ -8,7 +8,7 @@ import errno
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Literal
 
@@ -58,7 +58,6 @@ def segment_name(base: int) -> str:
 
 
 def index_name(base: int) -> str:
-    """The file name of that segment's index."""
     return f"{base:020d}.idx"
 
 
@@ -77,6 +76,12 @@ def names_in(dir_fd: int) -> list[str]:
         return os.listdir(own_fd)
     finally:
         os.close(own_fd)
+
+
+def segment_bases(names: Iterable[str]) -> dict[str, int]:
+    """The base of each segment file among other names, ascending."""
+    bases = {name: int(match[1]) for name in names if (match := _NAME.match(name))}
+    return dict(sorted(bases.items()))
 
 
 def is_base(base: int, segment_size: int) -> bool:
@@ -142,7 +147,6 @@ class LogDirectory:
         return os.path.join(self.path, segment_name(number * self.segment_size))
 
     def telling(self, doing: str) -> contextlib.AbstractContextManager[None]:
-        """Translate an OSError in the block into one of commitlog's own errors."""
         return telling(self.path, doing)
 
     def names(self) -> list[str]:
@@ -152,10 +156,9 @@ class LogDirectory:
 
     def segment_numbers(self) -> list[int]:
         """The numbers of all segment files, ascending; other names are ignored."""
-        bases = (int(match[1]) for name in self.names() if (match := _NAME.match(name)))
-        return sorted(
-            base // self.segment_size for base in bases if is_base(base, self.segment_size)
-        )
+        size = self.segment_size
+        bases = segment_bases(self.names()).values()
+        return [base // size for base in bases if is_base(base, size)]
 
     def cycle_at(self, opened_ns: int) -> int:
         """The cycle of a segment that the log rolled into then; 0 if it rolls by size alone."""

@@ -43,7 +43,6 @@ class Holder:
     pid_namespace: int = 0
 
     def describe(self) -> str:
-        """Name the holder, for a message."""
         return describe_process(self.pid, self.pid_namespace, self.name)
 
 
@@ -155,7 +154,6 @@ class LockFile(LifeLock):
 
 
 def new_holder(boot_id: bytes, inode: int) -> Holder:
-    """Return the holder record of this process."""
     pid = os.getpid()
     return Holder(
         pid=pid,

@@ -51,7 +51,6 @@ class MappedFile:
 
     @property
     def staying(self) -> list[str]:
-        """The holders that are not brief."""
         with self._state:
             return [holder.who for holder in self._holders.values() if not holder.briefly]
 

@@ -88,7 +88,6 @@ class StagingWriter:
         return self.staged
 
     def discard(self) -> None:
-        """Remove the files written so far."""
         self._frames = None
         if self._fd >= 0:
             os.close(self._fd)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,6 @@ from commitlog.segment import cursors_file
 from commitlog.segment.identity import Identity
 
 IDENTITY = Identity.new(65536, "coarse")
-
-
-@pytest.fixture
-def dir_fd(tmp_path: Path) -> Iterator[int]:
-    fd = os.open(tmp_path, os.O_RDONLY)
-    yield fd
-    os.close(fd)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,6 @@ import pytest
 from commitlog.errors import NotALogError, UnsupportedVersionError
 from commitlog.segment import identity as identities
 from commitlog.segment.identity import Identity
-
-
-@pytest.fixture
-def dir_fd(tmp_path: Path) -> Iterator[int]:
-    fd = os.open(tmp_path, os.O_RDONLY)
-    yield fd
-    os.close(fd)
 
 
 def test_written_identity_is_read_back(dir_fd: int, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +26,8 @@ from commitlog.tail import tailer_file, tailer_folder, tailer_state
 from commitlog.tail.tailer_file import TailerFile
 from tests.setups import HEADER, SEGMENT
 
-UUID = bytes(range(16))
 TERMS_AT, SAVED_AT, STRIDE = 0, 1024, 512
 PLACE = struct.Struct("<QI")  # the check follows
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[LogDirectory]:
-    made = LogDirectory(str(tmp_path), Identity(UUID, SEGMENT, "coarse", 0))
-    yield made
-    made.close()
 
 
 def no_writers() -> None:
