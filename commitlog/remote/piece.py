@@ -24,6 +24,7 @@ _TOLD = (
     "LogNotFoundError",
     "PositionError",
     "ReadOnlyError",
+    "SequenceError",
     "TailerInUseError",
     "TailerNotFoundError",
     "UnsupportedError",

@@ -82,6 +82,27 @@ class Reading:
                 yield self._piece(0, b"", now)
             sent_s, sent = time.monotonic(), now
 
+    def find(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Answer a question of Spark's driver, which has no segment at hand."""
+        index, value = self._parts.index, content.get("value")
+        if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+            raise ReplicationError("a reader sent no usable 'value'")
+        what = content.get("what")
+        found: int | None = None
+        if what == "flush":
+            self._parts.engine.ask_for_flush()
+        elif what == "since":
+            found = index.position_since(value)
+        elif what == "sequence_of":
+            found = index.sequence_of(self._checked_position(value))
+        elif what == "position_of":
+            found = index.position_of(value)
+        elif what == "boundary":
+            found = index.entry(self._checked_position(value), before=True)
+        else:
+            raise ReplicationError(f"a reader asked for an unknown place: {what!r:.100}")
+        return {"found": found}
+
     def told(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
         """Yield pieces; if an error ends them, tell the reader of it in a last one."""
         try:
@@ -127,9 +148,13 @@ class Reading:
             if not pair or not 0 <= each[0] < each[1]:
                 raise ReplicationError(f"a reader asked for an unusable range: {each!r:.100}")
             base = each[0] - each[0] % self._size
-            if each[1] > min(max(end, base + HEADER_SIZE), base + self._size):
-                raise PositionError("a reader asked for bytes beyond the end", position=each[0])
-        return [(start, stop) for start, stop in ranges]
+            if each[1] > base + self._size:
+                raise ReplicationError(f"a reader asked for more than a segment: {each!r:.100}")
+        # What is not committed may not be whole. Headers are: a segment gets its name with one.
+        header = [max(end, start - start % self._size + HEADER_SIZE) for start, _ in ranges]
+        return [
+            (start, min(stop, most)) for (start, stop), most in zip(ranges, header, strict=True)
+        ]
 
     def _checked_position(self, position: object) -> int:
         if type(position) is not int or not 0 <= position < 1 << 63:

@@ -246,6 +246,14 @@ def _look(served: _Served, _: dict[str, Any]) -> dict[str, Any]:
     return Reading(served.log).look()
 
 
+def _find(served: _Served, content: dict[str, Any]) -> dict[str, Any]:
+    """Answer a reader's question for a place in a log; tell it of an error by its kind."""
+    try:
+        return Reading(served.log).find(content)
+    except CommitLogError as error:
+        return {"error": pieces.text_of(error)}
+
+
 def _tailer(served: _Served, content: dict[str, Any]) -> dict[str, Any]:
     """Do what a reader asks for a named tailer; tell it of an error by its kind."""
     try:
@@ -325,6 +333,7 @@ def _server_class() -> Any:
                 "acknowledge": _acknowledge,
                 "look": _look,
                 "tailer": _tailer,
+                "find": _find,
             }
             answer = answers.get(action.type)
             if answer is None:

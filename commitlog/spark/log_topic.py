@@ -99,7 +99,7 @@ class LogTopic(Topic):
         for number in range(start // size, -(-stop // size)):
             base = number * size
             if number not in there:
-                check_present(self.location, self.uuid)
+                self._check_present()
                 refuse_gap(self, base, base + size, fail_on_data_loss)
                 continue
             seal = self._seals.get(number)
@@ -124,8 +124,18 @@ class LogTopic(Topic):
                 scan=scan,
                 start=wanted_start,
                 stop=wanted_stop,
-                sequence=self._parts.index.sequence_at(number, scan) if with_sequence else None,
+                sequence=self._sequence_at(number, scan) if with_sequence else None,
             )
+
+    def _check_present(self) -> None:
+        """Raise if a missing segment was not deleted, but its log is missing, too."""
+        check_present(self.location, self.uuid)
+
+    def _sequence_at(self, number: int, offset: int) -> int:
+        seal = self._seals.get(number)
+        if seal is not None and offset <= HEADER_SIZE:
+            return seal.first_sequence
+        return self.sequence_of(number * self.segment_size + offset)
 
     def records_in(self, piece: Slice) -> int | None:
         if piece.scan < piece.start or piece.sequence is None:

@@ -8,7 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from commitlog.base.path import is_remote
 from commitlog.errors import CorruptSegmentError, IOFailureError
+from commitlog.remote.connection import Connection
+from commitlog.remote.piece import Piece
 from commitlog.retention.archived import zstandard
 from commitlog.spark import places
 
@@ -128,6 +131,29 @@ class CompressedBytes(SegmentBytes):
         return got
 
 
+class RemoteBytes(SegmentBytes):
+    """A segment of a log on another machine: `RemoteDirectory` names it by the log's URL and the
+    segment's base. The token is that of this process's environment.
+    """
+
+    def _open(self) -> Any:
+        url, _, base = self.location.partition("#")
+        self._base = int(base)
+        return Connection(url)
+
+    def _read_once(self, view: memoryview, offset: int) -> int:
+        start, end = self._base + offset, 0
+
+        def take(piece: Piece) -> None:
+            nonlocal end
+            at = piece.position - start
+            end = at + len(piece.content)
+            view[at:end] = piece.content
+
+        self._file.read([(start, start + len(view))], take)
+        return end
+
+
 def open_bytes(location: str) -> SegmentBytes:
     """Open a segment file. A name that ends in ".zst" is one zstd frame.
 
@@ -136,6 +162,8 @@ def open_bytes(location: str) -> SegmentBytes:
     FileNotFoundError
         The file does not exist, or no longer.
     """
+    if is_remote(location):
+        return RemoteBytes(location)
     if places.name_of(location).endswith(COMPRESSED):
         return CompressedBytes(location)
     return SegmentBytes(location) if places.is_uri(location) else LocalBytes(location)

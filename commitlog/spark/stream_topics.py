@@ -102,7 +102,9 @@ class StreamTopics:
         )
 
     def _awaits_logs(self) -> bool:
-        pattern = re.compile(self._options.subscribe_pattern or "(?!)")
+        if self._options.subscribe_pattern is None:
+            return False
+        pattern = re.compile(self._options.subscribe_pattern)
         folders = [
             name
             for path in self._options.paths

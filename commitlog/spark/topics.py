@@ -6,11 +6,13 @@ import os
 import re
 
 from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.base.path import is_remote
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError, PositionError
 from commitlog.spark import places
 from commitlog.spark.archive_topic import ArchiveTopic
 from commitlog.spark.log_topic import LogTopic
 from commitlog.spark.read_options import Bound, ReadOptions
+from commitlog.spark.remote_topic import RemoteTopic
 from commitlog.spark.topic import Topic
 
 _LOG_JSON = "log.json"
@@ -48,7 +50,12 @@ def present(options: ReadOptions) -> dict[str, str]:
     for path in options.paths:
         matches = places.expanded(path)
         for place in matches:
-            for one in _logs_at(place, options, certain=matches == [path]):
+            logs = (
+                _served_at(place, options)
+                if is_remote(place)
+                else _logs_at(place, options, certain=matches == [path])
+            )
+            for one in logs:
                 name = _topic_of(one)
                 if found.setdefault(name, one) != one:
                     raise InvalidOptionError(
@@ -108,6 +115,16 @@ def _logs_at(place: str, options: ReadOptions, *, certain: bool) -> list[str]:
             path=place,
         )
     return []
+
+
+def _served_at(place: str, options: ReadOptions) -> list[str]:
+    """Return the logs of a server: the one that the URL names, or the subscribed ones."""
+    if options.subscribe_pattern is not None:
+        raise InvalidOptionError(
+            f"subscribePattern needs a directory, and {place} is a server: name the logs with "
+            "subscribe"
+        )
+    return [places.join(place, name) for name in options.subscribe] or [place]
 
 
 # --- bounds ---------------------------------------------------------------------------------------
@@ -209,6 +226,8 @@ def open_topic(name: str, place: str, options: ReadOptions) -> Topic:
     LogNotFoundError, NotALogError, CorruptSegmentError
         The place is neither, or cannot be read.
     """
+    if is_remote(place):
+        return RemoteTopic(name, place, options.visibility)
     if not places.is_uri(place):
         only = places.segment_of(places.name_of(place))
         folder = place if only is None else os.path.dirname(place)
