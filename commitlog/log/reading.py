@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from commitlog._kernel.memory import Cursors
 from commitlog.base.path import is_remote, opened_directory
 from commitlog.base.polling import attempts
@@ -11,6 +13,8 @@ from commitlog.log.opened import NEVER_UNCERTAIN, Opened, check_options, refuse_
 from commitlog.options import Options
 from commitlog.remote.remote_directory import RemoteDirectory
 from commitlog.retention.detached import Detached, open_detached
+from commitlog.retention.store import Store
+from commitlog.retention.tiered_directory import TieredDirectory
 from commitlog.segment import cursors_file
 from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import CursorsFile
@@ -27,11 +31,17 @@ def open_for_reading(path: str, options: Options) -> Opened:
         return _open_detached(detached)
     identity = _await_identity(path, options.wait_for_log)
     check_options(identity, options, path)
-    directory = LogDirectory(path, identity)
+    directory = _directory(path, identity, options)
     file = cursors_file.open_for_reading(directory.fd, identity)
     if file.usable:
         return Opened(directory, file.cells)
     return _stand_in(directory, file)
+
+
+def _directory(path: str, identity: Identity, options: Options) -> LogDirectory:
+    if options.store is None:
+        return LogDirectory(path, identity)
+    return TieredDirectory(path, identity, cast(Store, options.store), options.tuning.archive_cache)
 
 
 def _open_detached(directory: Detached) -> Opened:

@@ -222,7 +222,8 @@ class Options:
         caller asks for it. Deleted records are lost.
     store : Store or None
         Where a writing handle stores the log's segments, and every second its end, for the loss of
-        the machine. A segment is deleted by retention only when it is stored. None: nowhere.
+        the machine. A segment is deleted by retention only when it is stored. A handle with
+        mode "r" reads from there what is no longer on the disk. None: nowhere.
     listener : object or None
         An object with some of `on_created`, `on_sealed`, `on_released` and `on_deleted`;
         `commitlog.keep.SegmentListener` has all. A writing handle calls it in a separate thread

@@ -39,8 +39,10 @@ class ArchivedDirectory(LogDirectory):
     idle_kept = 1
     kind = "archive"
 
-    def __init__(self, place: str, cache_bytes: int) -> None:
-        self.target: Target = target_of(place)
+    def __init__(
+        self, place: str | os.PathLike[str], cache_bytes: int, filesystem: object = None
+    ) -> None:
+        self.target: Target = target_of(place, filesystem)
         identity = read_identity(self.target)
         self._contents = read_contents(self.target, identity.segment_size)
         self._numbers = frozenset(self._contents.numbers)
@@ -238,6 +240,12 @@ class ArchivedDirectory(LogDirectory):
                 position=number * self.segment_size,
                 first_position=left[0] * self.segment_size,
             )
+
+    def list_again(self) -> None:
+        """See what was stored since the last listing."""
+        self._contents = self._listed_again()
+        self._numbers = frozenset(self._contents.numbers)
+        self._end = self._contents.end(self.segment_size)
 
     def _listed_again(self) -> Contents:
         return read_contents(self.target, self.segment_size)

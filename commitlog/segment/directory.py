@@ -191,6 +191,12 @@ class LogDirectory:
     def fetch(self, number: int) -> None:
         """Have a segment file here, where it may have to be brought first."""
 
+    def elsewhere(self, number: int) -> Segment | None:
+        """Open and map a segment whose file is in another place than this directory; None for one
+        that is here.
+        """
+        return None
+
     def read_header(self, number: int) -> bytes | None:
         """Read the header page of a segment from its file; None if it cannot be read."""
         with contextlib.suppress(OSError), self.opened_file(number) as fd:

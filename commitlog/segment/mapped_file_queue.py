@@ -164,11 +164,20 @@ class MappedFileQueue:
         self._check_open()
         file = self._files.get(number)
         if file is None:
-            self.directory.fetch(number)
-            file = MappedFile(self.core, self.core.acquire(number))
+            file = MappedFile(self.core, self._open(number))
             self._files[number] = file
             self._drop_idle(number)
         return file
+
+    def _open(self, number: int) -> Segment:
+        self.directory.fetch(number)
+        found = self.directory.elsewhere(number)
+        try:
+            return found or self.core.acquire(number)
+        except PositionError:
+            # Retention may have deleted it from the disk meanwhile, and a store may have it.
+            self.directory.fetch(number)
+            return self.directory.elsewhere(number) or self.core.acquire(number)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -1,0 +1,120 @@
+"""TieredDirectory: a log's directory whose older segments are read from its store."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from commitlog._kernel.segments import Segment
+from commitlog.errors import LogNotFoundError, NotALogError
+from commitlog.retention.archived_directory import ArchivedDirectory
+from commitlog.retention.store import Store
+from commitlog.segment.directory import LogDirectory
+from commitlog.segment.identity import Identity
+
+_LIST_S = 1.0  # between two listings for a segment that is neither here nor listed
+
+
+class TieredDirectory(LogDirectory):
+    """The segments on this disk, and below the first of them those of the store. For readers: a
+    writer counts only what is on its disk.
+
+    Retention deletes a segment here only when it is stored. A reader that needs it then lists the
+    store again, so it passes from store to disk without a gap.
+    """
+
+    def __init__(self, path: str, identity: Identity, store: Store, cache_bytes: int) -> None:
+        super().__init__(path, identity)
+        self._store = store
+        self._cache_bytes = cache_bytes
+        self._lock = threading.RLock()
+        self._older: ArchivedDirectory | None = None
+        self._listed_s = float("-inf")
+
+    def forked(self) -> None:
+        self._lock = threading.RLock()
+        if self._older is not None:
+            self._older.forked()
+
+    def close(self) -> None:
+        super().close()
+        with self._lock:
+            if self._older is not None:
+                self._older.close()
+
+    # --- the store --------------------------------------------------------------------------------
+
+    def _stored(self, number: int | None = None) -> ArchivedDirectory | None:
+        """Return what the store has; None if it has nothing yet. List it again if it should have a
+        segment that it does not list.
+        """
+        with self._lock:
+            older, now_s = self._older, time.monotonic()
+            behind = older is None or (number is not None and not older.has(number))
+            if behind and now_s - self._listed_s >= _LIST_S:
+                self._listed_s = now_s
+                if older is None:
+                    self._older = self._open_store()
+                else:
+                    older.list_again()
+            return self._older
+
+    def _open_store(self) -> ArchivedDirectory | None:
+        store = self._store
+        try:
+            found = ArchivedDirectory(store.target, self._cache_bytes, store.filesystem)
+        except LogNotFoundError:
+            return None
+        if found.log_uuid != self.log_uuid:
+            found.close()
+            raise NotALogError(
+                f"the store {found.path} has another log: open this one with its own store",
+                path=self.path,
+            )
+        return found
+
+    def _in_store(self, number: int) -> ArchivedDirectory | None:
+        """Return the store if it has a segment that is not on this disk."""
+        if super().has(number):
+            return None
+        local = super().segment_numbers()
+        if not local or number >= local[0]:
+            return None
+        older = self._stored(number)
+        return older if older is not None and older.has(number) else None
+
+    # --- a directory of segments ------------------------------------------------------------------
+
+    def segment_numbers(self) -> list[int]:
+        local = super().segment_numbers()
+        older = self._stored(local[0] - 1 if local and local[0] else None)
+        if older is None or not local:
+            return local
+        return [*(number for number in older.segment_numbers() if number < local[0]), *local]
+
+    def has(self, number: int) -> bool:
+        return super().has(number) or self._in_store(number) is not None
+
+    def fetch(self, number: int) -> None:
+        older = self._in_store(number)
+        if older is not None:
+            older.fetch(number)
+
+    def elsewhere(self, number: int) -> Segment | None:
+        older = self._in_store(number)
+        return None if older is None else older.open_segment(number, writable=False)
+
+    def read_header(self, number: int) -> bytes | None:
+        older = self._in_store(number)
+        return super().read_header(number) if older is None else older.read_header(number)
+
+    def disk_bytes(self, number: int) -> int:
+        """Return what a segment takes on this disk, or else compressed in the store."""
+        older = self._in_store(number)
+        return super().disk_bytes(number) if older is None else older.disk_bytes(number)
+
+    def segment_path(self, number: int) -> str:
+        older = self._older
+        if older is not None and older.has(number) and not super().has(number):
+            return older.segment_path(number)
+        return super().segment_path(number)
