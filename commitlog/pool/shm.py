@@ -125,7 +125,7 @@ class ShmBuffer(PoolBuffer):
     @classmethod
     def allocate(cls, size: int) -> Self:
         """Create a zeroed buffer under a new name, with all of its blocks, not yet populated."""
-        name = f"/commitlog-{os.urandom(16).hex()}"
+        name = new_name()
         descriptor = open_object(name, posix_ipc.O_CREX)
         try:
             os.fchmod(descriptor, 0o600)  # undo the umask
@@ -182,6 +182,11 @@ class ShmBuffer(PoolBuffer):
         self._life_lock.close()
         super().destroy()
         self.header.close()
+
+
+def new_name() -> str:
+    """Return a random name; tests give theirs a prefix."""
+    return f"/commitlog-{os.urandom(16).hex()}"
 
 
 def open_object(name: str, flags: int = 0) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -43,6 +42,8 @@ class SegmentCache:
         has: Callable[[int], bool],
         path_of: Callable[[int], str],
     ) -> None:
+        import tempfile  # takes long to import, and few logs need it
+
         self.folder = tempfile.mkdtemp(prefix="commitlog-")
         self._size = segment_size
         self._most = max(_LEAST_KEPT, cache_bytes // segment_size)

@@ -45,14 +45,9 @@ def mark_of(value: bytes) -> Mark:
     return Mark(int(session), int(index))
 
 
-class _Names:
-    """Replaces `secrets` for the names of buffers: random, with the prefix by which the test's
-    clean-up finds them.
-    """
-
-    @staticmethod
-    def token_hex(size: int) -> str:
-        return (os.environ.get(SHM_PREFIX, "") + secrets.token_hex(size))[: 2 * size]
+def _prefixed_name() -> str:
+    """Return a random name of a buffer, with the prefix by which the test's clean-up finds it."""
+    return f"/commitlog-{(os.environ.get(SHM_PREFIX, '') + secrets.token_hex(16))[:32]}"
 
 
 class How(NamedTuple):
@@ -68,7 +63,7 @@ def open_log(
     """Open with a pool of the given options, or without one."""
     made = None
     if pool is not None:
-        shm.secrets = _Names  # type: ignore[attr-defined]
+        shm.new_name = _prefixed_name
         filled = {
             "buffers": 3,
             "buffer_size": SEGMENT_SIZE,
