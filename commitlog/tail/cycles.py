@@ -36,7 +36,8 @@ class Cycle:
     records : int
         The number of visible records.
     bytes : int
-        The size of its frames, including padding and rolled-back claims.
+        The size of its frames, including padding and rolled-back claims. A full segment that the
+        log has not sealed yet counts whole.
     disk_bytes : int
         The disk space of its files.
     """

@@ -98,6 +98,10 @@ def test_cycle_reports_time_positions_and_completion(clock: Clock, path: Path) -
         clock.move(86400)
         for _ in range(20):
             log.append(bytes(8000))
+        log.flush()
+        allocation = parts_of(log).writer.allocation
+        assert allocation is not None
+        assert allocation.sealed_below() == 3
         today, tomorrow = log.cycles()
         assert (today.start, today.end) == (
             dt.datetime.fromisoformat("2026-11-21T00:00+01:00"),
