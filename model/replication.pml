@@ -13,8 +13,9 @@
  *   R4  a cut removes no acknowledged record
  *
  * What is modelled, in commitlog/replication
- *   promotion.py         promote: the fences that it takes, what it compares
- *   follower.py          meeting a primary: which lineages fit, where a log is cut
+ *   promotion.py         promote: how many fences it takes
+ *   quorum.py            fencing the other copies, and comparing with them
+ *   meeting.py           meeting a primary: which lineages fit, where a log is cut
  *   replica.py           copying records, in order, of one epoch
  *   acknowledgements.py  which acknowledgements count
  *

@@ -24,8 +24,28 @@ from commitlog.replication import follow
     help="Trust these certificates, in PEM. [default: those of the system]",
 )
 @click.option("--plain-text", is_flag=True, help="Connect to another machine without TLS.")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default=None,
+    help="Serve COPY at this address, to followers and to promotions; port 0 takes a free one.",
+)
+@click.option(
+    "--tls",
+    nargs=2,
+    metavar="CERTIFICATE KEY",
+    default=None,
+    help="Encrypt what is served, with files in PEM.",
+)
 def command(
-    *, url: str, copy: str, token: str | None, tls_roots: str | None, plain_text: bool
+    *,
+    url: str,
+    copy: str,
+    token: str | None,
+    tls_roots: str | None,
+    plain_text: bool,
+    listen: str | None,
+    tls: tuple[str, str] | None,
 ) -> None:
     """Copy the log at URL to COPY, and follow it until Ctrl-C.
 
@@ -36,10 +56,21 @@ def command(
     Examples:
       commitlog follow tcp://127.0.0.1:7070/orders copy
       commitlog follow --tls-roots ca.pem tls://a:7070/orders /backup/orders
+      commitlog follow --listen 127.0.0.1:7071 tcp://127.0.0.1:7070/orders copy
     """
     with (
         Ending(),
-        follow(url, copy, token=token, tls_roots=tls_roots, plain_text=plain_text) as follower,
+        follow(
+            url,
+            copy,
+            token=token,
+            tls_roots=tls_roots,
+            plain_text=plain_text,
+            listen=listen,
+            tls=tls,
+        ) as follower,
     ):
         click.echo(f"following {url} from position {follower.position}")
+        if follower.server is not None:
+            click.echo(f"serving {follower.server.url()}")
         follower.wait()

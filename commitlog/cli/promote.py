@@ -12,19 +12,67 @@ from commitlog.replication import promote
 
 @click.command()
 @click.argument("log", type=click.Path())
+@click.option(
+    "--other",
+    "others",
+    metavar="URL",
+    multiple=True,
+    help="Ask this copy, too; name each other copy, also those out of reach.",
+)
+@click.option(
+    "--require",
+    metavar="COUNT",
+    type=int,
+    default=1,
+    show_default=True,
+    help="How many copies have a record once it is acknowledged.",
+)
+@click.option("--force", is_flag=True, help="Promote although acknowledged records may be lost.")
+@click.option(
+    "--token",
+    envvar="COMMITLOG_TOKEN",
+    metavar="TEXT",
+    help="Send this token. [default: the variable COMMITLOG_TOKEN]",
+)
+@click.option(
+    "--tls-roots",
+    metavar="FILE",
+    default=None,
+    help="Trust these certificates, in PEM. [default: those of the system]",
+)
+@click.option("--plain-text", is_flag=True, help="Connect to another machine without TLS.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-def command(*, log: str, as_json: bool) -> None:
+def command(
+    *,
+    log: str,
+    others: tuple[str, ...],
+    require: int,
+    force: bool,
+    token: str | None,
+    tls_roots: str | None,
+    plain_text: bool,
+    as_json: bool,
+) -> None:
     """Make LOG, a copy of another log, the primary.
 
-    Its next epoch begins, and programs can append to it. Stop its follower and the old primary
-    first. Records that the old primary has not sent are not in LOG. Followers of LOG refuse the old
-    primary.
+    Its next epoch begins, and programs can append to it. Stop its follower first. Other copies
+    promise the epoch before it begins: so many that the old primary can acknowledge nothing more.
+    If too few are in reach, or one of them has more records than LOG, LOG is not promoted.
 
     \b
-    Example:
+    Examples:
       commitlog promote copy
+      commitlog promote --other tls://c:7070/copy --require 1 copy
     """
-    epoch = promote(log)
+    epoch = promote(
+        log,
+        others=others,
+        require=require,
+        force=force,
+        token=token,
+        tls_roots=tls_roots,
+        plain_text=plain_text,
+    )
     if as_json:
         print_json({"path": log, **dataclasses.asdict(epoch)})
         return

@@ -1,20 +1,32 @@
 """The file `epoch`: under which epochs a log was written, and whether it follows another one.
 
 A log without the file is a primary in epoch 0. The file is replaced whole and durably, before the
-first append under a new epoch.
+first append under a new epoch. It also has the fence of the log: the promotion that it has promised
+to, until it has that epoch.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
+from typing import NamedTuple
 
+from commitlog.base.boot import boot_id
 from commitlog.errors import CorruptSegmentError, FencedError
 from commitlog.recovery import checked_json
 from commitlog.segment.directory import LogDirectory
 
 NAME = "epoch"
 _EPOCHS_LIMIT = 100_000
+
+
+class Rank(NamedTuple):
+    """The place of a promotion in the order of all: by number, then by id."""
+
+    number: int = 0
+    id: str = ""
 
 
 @dataclass(frozen=True)
@@ -24,7 +36,7 @@ class Epoch:
     Attributes
     ----------
     number : int
-        1 for the first promotion of a log, and one more for each later one.
+        1 for the first promotion of a log, and more for each later one.
     start : int
         The position at which the promoted log went on.
     id : str
@@ -38,23 +50,63 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Lineage:
-    """The epochs of a log, oldest first, and the URL of the log that it follows, or None."""
+    """The epochs of a log, oldest first, the URL of the log that it follows, and its fence."""
 
     epochs: tuple[Epoch, ...] = field(default=())
     follows: str | None = None
+    fence: Rank | None = None
 
     @property
     def number(self) -> int:
         """The current epoch."""
-        return self.epochs[-1].number if self.epochs else 0
+        return self.rank.number
 
-    def promoted(self, start: int) -> Lineage:
+    @property
+    def rank(self) -> Rank:
+        """The rank of the current epoch."""
+        return Rank(self.epochs[-1].number, self.epochs[-1].id) if self.epochs else Rank()
+
+    @property
+    def promised(self) -> Rank:
+        """The highest promotion that the log knows: it never follows a lower one."""
+        return max(self.rank, self.fence or Rank())
+
+    @property
+    def start(self) -> int:
+        """Where the current epoch starts."""
+        return self.epochs[-1].start if self.epochs else 0
+
+    def reached(self, end: int) -> Lineage:
+        """Return the lineage without epochs that start above the log's end.
+
+        A copy adopts an epoch before it has the records below the epoch's start.
+        """
+        return replace(self, epochs=tuple(each for each in self.epochs if each.start <= end))
+
+    def parted(self, other: Lineage) -> int | None:
+        """Return where two logs went on beside each other, or None if none of them did."""
+        apart = set(self.epochs) ^ set(other.epochs)
+        return min((epoch.start for epoch in apart), default=None)
+
+    def promoted(self, start: int, rank: Rank) -> Lineage:
         """Return the lineage of this log after its promotion at a position."""
-        return Lineage((*self.epochs, Epoch(self.number + 1, start, os.urandom(16).hex())))
+        return Lineage((*self.reached(start).epochs, Epoch(rank.number, start, rank.id)))
+
+    def adopted(self, of: Lineage, url: str) -> Lineage:
+        """Return the lineage of this log when it follows another one."""
+        fence = None if self.fence is None or self.fence <= of.rank else self.fence
+        return Lineage(of.epochs, url, fence)
 
     def content(self) -> dict[str, object]:
         """Return what JSON holds of it."""
-        return {"follows": self.follows, "epochs": [asdict(epoch) for epoch in self.epochs]}
+        fence = {} if self.fence is None else {"fence": self.fence._asdict()}
+        epochs = [asdict(epoch) for epoch in self.epochs]
+        return {"follows": self.follows, "epochs": epochs, **fence}
+
+
+def next_rank(known: Iterable[Rank]) -> Rank:
+    """Return the rank of a new promotion above all known ones."""
+    return Rank(max(rank.number for rank in known) + 1, os.urandom(16).hex())
 
 
 def parse(content: dict[str, object]) -> Lineage:
@@ -65,19 +117,30 @@ def parse(content: dict[str, object]) -> Lineage:
     if len(listed) > _EPOCHS_LIMIT:
         raise ValueError(f"it lists {len(listed)} epochs, and the limit is {_EPOCHS_LIMIT}")
     epochs = tuple(_epoch(each) for each in listed)
-    if [epoch.number for epoch in epochs] != list(range(1, len(epochs) + 1)):
-        raise ValueError("its epochs are not numbered from 1")
+    numbers = [0, *(epoch.number for epoch in epochs)]
+    if any(later <= earlier for earlier, later in pairwise(numbers)):
+        raise ValueError("its epochs are not in the order of their numbers")
     starts = [epoch.start for epoch in epochs]
     if starts != sorted(starts):
         raise ValueError("its epochs do not start in their order")
-    return Lineage(epochs, follows)
+    fence = content.get("fence")
+    return Lineage(epochs, follows, None if fence is None else parse_rank(fence))
+
+
+def parse_rank(content: object) -> Rank:
+    """Check decoded JSON and build a rank; if it is not one, raise `ValueError`."""
+    if isinstance(content, dict) and set(content) == {"number", "id"}:
+        number, name = content["number"], content["id"]
+        if type(number) is int and 0 <= number < 1 << 63 and type(name) is str and len(name) <= 32:
+            return Rank(number, name)
+    raise ValueError("a rank in it cannot be read")
 
 
 def _epoch(content: object) -> Epoch:
     if isinstance(content, dict) and set(content) == {"number", "start", "id"}:
         number, start, name = content["number"], content["start"], content["id"]
         sound = type(number) is int and type(start) is int and type(name) is str
-        if sound and 0 <= start < 1 << 63 and len(name) == 32:
+        if sound and 0 < number < 1 << 63 and 0 <= start < 1 << 63 and len(name) == 32:
             return Epoch(number, start, name)
     raise ValueError("one of its epochs cannot be read")
 
@@ -103,17 +166,29 @@ def version(directory: LogDirectory) -> tuple[int, int]:
     return status.st_ino, status.st_mtime_ns
 
 
+def place(directory: LogDirectory) -> str:
+    """Return what differs between two copies: this boot of the machine, and the directory."""
+    status = os.fstat(directory.fd)
+    return f"{boot_id().hex()}:{status.st_dev}:{status.st_ino}"
+
+
 def write(directory: LogDirectory, lineage: Lineage) -> None:
     """Replace the file durably."""
     checked_json.write(directory, NAME, lineage.content())
 
 
 def refuse_follower(directory: LogDirectory) -> None:
-    """Refuse to write to a log that follows another one."""
-    follows = read(directory).follows
-    if follows is not None:
+    """Refuse to write to a log that follows another one, or that has promised to."""
+    found = read(directory)
+    if found.follows is not None:
         raise FencedError(
-            f"this log follows {follows}, whose records it copies: open it with mode 'r', or run "
-            "`commitlog promote` to make it the primary",
+            f"this log follows {found.follows}, whose records it copies: open it with mode 'r', or "
+            "run `commitlog promote` to make it the primary",
+            path=directory.path,
+        )
+    if found.promised > found.rank:
+        raise FencedError(
+            f"epoch {found.promised.number} of this log was promised to a copy: follow that copy, "
+            "or run `commitlog promote` to make this log the primary",
             path=directory.path,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from commitlog.errors import FencedError, ReplicationError
+from commitlog.recovery.lineage import Rank
 
 _FOLLOWERS_LIMIT = 1024  # names that are remembered
 
@@ -12,7 +13,8 @@ _FOLLOWERS_LIMIT = 1024  # names that are remembered
 class Acknowledgements:
     """Remember the position of each follower of one log, and wake threads that wait for them.
 
-    A follower that has gone still counts: what it has acknowledged is durable there.
+    A follower that has gone still counts: what it has acknowledged is durable there. What was
+    acknowledged in an earlier epoch does not count in a later one.
 
     Parameters
     ----------
@@ -24,12 +26,16 @@ class Acknowledgements:
         self._path = path
         self._news = threading.Condition()
         self._positions: dict[str, int] = {}
+        self._rank = Rank()
         self._later_epoch = 0
         self._closed = False
 
-    def add(self, name: str, position: int) -> None:
+    def add(self, name: str, rank: Rank, position: int) -> None:
         """Record what a follower has; a copy that was removed and made again may have less."""
         with self._news:
+            if rank != self._rank:
+                self._rank = rank
+                self._positions.clear()
             if name not in self._positions and len(self._positions) >= _FOLLOWERS_LIMIT:
                 raise ReplicationError(
                     f"{_FOLLOWERS_LIMIT} followers of other names have acknowledged records: "

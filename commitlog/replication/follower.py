@@ -9,29 +9,27 @@ import socket
 import threading
 from typing import Any, Self
 
-from commitlog._kernel.segments import HEADER_SIZE
-from commitlog.base.extras import imported
 from commitlog.base.path import path_of, telling_of_refusals
 from commitlog.base.polling import attempts
-from commitlog.base.regular_file import read_small_file
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import (
     CommitLogError,
-    FencedError,
     InvalidOptionError,
     IOFailureError,
     ReplicationError,
 )
-from commitlog.recovery import lineage
-from commitlog.recovery.lineage import Lineage
+from commitlog.recovery.lineage import Rank
 from commitlog.replication import wire
-from commitlog.replication.primary import Primary
-from commitlog.replication.replica import Replica, begin_replica, create_replica, read_replica
-from commitlog.segment import identity as identities
+from commitlog.replication.meeting import meet, prepare
+from commitlog.replication.primary import Access, Primary
+from commitlog.replication.replica import (
+    Replica,
+    Standing,
+)
+from commitlog.replication.server import Port, Server, serve_promising
 
 _logger = logging.getLogger("commitlog.replication")
 _RETRY_S, _RETRY_LONGEST_S = 0.05, 2.0
-_PEM_LIMIT = 1 << 20  # bytes
 
 
 def follow(
@@ -43,6 +41,8 @@ def follow(
     tls_roots: str | None = None,
     plain_text: bool = False,
     connect_timeout: Duration = 10,
+    listen: str | None = None,
+    tls: tuple[str, str] | None = None,
 ) -> Follower:
     """Copy a log from its server, and go on copying until the follower is closed.
 
@@ -67,6 +67,11 @@ def follow(
         Also connect to other machines without TLS: machines in between can read records and token.
     connect_timeout : float or str
         Seconds, or a duration such as ``"1min"``, for the first connection.
+    listen : str, optional
+        ``"host:port"``: serve the copy there, to followers of its own and to promotions; see
+        `Follower.server`. Clients need the same token.
+    tls : (str, str), optional
+        Paths of the certificate and private key of that server, in PEM.
 
     Returns
     -------
@@ -86,9 +91,7 @@ def follow(
         Another follower or a writer has the directory open.
     """
     timeout_s = parse_duration(connect_timeout, "connect_timeout")
-    address = wire.address_of(url)
-    address.check_plain(plain_text)
-    roots = None if tls_roots is None else read_small_file(tls_roots, _PEM_LIMIT, follow=True)
+    primary = Access(token, tls_roots, plain_text).primary(url)
     where = path_of(path)
     with telling_of_refusals(where):
         known = name or f"{socket.gethostname()}:{os.path.realpath(where)}"
@@ -97,28 +100,41 @@ def follow(
                 f"a follower's name has at most {wire.NAME_LIMIT} characters, not {len(known)}: "
                 "pass a shorter name="
             )
-        return Follower(Primary(url, address, token, roots), where, known, timeout_s)
+        port = None if listen is None else Port(listen, token, tls, plain_text)
+        return Follower(primary, where, known, timeout_s, port)
 
 
 class Follower:
     """Follow a log; `follow` returns it."""
 
-    def __init__(self, primary: Primary, path: str, name: str, timeout_s: float) -> None:
+    def __init__(
+        self, primary: Primary, path: str, name: str, timeout_s: float, port: Port | None = None
+    ) -> None:
         self._primary = primary
         self.name = name
-        self._epoch = 0
         self._stopping = threading.Event()
         self._news = threading.Condition()
         self._flushed = 0
         self._error: CommitLogError | None = None
         self._stream: Any = None
-        pyarrow = imported("pyarrow", "replication", "arrow")
-        self._failures: tuple[type[Exception], ...] = (pyarrow.ArrowException, OSError)
+        self._failures = primary.failures()
         self._replica = self._open(path, timeout_s)
+        self._server: Server | None = None
+        if port is not None:
+            try:
+                self._server = serve_promising({path: self._promise}, port)
+            except BaseException:
+                self._replica.close()
+                raise
         self._thread = threading.Thread(target=self._run, name="commitlog follow", daemon=True)
         self._thread.start()
 
     # --- state ------------------------------------------------------------------------------------
+
+    @property
+    def server(self) -> Server | None:
+        """Return the server of the copy; None without `listen`."""
+        return self._server
 
     @property
     def position(self) -> int:
@@ -172,10 +188,20 @@ class Follower:
         """Stop, and mark the copy as closed cleanly; a second call does nothing."""
         if not self._stopping.is_set():
             self._stopping.set()
-            with contextlib.suppress(*self._failures, AttributeError):
-                self._stream.cancel()
+            if self._server is not None:
+                self._server.close()
+            self._cancel()
             self._thread.join()
             self._replica.close()
+
+    def _promise(self, rank: Rank) -> tuple[Rank, Standing]:
+        promised = self._replica.promise(rank)
+        self._cancel()  # the thread looks for the primary of that epoch
+        return promised
+
+    def _cancel(self) -> None:
+        with contextlib.suppress(*self._failures, AttributeError):
+            self._stream.cancel()
 
     def __enter__(self) -> Self:
         return self
@@ -191,7 +217,7 @@ class Follower:
             try:
                 with self._primary.connect() as client:
                     said = self._primary.describe(client, timeout_s)
-                    self._prepare(path, client, said)
+                    prepare(self._primary, client, said, path)
                     return self._checked(path, client, said)
             except self._failures as error:
                 if isinstance(error, CommitLogError):
@@ -208,95 +234,23 @@ class Follower:
     def _checked(self, path: str, client: Any, said: dict[str, Any]) -> Replica:
         replica = Replica(path)
         try:
-            self._meet(replica, client, said)
+            meet(self._primary, client, said, replica, self.name)
         except BaseException:
             replica.close()
             raise
         return replica
 
-    def _prepare(self, path: str, client: Any, said: dict[str, Any]) -> None:
-        """Create the copy, or check that the directory holds one of this log."""
-        url = self._primary.url
-        identity = identities.parse(str(said.get("identity")).encode(), url)
-        theirs = _lineage_of(said, url)
-        known = read_replica(path)
-        if known is None:
-            create_replica(path, identity, Lineage(theirs.epochs, url))
-        else:
-            if known[0].uuid != identity.uuid:
-                raise ReplicationError(
-                    f"{url} is another log than the one in this directory: choose an empty or a "
-                    "new directory",
-                    path=path,
-                )
-            if known[1].follows is None and known[1].number >= theirs.number:
-                raise FencedError(
-                    f"the log in this directory is a primary of epoch {known[1].number}, and "
-                    f"{url} has epoch {theirs.number}: follow a log of a higher epoch",
-                    path=path,
-                )
-        start = wire.number_of(said, "first", url)
-        if known is None or not _has_segments(path):
-            self._begin(path, identity, client, start)
-
-    def _begin(self, path: str, identity: identities.Identity, client: Any, start: int) -> None:
-        stream = self._primary.stream(client, start, [])
-        try:
-            layout = wire.schema()
-            while True:
-                chunk = wire.chunk_of(stream.read_chunk().data, layout, self._primary.url)
-                if chunk.header:
-                    begin_replica(path, identity, chunk.number, chunk.header)
-                    return
-        finally:
-            stream.cancel()
-
-    def _meet(self, replica: Replica, client: Any, said: dict[str, Any]) -> None:
-        """Compare lineages and ends; adopt the primary's lineage, or raise."""
-        url = self._primary.url
-        theirs, ours = _lineage_of(said, url), replica.lineage
-        pairs = zip(ours.epochs, theirs.epochs, strict=False)
-        common = sum(1 for mine, other in pairs if mine == other)
-        if common < len(ours.epochs):
-            if ours.number > theirs.number:  # a primary that was replaced acknowledges no more
-                self._primary.acknowledge(client, self.name, ours.number, replica.position)
-            raise FencedError(
-                f"this copy has epoch {ours.number}, and {url} does not know it, but has "
-                f"epoch {theirs.number}: follow the log that was promoted last",
-                path=replica.directory.path,
-            )
-        later = theirs.epochs[common:]
-        if later and replica.position > later[0].start:
-            raise FencedError(
-                f"this log has records up to {replica.position}, and {url} went on at "
-                f"{later[0].start} in epoch {later[0].number}: they went on beside each other; "
-                "keep what you need of this one, remove it, and follow again",
-                path=replica.directory.path,
-                position=later[0].start,
-            )
-        end = max(wire.number_of(said, "end", url), wire.number_of(said, "first", url))
-        # The end of a full segment and the beginning of the next one are the same place.
-        if replica.position > end + HEADER_SIZE:
-            raise FencedError(
-                f"this copy ends at {replica.position}, and {url} at {end}: the server has "
-                "lost records; promote the copy, or restore the server",
-                path=replica.directory.path,
-                position=end,
-            )
-        replica.adopt(Lineage(theirs.epochs, url))
-        self._epoch = theirs.number
-
     # --- the thread -------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        wait_s = _RETRY_S
+        wait_s, primary = _RETRY_S, self._primary
         while not self._stopping.is_set():
             before = self._replica.position
             try:
                 with self._primary.connect() as client:
                     said = self._primary.describe(client, _RETRY_LONGEST_S)
-                    self._meet(self._replica, client, said)
-                    self._copy(client)
+                    if meet(primary, client, said, self._replica, self.name, waits=True):
+                        self._copy(client)
             except self._failures as error:
                 if isinstance(error, CommitLogError):
                     self._end(error)
@@ -322,7 +276,8 @@ class Follower:
         replica, layout = self._replica, wire.schema()
         if not self._acknowledge(client):
             return
-        self._stream = self._primary.stream(client, replica.position, replica.unsealed())
+        rank = replica.lineage.rank
+        self._stream = self._primary.stream(client, rank, replica.position, replica.unsealed())
         try:
             while not self._stopping.is_set():
                 try:
@@ -330,7 +285,10 @@ class Follower:
                 except StopIteration:
                     return  # the server closes
                 chunk = wire.chunk_of(batch, layout, self._primary.url)
-                replica.write(chunk)
+                with replica.lock:
+                    if replica.is_fenced:
+                        return  # until the primary has the epoch that was promised
+                    replica.write(chunk)
                 with self._news:
                     self._flushed = chunk.flushed
                     self._news.notify_all()
@@ -341,22 +299,12 @@ class Follower:
 
     def _acknowledge(self, client: Any) -> bool:
         """Tell the primary what is durable here; return False if its epoch has changed."""
-        position = self._replica.position
-        return self._primary.acknowledge(client, self.name, self._epoch, position) == self._epoch
+        with self._replica.lock:
+            rank, position = self._replica.lineage.rank, self._replica.position
+        return self._primary.acknowledge(client, self.name, rank, position) == rank
 
     def _end(self, error: CommitLogError) -> None:
         _logger.error("%s: %s", self._primary.url, error)
         with self._news:
             self._error = error
             self._news.notify_all()
-
-
-def _lineage_of(said: dict[str, Any], url: str) -> Lineage:
-    try:
-        return lineage.parse(said)
-    except ValueError as error:
-        raise ReplicationError(f"{url} sent an unusable lineage: {error}") from None
-
-
-def _has_segments(path: str) -> bool:
-    return any(name.endswith(".seg") for name in os.listdir(path))

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from commitlog.base.extras import imported
+from commitlog.base.regular_file import read_small_file
 from commitlog.errors import ReplicationError
+from commitlog.recovery.lineage import Rank
 from commitlog.replication import wire
+from commitlog.replication.replica import Standing
 
 _ANSWER_S = 10.0
+_PEM_LIMIT = 1 << 20  # bytes
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to connect to other machines."""
+
+    token: str | None = None
+    tls_roots: str | None = None
+    plain_text: bool = False
+
+    def primary(self, url: str) -> Primary:
+        """Return the server of a log; refuse to connect to another machine without TLS."""
+        address = wire.address_of(url)
+        address.check_plain(self.plain_text)
+        roots = self.tls_roots
+        pem = None if roots is None else read_small_file(roots, _PEM_LIMIT, follow=True)
+        return Primary(url, address, self.token, pem)
 
 
 class Primary:
@@ -42,16 +65,28 @@ class Primary:
             raise ReplicationError(f"{self.url} did not answer {action!r}")
         return wire.content_of(results[0].body.to_pybytes(), self.url)
 
-    def acknowledge(self, client: Any, name: str, epoch: int, position: int) -> int:
-        """Say up to which position a copy is durable; return the epoch of the primary."""
-        content = {"name": name, "epoch": epoch, "position": position}
+    def acknowledge(self, client: Any, name: str, rank: Rank, position: int) -> Rank:
+        """Say up to which position a copy is durable; return the rank of the primary."""
+        content = {"name": name, "rank": rank._asdict(), "position": position}
         answer = self._ask(client, "acknowledge", content, _ANSWER_S)
-        return wire.number_of(answer, "epoch", self.url)
+        return wire.rank_of(answer, "rank", self.url)
 
-    def stream(self, client: Any, position: int, unsealed: list[int]) -> Any:
-        """Begin the stream of chunks."""
+    def fence(self, client: Any, rank: Rank, timeout_s: float) -> tuple[Rank, Standing]:
+        """Ask a copy to promise an epoch; return what it has promised, and its standing."""
+        answer = self._ask(client, "fence", {"rank": rank._asdict()}, timeout_s)
+        promised = wire.rank_of(answer, "promised", self.url)
+        reached = wire.rank_of(answer, "reached", self.url)
+        return promised, Standing(reached, wire.number_of(answer, "position", self.url))
+
+    def stream(self, client: Any, rank: Rank, position: int, unsealed: list[int]) -> Any:
+        """Begin the stream of chunks of an epoch."""
         flight = wire.flight()
-        content = {"log": self._address.log, "position": position, "unsealed": unsealed}
+        content = {
+            "log": self._address.log,
+            "rank": rank._asdict(),
+            "position": position,
+            "unsealed": unsealed,
+        }
         options = flight.FlightCallOptions(headers=self._headers)
         return client.do_get(flight.Ticket(wire.text(content)), options)
 
@@ -61,5 +96,14 @@ class Primary:
         if isinstance(error, flight.FlightUnavailableError | flight.FlightTimedOutError
                       | flight.FlightCancelledError | flight.FlightInternalError):  # fmt: skip
             return None
-        what = str(error).partition(". Detail:")[0].partition(". gRPC client debug")[0]
-        return ReplicationError(f"{self.url} refuses to be followed: {what}")
+        return ReplicationError(f"{self.url} refuses to be followed: {self.reason(error)}")
+
+    @staticmethod
+    def reason(error: Exception) -> str:
+        """Return what a failed call says, without the internals of gRPC."""
+        return str(error).partition(". Detail:")[0].partition(". gRPC client debug")[0]
+
+    @staticmethod
+    def failures() -> tuple[type[Exception], ...]:
+        """Return what a connection that fails raises."""
+        return imported("pyarrow", "replication", "arrow").ArrowException, OSError

@@ -2,31 +2,69 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterable
+from dataclasses import replace
 
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import path_of, telling_of_refusals
-from commitlog.errors import LogLockedError, LogNotFoundError
+from commitlog.base.units import Duration, parse_duration, whole_of
+from commitlog.errors import (
+    InvalidOptionError,
+    LogLockedError,
+    LogNotFoundError,
+    ReplicationError,
+)
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.open_log import OpenLog
+from commitlog.log.opened import Opened
 from commitlog.log.opening import open_for_writing
 from commitlog.options import Options
 from commitlog.recovery import lineage
-from commitlog.recovery.lineage import Epoch
+from commitlog.recovery.lineage import Epoch, Lineage
+from commitlog.replication.primary import Access
+from commitlog.replication.quorum import Quorum
+from commitlog.replication.replica import place_of, standing_of
 from commitlog.segment import identity as identities
 
+_logger = logging.getLogger("commitlog.replication")
 
-def promote(path: str | os.PathLike[str]) -> Epoch:
+
+def promote(
+    path: str | os.PathLike[str],
+    *,
+    others: Iterable[str] = (),
+    require: int = 1,
+    force: bool = False,
+    token: str | None = None,
+    tls_roots: str | None = None,
+    plain_text: bool = False,
+    timeout: Duration = 5,
+) -> Epoch:
     """Begin the next epoch of a log durably; a copy can be written from then on.
 
-    The log is recovered first, and goes on at its end. What the old primary has appended beyond it
-    is not in the log. Stop the old primary: nothing prevents a program from appending to it, and
-    no follower of this log accepts what it appends.
+    The log is recovered first, and goes on at its end. If each acknowledged record is on `require`
+    copies, every one is in the new epoch, and the old primary cannot acknowledge any more: so many
+    of the copies promise the new epoch first that fewer than `require` are left. Copies promise if
+    they are followed with ``listen=``, or are served while no program has them open.
 
     Parameters
     ----------
     path : str or path-like
         The log's directory. No process may have it open for writing, and no follower may run.
+    others : iterable of str
+        The URLs of all other copies of the log, also of those that are out of reach. Without them,
+        this copy is the only one.
+    require : int
+        How many copies have a record when the program treats it as acknowledged.
+    force : bool
+        Promote with fewer copies, or although one of them has more records. Acknowledged records
+        may then be lost, and the old primary may go on acknowledging; a warning says which.
+    token, tls_roots, plain_text
+        For the connections to the other copies, as for `follow`.
+    timeout : float or str
+        How long the other copies may take to answer.
 
     Returns
     -------
@@ -39,23 +77,19 @@ def promote(path: str | os.PathLike[str]) -> Epoch:
         There is no log at the path.
     LogLockedError
         A follower or a writer has it open.
+    ReplicationError
+        Too few copies promise the epoch, or one of them has records that this one lacks. The log
+        is not promoted.
+    InvalidOptionError
+        `require` is not the number of some of the copies, or two URLs name one copy.
     """
     where = path_of(path)
+    access = Access(token, tls_roots, plain_text)
+    quorum = Quorum(others, access, parse_duration(timeout, "timeout"))
     with telling_of_refusals(where):
+        opened = _open(where)
         try:
-            if identities.read_path(where) is None:
-                raise identities.missing(where)
-        except FileNotFoundError:
-            raise LogNotFoundError("there is no log here: check the path", path=where) from None
-        options = Options(open_timeout=0)
-        opened = open_for_writing(where, "a", options, follower=True)
-        if not opened.exclusive:
-            opened.close()
-            raise LogLockedError(
-                "the log is open for writing: close it there, then promote it", path=where
-            )
-        try:
-            new = lineage.read(opened.directory).promoted(opened.end)
+            new = _promoted(opened, quorum, require, force)
             lineage.write(opened.directory, new)
             failpoint("epoch written")
         except BaseException:
@@ -63,5 +97,67 @@ def promote(path: str | os.PathLike[str]) -> Epoch:
             raise
         # A whole open and close seals the segments that the copy got without a seal, and marks the
         # log as closed cleanly.
-        CommitLog(OpenLog("a", opened, options)).close()
+        CommitLog(OpenLog("a", opened, Options(open_timeout=0))).close()
         return new.epochs[-1]
+
+
+def _open(where: str) -> Opened:
+    try:
+        if identities.read_path(where) is None:
+            raise identities.missing(where)
+    except FileNotFoundError:
+        raise LogNotFoundError("there is no log here: check the path", path=where) from None
+    opened = open_for_writing(where, "a", Options(open_timeout=0), follower=True)
+    if not opened.exclusive:
+        opened.close()
+        raise LogLockedError(
+            "the log is open for writing: close it there, then promote it", path=where
+        )
+    return opened
+
+
+def _promoted(opened: Opened, quorum: Quorum, require: int, force: bool) -> Lineage:
+    """Take the next epoch at enough copies, this one first; return the log's lineage in it."""
+    directory = opened.directory
+    own = lineage.read(directory)
+    needed = _needed(own, quorum, require)
+    end = place_of(opened.end, directory.segment_size)
+    standing = standing_of(own, end, directory.segment_size)
+    known = quorum.ask(directory.log_uuid, lineage.place(directory))
+    rank = lineage.next_rank([own.promised, *known])
+    doubts = quorum.doubts(standing, needed)
+    if doubts and not force:
+        raise _refused(doubts, opened)
+    if quorum.members:
+        lineage.write(directory, replace(own, fence=rank))
+        failpoint("own fence written")
+        quorum.fence(rank)
+        doubts = quorum.doubts(standing, needed)
+        if doubts and not force:
+            raise _refused(doubts, opened)
+    if doubts:
+        _logger.warning("%s: promoted by force: %s", directory.path, doubts)
+    return own.promoted(end, rank)
+
+
+def _needed(own: Lineage, quorum: Quorum, require: int) -> int:
+    """Return how many copies have to promise the epoch, this one among them.
+
+    With the primary there are as many logs as `others`, this one, and the old primary if this is a
+    copy. An acknowledged record is on the primary and on `require` copies. So many logs less
+    `require` have at least one of these among them.
+    """
+    logs = len(quorum.members) + (2 if own.follows is not None else 1)
+    if whole_of(require) is None or not 1 <= require < max(logs, 2):
+        raise InvalidOptionError(
+            f"require must be an int from 1 to the number of copies, {max(logs - 1, 1)}, not "
+            f"{require!r}"
+        )
+    return max(logs - require, 1)
+
+
+def _refused(doubts: str, opened: Opened) -> ReplicationError:
+    return ReplicationError(
+        f"not promoted: {doubts}; see to that, or promote by force and lose what is named",
+        path=opened.directory.path,
+    )

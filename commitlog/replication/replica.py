@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
 
 from commitlog._kernel.memory import MODE_POOLED, STATE_READY, write_checkpoint
 from commitlog._kernel.segments import (
@@ -28,7 +32,7 @@ from commitlog.log.opened import Opened, refuse_foreign
 from commitlog.log.opening import open_for_writing
 from commitlog.options import Options
 from commitlog.recovery import lineage
-from commitlog.recovery.lineage import Lineage
+from commitlog.recovery.lineage import Lineage, Rank
 from commitlog.replication.wire import Chunk
 from commitlog.segment import identity as identities
 from commitlog.segment.blocks import make_solid
@@ -38,6 +42,40 @@ from commitlog.segment.lock_file import new_holder
 from commitlog.segment.new_file import put_new_file
 
 _CHECKPOINT_INTERVAL_S = 1.0
+
+
+class Standing(NamedTuple):
+    """How far a log is, for a promotion: the last epoch that it reaches, then its end."""
+
+    reached: Rank
+    position: int
+
+
+Promise = Callable[[Rank], tuple[Rank, Standing]]
+"""Has a log promise an epoch; returns what it has promised then, and its standing."""
+
+
+def standing_of(of: Lineage, end: int, segment_size: int) -> Standing:
+    """Return the standing of a log with this lineage and end."""
+    position = place_of(end, segment_size)
+    return Standing(of.reached(position).rank, position)
+
+
+def place_of(position: int, segment_size: int) -> int:
+    """Return where the record at a position begins: behind the header of its segment.
+
+    The end of a full segment and the beginning of the next one are the same place.
+    """
+    return max(position, position // segment_size * segment_size + HEADER_SIZE)
+
+
+def fence_closed(path: str, rank: Rank) -> tuple[Rank, Standing]:
+    """Have a log promise an epoch that no follower and no writer has open."""
+    replica = Replica(path)
+    try:
+        return replica.promise(rank)
+    finally:
+        replica.close()
 
 
 def read_replica(path: str) -> tuple[Identity, Lineage] | None:
@@ -106,6 +144,9 @@ class Replica:
                 )
             self._opened: Opened = opened
             self.directory = opened.directory
+            self.lineage = lineage.read(opened.directory)
+            # Held by the thread that writes here, or that changes the lineage.
+            self.lock = threading.Lock()
             self._size = opened.directory.segment_size
             self._segment: Segment | None = None
             self._number, self._offset = divmod(opened.end, self._size)
@@ -132,15 +173,29 @@ class Replica:
         return self._number * self._size + self._offset
 
     @property
-    def lineage(self) -> Lineage:
-        """The lineage of the copy."""
-        return lineage.read(self.directory)
+    def is_fenced(self) -> bool:
+        """Whether the copy has promised an epoch that it does not have yet."""
+        return self.lineage.promised > self.lineage.rank
 
     def adopt(self, new: Lineage) -> None:
         """Record the primary's lineage durably, before frames of a new epoch."""
         if new != self.lineage:
             lineage.write(self.directory, new)
+            self.lineage = new
             failpoint("lineage adopted")
+
+    def promise(self, rank: Rank) -> tuple[Rank, Standing]:
+        """Promise durably to follow nothing below an epoch, unless a higher one was promised.
+
+        Returns what is promised now, and the standing, which does not change before that epoch.
+        """
+        with self.lock:
+            if rank > self.lineage.promised:
+                new = replace(self.lineage, fence=rank)
+                lineage.write(self.directory, new)
+                self.lineage = new
+                failpoint("fence written")
+            return self.lineage.promised, standing_of(self.lineage, self.position, self._size)
 
     def unsealed(self) -> list[int]:
         """Return the whole segments without a seal."""

@@ -7,7 +7,7 @@ import hmac
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Self
@@ -17,15 +17,14 @@ from commitlog.base.path import path_of
 from commitlog.base.regular_file import read_small_file
 from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
-from commitlog.log.commit_log import CommitLog, open_log
+from commitlog.log.commit_log import open_log
 from commitlog.log.parts import parts_of
-from commitlog.recovery import lineage
 from commitlog.remote import piece as pieces
 from commitlog.replication import wire
-from commitlog.replication.acknowledgements import Acknowledgements
-from commitlog.replication.leases import Leases
 from commitlog.replication.reading import Reading
+from commitlog.replication.replica import Promise, fence_closed
 from commitlog.replication.sender import Sender
+from commitlog.replication.served import Served
 
 _logger = logging.getLogger("commitlog.replication")
 _FOLLOWERS_LIMIT = 64  # at once; each has a thread
@@ -72,30 +71,42 @@ def serve(
         An option or a path is wrong, or the port cannot be listened on.
     """
     wanted = [logs] if isinstance(logs, str | os.PathLike) else list(logs)
-    where = wire.listen_of(listen, tls is not None)
-    where.check_plain(plain_text)
-    with ExitStack() as undo:
-        opened: dict[str, _Served] = {}
-        for log in wanted:
-            name = os.path.basename(os.path.realpath(path_of(log)))
-            if name in opened:
-                raise InvalidOptionError(f"two of the logs have the name {name!r}: rename one")
-            read = undo.enter_context(open_log(log, "r"))
-            opened[name] = _Served(read, Acknowledgements(read.path), Leases(read))
-        if not opened:
-            raise InvalidOptionError("pass at least one log to serve")
-        server = Server(opened, where, token, tls)
-        undo.pop_all()
-    return server
+    promises = {path_of(log): functools.partial(fence_closed, path_of(log)) for log in wanted}
+    return serve_promising(promises, Port(listen, token, tls, plain_text))
 
 
 @dataclass(frozen=True)
-class _Served:
-    """A log that is served, what its followers acknowledge, and the tailers of its readers."""
+class Port:
+    """Where a server listens, and how clients reach it."""
 
-    log: CommitLog
-    acknowledged: Acknowledgements
-    leases: Leases
+    listen: str
+    token: str | None = None
+    tls: tuple[str, str] | None = None
+    plain_text: bool = False
+
+    @property
+    def address(self) -> wire.Address:
+        """The address; a server of other machines needs TLS or consent."""
+        where = wire.listen_of(self.listen, self.tls is not None)
+        where.check_plain(self.plain_text)
+        return where
+
+
+def serve_promising(logs: Mapping[str, Promise], port: Port) -> Server:
+    """Offer logs by their paths, each with the function that has it promise an epoch."""
+    where = port.address
+    with ExitStack() as undo:
+        served: dict[str, Served] = {}
+        for path, promise in logs.items():
+            name = os.path.basename(os.path.realpath(path))
+            if name in served:
+                raise InvalidOptionError(f"two of the logs have the name {name!r}: rename one")
+            served[name] = Served(undo.enter_context(open_log(path, "r")), promise)
+        if not served:
+            raise InvalidOptionError("pass at least one log to serve")
+        server = Server(served, where, port.token, port.tls)
+        undo.pop_all()
+    return server
 
 
 class Server:
@@ -103,7 +114,7 @@ class Server:
 
     def __init__(
         self,
-        logs: dict[str, _Served],
+        logs: dict[str, Served],
         where: wire.Address,
         token: str | None,
         tls: tuple[str, str] | None,
@@ -199,7 +210,7 @@ class Server:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{'tls' if self._encrypted else 'tcp'}://{host}:{self.port}/{name or self.names[0]}"
 
-    def _served_of(self, name: str | None) -> _Served:
+    def _served_of(self, name: str | None) -> Served:
         served = self._logs.get(self.names[0] if name is None else name)
         if served is None:
             raise InvalidOptionError(f"no log of the name {name!r} is served: see `names`")
@@ -229,54 +240,6 @@ class Server:
         self.close()
 
 
-def _describe(served: _Served, _: dict[str, Any]) -> dict[str, Any]:
-    """Return what a follower has to know of a log before it reads its frames."""
-    log, parts = served.log, parts_of(served.log)
-    return {
-        "identity": parts.identity.to_json(),
-        "first": parts.queue.first_number * log.segment_size,
-        # Not the flushed position: after a crash it is only a lower bound until a writer recovers.
-        "end": log.committed_position,
-        **lineage.read(parts.directory).content(),
-    }
-
-
-def _look(served: _Served, _: dict[str, Any]) -> dict[str, Any]:
-    """Return what a reader has to know of a log: see `Reading.look`."""
-    return Reading(served.log).look()
-
-
-def _find(served: _Served, content: dict[str, Any]) -> dict[str, Any]:
-    """Answer a reader's question for a place in a log; tell it of an error by its kind."""
-    try:
-        return Reading(served.log).find(content)
-    except CommitLogError as error:
-        return {"error": pieces.text_of(error)}
-
-
-def _tailer(served: _Served, content: dict[str, Any]) -> dict[str, Any]:
-    """Do what a reader asks for a named tailer; tell it of an error by its kind."""
-    try:
-        return served.leases.answer(content)
-    except CommitLogError as error:
-        return {"error": pieces.text_of(error)}
-
-
-def _acknowledge(served: _Served, content: dict[str, Any]) -> dict[str, Any]:
-    """Take a follower's position; if its epoch is later than the log's, fence the log."""
-    name = content.get("name")
-    if type(name) is not str or not 0 < len(name) <= wire.NAME_LIMIT:
-        raise ReplicationError("the follower sent no usable 'name'")
-    epoch = wire.number_of(content, "epoch", "the follower")
-    position = wire.number_of(content, "position", "the follower")
-    current = lineage.read(parts_of(served.log).directory).number
-    if epoch > current:
-        served.acknowledged.fence(epoch)
-    elif epoch == current:
-        served.acknowledged.add(name, position)
-    return {"epoch": current}  # a follower of an earlier epoch has to adopt this one first
-
-
 def _token_check(token: str) -> Any:
     flight = wire.flight()
     wanted = f"Bearer {token}".encode()
@@ -303,7 +266,7 @@ def _server_class() -> Any:
 
         def __init__(
             self,
-            logs: dict[str, _Served],
+            logs: dict[str, Served],
             stopping: threading.Event,
             location: str,
             certificates: Any,
@@ -317,7 +280,7 @@ def _server_class() -> Any:
             self._reading_room = threading.BoundedSemaphore(_READERS_LIMIT)
             self._pieces_schema = pieces.schema()
 
-        def _log_of(self, message: bytes) -> tuple[_Served, dict[str, Any]]:
+        def _log_of(self, message: bytes) -> tuple[Served, dict[str, Any]]:
             try:
                 content = wire.content_of(message, "the follower")
             except CommitLogError as error:
@@ -328,19 +291,20 @@ def _server_class() -> Any:
             return served, content
 
         def do_action(self, context: Any, action: Any) -> Iterator[Any]:
+            served, content = self._log_of(action.body.to_pybytes())
             answers = {
-                "describe": _describe,
-                "acknowledge": _acknowledge,
-                "look": _look,
-                "tailer": _tailer,
-                "find": _find,
+                "describe": served.describe,
+                "acknowledge": served.acknowledge,
+                "fence": served.fence,
+                "look": served.look,
+                "tailer": served.tailer,
+                "find": served.find,
             }
             answer = answers.get(action.type)
             if answer is None:
                 raise flight.FlightServerError(f"there is no action {action.type!r}")
-            served, content = self._log_of(action.body.to_pybytes())
             try:
-                return iter([flight.Result(wire.text(answer(served, content)))])
+                return iter([flight.Result(wire.text(answer(content)))])
             except CommitLogError as error:
                 raise flight.FlightServerError(str(error)) from None
 
@@ -351,6 +315,7 @@ def _server_class() -> Any:
                     self._pieces_schema, self._pieces(Reading(served.log), content)
                 )
             try:
+                rank = wire.rank_of(content, "rank", "the follower")
                 position = wire.number_of(content, "position", "the follower")
                 unsealed = content.get("unsealed")
                 if not isinstance(unsealed, list) or any(
@@ -360,6 +325,8 @@ def _server_class() -> Any:
             except CommitLogError as error:
                 raise flight.FlightServerError(str(error)) from None
             sender = Sender(served.log, position, unsealed, self._stopping)
+            if served.lineage().rank != rank:  # after the sender has noted its version
+                raise flight.FlightUnavailableError("the log has another epoch by now")
             return flight.GeneratorStream(self._schema, self._stream(sender))
 
         def _pieces(self, reading: Reading, content: dict[str, Any]) -> Iterator[Any]:

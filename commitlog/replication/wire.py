@@ -2,7 +2,8 @@
 
 A follower asks with the action `describe` for the identity, the lineage and the end of a log, then
 reads one endless stream of chunks. A chunk has a header page of a segment, or frames, or neither:
-then it only tells how far the log is durable.
+then it only tells how far the log is durable. With `acknowledge` the follower says how far its copy
+is durable. A promotion asks other copies with `fence` to promise its epoch.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from commitlog.base.extras import imported
 from commitlog.errors import ReplicationError
+from commitlog.recovery.lineage import Rank, parse_rank
 from commitlog.remote.wire import (
     HEARTBEAT_S,
     OPTIONS,
@@ -40,12 +42,21 @@ __all__ = [
     "flight",
     "listen_of",
     "number_of",
+    "rank_of",
     "schema",
     "text",
 ]
 
 CHUNK_BYTES = 1 << 20  # a larger frame is a chunk of its own
 NAME_LIMIT = 512  # characters of a follower's name
+
+
+def rank_of(content: dict[str, Any], name: str, peer: str) -> Rank:
+    """Return a rank from a message."""
+    try:
+        return parse_rank(content.get(name))
+    except ValueError:
+        raise ReplicationError(f"{peer} sent no usable {name!r}") from None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import pytest
 import commitlog
 from commitlog import replication
 from commitlog.errors import FencedError, InvalidOptionError, ReplicationError
+from commitlog.recovery.lineage import Rank
 from commitlog.replication.acknowledgements import Acknowledgements
 from tests.replication.scene import LIMIT_S, SEGMENT, fill, records
 
@@ -131,10 +132,10 @@ def test_wrong_arguments_are_refused(primary: commitlog.CommitLog, tmp_path: Pat
 def test_names_of_followers_are_bounded() -> None:
     acknowledged = Acknowledgements("orders")
     for number in range(1024):
-        acknowledged.add(str(number), number)
+        acknowledged.add(str(number), Rank(), number)
     with pytest.raises(ReplicationError, match="1024"):
-        acknowledged.add("one more", 1)
-    acknowledged.add("7", 5000)
+        acknowledged.add("one more", Rank(), 1)
+    acknowledged.add("7", Rank(), 5000)
     assert acknowledged.reached(1) == 5000
     assert acknowledged.reached(1024) == 0
 

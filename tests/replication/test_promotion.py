@@ -97,7 +97,7 @@ def test_two_promoted_copies_do_not_follow_each_other(tmp_path: Path) -> None:
     replication.promote(tmp_path / "a")
     with (
         replication.serve(tmp_path / "a") as server,
-        pytest.raises(FencedError, match="does not know it"),
+        pytest.raises(FencedError, match="beside each other"),
     ):
         replication.follow(server.url(), tmp_path / "b")
 

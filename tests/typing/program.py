@@ -293,21 +293,26 @@ def replicate(path: Path, copy: Path) -> None:
     follower: replication.Follower
     with commitlog.open(path) as log, replication.serve(path, token="secret") as server:
         print(server.names, server.port, server.followers(), server.replicated_position(2))
-        with replication.follow(server.url(), copy, name="b", token="secret") as follower:
+        with replication.follow(
+            server.url(), copy, name="b", token="secret", listen="127.0.0.1:0", tls=None
+        ) as follower:
+            listening: replication.Server | None = follower.server
             assert server.wait_replicated(log.append(b"x", sync=True), copies=1, timeout="30s")
             assert follower.name == "b"
             assert follower.wait(log.flushed_position, timeout="30s")
             try:
                 commitlog.open(copy)
             except errors.FencedError as fenced:
-                print(fenced, follower.position, follower.lag_bytes, follower.error)
+                print(listening, fenced, follower.position, follower.lag_bytes, follower.error)
         try:
             replication.follow(server.url(), copy)
         except errors.ReplicationError as refused:
             print(refused)
         follower.close()
         server.close()
-    epoch: replication.Epoch = replication.promote(copy)
+    epoch: replication.Epoch = replication.promote(
+        copy, others=["tls://b:7070/copy"], require=1, force=True, token="secret", timeout="2s"
+    )
     print(epoch.number, epoch.start, epoch.id)
 
 

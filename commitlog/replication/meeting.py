@@ -1,0 +1,127 @@
+"""Meeting: a copy and the log that it is to follow are compared, before any record is copied."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from commitlog.errors import FencedError, ReplicationError
+from commitlog.recovery import lineage
+from commitlog.recovery.lineage import Lineage
+from commitlog.replication import wire
+from commitlog.replication.primary import Primary
+from commitlog.replication.replica import (
+    Replica,
+    begin_replica,
+    create_replica,
+    place_of,
+    read_replica,
+)
+from commitlog.segment import identity as identities
+
+
+def prepare(primary: Primary, client: Any, said: dict[str, Any], path: str) -> None:
+    """Create the copy, or check that the directory holds one of this log."""
+    url = primary.url
+    identity = identities.parse(str(said.get("identity")).encode(), url)
+    theirs = _lineage_of(said, url)
+    known = read_replica(path)
+    if known is None:
+        create_replica(path, identity, Lineage(theirs.epochs, url))
+    else:
+        if known[0].uuid != identity.uuid:
+            raise ReplicationError(
+                f"{url} is another log than the one in this directory: choose an empty or a "
+                "new directory",
+                path=path,
+            )
+        if known[1].follows is None and known[1].rank >= theirs.rank:
+            raise FencedError(
+                f"the log in this directory is a primary of epoch {known[1].number}, and "
+                f"{url} has epoch {theirs.number}: follow a log of a higher epoch",
+                path=path,
+            )
+    start = wire.number_of(said, "first", url)
+    if known is None or not _has_segments(path):
+        _begin(primary.stream(client, theirs.rank, start, []), url, path, identity)
+
+
+def _begin(stream: Any, url: str, path: str, identity: identities.Identity) -> None:
+    try:
+        layout = wire.schema()
+        while True:
+            chunk = wire.chunk_of(stream.read_chunk().data, layout, url)
+            if chunk.header:
+                begin_replica(path, identity, chunk.number, chunk.header)
+                return
+    finally:
+        stream.cancel()
+
+
+def meet(
+    primary: Primary,
+    client: Any,
+    said: dict[str, Any],
+    replica: Replica,
+    name: str,
+    *,
+    waits: bool = False,
+) -> bool:
+    """Compare lineages and ends; adopt the primary's lineage, or raise.
+
+    If the follower `waits`, return False while a fenced copy meets a primary of a lower epoch:
+    the new primary may come to the same address.
+    """
+    theirs = _lineage_of(said, primary.url)
+    promised = replica.lineage.promised
+    if promised > theirs.rank:  # a primary that was replaced acknowledges no more
+        primary.acknowledge(client, name, promised, replica.position)
+        if waits and replica.is_fenced:
+            return False
+        raise FencedError(
+            f"this copy has promised epoch {promised.number}, and {primary.url} does not "
+            f"know it, but has epoch {theirs.number}: follow the log that was promoted last",
+            path=replica.directory.path,
+        )
+    with replica.lock:
+        _fit(replica, theirs, said, primary.url)
+    return True
+
+
+def _fit(replica: Replica, theirs: Lineage, said: dict[str, Any], url: str) -> None:
+    path, ours = replica.directory.path, replica.lineage
+    parted = ours.parted(theirs)
+    if parted is not None and replica.position > parted:
+        raise FencedError(
+            f"this log has records up to {replica.position}, and from {parted} on they are not "
+            f"those of {url}: they went on beside each other; keep what you need of this one, "
+            "remove it, and follow again",
+            path=path,
+            position=parted,
+        )
+    if not set(ours.reached(replica.position).epochs) <= set(theirs.epochs):
+        raise FencedError(
+            f"this log has epoch {ours.number}, and {url} does not know it, but has epoch "
+            f"{theirs.number}: both were promoted; remove the one that you do not need",
+            path=path,
+        )
+    end = max(wire.number_of(said, "end", url), wire.number_of(said, "first", url))
+    if replica.position > place_of(end, replica.directory.segment_size):
+        raise FencedError(
+            f"this copy ends at {replica.position}, and {url} at {end}: the server has "
+            "lost records; promote the copy, or restore the server",
+            path=path,
+            position=end,
+        )
+    replica.adopt(ours.adopted(theirs, url))
+
+
+def _lineage_of(said: dict[str, Any], url: str) -> Lineage:
+    try:
+        return lineage.parse(said)
+    except ValueError as error:
+        raise ReplicationError(f"{url} sent an unusable lineage: {error}") from None
+
+
+def _has_segments(path: str) -> bool:
+    return any(name.endswith(".seg") for name in os.listdir(path))

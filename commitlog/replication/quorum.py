@@ -1,0 +1,126 @@
+"""Quorum: the other copies of a log, which a promotion asks to promise its epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
+from commitlog.recovery import lineage
+from commitlog.recovery.lineage import Rank
+from commitlog.replication import wire
+from commitlog.replication.primary import Access, Primary
+from commitlog.replication.replica import Standing, standing_of
+from commitlog.segment import identity as identities
+
+_MEMBERS_LIMIT = 64
+
+
+class _Member:
+    """One copy, and what it has answered."""
+
+    def __init__(self, primary: Primary) -> None:
+        self.primary = primary
+        self.place = ""
+        self.known = Rank()
+        self.standing = Standing(Rank(), 0)
+        self.problem: str | None = None
+
+    def describe(self, uuid: bytes, timeout_s: float) -> None:
+        """Ask for the state of the copy, and change nothing."""
+        url = self.primary.url
+        with self.primary.connect() as client:
+            said = self.primary.describe(client, timeout_s)
+        identity = identities.parse(str(said.get("identity")).encode(), url)
+        if identity.uuid != uuid:
+            raise ReplicationError(f"{url} is another log: name the copies of this one")
+        try:
+            theirs = lineage.parse(said)
+        except ValueError as error:
+            raise ReplicationError(f"{url} sent an unusable lineage: {error}") from None
+        self.place = str(said.get("place"))
+        self.known = theirs.promised
+        end = wire.number_of(said, "end", url)
+        self.standing = standing_of(theirs, end, identity.segment_size)
+
+    def fence(self, rank: Rank, timeout_s: float) -> None:
+        """Ask the copy to promise an epoch."""
+        with self.primary.connect() as client:
+            promised, self.standing = self.primary.fence(client, rank, timeout_s)
+        if promised != rank:
+            raise ReplicationError(f"it has promised epoch {promised.number} to another promotion")
+
+
+class Quorum:
+    """The other copies, asked at the same time.
+
+    Parameters
+    ----------
+    urls : iterable of str
+        The URLs of the copies.
+    access : Access
+        How to connect to them.
+    timeout_s : float
+        How long a copy may take to answer.
+    """
+
+    def __init__(self, urls: Iterable[str], access: Access, timeout_s: float) -> None:
+        self.members = [_Member(access.primary(url)) for url in urls]
+        if len(self.members) > _MEMBERS_LIMIT:
+            raise InvalidOptionError(f"a log has at most {_MEMBERS_LIMIT} other copies")
+        self._timeout_s = timeout_s
+
+    def ask(self, uuid: bytes, place: str) -> list[Rank]:
+        """Ask all copies for their state; return the highest rank that each one knows."""
+        self._each(lambda member: member.describe(uuid, self._timeout_s))
+        places = {place: "this copy"}
+        for member in self.members:
+            if member.problem is None:
+                if member.place in places:
+                    raise InvalidOptionError(
+                        f"{member.primary.url} names the same copy as {places[member.place]}: "
+                        "name each other copy once"
+                    )
+                places[member.place] = member.primary.url
+        return [member.known for member in self.members]
+
+    def fence(self, rank: Rank) -> None:
+        """Ask all copies to promise an epoch."""
+        self._each(lambda member: member.fence(rank, self._timeout_s))
+
+    def doubts(self, standing: Standing, needed: int) -> str:
+        """Return why a log of this standing should not be promoted, or an empty text."""
+        answered = [member for member in self.members if member.problem is None]
+        ahead = [
+            f"{member.primary.url} ends at {member.standing.position} in epoch "
+            f"{member.standing.reached.number}, and this copy at {standing.position} in epoch "
+            f"{standing.reached.number}: what only the other copy has would be lost; promote it"
+            for member in answered
+            if member.standing > standing
+        ]
+        if 1 + len(answered) < needed:
+            missing = [
+                f"{member.primary.url}: {member.problem}"
+                for member in self.members
+                if member.problem is not None
+            ]
+            ahead.append(
+                f"{1 + len(answered)} of {needed} copies that are needed promise the epoch, so "
+                "acknowledged records that only the others have would be lost, and the old "
+                f"primary could go on acknowledging ({'; '.join(missing) or 'name them all'})"
+            )
+        return "; ".join(ahead)
+
+    def _each(self, act: Callable[[_Member], None]) -> None:
+        def asked(member: _Member) -> None:
+            try:
+                act(member)
+                member.problem = None
+            except CommitLogError as error:
+                member.problem = error.message
+            except member.primary.failures() as error:
+                member.problem = member.primary.reason(error)
+
+        if self.members:
+            with ThreadPoolExecutor(len(self.members), "commitlog promote") as threads:
+                list(threads.map(asked, self.members))

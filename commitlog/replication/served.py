@@ -1,0 +1,104 @@
+"""Served: one log of a server, and its answers to followers, readers and promotions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from commitlog.errors import CommitLogError, ReplicationError
+from commitlog.log.commit_log import CommitLog
+from commitlog.log.parts import parts_of
+from commitlog.recovery import lineage
+from commitlog.recovery.lineage import Lineage
+from commitlog.remote.piece import text_of
+from commitlog.replication import wire
+from commitlog.replication.acknowledgements import Acknowledgements
+from commitlog.replication.leases import Leases
+from commitlog.replication.reading import Reading
+from commitlog.replication.replica import Promise
+
+_FOLLOWER = "the follower"
+
+
+class Served:
+    """A log that is served, what its followers acknowledge, and the tailers of its readers.
+
+    Parameters
+    ----------
+    log : CommitLog
+        The log, opened for reading.
+    promise : Promise
+        Has the log promise an epoch.
+    """
+
+    def __init__(self, log: CommitLog, promise: Promise) -> None:
+        self.log = log
+        self.acknowledged = Acknowledgements(log.path)
+        self.leases = Leases(log)
+        self._promise = promise
+        # With the version of its file; both at once, because any thread may ask.
+        self._known: tuple[tuple[int, int], Lineage] | None = None
+
+    def lineage(self) -> Lineage:
+        """Return the lineage that the log has now."""
+        directory = parts_of(self.log).directory
+        version = lineage.version(directory)
+        known = self._known
+        if known is None or known[0] != version:
+            known = self._known = version, lineage.read(directory)
+        return known[1]
+
+    def describe(self, _: dict[str, Any]) -> dict[str, Any]:
+        """Return what a follower has to know of the log before it reads its frames."""
+        parts = parts_of(self.log)
+        return {
+            "identity": parts.identity.to_json(),
+            "place": lineage.place(parts.directory),
+            "first": parts.queue.first_number * self.log.segment_size,
+            # Not the flushed position: after a crash it is only a lower bound until a writer
+            # recovers.
+            "end": self.log.committed_position,
+            **self.lineage().content(),
+        }
+
+    def acknowledge(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Take a follower's position; if it knows a later epoch than the log, fence the log."""
+        name = content.get("name")
+        if type(name) is not str or not 0 < len(name) <= wire.NAME_LIMIT:
+            raise ReplicationError("the follower sent no usable 'name'")
+        rank = wire.rank_of(content, "rank", _FOLLOWER)
+        position = wire.number_of(content, "position", _FOLLOWER)
+        current = self.lineage()
+        if rank > current.rank:
+            self.acknowledged.fence(rank.number)
+        elif rank == current.rank:
+            # A copy that lacks records below the epoch's start may lose to one of an older epoch.
+            reached = position if position >= current.start else 0
+            self.acknowledged.add(name, rank, reached)
+        return {"rank": current.rank._asdict()}  # an earlier one has to adopt this epoch first
+
+    def fence(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Promise an epoch durably, so that the old primary gets no acknowledgement from here."""
+        promised, standing = self._promise(wire.rank_of(content, "rank", "the promotion"))
+        return {
+            "promised": promised._asdict(),
+            "reached": standing.reached._asdict(),
+            "position": standing.position,
+        }
+
+    def look(self, _: dict[str, Any]) -> dict[str, Any]:
+        """Return what a reader has to know of the log: see `Reading.look`."""
+        return Reading(self.log).look()
+
+    def find(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Answer a reader's question for a place in the log; tell it of an error by its kind."""
+        try:
+            return Reading(self.log).find(content)
+        except CommitLogError as error:
+            return {"error": text_of(error)}
+
+    def tailer(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Do what a reader asks for a named tailer; tell it of an error by its kind."""
+        try:
+            return self.leases.answer(content)
+        except CommitLogError as error:
+            return {"error": text_of(error)}
