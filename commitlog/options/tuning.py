@@ -58,7 +58,7 @@ class Tuning:
         record is lost.
     archive_cache : int or str
         Mode "r" of an archive: bytes of unpacked segments to cache for the next reader; the cache
-        keeps at least two segments. Less: reading a segment again fetches and unpacks it again.
+        keeps at least three segments. Less: reading a segment again fetches and unpacks it again.
     warn_free_bytes : int, str or None
         Free bytes of the log's file system below which the log warns, once, and `stats().disk` is
         "low". None: `min_free_bytes` plus four segments. Less: the warning comes later.

@@ -38,7 +38,7 @@ def verify(path: str | os.PathLike[str]) -> VerifyReport:
     """Check every segment of a log, open or closed, of an archive, or one segment file. Change
     nothing.
 
-    Segments of an archive are unpacked one after the other; at most three of them are in a
+    Segments of an archive are unpacked one after the other; at most five of them are in a
     temporary directory at a time. A segment file that was cut short, or whose header is damaged, is
     refused: its frames cannot be checked.
     """

@@ -4,36 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO
 
 from commitlog._kernel.segments import SEAL_AT, SEAL_SIZE, Segment
-from commitlog.base.temporary_file import temporary_file
-from commitlog.errors import CorruptSegmentError, IOFailureError, PositionError
+from commitlog.errors import CommitLogError, CorruptSegmentError, PositionError
 from commitlog.retention.archived import (
     archived_name,
     read_header,
     read_identity,
     read_pieces,
 )
+from commitlog.retention.segment_cache import SegmentCache
 from commitlog.retention.tail_object import Contents, read_contents, read_part
 from commitlog.retention.target import Target, target_of
-from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment.directory import LogDirectory
 from commitlog.segment.seal_table import Seal, SealTable
 
-_LEAST_KEPT = 2  # a reader moves from one to the next
 _LISTINGS_MOST = 5
+_HEADERS = 16  # requests at a time, by a reader that goes through all headers
 _HOLE_BYTES = 64 << 10
 _ZEROS = bytes(_HOLE_BYTES)
 
 
 class ArchivedDirectory(LogDirectory):
-    """The segments that an archive or a store has now, each decompressed on first use.
-
-    The most recently used ones stay decompressed in a temporary folder until this is closed: up to
-    `cache_bytes`, but at least two.
+    """The segments that an archive or a store has now, each decompressed on first use into a
+    `SegmentCache` of `cache_bytes`.
     """
 
     idle_kept = 1
@@ -48,32 +45,26 @@ class ArchivedDirectory(LogDirectory):
         self._numbers = frozenset(self._contents.numbers)
         self._end = self._contents.end(identity.segment_size)
         self._headers: dict[int, bytes] = {}
-        self._most = max(_LEAST_KEPT, cache_bytes // identity.segment_size)
-        self._cached: OrderedDict[int, None] = OrderedDict()
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
-        import tempfile
-
-        self._folder = tempfile.mkdtemp(prefix="commitlog-")
+        self._cache = SegmentCache(
+            identity.segment_size,
+            cache_bytes,
+            write=self._fill,
+            has=self.has,
+            path_of=self.segment_path,
+        )
         try:
-            super().__init__(self._folder, identity)
+            super().__init__(self._cache.folder, identity)
         except BaseException:
-            self._remove_folder()
+            self._cache.close()
             raise
         self.path = self.target.name
 
     def forked(self) -> None:
-        self._lock = threading.Lock()
+        self._cache.forked()
 
     def close(self) -> None:
         super().close()
-        if self._pid == os.getpid():
-            self._remove_folder()
-
-    def _remove_folder(self) -> None:
-        import shutil
-
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._cache.close()
 
     def find_end(self) -> int:
         """Return the position behind the last segment, or behind its parts."""
@@ -124,14 +115,37 @@ class ArchivedDirectory(LogDirectory):
         return sum(map(self.disk_bytes, self._numbers))
 
     def read_header(self, number: int) -> bytes | None:
+        if number in self._cache:
+            page = super().read_header(number)
+            if page is not None:  # else the cache has just dropped it
+                return page
         if number not in self._contents.sizes:
-            return super().read_header(number) if number in self._cached else None
-        header = self._headers.get(number)
-        if header is None:
-            header = self._headers[number] = read_header(
-                self.target, number * self.segment_size, self.identity
-            )
-        return header
+            return None
+        if number not in self._headers:
+            if number - 1 in self._headers:
+                self._read_headers_ahead(number)
+            if number not in self._headers:
+                self._headers[number] = self._stored_header(number)
+        return self._headers[number]
+
+    def _stored_header(self, number: int) -> bytes:
+        try:
+            return read_header(self.target, number * self.segment_size, self.identity)
+        except CorruptSegmentError:
+            self._refuse_deleted(number)
+            raise
+
+    def _read_headers_ahead(self, number: int) -> None:
+        """Read the next headers at once. One that cannot be read is left to its own reader."""
+
+        def read(each: int) -> None:
+            with contextlib.suppress(CommitLogError):
+                self._headers[each] = self._stored_header(each)
+
+        onward = range(number, number + _HEADERS)
+        wanted = [each for each in onward if each in self._contents.sizes.keys() - self._headers]
+        with ThreadPoolExecutor(_HEADERS) as pool:
+            list(pool.map(read, wanted))
 
     def open_segment(self, number: int, *, writable: bool) -> Segment:
         self.fetch(number)
@@ -139,37 +153,12 @@ class ArchivedDirectory(LogDirectory):
 
     def fetch(self, number: int) -> None:
         """Decompress an archived segment into the temporary folder, unless it is there."""
-        if number not in self._numbers:
-            return
-        with self._lock:
-            if number in self._cached:
-                self._cached.move_to_end(number)
-                return
-            self._unpack(number)
-            self._cached[number] = None
-            while len(self._cached) > self._most:
-                # A mapping of the file stays valid.
-                oldest, _ = self._cached.popitem(last=False)
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(segment_name(oldest * self.segment_size), dir_fd=self.fd)
+        if number in self._numbers:
+            self._cache.fetch(number)
 
-    def _unpack(self, number: int) -> None:
-        base = number * self.segment_size
-        name = segment_name(base)
-        try:
-            with temporary_file(self.fd, name, 0o600) as (fd, temporary):
-                with open(fd, "wb", closefd=False) as file:
-                    self.unpack(number, file, self._end)
-                os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
-        except OSError as error:
-            if isinstance(error, IOFailureError):
-                raise
-            raise IOFailureError(
-                f"an archived segment cannot be decompressed into {self._folder}: "
-                f"{error.strerror}; free space there, or set TMPDIR to another folder",
-                path=self.segment_path(number),
-                errno=error.errno,
-            ) from error
+    def _fill(self, number: int, fd: int) -> None:
+        with open(fd, "wb", closefd=False) as file:
+            self.unpack(number, file, self._end)
 
     def unpack(self, number: int, file: BinaryIO, end: int) -> None:
         """Write a segment to a file, up to a position at which a record begins or ends, and without

@@ -79,7 +79,11 @@ class SegmentHolder:
         self.release()
         self._held = held
         file = held[0]
-        first_sequence = self._index.known_first_sequence(file.number)
+        # Its own seal holds, also if retention has deleted the file by now.
+        seal = file.segment.sealed()
+        first_sequence = (
+            self._index.known_first_sequence(file.number) if seal is None else int(seal[1])
+        )
         return file.segment.share(self._queue, self._index, first_sequence)
 
     def _refuse_gap(self, number: int) -> None:

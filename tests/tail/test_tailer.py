@@ -6,6 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from commitlog import Record
 from commitlog.errors import ClosedError, PositionError
 from commitlog.log.parts import parts_of
+from commitlog.segment.mapped_file_queue import MappedFileQueue
 from tests.setups import BY_HAND, HEADER, LARGEST_VALUE, SEGMENT, Logs, Setup
 
 
@@ -158,6 +160,32 @@ def test_read_batch_returns_records_of_the_largest_size(logs: Logs) -> None:
     while len(batch := tailer.read_batch()):
         found += batch.values()
     assert found == written
+
+
+def test_sequence_stays_right_when_a_held_segment_is_deleted(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = logs.open()
+    for _ in range(6):
+        log.append_many([b"a", b"b"])
+        log.roll()
+    log.flush()
+    log.delete_before(2 * SEGMENT)
+    reader = logs.open(mode="r")
+    hold = MappedFileQueue.hold
+
+    def delete_meanwhile(queue: MappedFileQueue, number: int, *given: Any, **named: Any) -> Any:
+        held = hold(queue, number, *given, **named)
+        log.delete_before(4 * SEGMENT)
+        return held
+
+    tailer = reader.tailer()
+    monkeypatch.setattr(
+        parts_of(reader).queue, "hold", partial(delete_meanwhile, parts_of(reader).queue)
+    )
+    record = tailer.read()
+    assert record is not None
+    assert (record.position // SEGMENT, record.sequence) == (2, 4)
 
 
 def test_tailer_holds_its_segment_until_closed(logs: Logs) -> None:
