@@ -11,6 +11,7 @@ from commitlog.messages.arrow import to_arrow
 from commitlog.messages.arrow_codec import ArrowCodec
 from commitlog.messages.avro_codec import AvroCodec
 from commitlog.messages.codec import Codec
+from commitlog.messages.history import History, Hop
 from commitlog.messages.method_reader import MethodReader
 from commitlog.messages.msgspec_codec import aliases
 from commitlog.messages.opening import open_tailer_of as tailer
@@ -21,6 +22,8 @@ __all__ = [
     "ArrowCodec",
     "AvroCodec",
     "Codec",
+    "History",
+    "Hop",
     "MessageLoop",
     "MethodReader",
     "Topic",

@@ -12,6 +12,7 @@ from commitlog.errors import SchemaError, UndecodableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Decode, RecordDecoder, plain_decoder
+from commitlog.messages.history import behind_history
 from commitlog.messages.schema import is_message_type
 
 _Named: TypeAlias = tuple[str, Decode[Any] | RecordDecoder[Any]]
@@ -97,7 +98,8 @@ class MessageDecoder:
         if self._topics is not None and schema.topic not in self._topics:
             return None
         # The standard library decodes JSON, so that a shell needs no extra for it.
-        return schema.topic, json.loads if schema.codec == "json" else plain_decoder(schema)
+        decode = json.loads if schema.codec == "json" else plain_decoder(schema)
+        return schema.topic, behind_history(schema, decode)
 
 
 def as_json(message: Any) -> str:

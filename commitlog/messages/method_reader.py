@@ -20,6 +20,8 @@ from commitlog.errors import (
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Decode
+from commitlog.messages.handled import HANDLED, Handled
+from commitlog.messages.history import History, behind_history
 from commitlog.messages.method import Method, methods_of, plain_decoder
 from commitlog.messages.schema import Schema, is_message_type
 from commitlog.tail.seek import Start
@@ -48,6 +50,8 @@ class MethodReader(ProcessBound):
         methods: dict[str, tuple[Method, Callable[..., Any]]],
         on_unknown: OnUnknown | None,
         on_error: OnError | None,
+        *,
+        history: bool,
     ) -> None:
         """Take the parts of a reader; only `commitlog.method_reader` calls this."""
         self.unknown = 0
@@ -58,7 +62,29 @@ class MethodReader(ProcessBound):
         self._on_error = on_error
         self._catalog = SchemaCatalog(log)
         self._decoders: dict[int, tuple[Decode[Any], Callable[..., Any] | None, str] | None] = {}
+        self._with_history: set[int] = set()  # the type numbers of calls that have one
+        self._handled = Handled(log, self._with_history.__contains__) if history else None
         self._is_stopping = False
+
+    @property
+    def history(self) -> History | None:
+        """Return where the call came from that is handled, or was handled last.
+
+        None if it has no history, or without ``history=``.
+        """
+        record = None if self._handled is None else self._handled.record
+        if record is None or record.type not in self._with_history:
+            return None
+        return History.of_value(record.value)
+
+    @contextlib.contextmanager
+    def _handling(self) -> Iterator[None]:
+        """Let what is written in a `with` block have the history of the call that is handled."""
+        token = HANDLED.set(self._handled)
+        try:
+            yield
+        finally:
+            HANDLED.reset(token)
 
     def read_one(self, timeout: Duration | None = 0) -> bool:
         """Handle the next call.
@@ -83,7 +109,7 @@ class MethodReader(ProcessBound):
         end = None if timeout is None else time.monotonic() + parse_duration(timeout, "timeout")
         while True:
             left = None if end is None else max(0.0, end - time.monotonic())
-            with self._tailer.reading(left) as record:
+            with self._tailer.reading(left) as record, self._handling():
                 if record is None:
                     return False
                 if self._handle(record):
@@ -109,7 +135,8 @@ class MethodReader(ProcessBound):
             left = _STOP_INTERVAL_S
             if end is not None:
                 left = min(left, max(0.0, end - time.monotonic()))
-            records, handled = self._handle_arriving(left)
+            with self._handling():
+                records, handled = self._handle_arriving(left)
             count += handled
             if end is not None and limit is not None:
                 now = time.monotonic()
@@ -160,6 +187,10 @@ class MethodReader(ProcessBound):
                 path=self._log.path,
                 position=record.position,
             ) from error
+        handled = self._handled
+        if handled is not None:
+            handled.record = record
+            handled.read_ns = time.time_ns()
         try:
             if call is not None:
                 call(*arguments)
@@ -181,10 +212,13 @@ class MethodReader(ProcessBound):
             raise SchemaError("no schema of its type number is in the log")
         if schema.codec != Method.name:
             return None
+        if schema.has_history:
+            self._with_history.add(number)
         if schema.topic not in self._methods:
-            return plain_decoder(schema), None, schema.topic
+            return behind_history(schema, plain_decoder(schema)), None, schema.topic
         method, bound = self._methods[schema.topic]
-        return method.decoder(schema), _positional(method, bound), schema.topic
+        decode = behind_history(schema, method.decoder(schema))
+        return decode, _positional(method, bound), schema.topic
 
     def close(self) -> None:
         """Release the name and the segment. A second call does nothing."""
@@ -217,6 +251,7 @@ def method_reader(
     start: Start | None = None,
     on_unknown: OnUnknown | None = None,
     on_error: OnError | None = None,
+    history: bool = True,
 ) -> MethodReader:
     """Return a reader that calls the public methods of objects with the calls in a log.
 
@@ -235,6 +270,9 @@ def method_reader(
         are skipped and counted.
     on_error : callable, optional
         Takes what a method raised, and the record of the call, which then counts as handled.
+    history : bool
+        Let messages that a method appends to topics, or by a method writer, carry the history of
+        its call.
 
     Raises
     ------
@@ -249,7 +287,9 @@ def method_reader(
     methods = dict(_methods(objects))
     for schema in SchemaCatalog(log).schemas().values():
         _check(schema, methods)
-    return MethodReader(log, log.tailer(name, start=start), methods, on_unknown, on_error)
+    return MethodReader(
+        log, log.tailer(name, start=start), methods, on_unknown, on_error, history=history
+    )
 
 
 def _check(schema: Schema, methods: dict[str, tuple[Method, Callable[..., Any]]]) -> None:

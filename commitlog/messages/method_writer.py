@@ -14,7 +14,7 @@ from commitlog.messages.topic import Topic
 T = TypeVar("T")
 
 
-def method_writer(log: CommitLog, interface: Callable[..., T]) -> T:
+def method_writer(log: CommitLog, interface: Callable[..., T], *, history: bool = True) -> T:
     """Return an object with the methods of an interface; each call of one is appended.
 
     Each method is a topic with its name, and its signature is the schema, which changes as that of
@@ -26,6 +26,8 @@ def method_writer(log: CommitLog, interface: Callable[..., T]) -> T:
         A log open for appending. Several interfaces may share it.
     interface : type
         A class, such as a Protocol, whose public methods return None.
+    history : bool
+        As for `commitlog.topic`.
 
     Raises
     ------
@@ -44,7 +46,8 @@ def method_writer(log: CommitLog, interface: Callable[..., T]) -> T:
     made = {}
     for name, function in methods_of(interface):
         method = Method(owner, function)
-        made[name] = _writing(method, open_topic(log, tuple, name=name, codec=method))
+        topic = open_topic(log, tuple, name=name, codec=method, history=history)
+        made[name] = _writing(method, topic)
     if not made:
         raise InvalidOptionError(f"{owner} has no public method: a writer would append nothing")
     writer: T = type(f"{owner}Writer", (), {"__slots__": (), **made})()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, Unpack
 
 from commitlog.errors import (
@@ -51,6 +51,7 @@ def open_topic(
     name: str | None = None,
     codec: CodecName | Codec[T] | None = None,
     validate: bool = False,
+    history: bool = True,
     mode: Mode = "a",
     **overrides: Unpack[OptionOverrides],
 ) -> Topic[T]:
@@ -71,6 +72,10 @@ def open_topic(
     validate : bool
         Decode each message before it is appended, to refuse values of wrong types. Without it, the
         appender trusts the annotations, and a reader meets what cannot be decoded.
+    history : bool
+        Give each message that is appended while another is handled the history of that one: see
+        `History`. It takes 40 bytes a hop and 16 bytes. Without it, readers do not know where such
+        a message came from.
     mode, **overrides
         As for `commitlog.open`, if `log` is a path.
 
@@ -99,17 +104,23 @@ def open_topic(
         if overrides or mode != "a":
             given = ", ".join(["mode"] * (mode != "a") + [*overrides])
             raise InvalidOptionError(f"{given}: an open log has its options; give them to open()")
-        return _joined(log, title, made, validate=validate)
+        return _joined(log, title, made, validate=validate, history=history)
     opened = open_log(log, mode, **overrides)
     try:
-        return _joined(opened, title, made, validate=validate, owns_log=True)
+        return _joined(opened, title, made, validate=validate, history=history, owns_log=True)
     except BaseException:
         opened.close()
         raise
 
 
 def _joined(
-    log: CommitLog, name: str, codec: Codec[T], *, validate: bool, owns_log: bool = False
+    log: CommitLog,
+    name: str,
+    codec: Codec[T],
+    *,
+    validate: bool,
+    history: bool,
+    owns_log: bool = False,
 ) -> Topic[T]:
     """Make a topic of its parts: the encoder makes values, the appender puts them into the log."""
     shared = _SHARED.setdefault(log, _Shared())
@@ -128,6 +139,9 @@ def _joined(
         codec,
         MessageEncoder(codec, schema, path=log.path, validate=validate),
         TopicAppender(log, schema, catalog, shared.last),
+        TopicAppender(log, replace(schema, has_history=True), catalog, shared.last)
+        if history
+        else None,
         name=name,
         owns_log=owns_log,
     )

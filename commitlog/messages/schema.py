@@ -10,7 +10,9 @@ from typing import Any
 
 from commitlog.errors import SchemaError
 
-FORMAT = 1
+# Schemas without a history are written as version 1, so that older releases read them.
+FORMAT = 2
+HISTORY_FORMAT = 1
 # The type numbers from here on belong to topics: the first one is that of schemas, the others are
 # those of messages.
 SCHEMA_TYPE = 0xC000_0000
@@ -29,16 +31,21 @@ class Schema:
         The name of the codec that encodes the messages.
     form : dict
         The fields, as the codec describes them; plain JSON.
+    has_history : bool
+        Whether the messages begin with their history.
     """
 
     topic: str
     codec: str
     form: dict[str, Any]
+    has_history: bool = False
 
     @cached_property
     def value(self) -> bytes:
         """The value of the schema's record."""
-        content = {"codec": self.codec, "format": FORMAT, "schema": self.form, "topic": self.topic}
+        content = {"codec": self.codec, "format": 1, "schema": self.form, "topic": self.topic}
+        if self.has_history:
+            content |= {"format": FORMAT, "history": HISTORY_FORMAT}
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
     @cached_property
@@ -65,22 +72,29 @@ class Schema:
         try:
             content = json.loads(value)
             version = content["format"]
-            if isinstance(version, int) and version > FORMAT:
-                raise SchemaError(
-                    f"a schema has version {version}, and this release reads versions up to "
-                    f"{FORMAT}: use a newer release",
-                    topic=content.get("topic"),
-                )
+            _check_version("a schema", version, FORMAT, content)
+            history = content.get("history", 0)
+            _check_version("the history of a topic", history, HISTORY_FORMAT, content)
             parts = [content[name] for name in ("topic", "codec", "schema")]
         except (KeyError, TypeError, RecursionError, json.JSONDecodeError, UnicodeError) as error:
             raise _damaged(f"{type(error).__name__}: {error}") from None
-        if version != FORMAT or [type(part) for part in parts] != [str, str, dict]:
+        types = [type(part) for part in (version, history, *parts)]
+        if types != [int, int, str, str, dict] or version < 1 or history < 0:
             raise _damaged("its fields have wrong types")
-        return cls(*parts)
+        return cls(parts[0], parts[1], parts[2], history > 0)
 
     def __str__(self) -> str:
         form = json.dumps(self.form, sort_keys=True, separators=(",", ":"))
         return f"{self.codec} {form}"
+
+
+def _check_version(what: str, version: Any, newest: int, content: dict[str, Any]) -> None:
+    if isinstance(version, int) and version > newest:
+        raise SchemaError(
+            f"{what} has version {version}, and this release reads versions up to {newest}: use a "
+            "newer release",
+            topic=content.get("topic"),
+        )
 
 
 def _damaged(why: str) -> SchemaError:

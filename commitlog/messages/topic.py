@@ -11,12 +11,14 @@ from commitlog.log.commit_log import CommitLog
 from commitlog.messages.appender import Key, Positions, TopicAppender
 from commitlog.messages.codec import Codec
 from commitlog.messages.encoder import REFUSALS, MessageEncoder
+from commitlog.messages.handled import HANDLED
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
 from commitlog.tail.tailer_file import Durable
 
 T = TypeVar("T")
+_handled = HANDLED.get
 
 
 class Topic(ProcessBound, Generic[T]):
@@ -42,6 +44,7 @@ class Topic(ProcessBound, Generic[T]):
         codec: Codec[T],
         encoder: MessageEncoder[T],
         appender: TopicAppender,
+        history: TopicAppender | None,
         *,
         name: str,
         owns_log: bool,
@@ -53,6 +56,7 @@ class Topic(ProcessBound, Generic[T]):
         self._codec = codec
         self._encoder = encoder
         self._appender = appender
+        self._history = history
         self._owns_log = owns_log
         # `append` uses these itself, because the parts' methods would each cost it a Python call.
         self._class = encoder.message_class
@@ -105,6 +109,9 @@ class Topic(ProcessBound, Generic[T]):
             value = self._encode(message)
         except REFUSALS as error:
             raise self._encoder.value_error(message, error) from error
+        handled = _handled()
+        if handled is not None and self._history is not None:
+            return handled.appender(self._history).append(value, key, timestamp_ns, sync, expect)
         last, appender = self._last, self._appender
         if (
             last.position < appender.far_end
@@ -154,6 +161,11 @@ class Topic(ProcessBound, Generic[T]):
             As for `CommitLog.append_many`.
         """
         values = self._encoder.encoded_many(list(messages))
+        handled = _handled()
+        if handled is not None and self._history is not None:
+            return handled.appender(self._history).append_many(
+                values, keys, timestamp_ns, sync, expect
+            )
         return self._appender.append_many(values, keys, timestamp_ns, sync, expect)
 
     async def append_async(
@@ -178,6 +190,10 @@ class Topic(ProcessBound, Generic[T]):
             The position of the message; -1 if it was dropped.
         """
         value = self._encoder.encoded(message)
+        handled = _handled()
+        if handled is not None and self._history is not None:
+            appender = handled.appender(self._history)
+            return await appender.append_async(value, key, timestamp_ns, sync, expect)
         return await self._appender.append_async(value, key, timestamp_ns, sync, expect)
 
     # --- reading ----------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Codec, Decode, RecordDecoder, plain_decoder
+from commitlog.messages.handled import HANDLED, Handled
+from commitlog.messages.history import History, behind_history, end_of
 from commitlog.messages.schema import Schema, is_message_type
 from commitlog.tail.seek import Start, Timestamp, Visibility
 from commitlog.tail.segment_holder import OnDamage
@@ -49,7 +51,8 @@ class _Decoders(dict[int, Decode[Any] | None]):
                     return _refusing("no schema of its type number is in the log")
                 self.schemas[number] = schema
                 codec = self._codecs.get(schema.topic)
-                decode = None if codec is None else codec.decoder(schema)
+                if codec is not None:
+                    decode = behind_history(schema, codec.decoder(schema))
             except SchemaError as error:
                 if error.topic is None or error.topic in self._codecs:
                     decode = _refusing(error.message, error.field)
@@ -58,6 +61,11 @@ class _Decoders(dict[int, Decode[Any] | None]):
             decode = None
         self[number] = decode
         return decode
+
+    def has_history(self, number: int) -> bool:
+        """Return whether messages with a type number have a history, once one was decoded."""
+        schema = self.schemas.get(number)
+        return schema is not None and schema.has_history
 
 
 class _RefusedError(ValueError):
@@ -161,6 +169,8 @@ class TopicTailer(ProcessBound, Generic[T]):
     def reading(self, timeout: Duration | None = 0, idle: Idle = "backoff") -> Iterator[T | None]:
         """Read the next message for a `with` block; an exception in the block rewinds the tailer.
 
+        Messages that are appended to topics in the block carry the history of this one.
+
         Parameters
         ----------
         timeout, idle
@@ -176,9 +186,24 @@ class TopicTailer(ProcessBound, Generic[T]):
             left = None if end is None else max(0.0, end - time.monotonic())
             with self._tailer.reading(left, idle) as record:
                 message = None if record is None else self._taken(record)
-                if record is None or message is not None:
-                    yield message
+                if record is None:
+                    yield None
                     return
+                if message is not None:
+                    with self._handling(record):
+                        yield message
+                    return
+
+    @contextlib.contextmanager
+    def _handling(self, record: Record) -> Iterator[None]:
+        """Give the history of a message to what is written in a `with` block."""
+        handled = Handled(self._log, self._decoders.has_history)
+        handled.begin(record)
+        token = HANDLED.set(handled)
+        try:
+            yield
+        finally:
+            HANDLED.reset(token)
 
     def follow(self, timeout: Duration | None = None, idle: Idle = "backoff") -> MessageLoop[T]:
         """Iterate over messages as they arrive, without end.
@@ -239,6 +264,23 @@ class TopicTailer(ProcessBound, Generic[T]):
         )
 
     # --- the place --------------------------------------------------------------------------------
+
+    @property
+    def history(self) -> History | None:
+        """Return where the message that was read last came from; None if it has no history.
+
+        Raises
+        ------
+        UndecodableError
+            The history is damaged.
+        """
+        record = self.record
+        if record is None or not self._decoders.has_history(record.type):
+            return None
+        try:
+            return History.of_value(record.value)
+        except ValueError as error:
+            raise self._error(record, error) from error
 
     @property
     def name(self) -> str | None:
@@ -339,7 +381,7 @@ def _value_at(schema: Schema, value: bytes, path: str | None) -> str | None:
     if path is None:
         return None
     try:
-        found = plain_decoder(schema)(value)
+        found = plain_decoder(schema)(value[end_of(value) :] if schema.has_history else value)
     except (ValueError, RecursionError, CommitLogError):
         return None
     for name in re.findall(r"[^.\[\]]+", path.removeprefix("$")):

@@ -245,13 +245,17 @@ def appended_schema(log: commitlog.CommitLog, content: Any) -> int:
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        ({"format": 2, "topic": "Order"}, "version 2, and this release reads versions up to 1"),
+        ({"format": 3, "topic": "Order"}, "version 3, and this release reads versions up to 2"),
+        (
+            {"format": 2, "topic": "Order", "history": 2},
+            "history of a topic has version 2, and this release reads versions up to 1",
+        ),
         ({"format": 1, "topic": "Order", "codec": "xml", "schema": {}}, "no codec 'xml'"),
         ({"format": 1, "topic": "Order"}, "a schema record is damaged"),
         ({"format": 1, "topic": 3, "codec": 4, "schema": 5}, "its fields have wrong types"),
         (b"no json", "a schema record is damaged"),
     ],
-    ids=["newer", "codec", "missing", "types", "bytes"],
+    ids=["newer", "history", "codec", "missing", "types", "bytes"],
 )
 def test_message_of_an_unreadable_schema_raises(
     log: commitlog.CommitLog, content: Any, match: str
@@ -273,7 +277,7 @@ def test_message_of_an_unreadable_schema_raises(
 
 def test_newer_schema_of_another_topic_is_skipped(log: commitlog.CommitLog) -> None:
     orders = commitlog.topic(log, Order)
-    log.append(b"{}", type=appended_schema(log, {"format": 2, "topic": "Refund"}))
+    log.append(b"{}", type=appended_schema(log, {"format": 3, "topic": "Refund"}))
     orders.append(Order(1))
     assert list(orders.tailer()) == [Order(1)]
 

@@ -408,10 +408,15 @@ class Till:
 
 
 def use_methods(log: commitlog.CommitLog) -> None:
-    assert_type(commitlog.method_writer(log, Shop), Shop).sold("lamp", 3)
-    with commitlog.method_reader(log, Till(), name="methods") as reader:
+    assert_type(commitlog.method_writer(log, Shop, history=False), Shop).sold("lamp", 3)
+    with commitlog.method_reader(log, Till(), name="methods", history=True) as reader:
         assert_type(reader, topics.MethodReader)
         print(assert_type(reader.read_one(), bool), assert_type(reader.run(0), int), reader.unknown)
+        history = assert_type(reader.history, topics.History | None)
+        if history is not None:
+            hop: topics.Hop = history.hops[-1]
+            print(hop.source, hop.position, hop.written_ns, hop.read_ns)
+            print(history.written_ns, history.earlier, history.remaining)
         reader.stop()
 
 
@@ -430,7 +435,7 @@ def use_topics(path: Path) -> None:
             with tailer.reading() as sale_or_none:
                 assert_type(sale_or_none, Sale | None)
             loop: topics.MessageLoop[Sale] = tailer.follow(timeout=0)
-            print(list(loop), tailer.undecodable)
+            print(list(loop), tailer.undecodable, tailer.history)
             sales.append(Sale("sofa", 1), expect=assert_type(tailer.next_sequence, int))
         raw = sales.tailer(on_undecodable="raw")
         assert_type(raw, topics.TopicTailer[Sale | commitlog.Record])

@@ -1,0 +1,85 @@
+"""Handled: the message that a program handles, which gives its history to what is written then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+
+from commitlog._kernel.readers import Record
+from commitlog.log.commit_log import CommitLog
+from commitlog.messages.appender import TopicAppender
+from commitlog.messages.history import FORMAT, HEAD, HOP, MOST_EARLIER, MOST_HOPS, is_whole
+from commitlog.messages.history_appender import HistoryAppender
+
+
+class Handled:
+    """The message that one loop handles now. A loop has one object, and changes it for each
+    message, because a new object for each would cost every message more.
+
+    Attributes
+    ----------
+    record : Record or None
+        The record of the message.
+    read_ns : int
+        When it was read.
+    """
+
+    __slots__ = (
+        "_count",
+        "_earlier",
+        "_has_history",
+        "_hops",
+        "_of",
+        "_source",
+        "read_ns",
+        "record",
+    )
+
+    def __init__(self, log: CommitLog, has_history: Callable[[int], bool]) -> None:
+        """Take the log of the messages, and what tells if those of a type number have a history."""
+        self.record: Record | None = None
+        self.read_ns = 0
+        self._source = log.identity.uuid
+        self._has_history = has_history
+        # The hops of what is written for the record `_of`, made for the first message of it.
+        self._of: Record | None = None
+        self._hops = b""
+        self._count = self._earlier = 0
+
+    def begin(self, record: Record) -> None:
+        """Begin to handle a record."""
+        self.record = record
+        self.read_ns = time.time_ns()
+
+    def appender(self, appender: TopicAppender) -> HistoryAppender:
+        """Return what appends the messages of a topic while this one is handled."""
+        return HistoryAppender(appender, self.head)
+
+    def head(self, remaining: int = 0) -> bytes:
+        """Return the history of a message that is written now, as the beginning of its value."""
+        if self._of is not self.record:
+            self._make_hops()
+        head = HEAD.pack(FORMAT, self._count, self._earlier, remaining, time.time_ns())
+        return head + self._hops
+
+    def _make_hops(self) -> None:
+        record = self.record
+        assert record is not None
+        before = b""
+        count = earlier = 0
+        written_ns = record.timestamp_ns
+        value = record.value
+        if self._has_history(record.type) and is_whole(value):
+            _, count, earlier, _, written_ns = HEAD.unpack_from(value)
+            before = value[HEAD.size : HEAD.size + count * HOP.size]
+            if count == MOST_HOPS:
+                before = before[HOP.size :]
+                count -= 1
+                earlier = min(earlier + 1, MOST_EARLIER)
+        hop = HOP.pack(self._source, record.position, written_ns, self.read_ns)
+        self._hops, self._count, self._earlier = before + hop, count + 1, earlier
+        self._of = record
+
+
+HANDLED: ContextVar[Handled | None] = ContextVar("commitlog_handled", default=None)
