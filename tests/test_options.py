@@ -58,6 +58,7 @@ def test_defaults_of_options_and_tuning() -> None:
         "close_timeout": 60.0,
         "retention": None,
         "store": None,
+        "replicate": None,
         "listener": None,
         "min_free_bytes": 0,
         "tuning": {

@@ -59,6 +59,18 @@ cdef class Committer(Core):
             if now_ns >= deadline_ns:
                 raise self.failed_with(CL_E_TIMEOUT, 0, upto)
 
+    def make_durable(self, uint64_t upto, double timeout):
+        """Wait as `flush_to` does, then until enough copies have everything below `upto`.
+
+        Raises
+        ------
+        SyncTimeoutError, LogFailedError, FencedError, ClosedError, ForkedError
+            What was appended stays in the log.
+        """
+        self.flush_to(upto, timeout)
+        if self.copies is not None:
+            self.copies.complete(upto, timeout)
+
     cdef int run_loop(
         self, loop_of loop, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes
     ) except -1:

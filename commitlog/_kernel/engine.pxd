@@ -51,6 +51,7 @@ ctypedef int (*loop_of)(cl_log *log, const cl_pace *pace) noexcept nogil
 
 
 cdef class Committer(Core):
+    cdef public object copies  # has `complete`; or None: a flush alone makes records durable
     cdef int run_loop(
         self, loop_of loop, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes
     ) except -1

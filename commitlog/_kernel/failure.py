@@ -12,6 +12,7 @@ from commitlog.errors import (
     CorruptRecordError,
     CorruptSegmentError,
     DiskFullError,
+    FencedError,
     ForkedError,
     IOFailureError,
     LogFailedError,
@@ -23,6 +24,9 @@ from commitlog.errors import (
     SyncTimeoutError,
     UnsupportedVersionError,
 )
+
+# Fails a log, because a copy of it was promoted; no system call has this cause.
+REPLACED = codes.EKEYREVOKED
 
 # As in base.h; a test compares the two.
 SYSTEM, TOO_LARGE, ROLL, ABSENT, TRUNCATED, HEADER, FOREIGN, VERSION, END, BUSY = range(-1, -11, -1)
@@ -148,6 +152,13 @@ def failure(
             path=path,
             position=position,
             errno=errno,
+        )
+    if code == FAILED and errno == REPLACED:
+        return FencedError(
+            "a copy of this log was promoted, so nothing more is appended or acknowledged here: "
+            "stop the programs that append, and follow the copy",
+            path=path,
+            position=position,
         )
     if code == FAILED:
         return LogFailedError(

@@ -246,3 +246,8 @@ cdef class LogMethods:
     def flushed_position(self):
         """The end of the records that survive a power cut."""
         return self.engine.flushed_position
+
+    @property
+    def replicated_position(self):
+        """The end of the records that `require` copies have durably; 0 without `replicate=`."""
+        return 0 if self.engine.copies is None else self.engine.copies.replicated_position

@@ -175,7 +175,7 @@ cdef class Writer(Committer):
             if sync:
                 began_ns = cl_clock_monotonic_ns()
                 try:
-                    self.flush_to(end, self.sync_timeout)
+                    self.make_durable(end, self.sync_timeout)
                 finally:
                     cl_histogram_add(&self.log.latencies.sync, cl_clock_monotonic_ns() - began_ns)
         except KeyboardInterrupt as interrupt:

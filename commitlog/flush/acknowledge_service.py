@@ -52,14 +52,14 @@ class AcknowledgeService(Service):
             self._core.note_latency("sync", time.monotonic_ns() - began_ns)
 
     async def _until_durable(self, position: int) -> None:
-        if self._core.flushed_position > position:
+        if self._durable_position() > position:
             return
         future = asyncio.get_running_loop().create_future()
         with self._changed:
             if self._ended:
                 raise self._closed(position)
             heapq.heappush(
-                self._waiting, _Waiting(position, time.monotonic() + self._sync_timeout_s, future)
+                self._waiting, _Waiting(position, time.monotonic() + self._limit_s(), future)
             )
             self._changed.notify()
         await future
@@ -94,9 +94,9 @@ class AcknowledgeService(Service):
             lowest = self._waiting[0]
         failure: CommitLogError | None = None
         try:
-            self._core.flush_to(
-                lowest.position + 1, max(0.0, min(_SLICE_S, lowest.deadline_s - time.monotonic()))
-            )
+            self._core.flush_to(lowest.position + 1, self._slice_s(lowest))
+            if self._core.copies is not None:
+                self._wait_for_copies(lowest)
         except SyncTimeoutError:
             now_s = time.monotonic()
             if now_s >= lowest.deadline_s:
@@ -109,9 +109,26 @@ class AcknowledgeService(Service):
             cause = failure
             self._fail_all(lambda position: _twin(cause, position))
 
+    def _slice_s(self, lowest: _Waiting) -> float:
+        return max(0.0, min(_SLICE_S, lowest.deadline_s - time.monotonic()))
+
+    def _wait_for_copies(self, lowest: _Waiting) -> None:
+        copies, end = self._core.copies, lowest.position + 1
+        done = copies.wait(end, self._slice_s(lowest))
+        if not done and time.monotonic() >= lowest.deadline_s:
+            copies.expire(end)
+
+    def _durable_position(self) -> int:
+        copies, flushed = self._core.copies, self._core.flushed_position
+        return flushed if copies is None else min(flushed, copies.position)
+
+    def _limit_s(self) -> float:
+        copies = self._core.copies
+        return self._sync_timeout_s if copies is None else copies.limit_s(self._sync_timeout_s)
+
     def _late(self, position: int) -> SyncTimeoutError:
         return SyncTimeoutError(
-            f"the record was not durable within {self._sync_timeout_s:g} s: it stays in the log "
+            f"the record was not durable within {self._limit_s():g} s: it stays in the log "
             "and may still become durable; do not append it again",
             path=self._core.path,
             position=position,
@@ -125,7 +142,7 @@ class AcknowledgeService(Service):
         )
 
     def _acknowledge(self) -> None:
-        durable = self._core.flushed_position
+        durable = self._durable_position()
         served = []
         with self._changed:
             while self._waiting and self._waiting[0].position < durable:

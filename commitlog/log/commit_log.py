@@ -231,7 +231,7 @@ class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, TailerMeth
         )
         end = engine.tail_position
         engine.check_claims(end)
-        engine.flush_to(end, seconds)
+        engine.make_durable(end, seconds)
         engine.check_failed()
         return self.flushed_position
 

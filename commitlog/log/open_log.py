@@ -6,13 +6,13 @@ import os
 import time
 
 from commitlog._kernel.engine import REFUSED_FORKED, LogMethods
-from commitlog.errors import ReadOnlyError
+from commitlog.errors import InvalidOptionError, ReadOnlyError
 from commitlog.log import closing, fork
 from commitlog.log.opened import Opened
 from commitlog.log.parts import LogParts, Mode
 from commitlog.log.registry import registry
 from commitlog.log.writer_services import WriterServices
-from commitlog.options import Options
+from commitlog.options import Options, ReplicationRule
 
 
 class OpenLog(LogParts):
@@ -25,6 +25,21 @@ class OpenLog(LogParts):
     def __init__(self, mode: Mode, opened: Opened, options: Options) -> None:
         super().__init__(mode, opened, options, policy=self)
         registry.add(self)
+        if options.replicate is not None:
+            self._replicate(options.replicate)
+
+    def _replicate(self, rule: ReplicationRule) -> None:
+        try:
+            if self.mode == "r":
+                raise InvalidOptionError(
+                    "replicate= is for a log that is written: open it with mode 'a', or serve it "
+                    "with commitlog.replication.serve",
+                    path=self.path,
+                )
+            self.engine.copies = rule.begin(self.engine)
+        except BaseException:
+            self.close()
+            raise
 
     def writing(self) -> WriterServices:
         """Return what a writable log runs; in the child of a fork, adopt the log first."""

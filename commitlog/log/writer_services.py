@@ -98,6 +98,8 @@ class WriterServices:
     def stop(self) -> None:
         """Stop the threads, and take the pool's buffers back from the segments."""
         self._engine.stop()
+        if self._engine.copies is not None:
+            self._engine.copies.close()
         try:
             for service in self.services:
                 service.join(_JOIN_S)

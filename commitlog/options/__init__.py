@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, Self, TypedDict, Unpack, get_args
 
 from commitlog._kernel import segments
+from commitlog._kernel.engine import Engine
 from commitlog.base.option import (
     Option,
     chosen,
@@ -67,6 +68,40 @@ class StoreRule(Protocol):
         """Return the seconds between two objects of the end of the log."""
 
 
+class CopiesRule(Protocol):
+    """How one log waits for its copies."""
+
+    @property
+    def position(self) -> int:
+        """Return the position below which no wait is needed."""
+
+    def wait(self, end: int, timeout_s: float) -> bool:
+        """Wait until enough copies have everything below `end`; False if the time expired."""
+
+    def complete(self, end: int, timeout_s: float) -> None:
+        """Wait likewise; raise if the time expired, or if the log goes on without copies."""
+
+    def expire(self, end: int) -> None:
+        """Raise because too few copies have what is below `end`, or go on without them."""
+
+    def limit_s(self, sync_timeout_s: float) -> float:
+        """Return how long a record waits."""
+
+    def close(self) -> None:
+        """End every wait."""
+
+
+class ReplicationRule(Protocol):
+    """The part of a `Replication` that an open log uses."""
+
+    @property
+    def require(self) -> int:
+        """Return how many copies must have a record before it is acknowledged."""
+
+    def begin(self, engine: Engine) -> CopiesRule:
+        """Serve the log of an engine, and return how it waits for its copies."""
+
+
 _segment_size = sized(SEGMENT_SIZE_SMALLEST, SEGMENT_SIZE_LARGEST, PAGE_SIZE)
 _segment_size_or_none = optional(_segment_size)
 _interval = lasting(0.001)
@@ -103,6 +138,15 @@ def _store(value: StoreRule | None, name: str) -> StoreRule | None:
     return value
 
 
+def _replicate(value: ReplicationRule | None, name: str) -> ReplicationRule | None:
+    if value is not None and not isinstance(getattr(value, "require", None), int):
+        raise InvalidOptionError(
+            f"{name} must be a commitlog.replication.Replication or None, not "
+            f"{type(value).__name__}"
+        )
+    return value
+
+
 def _tuning(value: Tuning, name: str) -> Tuning:
     if not isinstance(value, Tuning):
         raise InvalidOptionError(f"{name} must be a commitlog.Tuning, not {type(value).__name__}")
@@ -132,6 +176,7 @@ class OptionOverrides(TypedDict, total=False):
     wait_for_log: Duration
     retention: RetentionRule | None
     store: StoreRule | None
+    replicate: ReplicationRule | None
     listener: object | None
     min_free_bytes: Size
     tuning: Tuning
@@ -224,6 +269,10 @@ class Options:
         Where a writing handle stores the log's segments, and every second its end, for the loss of
         the machine. A segment is deleted by retention only when it is stored. A handle with
         mode "r" reads from there what is no longer on the disk. None: nowhere.
+    replicate : Replication or None
+        Serve the log to followers on other machines, and let an append that waits for durability
+        also wait until so many of them have the record durably. Without it, such an append waits
+        for this machine alone, and its loss loses the record. None: the log is not served.
     listener : object or None
         An object with some of `on_created`, `on_sealed`, `on_released` and `on_deleted`;
         `commitlog.keep.SegmentListener` has all. A writing handle calls it in a separate thread
@@ -263,6 +312,7 @@ class Options:
     wait_for_log: Option[float, Duration] = Option(0.0, lasting(0.0))
     retention: Option[RetentionRule | None, RetentionRule | None] = Option(None, _retention)
     store: Option[StoreRule | None, StoreRule | None] = Option(None, _store)
+    replicate: Option[ReplicationRule | None, ReplicationRule | None] = Option(None, _replicate)
     listener: Option[object | None, object | None] = Option(None, segment_listener)
     min_free_bytes: Option[int, Size] = Option(0, parse_size)
     tuning: Option[Tuning, Tuning] = Option(Tuning(), _tuning)

@@ -3,6 +3,7 @@
 from commitlog.recovery.lineage import Epoch
 from commitlog.replication.follower import Follower, follow
 from commitlog.replication.promotion import promote
+from commitlog.replication.replication import OnMissing, Replication
 from commitlog.replication.server import Server, serve
 
-__all__ = ["Epoch", "Follower", "Server", "follow", "promote", "serve"]
+__all__ = ["Epoch", "Follower", "OnMissing", "Replication", "Server", "follow", "promote", "serve"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from commitlog.errors import FencedError, ReplicationError
 from commitlog.recovery.lineage import Rank
@@ -24,6 +25,7 @@ class Acknowledgements:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self.on_fence: Callable[[Rank], None] | None = None
         self._news = threading.Condition()
         self._positions: dict[str, int] = {}
         self._rank = Rank()
@@ -45,10 +47,12 @@ class Acknowledgements:
             self._positions[name] = position
             self._news.notify_all()
 
-    def fence(self, epoch: int) -> None:
+    def fence(self, rank: Rank) -> None:
         """Record that a copy has a later epoch: nothing is acknowledged from now on."""
         with self._news:
-            self._later_epoch = max(self._later_epoch, epoch)
+            if rank.number > self._later_epoch and self.on_fence is not None:
+                self.on_fence(rank)
+            self._later_epoch = max(self._later_epoch, rank.number)
             self._news.notify_all()
 
     def close(self) -> None:

@@ -115,6 +115,9 @@ class Reading:
         # In this order: the flushed position never passes the other in a piece.
         flushed = self._log.flushed_position
         committed = self._log.committed_position
+        if committed % self._size == HEADER_SIZE and committed - HEADER_SIZE > first:
+            # A full segment ends here, and the file of the next one may not exist yet.
+            committed -= HEADER_SIZE
         return first, committed, min(flushed, committed)
 
     def _piece(

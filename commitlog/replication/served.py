@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from commitlog.errors import CommitLogError, ReplicationError
@@ -34,9 +35,15 @@ class Served:
         self.log = log
         self.acknowledged = Acknowledgements(log.path)
         self.leases = Leases(log)
+        self.stopping = threading.Event()
         self._promise = promise
         # With the version of its file; both at once, because any thread may ask.
         self._known: tuple[tuple[int, int], Lineage] | None = None
+
+    def end(self) -> None:
+        """End every stream and every wait."""
+        self.stopping.set()
+        self.acknowledged.close()
 
     def lineage(self) -> Lineage:
         """Return the lineage that the log has now."""
@@ -69,7 +76,7 @@ class Served:
         position = wire.number_of(content, "position", _FOLLOWER)
         current = self.lineage()
         if rank > current.rank:
-            self.acknowledged.fence(rank.number)
+            self.acknowledged.fence(rank)
         elif rank == current.rank:
             # A copy that lacks records below the epoch's start may lose to one of an older epoch.
             reached = position if position >= current.start else 0

@@ -94,43 +94,43 @@ class Port:
 
 def serve_promising(logs: Mapping[str, Promise], port: Port) -> Server:
     """Offer logs by their paths, each with the function that has it promise an epoch."""
-    where = port.address
     with ExitStack() as undo:
         served: dict[str, Served] = {}
         for path, promise in logs.items():
-            name = os.path.basename(os.path.realpath(path))
+            name = name_of(path)
             if name in served:
-                raise InvalidOptionError(f"two of the logs have the name {name!r}: rename one")
+                raise _twice(name)
             served[name] = Served(undo.enter_context(open_log(path, "r")), promise)
         if not served:
             raise InvalidOptionError("pass at least one log to serve")
-        server = Server(served, where, port.token, port.tls)
+        server = Server(served, port)
         undo.pop_all()
     return server
+
+
+def name_of(path: str) -> str:
+    """Return the name under which a log is served."""
+    return os.path.basename(os.path.realpath(path))
+
+
+def _twice(name: str) -> InvalidOptionError:
+    return InvalidOptionError(f"two of the logs have the name {name!r}: rename one")
 
 
 class Server:
     """Serve logs to followers; `serve` returns it."""
 
-    def __init__(
-        self,
-        logs: dict[str, Served],
-        where: wire.Address,
-        token: str | None,
-        tls: tuple[str, str] | None,
-    ) -> None:
+    def __init__(self, logs: dict[str, Served], port: Port, *, grows: bool = False) -> None:
         self._logs = logs
-        self._stopping = threading.Event()
+        where = port.address
         certificates = None
-        if tls is not None:
-            chain, key = (read_small_file(path, _PEM_LIMIT, follow=True) for path in tls)
+        if port.tls is not None:
+            chain, key = (read_small_file(path, _PEM_LIMIT, follow=True) for path in port.tls)
             certificates = [(chain, key)]
-        middleware = {} if token is None else {"token": _token_check(token)}
+        middleware = {} if port.token is None else {"token": _token_check(port.token)}
         pyarrow = imported("pyarrow", "replication", "arrow")
         try:
-            self._server = _server_class()(
-                logs, self._stopping, where.location, certificates, middleware
-            )
+            self._server = _server_class()(logs, grows, where.location, certificates, middleware)
         except (OSError, pyarrow.ArrowException) as error:
             raise ReplicationError(
                 f"cannot listen on {where.host}:{where.port}: {error}; choose another port, and "
@@ -221,17 +221,32 @@ class Server:
 
         Waits at most 5 seconds for followers that do not read.
         """
-        self._stopping.set()
-        for served in self._logs.values():
-            served.acknowledged.close()
+        for served in list(self._logs.values()):
+            served.end()
         # Flight waits without a limit until a stopped follower reads.
         ending = threading.Thread(target=self._server.shutdown, name="commitlog serve", daemon=True)
         ending.start()
         ending.join(_CLOSE_S)
         if ending.is_alive():
             _logger.warning("a follower does not read: port %d stays open", self._port)
-        for served in self._logs.values():
+        for served in list(self._logs.values()):
             served.log.close()
+
+    def add(self, name: str, served: Served) -> None:
+        """Serve another log; `Replication` calls this with its lock held."""
+        if name in self._logs:
+            raise _twice(name)
+        self._logs[name] = served
+
+    def remove(self, name: str) -> bool:
+        """End the serving of a log; return True for the last one, which stays until `close`."""
+        served = self._logs[name]
+        if len(self._logs) == 1:
+            return True
+        del self._logs[name]
+        served.end()
+        served.log.close()
+        return False
 
     def __enter__(self) -> Self:
         return self
@@ -267,14 +282,15 @@ def _server_class() -> Any:
         def __init__(
             self,
             logs: dict[str, Served],
-            stopping: threading.Event,
+            grows: bool,
             location: str,
             certificates: Any,
             middleware: dict[str, Any],
         ) -> None:
             super().__init__(location, tls_certificates=certificates, middleware=middleware)
             self._logs = logs
-            self._stopping = stopping
+            # Then a log that is not there may come: a follower tries again.
+            self._absent = flight.FlightUnavailableError if grows else flight.FlightServerError
             self._room = threading.BoundedSemaphore(_FOLLOWERS_LIMIT)
             self._schema = wire.schema()
             self._reading_room = threading.BoundedSemaphore(_READERS_LIMIT)
@@ -287,7 +303,7 @@ def _server_class() -> Any:
                 raise flight.FlightServerError(str(error)) from None
             served = self._logs.get(str(content.get("log")))
             if served is None:
-                raise flight.FlightServerError(f"there is no log {content.get('log')!r} here")
+                raise self._absent(f"there is no log {content.get('log')!r} here")
             return served, content
 
         def do_action(self, context: Any, action: Any) -> Iterator[Any]:
@@ -311,9 +327,7 @@ def _server_class() -> Any:
         def do_get(self, context: Any, ticket: Any) -> Any:
             served, content = self._log_of(ticket.ticket)
             if "read" in content or "watch" in content:
-                return flight.GeneratorStream(
-                    self._pieces_schema, self._pieces(Reading(served.log), content)
-                )
+                return flight.GeneratorStream(self._pieces_schema, self._pieces(served, content))
             try:
                 rank = wire.rank_of(content, "rank", "the follower")
                 position = wire.number_of(content, "position", "the follower")
@@ -324,33 +338,35 @@ def _server_class() -> Any:
                     raise ReplicationError("the follower sent no usable 'unsealed'")
             except CommitLogError as error:
                 raise flight.FlightServerError(str(error)) from None
-            sender = Sender(served.log, position, unsealed, self._stopping)
+            sender = Sender(served.log, position, unsealed, served.stopping)
             if served.lineage().rank != rank:  # after the sender has noted its version
                 raise flight.FlightUnavailableError("the log has another epoch by now")
-            return flight.GeneratorStream(self._schema, self._stream(sender))
+            return flight.GeneratorStream(self._schema, self._stream(served, sender))
 
-        def _pieces(self, reading: Reading, content: dict[str, Any]) -> Iterator[Any]:
+        def _pieces(self, served: Served, content: dict[str, Any]) -> Iterator[Any]:
+            reading = Reading(served.log)
             if not self._reading_room.acquire(blocking=False):
                 raise flight.FlightUnavailableError(f"{_READERS_LIMIT} readers read already")
             try:
                 found = (
                     reading.read(content["read"])
                     if "read" in content
-                    else reading.watch(content["watch"], self._stopping)
+                    else reading.watch(content["watch"], served.stopping)
                 )
                 for piece in reading.told(found):
                     yield pieces.batch_of(piece, self._pieces_schema)
             finally:
                 self._reading_room.release()
 
-        def _stream(self, sender: Sender) -> Iterator[Any]:
+        def _stream(self, served: Served, sender: Sender) -> Iterator[Any]:
             if not self._room.acquire(blocking=False):
                 raise flight.FlightUnavailableError(f"{_FOLLOWERS_LIMIT} followers read already")
             try:
                 for chunk in sender.chunks():
                     yield wire.batch_of(chunk, self._schema)
             except CommitLogError as error:
-                raise flight.FlightServerError(str(error)) from None
+                if not served.stopping.is_set():
+                    raise flight.FlightServerError(str(error)) from None
             finally:
                 self._room.release()
 

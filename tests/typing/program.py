@@ -310,6 +310,10 @@ def replicate(path: Path, copy: Path) -> None:
             print(refused)
         follower.close()
         server.close()
+    missing: replication.OnMissing = "async"
+    rule = replication.Replication(require=1, on_missing=missing, timeout="2s")
+    with commitlog.open(path, flush="sync", replicate=rule) as log:
+        print(rule.server.url(), rule.require, log.append(b"x"), log.replicated_position)
     epoch: replication.Epoch = replication.promote(
         copy, others=["tls://b:7070/copy"], require=1, force=True, token="secret", timeout="2s"
     )

@@ -1,0 +1,115 @@
+"""Replication: how logs of this program are served, and how many copies acknowledge an append."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Literal, get_args
+
+from commitlog._kernel.engine import Engine
+from commitlog.base.units import Duration, parse_duration, whole_of
+from commitlog.errors import InvalidOptionError
+from commitlog.log.commit_log import open_log
+from commitlog.replication.replica import fence_closed
+from commitlog.replication.required_copies import RequiredCopies
+from commitlog.replication.served import Served
+from commitlog.replication.server import Port, Server, name_of
+
+OnMissing = Literal["wait", "async"]
+_REQUIRED_LIMIT = 64
+
+
+class Replication:
+    """Serve logs while they are open, and have appends wait for copies of them.
+
+    Pass it to `commitlog.open`; several logs may share it, and then its port. With it, an append
+    that waits for durability, by ``flush="sync"`` or ``sync=True``, and `CommitLog.flush` wait
+    until `require` followers have the records durably, too. Coroutines and threads that wait at the
+    same time share flushes and round trips. Appends of other processes do not wait for copies.
+
+    Parameters
+    ----------
+    listen : str
+        ``"host:port"``; port 0 takes a free one: see `url`.
+    token, tls, plain_text
+        As for `serve`.
+    require : int
+        How many followers have a record durably before it is acknowledged, 0 to 64. 0: appends do
+        not wait, and the loss of this machine loses what no copy has yet.
+    on_missing : {"wait", "async"}
+        What an append does when too few copies have its record after `timeout`. "wait": it raises
+        `SyncTimeoutError`; the record stays in the log. "async": it returns, and so do later ones,
+        until the copies have caught up; the loss of this machine loses those records.
+    timeout : float or str, optional
+        How long an append waits for copies, by default the log's `sync_timeout`.
+    """
+
+    def __init__(
+        self,
+        *,
+        listen: str = "127.0.0.1:0",
+        token: str | None = None,
+        tls: tuple[str, str] | None = None,
+        plain_text: bool = False,
+        require: int = 1,
+        on_missing: OnMissing = "wait",
+        timeout: Duration | None = None,
+    ) -> None:
+        if whole_of(require) is None or not 0 <= require <= _REQUIRED_LIMIT:
+            raise InvalidOptionError(
+                f"require must be an int from 0 to {_REQUIRED_LIMIT}, not {require!r}"
+            )
+        if on_missing not in get_args(OnMissing):
+            raise InvalidOptionError(f"on_missing must be 'wait' or 'async', not {on_missing!r}")
+        self.require = int(require)
+        self._goes_on = on_missing == "async"
+        self._timeout_s = None if timeout is None else parse_duration(timeout, "timeout")
+        self._port = Port(listen, token, tls, plain_text)
+        self._port.address  # noqa: B018  (refuses a wrong address now, not at the first open)
+        self._lock = threading.Lock()
+        self._server: Server | None = None
+
+    def begin(self, engine: Engine) -> RequiredCopies:
+        """Serve the log of an engine; `commitlog.open` calls this."""
+        path = engine.path
+        served = Served(open_log(path, "r"), functools.partial(fence_closed, path))
+        try:
+            with self._lock:
+                if self._server is None:
+                    self._server = Server({name_of(path): served}, self._port, grows=True)
+                else:
+                    self._server.add(name_of(path), served)
+        except BaseException:
+            served.log.close()
+            raise
+        return RequiredCopies(
+            engine,
+            served,
+            self.require,
+            self._timeout_s,
+            goes_on=self._goes_on,
+            end=functools.partial(self._end, name_of(path)),
+        )
+
+    def _end(self, name: str) -> None:
+        with self._lock:
+            if self._server is not None and self._server.remove(name):
+                self._server.close()
+                self._server = None
+
+    @property
+    def server(self) -> Server:
+        """Return the server of the logs that are open.
+
+        Raises
+        ------
+        InvalidOptionError
+            No log is open with this object.
+        """
+        server = self._server
+        if server is None:
+            raise InvalidOptionError("no log is open with this Replication: pass it to open()")
+        return server
+
+    def __repr__(self) -> str:
+        return f"<Replication listen={self._port.listen!r}, require={self.require}>"
