@@ -37,7 +37,6 @@ LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
 # Words that pages must not use, and the word to use instead, from docs/glossary.md.
 SYNONYMS = {
     r"(?<!directory )\bentr(?:y|ies)\b": "record",
-    r"\bproducers?\b": "appender",
     r"\bconsumers?\b": "tailer",
     r"\bchunks?\b": "segment, or range",
     r"\bfile segments?\b": "segment",

@@ -43,6 +43,8 @@ BUILTINS: dict[str, type[Exception]] = {
     "PoolExhaustedError": TimeoutError,
     "PoolMemoryError": MemoryError,
     "PositionError": LookupError,
+    "ProducerInUseError": RuntimeError,
+    "ProducerSequenceError": ValueError,
     "ReadOnlyError": PermissionError,
     "RecordTooLargeError": ValueError,
     "RecordTypeError": TypeError,

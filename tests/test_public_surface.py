@@ -68,6 +68,8 @@ def test_help_shows_the_parameters_of_a_compiled_method() -> None:
         "timestamp_ns",
         "sync",
         "expect",
+        "producer",
+        "producer_sequence",
     ]
     assert "append(self" in pydoc.plain(pydoc.render_doc(commitlog.CommitLog.append))
 

@@ -132,6 +132,34 @@ cdef class Engine(Writer):
             ):
                 return 0
 
+    def append_marked(self, RecordList records not None, uint64_t producer, uint64_t number):
+        """Append the only record of a list, with the mark of its producer, without `sync`; return
+        its position, or -1 if it is dropped.
+        """
+        cdef cl_mark mark
+        cdef cl_record_input record
+        cdef uint64_t position = 0
+        cdef int64_t given_ns
+        cdef int code
+        if records.count != 1:
+            raise ValueError("a mark is of one record")
+        record = records.records[0]
+        given_ns = record.timestamp_ns
+        mark.producer = producer
+        mark.number = number
+        while True:
+            record.timestamp_ns = self.stamped(given_ns)
+            code = cl_append_marked(&self.writer, &record, &mark, &position)
+            if code == CL_OK:
+                break
+            if self.handle_refusal(code, &record, 1, True):
+                return -1
+        if self.writer.roll_due:
+            self.finish_append(
+                position + cl_frame_aligned(<uint32_t>cl_input_length(&record)), False
+            )
+        return position
+
     cdef object append_rows(self, object rows, object timestamp_ns, object sync):
         """Append each row of an array: see `LogMethods.append_array`."""
         cdef bint durable = self.sync_default if sync is None else sync

@@ -203,6 +203,7 @@ class RowColumns:
     def count(self) -> int: ...
 
 class Engine(Writer):
+    def append_marked(self, records: RecordList, producer: int, number: int) -> int: ...
     def append_list(self, records: RecordList) -> bool: ...
     def append_columns(
         self, parts: list[RowColumns], *, timestamp_ns: int | None = None, sync: bool | None = None
@@ -220,6 +221,8 @@ class LogMethods:
         timestamp_ns: int | None = None,
         sync: bool | None = None,
         expect: int | None = None,
+        producer: str | None = None,
+        producer_sequence: int | None = None,
     ) -> int: ...
     def append_many(
         self,

@@ -74,6 +74,21 @@ cdef extern from "writer.h":
     int cl_writer_roll_ahead(cl_writer *writer, uint64_t number) nogil
     uint64_t cl_writer_rolls_from(const cl_writer *writer) nogil
 
+cdef extern from "mark.h":
+    ctypedef struct cl_mark:
+        uint64_t producer
+        uint64_t number
+    ctypedef struct cl_marked:
+        cl_mark mark
+        uint64_t position
+    int cl_append_marked(
+        cl_writer *writer, const cl_record_input *input, const cl_mark *mark, uint64_t *position
+    ) nogil
+    size_t cl_marks_read(
+        const cl_segment *segment, uint64_t *offset, uint64_t limit, cl_marked *found, size_t most,
+        int *code
+    ) nogil
+
 cdef extern from "conditional.h":
     ctypedef struct cl_condition:
         uint64_t expect

@@ -40,7 +40,10 @@ cdef class LogMethods:
 
     # --- appending --------------------------------------------------------------------------------
 
-    def append(self, value, *, key=None, type=0, timestamp_ns=None, sync=None, expect=None):
+    def append(
+        self, value, *, key=None, type=0, timestamp_ns=None, sync=None, expect=None, producer=None,
+        producer_sequence=None
+    ):
         """Append one record.
 
         Parameters
@@ -62,6 +65,11 @@ cdef class LogMethods:
             Append only if the record gets this sequence: if the log has so many records. Any number
             of threads and processes may compete; one of them succeeds. The call waits for claims
             that are open below the end.
+        producer : str, optional
+            The name of a producer, which numbers its records. A repeat of a number returns the
+            position of the first append, and appends nothing. One handle at a time may use a name.
+        producer_sequence : int, optional
+            The number of this record, from 0 on; with `producer` only.
 
         Returns
         -------
@@ -75,6 +83,9 @@ cdef class LogMethods:
             Nothing was appended.
         ConflictError
             The log ends at another sequence than `expect`. Nothing was appended.
+        ProducerInUseError, ProducerSequenceError
+            Another handle uses the producer's name, or the number is too old to tell whether it was
+            appended. Nothing was appended.
         SequenceError
             With `expect`, the records cannot be counted: a claim among them stays open. Nothing was
             appended.
@@ -90,6 +101,10 @@ cdef class LogMethods:
         cdef uint64_t position
         cdef Py_ssize_t value_length
         cdef int code
+        if producer is not None or producer_sequence is not None:
+            return self.parts.append_once(
+                producer, producer_sequence, (value, key, type, timestamp_ns), sync, expect
+            )
         if value_alone(value, key, type, timestamp_ns, sync) and not self.engine.sync_default:
             value_length = PyBytes_GET_SIZE(value)
             if expect is not None:

@@ -176,6 +176,26 @@ cdef class Segment:
                 scan.tally.first_timestamp_ns, scan.tally.last_timestamp_ns,
                 scan.tally.largest_timestamp_ns)
 
+    def marks(self, uint64_t offset, uint64_t limit):
+        """Return the marks of the frames in the file from an offset up to a limit, some at a time:
+        (list of producer, number and position; where to go on; the code that ended the search)."""
+        cdef cl_marked found[256]
+        cdef size_t count
+        cdef int code
+        self.check()
+        if offset % CL_FRAME_ALIGN != 0:
+            raise ValueError("not an offset of a frame")
+        cdef cl_segment *segment = self.held()
+        with nogil:
+            count = cl_marks_read(
+                segment, &offset, min(limit, segment.size), found, 256, &code
+            )
+            cl_segment_release(segment)
+        return [
+            (found[at].mark.producer, found[at].mark.number, found[at].position)
+            for at in range(count)
+        ], offset, code
+
     def resume(self, uint64_t offset):
         """The offset of the next certain frame after `offset`, or the segment's size."""
         cdef uint64_t found

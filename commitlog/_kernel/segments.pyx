@@ -19,12 +19,13 @@ from commitlog._kernel.kernel cimport (
     cl_cell_word, cl_crc32c, cl_crc32c_seed, cl_frame_cursor, cl_frame_cursor_at, cl_frame_find,
     cl_frame_largest, cl_frame_next, cl_frame_read, cl_frames_decode, cl_header_check,
     cl_header_identity, cl_header_opened, cl_header_opened_crc, cl_header_opened_read,
-    cl_header_seal, cl_header_seal_crc, cl_index, cl_index_entry, cl_index_room,
-    cl_owner_generation, cl_owner_slot, cl_record, cl_record_read, cl_rows_out, cl_scan, cl_segment,
-    cl_segment_certain_end, cl_segment_flush, cl_segment_hold, cl_segment_landing,
-    cl_segment_mark_gap, cl_segment_measure, cl_segment_nonzero, cl_segment_open,
-    cl_segment_prefault, cl_segment_release, cl_segment_resume, cl_segment_scan, cl_segment_seal,
-    cl_segment_sealed, cl_segment_take_over, cl_skip_cell, cl_stage_lay, cl_stage_rows, cl_tally,
+    cl_header_seal, cl_header_seal_crc, cl_index, cl_index_entry, cl_index_room, cl_marked,
+    cl_marks_read, cl_owner_generation, cl_owner_slot, cl_record, cl_record_read, cl_rows_out,
+    cl_scan, cl_segment, cl_segment_certain_end, cl_segment_flush, cl_segment_hold,
+    cl_segment_landing, cl_segment_mark_gap, cl_segment_measure, cl_segment_nonzero,
+    cl_segment_open, cl_segment_prefault, cl_segment_release, cl_segment_resume, cl_segment_scan,
+    cl_segment_seal, cl_segment_sealed, cl_segment_take_over, cl_skip_cell, cl_stage_lay,
+    cl_stage_rows, cl_tally,
 )
 from commitlog._kernel.memory cimport Memory
 from commitlog.errors import ClosedError, RecordTooLargeError

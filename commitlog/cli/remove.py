@@ -33,9 +33,9 @@ _ANY = re.compile(".*")
 _SCHEMA = re.compile(r"[0-9a-f]{8}\.json|complete|\..*\.tmp")
 _SEGMENT = re.compile(r"[0-9]{20}\.(?:seg|idx)")
 _OURS = re.compile(
-    r"(?:[0-9]{20}\.(?:seg|idx)|log\.json|checkpoint|cursors|epoch|lock|joining|joined)"
+    r"(?:[0-9]{20}\.(?:seg|idx)|log\.json|checkpoint|cursors|epoch|lock|joining|joined|producers)"
     r"(?:\.(?:cut|broken)(?:\.[0-9]+)?)?"
-    r"|\.(?:[0-9]{20}\.seg|log\.json|checkpoint|epoch|joining|joined)"
+    r"|\.(?:[0-9]{20}\.seg|log\.json|checkpoint|epoch|joining|joined|producers)"
     r"(?:\.(?:cut|broken))?\.[0-9a-f]{16}\.tmp"
 )
 

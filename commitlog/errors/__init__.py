@@ -124,6 +124,20 @@ class TailerInUseError(CommitLogError, RuntimeError):
     holder: str | None = None
 
 
+class ProducerInUseError(CommitLogError, RuntimeError):
+    """Raised if another handle appends under the name of a producer. Nothing was appended.
+
+    Close that handle, or use another name. The name of a dead process is free.
+    """
+
+
+class ProducerSequenceError(CommitLogError, ValueError):
+    """Raised if a number of a producer is too old to tell whether it was appended.
+
+    Nothing was appended. Repeat only the last numbers of a producer.
+    """
+
+
 class TailerNotFoundError(CommitLogError, LookupError):
     """Raised if the log has no tailer of that name.
 

@@ -43,6 +43,8 @@ def _end_writing(parts: LogParts, writer: WriterServices) -> CommitLogError | No
                 _seal(parts, writer)
                 with contextlib.suppress(CommitLogError):  # an index is worth no error
                     parts.index.file_unsealed()
+                if parts.producers is not None:
+                    parts.producers.keep()
         finally:  # also after Ctrl-C: release the log and everything that its threads use
             writer.stop()
         if failure is None:
@@ -51,6 +53,8 @@ def _end_writing(parts: LogParts, writer: WriterServices) -> CommitLogError | No
         failure = failure or error
     finally:
         parts.engine.detach_slot()
+        if parts.producers is not None:
+            parts.producers.release()
         writer.end()
         _release(parts)
     return failure

@@ -33,6 +33,8 @@ class AsyncMethods:
         timestamp_ns: int | None = None,
         sync: bool | None = None,
         expect: int | None = None,
+        producer: str | None = None,
+        producer_sequence: int | None = None,
     ) -> int:
         """Append one record; wait for durability and back-pressure without blocking the loop.
 
@@ -53,6 +55,9 @@ class AsyncMethods:
         expect : int, optional
             As for `append`. The first such call of a handle reads what the log has in its last
             segment, and blocks the event loop meanwhile.
+        producer, producer_sequence
+            As for `append`. The first such call of a name reads what the log has since it was
+            closed, and a wait for a required tailer blocks the event loop.
 
         Returns
         -------
@@ -76,13 +81,16 @@ class AsyncMethods:
         parts = self._parts
         durable = _is_awaited(parts, sync)
         position = None
-        if not _has_queue(parts):
+        if producer is not None or producer_sequence is not None:
+            record = value, key, type, timestamp_ns
+            position = parts.append_once(producer, producer_sequence, record, False, expect)
+        elif not _has_queue(parts):
             position = parts.engine.append_unless_held(value, key, type, timestamp_ns, expect)
         if position is None:
             records = RecordList(parts.engine, [value], [key], [type], timestamp_ns, expect)
             await _append_in_turn(parts, records)
             position = int(records.positions[0])
-        if durable:
+        if durable and position >= 0:
             await _until_durable(parts, position)
         return position
 

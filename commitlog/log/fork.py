@@ -22,6 +22,7 @@ def forked(parts: LogParts) -> None:
     engine.watcher = None
     parts.close_lock = threading.RLock()
     parts.named_lock = threading.Lock()
+    parts.producers = None  # the parent has the names
     parts.queue.forked()
     parts.index.forked()
     parts.directory.forked()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 from commitlog._kernel.engine import REFUSED_FORKED, LogMethods
 from commitlog.errors import InvalidOptionError, ReadOnlyError
 from commitlog.log import closing, fork
 from commitlog.log.opened import Opened
 from commitlog.log.parts import LogParts, Mode
+from commitlog.log.producers import Producers, checked
 from commitlog.log.registry import registry
 from commitlog.log.writer_services import WriterServices
 from commitlog.options import Options, ReplicationRule
@@ -50,6 +52,32 @@ class OpenLog(LogParts):
             why = "the log was opened for reading: open it with mode 'a' to write"
             raise ReadOnlyError(why, path=self.path)
         return self.writer
+
+    def append_once(
+        self,
+        producer: object,
+        number: object,
+        record: tuple[Any, Any, Any, Any],
+        sync: bool | None,
+        expect: object,
+    ) -> int:
+        """Append a record of a producer, of value, key, type and timestamp: see
+        `CommitLog.append`.
+        """
+        name, whole = checked(self.path, producer, number, expect)
+        self.writing()
+        with self.close_lock:
+            if self.producers is None:
+                self.producers = Producers(self.engine, self.queue, self.options.sync_timeout)
+        position = self.producers.append(name, whole, record)
+        durable = self.options.flush == "sync" if sync is None else sync
+        if durable and position >= 0:
+            engine = self.engine
+            end = engine.tail_position
+            engine.check_claims(end)
+            engine.flush_to(end, self.options.sync_timeout)
+            engine.check_failed()
+        return position
 
     # --- the end -----------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from commitlog.errors import ClosedError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.log.opened import NEVER_UNCERTAIN, Opened
+from commitlog.log.producers import Producers
 from commitlog.log.writer_services import WriterServices
 from commitlog.options import Options
 from commitlog.pool.transient_store_pool import TransientStorePool
@@ -61,6 +62,7 @@ class LogParts:
         self.closed = False
         self.named: weakref.WeakSet[TailerFile] = weakref.WeakSet()
         self.named_lock = threading.Lock()
+        self.producers: Producers | None = None  # made by the first append of one
         self.pid = os.getpid()
         with ExitStack() as undo:
             undo.callback(opened.close)

@@ -15,7 +15,7 @@ from typing import Any
 
 from commitlog._kernel.segments import FRAME_ALIGN
 from commitlog.errors import CorruptSegmentError
-from commitlog.recovery import checked_json
+from commitlog.segment import checked_json
 from commitlog.segment.directory import JOIN_NOTE, LogDirectory
 
 MANIFEST = "joined"

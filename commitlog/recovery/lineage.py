@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from commitlog.base.boot import boot_id
 from commitlog.errors import CorruptSegmentError, FencedError
-from commitlog.recovery import checked_json
+from commitlog.segment import checked_json
 from commitlog.segment.directory import LogDirectory
 
 NAME = "epoch"

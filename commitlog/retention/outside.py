@@ -16,7 +16,7 @@ from commitlog.retention.archive import Archive
 from commitlog.retention.archived import refuse_archive
 from commitlog.retention.pruner import LogState, Pruned, Pruner
 from commitlog.retention.retention import Retention
-from commitlog.segment import cursors_file
+from commitlog.segment import cursors_file, producers_file
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
@@ -125,6 +125,7 @@ def _state(directory: LogDirectory) -> LogState:
         with _no_recovery(directory):
             # Once this segment is deleted, only the next one's seal holds its first sequence.
             _sync_segment(directory, number + 1)
+            producers_file.keep(directory, number)
             directory.remove_segment(number)
 
     def check() -> None:

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from commitlog._kernel.engine import Core
 from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.errors import ClosedError, IOFailureError, PositionError, SegmentHeldError
+from commitlog.segment import producers_file
 from commitlog.segment.directory import LogDirectory
 
 _MOMENT_S = 1.0  # how long to wait for short-term holders
@@ -258,6 +259,7 @@ class MappedFileQueue:
         If it still has one after `force_after` seconds, it stays: `SegmentHeldError`.
         """
         self._flush_header(number + 1)
+        producers_file.keep(self.directory, number)
         try:
             file = self.get(number)
         except PositionError:

@@ -103,7 +103,8 @@ def append_expected(log: commitlog.CommitLog) -> int:
         return int(log.append_many([b"a"], expect=7)[0])
     except errors.ConflictError as conflict:
         end: int | None = conflict.actual
-        return log.append(b"value", expect=end)
+        log.append(b"value", expect=end)
+    return log.append(b"value", producer="till", producer_sequence=0)
 
 
 def append_arrow(log: commitlog.CommitLog) -> Positions:
@@ -114,6 +115,7 @@ def append_arrow(log: commitlog.CommitLog) -> Positions:
 
 async def append_async(log: commitlog.CommitLog) -> None:
     position: int = await log.append_async(b"value")
+    await log.append_async(b"value", producer="till", producer_sequence=1)
     many: Positions = await log.append_many_async([b"a"])
     with contextlib.suppress(errors.ConflictError):
         many = await log.append_many_async([b"a"], expect=0)
@@ -541,6 +543,8 @@ OTHER_ERRORS: tuple[type[errors.CommitLogError], ...] = (
         errors.ClosedError,
         errors.CloseTimeoutError,
         errors.ConflictError,
+        errors.ProducerInUseError,
+        errors.ProducerSequenceError,
         errors.CorruptSegmentError,
         errors.CorruptTailerError,
     ),

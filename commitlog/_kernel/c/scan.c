@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "crc32c.h"
+#include "mark.h"
 
 static void scan_frames(const cl_segment *segment, uint64_t from, uint64_t to, cl_scan *scan,
                         cl_index *index) {
@@ -119,7 +120,7 @@ uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64
     for (;; cl_frame_next(&at)) {
         int code = cl_frame_verify(&at, cl_frame_read(&at), &record);
         uint8_t *to = segment->map + at.offset;
-        if (code == CL_OK) {
+        if (code == CL_OK || (code == CL_E_ROLLED_BACK && at.step == CL_MARK_LENGTH)) {
             memcpy(to + sizeof at.cell, source + at.offset + sizeof at.cell,
                    at.step - sizeof at.cell);
         } else if (code == CL_E_BUSY) {

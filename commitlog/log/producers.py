@@ -1,0 +1,194 @@
+"""Producers: appends whose repeats return the position of the first one."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from commitlog._kernel.engine import Engine, RecordList
+from commitlog.base.failpoint import failpoint
+from commitlog.base.life_lock import LifeLock, open_gate
+from commitlog.base.polling import attempts
+from commitlog.base.units import whole_of
+from commitlog.errors import (
+    CommitLogError,
+    InvalidOptionError,
+    ProducerInUseError,
+    ProducerSequenceError,
+)
+from commitlog.segment import producers_file
+from commitlog.segment.lock_file import NAME as LOCK_NAME
+from commitlog.segment.mapped_file_queue import MappedFileQueue
+from commitlog.segment.producers_file import NUMBERS_KEPT, Numbers
+
+_NAME_BYTES = 255
+_NUMBER_MOST = (1 << 63) - 1
+_WAIT_S = 5.0  # for the end of the process that used the name before
+_WHO = "producers"
+
+_logger = logging.getLogger("commitlog")
+
+
+@dataclass(eq=False)
+class _Producer:
+    """A name that this handle uses.
+
+    Attributes
+    ----------
+    pending : int or None
+        Where the tail was before an append whose outcome is not known.
+    """
+
+    hash: int
+    life: LifeLock
+    numbers: Numbers
+    pending: int | None = None
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Producers:
+    """The producers of one handle.
+
+    A producer's record has a mark with name and number in front of it, in the same claim, so both
+    are in the log or neither is. The handle that uses a name holds a lock, which the kernel drops
+    when its process dies. So no other handle appends under the name, and what it knows of the
+    numbers is complete: the file `producers`, and the marks of later segments.
+    """
+
+    def __init__(self, engine: Engine, queue: MappedFileQueue, sync_timeout_s: float) -> None:
+        self._engine = engine
+        self._queue = queue
+        self._sync_timeout_s = sync_timeout_s
+        self._opening = threading.Lock()
+        self._known: dict[str, _Producer] = {}
+
+    def append(self, name: str, number: int, record: tuple[Any, Any, Any, Any]) -> int:
+        """Append a record, of value, key, type and timestamp, unless that number was appended;
+        return the position of the number's record, or -1 if the record was dropped.
+        """
+        producer = self._known.get(name) or self._opened(name)
+        with producer.turn:
+            if producer.pending is not None:
+                self._search(producer, producer.pending // self._engine.segment_size)
+                producer.pending = None
+            position = producer.numbers.positions.get(number)
+            if position is not None:
+                return position
+            if number <= producer.numbers.floor:
+                raise ProducerSequenceError(
+                    f"number {number} of producer {name!r} is too old: the log keeps its last "
+                    f"{NUMBERS_KEPT} numbers, which begin above {producer.numbers.floor}. Whether "
+                    "it was appended, only the records tell",
+                    path=self._engine.path,
+                )
+            value, key, kind, timestamp_ns = record
+            engine = self._engine
+            records = RecordList(
+                engine, [value], None if key is None else [key], [kind], timestamp_ns, None
+            )
+            producer.pending = engine.tail_position
+            position = engine.append_marked(records, producer.hash, number)
+            if position >= 0:
+                producer.numbers.note(number, position)
+            producer.pending = None
+            return position
+
+    def _opened(self, name: str) -> _Producer:
+        with self._opening:
+            if name in self._known:
+                return self._known[name]
+            digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+            number = int.from_bytes(digest, "little")
+            life = self._locked(name, number)
+            try:
+                below = self._durable_segments()
+                covered = producers_file.extend(self._queue.directory, below, create=True)
+                failpoint("producer locked")
+                found = _Producer(number, life, covered.producers.get(number, Numbers()))
+                self._search(found, covered.number)
+            except BaseException:
+                life.close()
+                raise
+            self._known[name] = found
+            return found
+
+    def _locked(self, name: str, number: int) -> LifeLock:
+        """Lock a name, once the handle that used it before is closed or its process dead."""
+        fd = self._queue.directory.fd
+        life = LifeLock(lambda: open_gate(LOCK_NAME, fd), None, producers_file.name_lock(number))
+        for _ in attempts(_WAIT_S, f"another user of producer {name!r}"):
+            if life.acquire("exclusive"):
+                return life
+        life.close()
+        raise ProducerInUseError(
+            f"another handle appends as producer {name!r}: close it, or use another name",
+            path=self._engine.path,
+        )
+
+    def _durable_segments(self) -> int:
+        """Make everything appended durable; return the number of the first segment that is not."""
+        engine = self._engine
+        end = engine.tail_position
+        engine.check_claims(end)
+        engine.flush_to(end, self._sync_timeout_s)
+        engine.check_failed()
+        return engine.flushed_position // engine.segment_size
+
+    def _search(self, producer: _Producer, first: int) -> None:
+        """Note the marks of a producer in the segments from `first` on."""
+        engine = self._engine
+        end = engine.tail_position
+        self._durable_segments()  # then every claim below the end is resolved
+        size = engine.segment_size
+        for number in range(max(first, self._queue.first_number), end // size + 1):
+            limit = min(end - number * size, size)
+            with self._queue.held(number, _WHO) as segment:
+                if segment is not None:
+                    for owner, given, position in producers_file.marks_of(segment, limit):
+                        if owner == producer.hash:
+                            producer.numbers.note(given, position)
+
+    def keep(self) -> None:
+        """Extend the file `producers` to what is durable; for the end of the handle."""
+        engine = self._engine
+        try:
+            producers_file.extend(
+                self._queue.directory, engine.flushed_position // engine.segment_size
+            )
+        except CommitLogError as error:  # the next user of a name reads the marks
+            _logger.warning("%s: `producers` was not extended: %s", self._engine.path, error)
+
+    def release(self) -> None:
+        """Give the names back, after the last append."""
+        for producer in self._known.values():
+            producer.life.close()
+        self._known = {}
+
+
+def checked(path: str, producer: object, number: object, expect: object) -> tuple[str, int]:
+    """Check the arguments of an append of a producer.
+
+    Raises
+    ------
+    InvalidOptionError
+        One of them is missing, of a wrong type or out of range.
+    """
+    if not isinstance(producer, str) or not 0 < len(producer.encode()) <= _NAME_BYTES:
+        raise InvalidOptionError(
+            f"producer must be a name of 1 to {_NAME_BYTES} bytes, not {producer!r}", path=path
+        )
+    whole = whole_of(number)
+    if whole is None or not 0 <= whole <= _NUMBER_MOST:
+        raise InvalidOptionError(
+            f"producer_sequence must be an int from 0 on, not {number!r}", path=path
+        )
+    if expect is not None:
+        raise InvalidOptionError(
+            "producer= and expect= exclude each other: a repeat does not end where the first "
+            "append did",
+            path=path,
+        )
+    return producer, whole
