@@ -4,9 +4,9 @@
 #include "scene.h"
 
 #include "backward_scan.h"
+#include "claim.h"
 #include "frame_decoder.h"
 #include "index.h"
-#include "short_frames.h"
 
 #define SEGMENT_SIZE (16u << 20)
 #define PAGE 4096u
@@ -82,7 +82,7 @@ static void append_what_is_read(measurement *at, uint32_t count) {
 static void read_each(measurement *at, uint32_t count) {
     cl_record record;
     for (uint32_t index = 0; index < count; index++) {
-        CHECK(cl_short_frame_next(&at->reader.reader, &record));
+        CHECK(cl_reader_next_short(&at->reader.reader, &record));
     }
 }
 
@@ -94,7 +94,7 @@ static void make_columns(measurement *at, uint32_t count) {
                            .keyed = calloc(count, 1),
                            .value_ends = calloc(count, sizeof(int64_t)),
                            .key_ends = calloc(count, sizeof(int64_t)),
-                           .data = calloc(count, VALUE_SIZE),
+                           .data = calloc(count + 1, VALUE_SIZE),
                            .keys = calloc(count, 1),
                            .data_room = (size_t)count * VALUE_SIZE,
                            .keys_room = count};

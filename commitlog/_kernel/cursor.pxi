@@ -59,7 +59,7 @@ cdef class Cursor:
                 &self.reader, self.segment.segment, self.pending - self.segment.segment.base)
             return
         self.segment = None
-        self.reader.segment = NULL
+        cl_reader_leave(&self.reader)
 
     def turn(self, bint backward):
         """Set the direction of reading."""
@@ -78,7 +78,7 @@ cdef class Cursor:
         elif self.segment is not None:
             self.pending = self.current()
             self.segment = None
-            self.reader.segment = NULL
+            cl_reader_leave(&self.reader)
 
     def end(self):
         """End all reads, because the tailer's name is released."""
@@ -144,7 +144,7 @@ cdef class Cursor:
             self.guard()
         if self.turned:
             return self.previous_record(record)
-        if self.segment is not None and cl_short_frame_next(&self.reader, record):
+        if self.segment is not None and cl_reader_next_short(&self.reader, record):
             return CL_OK
         while True:
             if self.segment is not None:
@@ -376,6 +376,7 @@ cdef class Cursor:
     def end_at(self, uint64_t position):
         """Read nothing from this position on, forward."""
         self.reader.limit = position
+        cl_reader_plan(&self.reader)
 
     @property
     def has_news(self):

@@ -62,7 +62,7 @@ cdef int await_record(Cursor cursor, cl_record *record, Patience patience, bint 
             return CL_E_END
         # The interpreter's lock stays held: releasing and taking it costs more than most waits.
         if not at_once and cursor.segment is not None and not cursor.busy and not cursor.turned:
-            if cl_short_frame_next(&cursor.reader, record):
+            if cl_reader_next_short(&cursor.reader, record):
                 return CL_OK
             cl_reader_spin(&cursor.reader)
         try:

@@ -21,10 +21,10 @@ cdef class Finder:
     cdef cl_reader reader(self, cl_segment *segment, uint64_t passed):
         cdef cl_reader reader
         cl_reader_init(&reader, &self.core.log, NULL)
-        cl_reader_enter(&reader, segment, CL_SEGMENT_HEADER)
         reader.careful = True
         reader.from_buffer = self.core.log.pooled and self.core.log.tail != NULL
         reader.passed = passed
+        cl_reader_enter(&reader, segment, CL_SEGMENT_HEADER)
         return reader
 
     def extend(self, SparseIndex index not None, Segment segment not None, uint64_t limit):

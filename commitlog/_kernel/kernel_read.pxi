@@ -22,17 +22,7 @@ cdef extern from "frame_cursor.h":
     void cl_frame_next(cl_frame_cursor *cursor) nogil
     bint cl_frame_find(cl_frame_cursor *cursor) nogil
 
-cdef extern from "reader.h":
-    ctypedef struct cl_reader:
-        cl_log *log
-        cl_segment *segment
-        uint64_t offset
-        bint from_buffer
-        bint flushed_only
-        bint careful
-        uint64_t limit
-        uint64_t passed
-        cl_watch *watch
+cdef extern from "batch.h":
     ctypedef struct cl_view:
         pass
     enum:
@@ -49,11 +39,27 @@ cdef extern from "reader.h":
         uint8_t *data
         uint8_t *keys
         size_t data_room, keys_room, most, count, data_size, keys_size
+    bint cl_batch_add(cl_batch *batch, const cl_record *record) nogil
+
+cdef extern from "reader.h":
+    ctypedef struct cl_reader:
+        cl_log *log
+        cl_segment *segment
+        uint64_t offset
+        bint from_buffer
+        bint flushed_only
+        bint careful
+        uint64_t limit
+        uint64_t passed
+        cl_watch *watch
     ctypedef enum cl_idle:
         CL_IDLE_SPIN, CL_IDLE_YIELD, CL_IDLE_BACKOFF, CL_IDLE_BLOCK
     void cl_reader_init(cl_reader *reader, cl_log *log, cl_watch *watch) nogil
     void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset) nogil
+    void cl_reader_leave(cl_reader *reader) nogil
+    void cl_reader_plan(cl_reader *reader) nogil
     int cl_reader_next(cl_reader *reader, cl_record *record) nogil
+    bint cl_reader_next_short(cl_reader *reader, cl_record *record) nogil
     int cl_record_read(
         const cl_segment *segment, const uint8_t *data, uint64_t offset, cl_record *record,
         uint64_t *step
@@ -64,10 +70,6 @@ cdef extern from "reader.h":
     bint cl_reader_news(const cl_reader *reader) nogil
     uint32_t cl_sleeper_announce(cl_cursors *cursors) nogil
     int cl_reader_batch(cl_reader *reader, cl_batch *batch) nogil
-    bint cl_batch_add(cl_batch *batch, const cl_record *record) nogil
-
-cdef extern from "short_frames.h":
-    bint cl_short_frame_next(cl_reader *reader, cl_record *record) nogil
 
 cdef extern from "index.h":
     int cl_index_extend(cl_index *index, cl_reader *reader, uint64_t limit) nogil

@@ -35,9 +35,10 @@ from commitlog._kernel.kernel cimport (
     cl_index_find, cl_index_ordinal, cl_index_since, cl_load, cl_log_resume, cl_log_upward,
     cl_native_abandon, cl_native_append, cl_native_next, cl_native_publish, cl_native_reader,
     cl_native_reader_init, cl_native_reserve, cl_native_wait, cl_native_writer, cl_reader,
-    cl_reader_batch, cl_reader_enter, cl_reader_init, cl_reader_news, cl_reader_next,
-    cl_reader_spin, cl_reader_step_over, cl_reader_wait, cl_record, cl_record_input, cl_segment,
-    cl_segment_release, cl_short_frame_next, cl_sleep_ns, cl_tailer_forks, cl_tailer_mark,
+    cl_reader_batch, cl_reader_enter, cl_reader_init, cl_reader_leave, cl_reader_news,
+    cl_reader_next, cl_reader_next_short, cl_reader_plan, cl_reader_spin, cl_reader_step_over,
+    cl_reader_wait, cl_record, cl_record_input, cl_segment,
+    cl_segment_release, cl_sleep_ns, cl_tailer_forks, cl_tailer_mark,
     cl_tailer_read_saved, cl_tailer_read_terms, cl_tailer_save, cl_tailer_save_plainly,
     cl_tailer_saved, cl_tailer_terms, cl_tailer_write_terms, cl_view,
 )

@@ -190,7 +190,7 @@ static void backward_batch_stops_when_its_buffer_is_full(void) {
     uint32_t offsets[RECORDS];
     static int64_t positions[RECORDS], stamps[RECORDS], value_ends[RECORDS], key_ends[RECORDS];
     static uint32_t types[RECORDS];
-    static uint8_t keyed[RECORDS], data[512], keys[RECORDS * 3];
+    static uint8_t keyed[RECORDS], data[512 + CL_VIEW_INLINE], keys[RECORDS * 3];
     start(&scene);
     cl_backward_scan backward = {.offsets = offsets, .room = RECORDS};
     place_reader(&scene, scene.end);
@@ -206,7 +206,7 @@ static void backward_batch_stops_when_its_buffer_is_full(void) {
                           .key_ends = key_ends,
                           .data = data,
                           .keys = keys,
-                          .data_room = sizeof data,
+                          .data_room = 512,
                           .keys_room = sizeof keys,
                           .most = 30};
         int code = cl_backward_scan_batch(&scene.reader.reader, &backward, &batch);

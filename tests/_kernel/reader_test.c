@@ -309,7 +309,7 @@ static void seal_is_written_once_after_the_last_commit(void) {
 typedef struct {
     int64_t positions[64], stamps[64], value_ends[64], key_ends[64];
     uint32_t types[64];
-    uint8_t keyed[64], data[256], keys[64];
+    uint8_t keyed[64], data[256 + CL_VIEW_INLINE], keys[64];
 } test_columns;
 
 static cl_batch batch_of(test_columns *columns, size_t most, size_t data_room, size_t keys_room) {

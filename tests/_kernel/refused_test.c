@@ -1,31 +1,23 @@
-/* sources: append.c claim.c crc32c.c cursors.c flush_queue.c frame_cursor.c futex.c index.c log.c
- * memory.c reader.c resolve.c roll.c rows.c scan.c segment.c segment_table.c wait.c walk.c
+/* sources: append.c batch.c claim.c crc32c.c cursors.c flush_queue.c frame_cursor.c futex.c index.c
+ * log.c memory.c reader.c resolve.c roll.c scan.c segment.c segment_table.c wait.c walk.c
  * writer.c */
 /* Batches whose claims another process rolls back each time: the append ends with an error after a
  * bounded number of attempts, across all segments that it rolls through. */
 #include "stage.h"
 
-#include "short_frames.h"
-
 static int tries;
 
-/* Replaces the kernel's function: rolls the claim back before the batch is published. */
-bool cl_short_frames_write(const cl_segment *segment, uint32_t offset, const cl_rows *rows,
-                           size_t first, size_t count, int64_t timestamp_ns, uint64_t *first_cell,
-                           int64_t *positions) {
-    (void)first, (void)count, (void)timestamp_ns, (void)positions;
-    uint64_t *cell = (uint64_t *)(segment->bytes + offset);
-    CHECK(cl_roll_back((cl_segment *)segment, offset, cl_load(cell)));
-    *first_cell = cl_cell(CL_FRAME_HEADER + rows->length, 0);
+/* Rolls the claim back before the batch is published. */
+static int publish_late(cl_writer *writer, const cl_claim *claim, uint64_t first_cell,
+                        uint32_t count) {
+    const uint64_t *cell = (const uint64_t *)(claim->segment->bytes + claim->offset);
+    CHECK(cl_roll_back(claim->segment, claim->offset, cl_load(cell)));
     tries++;
-    return true;
+    return cl_batch_publish(writer, claim, first_cell, count);
 }
 
-void cl_short_frames_read(const cl_batch *columns, cl_progress *progress, const cl_segment *segment,
-                          const uint8_t *source, uint64_t end) {
-    /* The reader decodes one frame at a time instead. */
-    (void)columns, (void)progress, (void)segment, (void)source, (void)end;
-}
+#define cl_batch_publish publish_late
+#include "rows.c"
 
 static int append_rows(test_handle *handle, size_t *done) {
     static int64_t positions[100];

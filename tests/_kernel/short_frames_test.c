@@ -2,8 +2,6 @@
  * frame is left to it. */
 #include "stage.h"
 
-#include "short_frames.h"
-
 #define MOST_VALUES 320u
 
 /* Appends one record of each length, up to and beyond the limit of short frames. */
@@ -25,7 +23,7 @@ static void each_length_reads_as_with_the_general_code(void) {
     uint32_t taken = 0;
     for (uint32_t length = 0; length < MOST_VALUES; length++) {
         CHECK(read_on(&other, &same) == CL_OK);
-        if (cl_short_frame_next(&reader.reader, &record)) {
+        if (cl_reader_next_short(&reader.reader, &record)) {
             taken++;
         } else {
             CHECK(!cl_crc32c_steps || length >= 256);
@@ -36,7 +34,7 @@ static void each_length_reads_as_with_the_general_code(void) {
         CHECK(record.value == same.value && record.value_length == length &&
               memcmp(record.value, noise + length, length) == 0);
     }
-    CHECK(taken == (cl_crc32c_steps ? 256 : 0) && !cl_short_frame_next(&reader.reader, &record) &&
+    CHECK(taken == (cl_crc32c_steps ? 256 : 0) && !cl_reader_next_short(&reader.reader, &record) &&
           read_on(&reader, &record) == CL_E_END);
     close_reader(&other);
     close_reader(&reader);
@@ -52,14 +50,14 @@ static void start_with_one(test_place *place, test_handle *handle, test_reader *
 
 /* Checks that neither the single read nor the batch read takes the frame there. */
 static void check_not_taken(test_reader *reader, uint64_t offset) {
+    const cl_segment *segment = reader->reader.segment;
     cl_record record;
     cl_batch columns = {.positions = (int64_t[1]){-1}, .most = 1};
-    cl_progress progress = {.offset = offset};
+    cl_frame_cursor at = cl_frame_cursor_at(segment, segment->map, offset, segment->size);
     reader->reader.offset = offset;
-    CHECK(!cl_short_frame_next(&reader->reader, &record) && reader->reader.offset == offset);
-    cl_short_frames_read(&columns, &progress, reader->reader.segment, reader->reader.segment->map,
-                         reader->reader.segment->size);
-    CHECK(progress.count == 0 && progress.offset == offset && columns.positions[0] == -1);
+    CHECK(!cl_reader_next_short(&reader->reader, &record) && reader->reader.offset == offset);
+    cl_batch_read(&columns, &at);
+    CHECK(columns.count == 0 && at.offset == offset && columns.positions[0] == -1);
 }
 
 static void frame_that_is_no_short_record_is_not_taken(void) {
@@ -91,33 +89,43 @@ static void frame_that_is_no_short_record_is_not_taken(void) {
     check_not_taken(&reader, last);
     check_not_taken(&reader, SMALL);
     reader.reader.offset = CL_SEGMENT_HEADER;
-    CHECK(cl_short_frame_next(&reader.reader, &record) == cl_crc32c_steps);
+    CHECK(cl_reader_next_short(&reader.reader, &record) == cl_crc32c_steps);
     close_reader(&reader);
     end(&place, &handle);
+}
+
+static bool takes_next(cl_reader *reader) {
+    cl_record record;
+    cl_reader_plan(reader);
+    return cl_reader_next_short(reader, &record);
 }
 
 static void frame_that_is_not_visible_is_not_taken(void) {
     test_place place;
     test_handle handle;
     test_reader reader;
-    cl_record record;
     start_with_one(&place, &handle, &reader);
-    reader.reader.limit = CL_SEGMENT_HEADER;
-    CHECK(!cl_short_frame_next(&reader.reader, &record));
-    reader.reader.limit = UINT64_MAX;
-    reader.reader.flushed_only = true;
-    CHECK(!cl_short_frame_next(&reader.reader, &record));
-    reader.reader.flushed_only = false;
-    reader.reader.from_buffer = true;
-    CHECK(!cl_short_frame_next(&reader.reader, &record));
-    reader.reader.from_buffer = false;
-    CHECK(cl_short_frame_next(&reader.reader, &record) == cl_crc32c_steps);
+    cl_reader *of = &reader.reader;
+    of->limit = CL_SEGMENT_HEADER;
+    CHECK(!takes_next(of));
+    of->limit = CL_SEGMENT_HEADER + 8; /* the general code reads a frame that begins below it */
+    CHECK(!takes_next(of));
+    of->limit = UINT64_MAX;
+    of->flushed_only = true;
+    CHECK(!takes_next(of));
+    of->flushed_only = false;
+    of->from_buffer = true;
+    CHECK(!takes_next(of));
+    of->from_buffer = false;
+    CHECK(takes_next(of) == cl_crc32c_steps);
+    of->offset = CL_SEGMENT_HEADER;
+    cl_reader_leave(of);
+    CHECK(!takes_next(of));
     close_reader(&reader);
     end(&place, &handle);
 }
 
-/* Backward: the same records from the last one down, as long as they are short. An odd offset ends
- * the run. */
+/* Backward: the same records from the last one down. An odd offset ends the run. */
 static void backward_batch_reads_the_frames_in_reverse(void) {
     enum { COUNT = 40 };
     test_place place;
@@ -126,7 +134,7 @@ static void backward_batch_reads_the_frames_in_reverse(void) {
     cl_record record;
     uint32_t offsets[COUNT + 1];
     int64_t positions[COUNT], timestamps[COUNT], ends[COUNT];
-    uint8_t data[COUNT * COUNT];
+    uint8_t data[COUNT * COUNT + CL_VIEW_INLINE];
     start(&place, &handle, SMALL, false);
     for (uint32_t length = 0; length < COUNT; length++) {
         append_value(&handle, noise, length);
@@ -141,13 +149,10 @@ static void backward_batch_reads_the_frames_in_reverse(void) {
                             .timestamps_ns = timestamps,
                             .value_ends = ends,
                             .data = data,
-                            .data_room = sizeof data,
+                            .data_room = COUNT * COUNT,
                             .most = most};
-        cl_progress progress = {.offset = SMALL};
-        size_t took = cl_short_frames_read_back(&columns, &progress, reader.held, reader.held->map,
-                                                offsets, COUNT);
-        CHECK(took == (cl_crc32c_steps ? most : 0) && progress.count == took);
-        CHECK(took == 0 || progress.offset == offsets[COUNT - took]);
+        size_t took = cl_batch_read_back(&columns, reader.held, reader.held->map, offsets, COUNT);
+        CHECK(took == most && columns.count == most);
         for (size_t row = 0; row < took; row++) {
             uint32_t length = COUNT - 1 - (uint32_t)row;
             CHECK(positions[row] == (int64_t)(reader.held->base + offsets[length]));
@@ -161,12 +166,9 @@ static void backward_batch_reads_the_frames_in_reverse(void) {
                         .data = data,
                         .data_room = 38 + 37,
                         .most = COUNT};
-    cl_progress progress = {.offset = SMALL};
     offsets[COUNT] = offsets[COUNT - 1] | 1;
-    CHECK(cl_short_frames_read_back(&columns, &progress, reader.held, reader.held->map, offsets,
-                                    COUNT + 1) == 0);
-    CHECK(cl_short_frames_read_back(&columns, &progress, reader.held, reader.held->map, offsets,
-                                    COUNT - 1) == (cl_crc32c_steps ? 2 : 0));
+    CHECK(cl_batch_read_back(&columns, reader.held, reader.held->map, offsets, COUNT + 1) == 0);
+    CHECK(cl_batch_read_back(&columns, reader.held, reader.held->map, offsets, COUNT - 1) == 2);
     close_reader(&reader);
     end(&place, &handle);
 }
@@ -182,7 +184,7 @@ static uint32_t length_of(uint32_t row, uint32_t length) {
 static void check_batch(const cl_segment *segment, uint32_t length, uint32_t most, uint32_t room,
                         uint32_t expected) {
     static int64_t positions[ALIKE], timestamps[ALIKE], ends[ALIKE];
-    static uint8_t data[ROOM + 8];
+    static uint8_t data[ROOM + CL_VIEW_INLINE];
     memset(data, GUARD, sizeof data);
     cl_batch columns = {.positions = positions,
                         .timestamps_ns = timestamps,
@@ -190,9 +192,10 @@ static void check_batch(const cl_segment *segment, uint32_t length, uint32_t mos
                         .data = data,
                         .data_room = room,
                         .most = most};
-    cl_progress progress = {.offset = CL_SEGMENT_HEADER};
-    cl_short_frames_read(&columns, &progress, segment, segment->map, segment->size);
-    CHECK(progress.count == expected);
+    cl_frame_cursor at =
+        cl_frame_cursor_at(segment, segment->map, CL_SEGMENT_HEADER, segment->size);
+    cl_batch_read(&columns, &at);
+    CHECK(columns.count == expected);
     uint32_t offset = CL_SEGMENT_HEADER, end = 0;
     for (uint32_t row = 0; row < expected; row++) {
         uint32_t value_length = length_of(row, length);
@@ -203,8 +206,8 @@ static void check_batch(const cl_segment *segment, uint32_t length, uint32_t mos
         CHECK(ends[row] == (int64_t)end);
         offset += cl_frame_aligned(CL_FRAME_HEADER + value_length);
     }
-    CHECK(progress.offset == offset && progress.data_size == end);
-    for (uint32_t byte = room; byte < sizeof data; byte++) {
+    CHECK(at.offset == offset && columns.data_size == end);
+    for (uint32_t byte = room + 8; byte < sizeof data; byte++) {
         CHECK(data[byte] == GUARD);
     }
 }
@@ -216,7 +219,7 @@ static void batch_of_equal_frames_stops_at_limit_and_damage(void) {
     test_reader reader;
     start(&place, &handle, SMALL, false);
     open_reader(&reader, &handle.log);
-    for (uint32_t length = 0; cl_crc32c_steps && length < 256; length++) {
+    for (uint32_t length = 0; length < 256; length++) {
         uint32_t offsets[ALIKE], offset = CL_SEGMENT_HEADER, size = 0;
         for (uint32_t row = 0; row < ALIKE; row++) {
             cl_record_input input = record_of(noise + row * 300, length_of(row, length));
@@ -230,7 +233,6 @@ static void batch_of_equal_frames_stops_at_limit_and_damage(void) {
         for (uint32_t most = 1; most <= ALIKE; most++) {
             check_batch(reader.held, length, most, ROOM, most);
         }
-        /* Padding must not be copied past the end of the room. */
         for (uint32_t less = 0; less < 8 && less <= length; less++) {
             check_batch(reader.held, length, ALIKE, size - less, less == 0 ? ALIKE : ALIKE - 1);
         }
@@ -252,37 +254,31 @@ static void batch_of_equal_frames_stops_at_limit_and_damage(void) {
     end(&place, &handle);
 }
 
-static void rows_are_written_as_with_the_general_code(void) {
+static void rows_are_written_as_single_records(void) {
     test_place place;
     test_handle handle;
-    int64_t positions[3];
-    uint64_t first_cell;
-    start(&place, &handle, SMALL, false);
     test_reader reader;
+    cl_record record;
+    start(&place, &handle, 4 * SMALL, false);
     open_reader(&reader, &handle.log);
     for (uint32_t length = 0; length < MOST_VALUES; length++) {
-        uint32_t step = cl_frame_aligned(CL_FRAME_HEADER + length);
-        uint8_t *at = reader.held->map + CL_SEGMENT_HEADER;
-        cl_rows rows = {.data = noise, .count = 5, .stride = length + 1, .length = length};
-        memset(at, 0, 4 * step);
-        bool written = cl_short_frames_write(reader.held, CL_SEGMENT_HEADER, &rows, 2, 3, 77,
-                                             &first_cell, positions);
-        CHECK(written == (cl_crc32c_steps && length < 256));
-        for (uint32_t row = 0; written && row < 3; row++) {
-            uint64_t cell, none = 0;
-            memcpy(&cell, at + row * step, sizeof cell);
-            CHECK(row != 0 || memcmp(at, &none, sizeof none) == 0);
-            cl_record_input input = record_of(noise + (2 + row) * rows.stride, length);
+        int64_t positions[3];
+        size_t done = 0;
+        cl_rows rows = {
+            .data = noise, .count = 3, .stride = length + 1, .length = length, .timestamp_ns = 77};
+        CHECK(cl_writer_append_rows(&handle.writer, &rows, &done, positions) == CL_OK && done == 3);
+        for (uint32_t row = 0; row < 3; row++) {
+            const uint8_t *value = noise + row * rows.stride;
+            cl_record_input input = record_of(value, length);
             input.timestamp_ns = 77;
-            CHECK((row == 0 ? first_cell : cell) ==
-                  cl_frame_write(reader.held, CL_SEGMENT_HEADER + row * step, &input));
-            CHECK(positions[row] == (int64_t)(reader.held->base + CL_SEGMENT_HEADER + row * step));
-        }
-        for (uint32_t byte = 0; byte < step; byte++) {
-            CHECK(at[3 * step + byte] == 0);
+            uint64_t cell, offset = reader.reader.offset;
+            memcpy(&cell, reader.held->map + offset, sizeof cell);
+            CHECK(read_on(&reader, &record) == CL_OK && record.timestamp_ns == 77 &&
+                  (int64_t)record.position == positions[row]);
+            CHECK(record.value_length == length && memcmp(record.value, value, length) == 0);
+            CHECK(cl_frame_write(reader.held, (uint32_t)offset, &input) == cell);
         }
     }
-    memset(reader.held->map + CL_SEGMENT_HEADER, 0, SMALL - CL_SEGMENT_HEADER);
     close_reader(&reader);
     end(&place, &handle);
 }
@@ -299,7 +295,7 @@ int main(void) {
             frame_that_is_not_visible_is_not_taken();
             backward_batch_reads_the_frames_in_reverse();
             batch_of_equal_frames_stops_at_limit_and_damage();
-            rows_are_written_as_with_the_general_code();
+            rows_are_written_as_single_records();
         }
     }
     return 0;

@@ -1,7 +1,6 @@
 #include "backward_scan.h"
 
 #include "scan.h"
-#include "short_frames.h"
 
 static const uint32_t DAMAGE_MARK = 1; /* frames begin at multiples of 8 */
 
@@ -105,52 +104,30 @@ void cl_backward_scan_pass_damage(cl_reader *reader, cl_backward_scan *scan) {
     scan->here = reader->offset = scan->damage;
 }
 
-/* Reads short records that are in the file and contiguous in the ring; returns whether there were
- * any. */
-static bool batch_short(cl_reader *reader, cl_backward_scan *scan, const cl_batch *columns,
-                        cl_progress *progress, uint64_t committed) {
-    uint32_t end = scan->first + scan->count;
-    uint32_t start = end > scan->room ? 0 : scan->first;
-    end = end > scan->room ? end - scan->room : end;
-    if (reader->segment->base + scan->offsets[end - 1] >= committed) {
-        return false;
-    }
-    size_t took =
-        cl_short_frames_read_back(columns, progress, reader->segment, reader->segment->map,
-                                  scan->offsets + start, end - start);
-    scan->count -= (uint32_t)took;
-    return took != 0;
-}
-
-/* Reads plain records backward, as batch_plain does forward. */
+/* Reads plain records backward, those that are contiguous in the ring and in one source at a time.
+ */
 static void batch_plain(cl_reader *reader, cl_backward_scan *scan, cl_batch *batch) {
     const cl_segment *segment = reader->segment;
-    const cl_batch columns = *batch;
-    const uint32_t largest = cl_frame_largest(segment->size);
     const uint64_t committed =
         reader->from_buffer ? cl_load(&reader->log->cursors->committed.value) : UINT64_MAX;
-    cl_progress progress = {
-        .count = batch->count, .data_size = batch->data_size, .offset = reader->offset};
     if (scan->here != reader->offset || scan->number != segment->number) {
         return;
     }
-    while (progress.count < columns.most && scan->count != 0) {
-        if (batch_short(reader, scan, &columns, &progress, committed)) {
-            continue;
-        }
-        uint64_t offset = last_kept(scan);
-        const uint8_t *source = segment->base + offset < committed ? segment->map : segment->bytes;
-        if ((offset & DAMAGE_MARK) != 0 ||
-            cl_batch_copy(&columns, progress.count, &progress.data_size, segment, source, offset,
-                          largest) == 0) {
+    while (batch->count < batch->most && scan->count != 0) {
+        uint32_t end = scan->first + scan->count;
+        uint32_t start = end > scan->room ? 0 : scan->first;
+        end = end > scan->room ? end - scan->room : end;
+        const uint32_t *offsets = scan->offsets + end;
+        bool in_file = segment->base + offsets[-1] < committed;
+        size_t took = in_file ? cl_batch_read_back(batch, segment, segment->map,
+                                                   scan->offsets + start, end - start)
+                              : cl_batch_read_back(batch, segment, segment->bytes, offsets - 1, 1);
+        if (took == 0) {
             break;
         }
-        scan->count--;
-        progress.offset = offset;
-        progress.count++;
+        scan->count -= (uint32_t)took;
+        scan->here = reader->offset = scan->offsets[end - took];
     }
-    scan->here = reader->offset = progress.offset;
-    cl_batch_plain_rows(batch, progress.count, progress.data_size);
 }
 
 int cl_backward_scan_batch(cl_reader *reader, cl_backward_scan *scan, cl_batch *batch) {

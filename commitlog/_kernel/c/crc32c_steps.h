@@ -36,8 +36,9 @@ INLINED uint64_t load_u64(const uint8_t *at) {
 WITH_CRC INLINED uint64_t step_u64(uint64_t state, uint64_t word) {
     return _mm_crc32_u64(state, word);
 }
-WITH_CRC INLINED uint32_t step_u32(uint32_t state, uint32_t word) {
-    return _mm_crc32_u32(state, word);
+WITH_CRC INLINED uint64_t step_u32(uint64_t state, uint32_t word) {
+    __asm__("crc32l %1, %k0" : "+r"(state) : "rm"(word)); /* leaves the upper half zero */
+    return state;
 }
 #elif defined(__aarch64__)
 #define HAS_INSTRUCTIONS 1
@@ -45,7 +46,9 @@ WITH_CRC INLINED uint32_t step_u32(uint32_t state, uint32_t word) {
 WITH_CRC INLINED uint64_t step_u64(uint64_t state, uint64_t word) {
     return __crc32cd((uint32_t)state, word);
 }
-WITH_CRC INLINED uint32_t step_u32(uint32_t state, uint32_t word) { return __crc32cw(state, word); }
+WITH_CRC INLINED uint64_t step_u32(uint64_t state, uint32_t word) {
+    return __crc32cw((uint32_t)state, word);
+}
 #endif
 
 #ifdef HAS_INSTRUCTIONS
@@ -136,66 +139,76 @@ INLINED uint64_t take_rest(const uint8_t *from, size_t length) {
            (uint64_t)bytes[length - 1] << (length - 1) * 8;
 }
 
-/* Keeps the compiler from deriving more variables from one that counts a loop: short loops pay more
- * for them than they save. */
-#define HIDE(variable) __asm__("" : "+r"(variable))
-
-WITH_CRC INLINED uint64_t copy_word(uint64_t state, uint8_t *to, const uint8_t *from) {
-    uint64_t word = take_u64(from);
-    memcpy(to, &word, sizeof word);
+WITH_CRC INLINED uint64_t feed_word(uint64_t state, uint8_t *to, const uint8_t *from,
+                                    const bool copies) {
+    uint64_t word = copies ? take_u64(from) : load_u64(from);
+    if (copies) {
+        memcpy(to, &word, sizeof word);
+    }
     return step_u64(state, word);
 }
 
-/* Feeds a value and copies it to its place in a frame, padded with zeros to whole words. */
+/* Feeds the whole words of a short value of `length` bytes and, if `copies`, copies them. One jump
+ * leads to as many steps as there are words: a loop would take as long as the steps. */
+WITH_CRC INLINED uint64_t feed_words(uint64_t state, uint8_t *to, const uint8_t *from,
+                                     uint32_t length, const bool copies) {
+    const uint32_t whole = length & ~7u;
+    from += whole;
+    to += copies ? whole : 0;
+#define WORD(n)                                                                                    \
+    case n:                                                                                        \
+        state = feed_word(state, copies ? to - (n) * 8 : NULL, from - (n) * 8, copies);            \
+        __attribute__((fallthrough));
+#define FOUR_WORDS(n) WORD(n) WORD((n) - 1) WORD((n) - 2) WORD((n) - 3)
+    _Static_assert(INTERLEAVED_LEAST == 32 * 8, "a short value has at most 31 whole words");
+    switch (length / 8 % 32) {
+        WORD(31)
+        WORD(30)
+        WORD(29)
+        FOUR_WORDS(28)
+        FOUR_WORDS(24)
+        FOUR_WORDS(20)
+        FOUR_WORDS(16) FOUR_WORDS(12) FOUR_WORDS(8) FOUR_WORDS(4) default : return state;
+    }
+#undef FOUR_WORDS
+#undef WORD
+}
+
+/* Feeds a short value and copies it to its place in a frame, padded with zeros to whole words. */
 WITH_CRC INLINED uint64_t feed_into_frame(uint64_t state, uint8_t *to, const uint8_t *from,
-                                          size_t length) {
-    const ptrdiff_t size = (ptrdiff_t)length;
-    ptrdiff_t at = 0;
-    for (; at <= size - 32; at += 32) {
-        state = copy_word(state, to + at, from + at);
-        state = copy_word(state, to + at + 8, from + at + 8);
-        state = copy_word(state, to + at + 16, from + at + 16);
-        state = copy_word(state, to + at + 24, from + at + 24);
-        HIDE(at);
-    }
-    for (; at <= size - 8; at += 8) {
-        state = copy_word(state, to + at, from + at);
-        HIDE(at);
-    }
-    if (at == size) {
+                                          uint32_t length) {
+    const uint32_t whole = length & ~7u;
+    state = feed_words(state, to, from, length, true);
+    if (whole == length) {
         return state;
     }
-    const unsigned fed = (unsigned)(8 - (size - at)) * 8;
-    uint64_t rest = CL_LIKELY(at != 0) ? take_u64(from + size - 8) >> fed : take_rest(from, length);
-    memcpy(to + at, &rest, 8);
+    const unsigned fed = (8 - length % 8) * 8;
+    uint64_t rest =
+        CL_LIKELY(whole != 0) ? take_u64(from + length - 8) >> fed : take_rest(from, length);
+    memcpy(to + whole, &rest, 8);
     return step_last(state, rest << fed, fed);
 }
 
-/* Feeds a value in its frame, whose padding may be read, too. */
-WITH_CRC INLINED uint64_t feed_from_frame(uint64_t state, const uint8_t *from, size_t length) {
-    const ptrdiff_t size = (ptrdiff_t)length;
-    ptrdiff_t at = 0;
-    for (; at <= size - 32; at += 32) {
-        state = step_u64(state, load_u64(from + at));
-        state = step_u64(state, load_u64(from + at + 8));
-        state = step_u64(state, load_u64(from + at + 16));
-        state = step_u64(state, load_u64(from + at + 24));
-        HIDE(at);
-    }
-    for (; at <= size - 8; at += 8) {
-        state = step_u64(state, load_u64(from + at));
-        HIDE(at);
-    }
-    if (at == size) {
+/* Feeds a short value in its frame and, if `copies`, copies it, both with up to seven bytes of the
+ * padding behind it. */
+WITH_CRC INLINED uint64_t feed_from_frame(uint64_t state, uint8_t *to, const uint8_t *from,
+                                          uint32_t length, const bool copies) {
+    const uint32_t whole = length & ~7u;
+    state = feed_words(state, to, from, length, copies);
+    if (whole == length) {
         return state;
     }
-    const unsigned fed = (unsigned)(8 - (size - at)) * 8;
-    return step_last(state, load_u64(from + at) << fed, fed);
+    uint64_t rest = copies ? take_u64(from + whole) : load_u64(from + whole);
+    if (copies) {
+        memcpy(to + whole, &rest, 8);
+    }
+    const unsigned fed = (8 - length % 8) * 8;
+    return step_last(state, rest << fed, fed);
 }
 
 /* Feeds the offset and the word, with which a frame's CRC begins. */
 WITH_CRC INLINED uint64_t feed_position(uint32_t seed, uint64_t offset, uint32_t word) {
-    return step_u32((uint32_t)step_u64(seed, offset), word);
+    return step_u32(step_u64(seed, offset), word);
 }
 
 /* The CRC register after the part of a frame without key and type that precedes its value. */

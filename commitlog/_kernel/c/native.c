@@ -8,7 +8,6 @@
 
 #include "claim.h"
 #include "futex.h"
-#include "short_frames.h"
 
 #define SLICE_NS 50000000ll      /* how late a wait sees that the log was closed */
 #define ABSENT_NAP_NS 1000000ll  /* no writer announces the file of the next segment: poll */
@@ -186,7 +185,7 @@ int cl_native_next(cl_native_reader *native, cl_record *record) {
     }
     if (CL_LIKELY(reader->segment != NULL &&
                   cl_load32(&reader->log->refusal) != (uint32_t)-CL_E_CLOSED && save(native))) {
-        if (cl_short_frame_next(reader, record)) {
+        if (cl_reader_next_short(reader, record)) {
             return CL_OK;
         }
         int code = cl_reader_next(reader, record);

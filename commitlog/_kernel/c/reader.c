@@ -2,9 +2,13 @@
 
 #include <string.h>
 
+#include "crc32c_steps.h"
 #include "resolve.h"
 #include "scan.h"
-#include "short_frames.h"
+
+/* Records without a wait. A reader that is closer behind a writer must not take the cache lines
+ * that the writer uses next. */
+#define FAR_BEHIND 64u
 
 void cl_reader_init(cl_reader *reader, cl_log *log, cl_watch *watch) {
     *reader = (cl_reader){.log = log, .limit = UINT64_MAX, .watch = watch};
@@ -16,6 +20,22 @@ void cl_reader_init(cl_reader *reader, cl_log *log, cl_watch *watch) {
 void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset) {
     reader->segment = segment;
     reader->offset = cl_frame_offset(offset);
+    cl_reader_plan(reader);
+}
+
+void cl_reader_leave(cl_reader *reader) {
+    reader->segment = NULL;
+    reader->short_below = 0;
+}
+
+void cl_reader_plan(cl_reader *reader) {
+    const cl_segment *segment = reader->segment;
+    reader->short_below = 0;
+    if (cl_crc32c_steps && segment != NULL && !reader->from_buffer && !reader->flushed_only &&
+        reader->limit > segment->base) {
+        uint64_t limit = reader->limit - segment->base;
+        reader->short_below = limit < segment->size ? limit : segment->size;
+    }
 }
 
 /* Committed frames are in the file, uncommitted ones in the pool buffer. If the buffer was attached
@@ -154,6 +174,46 @@ int cl_reader_next(cl_reader *reader, cl_record *record) {
     }
 }
 
+#ifdef HAS_INSTRUCTIONS
+
+WITH_CRC bool cl_reader_next_short(cl_reader *reader, cl_record *record) {
+    const uint64_t offset = reader->offset, below = reader->short_below;
+    if (CL_UNLIKELY(offset >= below)) {
+        return false;
+    }
+    const cl_segment *segment = reader->segment;
+    const uint8_t *at = segment->map + offset;
+    const uint64_t cell = cl_load((const uint64_t *)at);
+    const uint32_t length = cl_cell_word(cell), value_length = length - CL_FRAME_HEADER;
+    const uint64_t next = offset + cl_frame_aligned(length);
+    if (CL_UNLIKELY(!cl_frame_is_plain(length, SHORT_LENGTH) || next > below)) {
+        return false;
+    }
+    if (reader->streak >= FAR_BEHIND) {
+        __builtin_prefetch(at + CL_AHEAD);
+    }
+    const uint64_t timestamp = load_u64(at + CL_FRAME_TIMESTAMP);
+    /* Filled before the CRC is known, so that nothing of it has to be kept in registers. */
+    *record = (cl_record){.position = segment->base + offset,
+                          .timestamp_ns = (int64_t)timestamp,
+                          .value = at + CL_FRAME_HEADER,
+                          .value_length = value_length};
+    uint64_t state = feed_plain_head(segment->seed, offset, length, timestamp);
+    state = feed_from_frame(state, NULL, at + CL_FRAME_HEADER, value_length, false);
+    if (CL_UNLIKELY((uint32_t)~state != cl_cell_high(cell))) {
+        return false;
+    }
+    reader->offset = next;
+    reader->streak++;
+    return true;
+}
+
+#else
+
+bool cl_reader_next_short(cl_reader *reader, cl_record *record) { return false; }
+
+#endif
+
 /* The end, as an offset of at most `limit`, of the bytes that reader_source's choice serves: the
  * committed end, if it chose the file. */
 static uint64_t source_end(const cl_reader *reader, uint64_t limit) {
@@ -235,115 +295,27 @@ int cl_reader_step_over(cl_reader *reader, uint64_t limit, uint64_t most, uint64
     }
 }
 
-static bool is_plain(const cl_frame_cursor *at, uint32_t largest) {
-    return cl_frame_is_plain(cl_cell_word(cl_load((const uint64_t *)(at->bytes + at->offset))),
-                             largest);
-}
-
-/* Reads whole records without key and type. */
-static void batch_plain(cl_frame_cursor *at, cl_batch *batch, uint32_t largest) {
-    const cl_batch columns =
-        *batch; /* a copy that nothing points to: no store through its pointers forces a reload */
-    const cl_segment *segment = at->segment;
-    const uint8_t *source = at->bytes;
-    const uint64_t end = at->limit;
-    cl_progress progress = {
-        .count = batch->count, .data_size = batch->data_size, .offset = at->offset};
-    for (;;) {
-        cl_short_frames_read(&columns, &progress, segment, source, end);
-        if (progress.count >= columns.most || progress.offset >= end) {
-            break;
-        }
-        uint32_t step = cl_batch_copy(&columns, progress.count, &progress.data_size, segment,
-                                      source, progress.offset, largest);
-        if (step == 0) {
-            break;
-        }
-        progress.offset += step;
-        progress.count++;
-    }
-    cl_batch_plain_rows(batch, progress.count, progress.data_size);
-    at->offset = progress.offset;
-}
-
 void cl_reader_batch_whole(cl_reader *reader, uint64_t limit, cl_batch *batch) {
-    const uint32_t largest = cl_frame_largest(reader->segment->size);
     /* In this order: a source that was chosen before the watermark moved is good for what is below
      * it, too. */
     cl_frame_cursor at = reader_cursor(reader, UINT64_MAX);
     at.limit = source_end(reader, limit);
-    while (batch->count < batch->most && at.offset < at.limit) {
+    while (batch->count < batch->most && cl_frame_read(&at) == CL_OK) {
         cl_record record;
-        if (is_plain(&at, largest)) {
-            uint64_t before = at.offset;
-            batch_plain(&at, batch, largest);
+        if (cl_cell_word(at.cell) & CL_WORD_EXT) {
+            if (cl_frame_verify(&at, CL_OK, &record) != CL_OK || !cl_batch_add(batch, &record)) {
+                break;
+            }
+            cl_frame_next(&at);
+        } else {
+            const uint64_t before = at.offset;
+            cl_batch_read(batch, &at);
             if (at.offset == before) {
                 break;
             }
-        } else if (cl_frame_verify(&at, cl_frame_read(&at), &record) == CL_OK &&
-                   cl_batch_add(batch, &record)) {
-            cl_frame_next(&at);
-        } else {
-            break;
         }
     }
     reader->offset = at.offset;
-}
-
-void cl_batch_plain_rows(cl_batch *batch, size_t count, size_t data_size) {
-    if (count == batch->count) {
-        return;
-    }
-    const cl_batch columns = *batch;
-    if (columns.types != NULL && columns.key_ends != NULL) {
-        /* Apart from the general case, whose two loops take 4 instructions more for each record. */
-        for (size_t at = columns.count; at < count; at++) {
-            columns.types[at] = 0;
-            columns.keyed[at] = false;
-            columns.key_ends[at] = (int64_t)columns.keys_size;
-        }
-    } else {
-        for (size_t at = columns.count; columns.types != NULL && at < count; at++) {
-            columns.types[at] = 0;
-        }
-        for (size_t at = columns.count; columns.keys != NULL && at < count; at++) {
-            columns.keyed[at] = false;
-            cl_column_end(columns.keys, columns.key_ends, columns.key_views, at, columns.keys_size,
-                          0);
-        }
-    }
-    batch->count = count;
-    batch->data_size = data_size;
-}
-
-bool cl_batch_add(cl_batch *batch, const cl_record *record) {
-    const size_t at = batch->count;
-    const uint32_t value_length = record->value_length, key_length = record->key_length;
-    uint8_t *data = batch->data, *keys = batch->keys;
-    size_t data_size = batch->data_size, keys_size = batch->keys_size;
-    if ((data != NULL && value_length > batch->data_room - data_size) ||
-        (keys != NULL && key_length > batch->keys_room - keys_size)) {
-        return false;
-    }
-    cl_batch_note(batch, at, record->position, record->timestamp_ns);
-    if (batch->types != NULL) {
-        batch->types[at] = record->type;
-    }
-    if (keys != NULL) {
-        batch->keyed[at] = record->key != NULL;
-        if (key_length != 0) { /* no memcpy from NULL */
-            memcpy(keys + keys_size, record->key, key_length);
-        }
-        batch->keys_size =
-            cl_column_end(keys, batch->key_ends, batch->key_views, at, keys_size, key_length);
-    }
-    if (data != NULL) {
-        memcpy(data + data_size, record->value, value_length);
-        batch->data_size =
-            cl_column_end(data, batch->value_ends, batch->value_views, at, data_size, value_length);
-    }
-    batch->count = at + 1;
-    return true;
 }
 
 /* Adds any record; CL_E_FULL if it has no room. */

@@ -3,7 +3,7 @@
 #ifndef CL_READER_H
 #define CL_READER_H
 
-#include "frame_cursor.h"
+#include "batch.h"
 #include "log.h"
 
 typedef struct {
@@ -15,6 +15,8 @@ typedef struct {
     bool flushed_only;
     bool careful; /* checks a frame's CRC before stepping over it, also when stepping by headers */
     uint64_t limit; /* the position at which the reader stops */
+    uint64_t short_below; /* cl_reader_next_short reads frames that end below this offset, or there;
+                             0: none */
     uint64_t passed; /* below this offset the unpublished cells are known to be dead, and the reader
                         steps over them */
     cl_watch *watch; /* NULL: the reader stops at any other unpublished cell, dead or not */
@@ -26,11 +28,19 @@ typedef struct {
 /* Initializes a reader without a segment, and resets the watch if there is one. */
 void cl_reader_init(cl_reader *reader, cl_log *log, cl_watch *watch);
 void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset);
+void cl_reader_leave(cl_reader *reader);
+/* Sets `short_below`, after a change of what it depends on: segment, limit, sources. */
+void cl_reader_plan(cl_reader *reader);
 
 /* Reads the next record. Its pointers point into the segment and are valid while the reader is in
  * it. CL_E_ROLL: the segment is at its end, the caller enters the next one. CL_E_END, CL_E_BUSY:
  * nothing yet. CL_E_DAMAGE: the bytes at the reader's offset are not a valid frame. */
 int cl_reader_next(cl_reader *reader, cl_record *record);
+
+/* Reads the next record if it is published, whole, short and without key and type, with the CRC's
+ * instructions inline. Otherwise returns false, changes nothing but *record, and leaves the cell to
+ * cl_reader_next, which classifies it. */
+bool cl_reader_next_short(cl_reader *reader, cl_record *record);
 
 /* Steps over the next record below offset `limit` by its header alone, and ignores the reader's own
  * limit; *at is its cursor. CL_E_ROLL: the limit is reached. Other codes as for cl_reader_next. A
@@ -82,132 +92,6 @@ bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns);
 uint32_t cl_sleeper_announce(cl_cursors *cursors);
 /* Whether a read may find a record, or may resolve a claim or a gap. */
 bool cl_reader_news(const cl_reader *reader);
-
-/* A value or key as Arrow's binary view: 32 bits of length, then up to CL_VIEW_INLINE bytes in the
- * view itself; of a longer one, 32 bits each of its first bytes, its buffer (0) and its offset. */
-typedef struct {
-    uint64_t words[2];
-} cl_view;
-#define CL_VIEW_INLINE 12u
-
-/* Columns of a batch; each array has room for `most` records (offset arrays for one more). The
- * caller may pass NULL for positions, timestamps, types, the key arrays (keyed, keys and their ends
- * or views) or the value arrays (data and its ends or views). Either value_ends or value_views
- * locates the values; the same holds for keys. For views, `data` and `keys` have CL_VIEW_INLINE
- * spare bytes beyond their stated size. The CRC check covers omitted columns as well. Backward
- * batches have all columns, and no views. */
-typedef struct {
-    int64_t *positions;
-    int64_t *timestamps_ns;
-    uint32_t *types;
-    uint8_t *keyed;
-    int64_t *value_ends; /* [n] into data, after record n */
-    int64_t *key_ends; /* [n] into keys */
-    cl_view *value_views;
-    cl_view *key_views;
-    uint8_t *data;
-    uint8_t *keys;
-    size_t data_room;
-    size_t keys_room;
-    size_t most;
-    size_t count;
-    size_t data_size;
-    size_t keys_size;
-} cl_batch;
-
-/* Adds a row. Returns false if there is no room for its bytes. */
-bool cl_batch_add(cl_batch *batch, const cl_record *record);
-
-/* The first `count` bytes of a word; the others are zero. */
-static inline uint64_t cl_low_bytes(uint64_t word, uint32_t count) {
-    return count >= sizeof word ? word : word & ((UINT64_C(1) << count * 8) - 1);
-}
-
-/* An inline view of `length` bytes: `first` has the first eight, `rest` the others. */
-static inline cl_view cl_view_inline(uint64_t first, uint64_t rest, uint32_t length) {
-    first = cl_low_bytes(first, length);
-    rest = length > 8 ? cl_low_bytes(rest, length - 8) : 0;
-    return (cl_view){.words = {length | first << 32, first >> 32 | rest << 32}};
-}
-
-static inline cl_view cl_view_of(const uint8_t *data, size_t start, uint32_t length) {
-    uint64_t first;
-    uint32_t rest;
-    memcpy(&first, data + start, sizeof first);
-    if (length > CL_VIEW_INLINE) {
-        return (cl_view){.words = {length | first << 32, (uint64_t)start << 32}};
-    }
-    memcpy(&rest, data + start + sizeof first, sizeof rest);
-    return cl_view_inline(first, rest, length);
-}
-
-/* The bytes of data that a value or key of `length` bytes takes. */
-static inline uint32_t cl_data_size(uint32_t length, bool views) {
-    return views && length <= CL_VIEW_INLINE ? 0 : length;
-}
-
-/* Stores the location of a row's value or key, whose bytes were copied to `start`, in `views`, or
- * in `ends` if `views` is NULL. Returns the new size of the data. */
-static inline size_t cl_column_end(const uint8_t *data, int64_t *ends, cl_view *views, size_t row,
-                                   size_t start, uint32_t length) {
-    size_t end = start + cl_data_size(length, views != NULL);
-    if (views != NULL) {
-        views[row] = cl_view_of(data, start, length);
-    } else {
-        ends[row] = (int64_t)end;
-    }
-    return end;
-}
-
-static inline void cl_batch_note(const cl_batch *columns, size_t row, uint64_t position,
-                                 int64_t timestamp_ns) {
-    if (columns->positions != NULL) {
-        columns->positions[row] = (int64_t)position;
-    }
-    if (columns->timestamps_ns != NULL) {
-        columns->timestamps_ns[row] = timestamp_ns;
-    }
-}
-
-/* Copies the frame at `offset` into row `row` if it is a published record without key and type and
- * the batch has room for it. Computes the CRC over the copied bytes. Returns the frame's size in
- * the segment, or 0 with nothing changed. cl_batch_plain_rows fills the columns that such records
- * have in common. */
-static inline uint32_t cl_batch_copy(const cl_batch *columns, size_t row, size_t *data_size,
-                                     const cl_segment *segment, const uint8_t *source,
-                                     uint64_t offset, uint32_t largest) {
-    const uint8_t *at = source + offset;
-    uint64_t cell = cl_load((const uint64_t *)at);
-    uint32_t length = cl_cell_word(cell);
-    uint32_t step = cl_frame_aligned(length);
-    if (!cl_frame_is_plain(length, largest) || step > segment->size - offset) {
-        return 0;
-    }
-    uint32_t value_length = length - CL_FRAME_HEADER, crc;
-    if (columns->data == NULL) {
-        crc = cl_frame_crc(segment->seed, offset, length, at + CL_FRAME_TIMESTAMP,
-                           length - CL_FRAME_TIMESTAMP);
-    } else if (value_length > columns->data_room - *data_size) {
-        return 0;
-    } else {
-        crc = cl_frame_copy_crc(segment->seed, offset, length, at, CL_FRAME_HEADER,
-                                columns->data + *data_size, at + CL_FRAME_HEADER);
-    }
-    if (crc != cl_cell_high(cell)) {
-        return 0;
-    }
-    int64_t timestamp_ns;
-    memcpy(&timestamp_ns, at + CL_FRAME_TIMESTAMP, sizeof timestamp_ns);
-    cl_batch_note(columns, row, segment->base + offset, timestamp_ns);
-    if (columns->data != NULL) {
-        *data_size = cl_column_end(columns->data, columns->value_ends, columns->value_views, row,
-                                   *data_size, value_length);
-    }
-    return step;
-}
-
-/* Completes the rows up to `count` that cl_batch_copy has copied. */
-void cl_batch_plain_rows(cl_batch *batch, size_t count, size_t data_size);
 
 /* Reads into the batch while the records below offset `limit` are published and whole. Leaves any
  * other cell, including one whose CRC does not match, to cl_reader_next or cl_reader_step, which
