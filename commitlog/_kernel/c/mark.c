@@ -5,7 +5,6 @@
 
 #include "claim.h"
 #include "crc32c.h"
-#include "frame_cursor.h"
 
 /* The bytes behind the cell. */
 typedef struct {
@@ -52,8 +51,7 @@ int cl_append_marked(cl_writer *writer, const cl_record_input *input, const cl_m
     return code;
 }
 
-/* Whether the SKIP at the cursor is a mark, and its record is behind it. */
-static bool is_mark(const cl_frame_cursor *cursor, cl_mark *mark) {
+bool cl_mark_read(const cl_frame_cursor *cursor, cl_mark *mark) {
     const uint64_t behind = cursor->offset + CL_MARK_LENGTH;
     mark_bytes content;
     if (cl_cell_word(cursor->cell) != (CL_WORD_SKIP | CL_MARK_LENGTH) || behind >= cursor->limit) {
@@ -74,7 +72,7 @@ size_t cl_marks_read(const cl_segment *segment, uint64_t *offset, uint64_t limit
     size_t count = 0;
     for (*code = CL_OK; count < most; cl_frame_next(&at)) {
         *code = cl_frame_read(&at);
-        if (*code == CL_E_ROLLED_BACK && is_mark(&at, &found[count].mark)) {
+        if (*code == CL_E_ROLLED_BACK && cl_mark_read(&at, &found[count].mark)) {
             found[count++].position = segment->base + at.offset + CL_MARK_LENGTH;
         } else if (*code != CL_OK && *code != CL_E_ROLLED_BACK) {
             break;

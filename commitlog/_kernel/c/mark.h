@@ -6,6 +6,7 @@
 #ifndef CL_MARK_H
 #define CL_MARK_H
 
+#include "frame_cursor.h"
 #include "writer.h"
 
 #define CL_MARK_LENGTH 32u
@@ -23,6 +24,9 @@ typedef struct {
 /* As cl_writer_append, with a mark. */
 int cl_append_marked(cl_writer *writer, const cl_record_input *input, const cl_mark *mark,
                      uint64_t *position);
+
+/* Whether the frame at the cursor is a mark, and its record is behind it. */
+bool cl_mark_read(const cl_frame_cursor *cursor, cl_mark *mark);
 
 /* Copies at most `most` marks of the frames in the file from `*offset` up to `limit`, and moves
  * `*offset` behind the last frame that it read. Stops at a claim, a zero cell and damage; the code
