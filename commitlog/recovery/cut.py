@@ -4,8 +4,11 @@ The order makes a kill at any step safe: a cut first saves the valid frames dura
 segments from the last one down, so that the numbering never has a gap, and zeroes last. Run again,
 it ends at the same place.
 
-A `.cut` file has the layout of its segment: the header, a hole for the part that stays in the log,
-and the bytes at their original offsets, so that their CRCs still fit.
+A fork, the records of a log beside those of a later epoch, is cut in the same way and saved to
+`<segment>.fork`.
+
+A `.cut` or `.fork` file has the layout of its segment: the header, a hole for the part that stays
+in the log, and the bytes at their original offsets, so that their CRCs still fit.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from commitlog.segment.new_file import copy_names, put_aside
 
 _logger = logging.getLogger("commitlog.recovery")
 _CHUNK = 1 << 20
-_SUFFIX = ".cut"
+TORN, FORK = ".cut", ".fork"
+_NOUN = {TORN: "a torn tail", FORK: "a fork"}
 
 
 @dataclass(frozen=True)
@@ -83,13 +87,13 @@ def _is_dirty(directory: LogDirectory, end: Location) -> bool:
         return sealed or segment.nonzero(end.offset, segment.size) < segment.size
 
 
-def take_out(directory: LogDirectory, cut: Cut) -> Taken:
+def take_out(directory: LogDirectory, cut: Cut, suffix: str = TORN) -> Taken:
     """Save, remove and zero, durably, in this order."""
     saved: list[str] = []
-    stop = _save(directory, cut.location, saved) if cut.dirty else cut.location.offset
+    stop = _save(directory, cut.location, saved, suffix) if cut.dirty else cut.location.offset
     cut_range = None
     for number in cut.later:
-        _save(directory, Location(number, HEADER_SIZE), saved)
+        _save(directory, Location(number, HEADER_SIZE), saved, suffix)
         cut_range = (
             cut.location.position(directory.segment_size),
             (number + 1) * directory.segment_size,
@@ -115,12 +119,16 @@ def take_out(directory: LogDirectory, cut: Cut) -> Taken:
             else "; there was no whole frame among them"
         )
         _logger.warning(
-            "%s: positions %d to %d were cut off as a torn tail%s", directory.path, *cut_range, kept
+            "%s: positions %d to %d were cut off as %s%s",
+            directory.path,
+            *cut_range,
+            _NOUN[suffix],
+            kept,
         )
     return cut_range, saved[0] if saved else None
 
 
-def _save(directory: LogDirectory, start: Location, saved: list[str]) -> int:
+def _save(directory: LogDirectory, start: Location, saved: list[str], suffix: str) -> int:
     """Save the bytes from `start` to the end of the last certain frame of its segment; return that
     end, or the start if there is none.
     """
@@ -129,13 +137,13 @@ def _save(directory: LogDirectory, start: Location, saved: list[str]) -> int:
     except CorruptSegmentError as error:
         name = segment_name(start.number * directory.segment_size)
         _logger.error("%s; the whole file was renamed", error)
-        saved.append(_put_aside(directory, name, name))
+        saved.append(_put_aside(directory, name, name, suffix))
         return directory.segment_size
     try:
         end = segment.certain_end(start.offset)
         if end > start.offset:
-            path = _existing_copy(directory, segment, start.offset, end) or _write_copy(
-                directory, segment, start.offset, end
+            path = _existing_copy(directory, segment, start.offset, end, suffix) or _write_copy(
+                directory, segment, start.offset, end, suffix
             )
             _logger.warning(
                 "%s: frames from position %d to %d were saved to %s",
@@ -150,13 +158,15 @@ def _save(directory: LogDirectory, start: Location, saved: list[str]) -> int:
         segment.release()
 
 
-def _put_aside(directory: LogDirectory, source: str, name: str) -> str:
-    return os.path.join(directory.path, put_aside(directory.fd, source, name, _SUFFIX))
+def _put_aside(directory: LogDirectory, source: str, name: str, suffix: str) -> str:
+    return os.path.join(directory.path, put_aside(directory.fd, source, name, suffix))
 
 
-def _existing_copy(directory: LogDirectory, segment: Segment, start: int, end: int) -> str | None:
+def _existing_copy(
+    directory: LogDirectory, segment: Segment, start: int, end: int, suffix: str
+) -> str | None:
     """Return the copy of the same bytes that an earlier, killed recovery has made, or None."""
-    for name in copy_names(os.path.basename(segment.path), _SUFFIX):
+    for name in copy_names(os.path.basename(segment.path), suffix):
         spans = [(0, SEAL_AT), *((at, min(at + _CHUNK, end)) for at in range(start, end, _CHUNK))]
         try:
             with opened_regular(name, dir_fd=directory.fd) as fd:
@@ -171,7 +181,9 @@ def _existing_copy(directory: LogDirectory, segment: Segment, start: int, end: i
     return None
 
 
-def _write_copy(directory: LogDirectory, segment: Segment, start: int, end: int) -> str:
+def _write_copy(
+    directory: LogDirectory, segment: Segment, start: int, end: int, suffix: str
+) -> str:
     """Write the header and [start, end) to a new file beside the segment, durably."""
     name = os.path.basename(segment.path)
     with (
@@ -182,7 +194,7 @@ def _write_copy(directory: LogDirectory, segment: Segment, start: int, end: int)
         for at in range(start, end, _CHUNK):
             write_whole(fd, segment.read(at, min(_CHUNK, end - at)), at)
         os.fsync(fd)
-    return _put_aside(directory, temporary, name)
+    return _put_aside(directory, temporary, name, suffix)
 
 
 def _zero(directory: LogDirectory, start: Location) -> int:
@@ -196,7 +208,7 @@ def _zero(directory: LogDirectory, start: Location) -> int:
     with (
         directory.opened_segment(start.number) as segment,
         directory.opened_file(start.number, os.O_RDWR) as fd,
-        telling(segment.path, "zero the torn tail"),
+        telling(segment.path, "zero what is cut off"),
     ):
         write_whole(fd, bytes(SEAL_SIZE), SEAL_AT)
         for stop in range(segment.size, start.offset, -_CHUNK):

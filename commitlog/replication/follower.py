@@ -20,7 +20,7 @@ from commitlog.errors import (
 )
 from commitlog.recovery.lineage import Rank
 from commitlog.replication import wire
-from commitlog.replication.meeting import meet, prepare
+from commitlog.replication.meeting import ForkedLogError, meet, prepare
 from commitlog.replication.primary import Access, Primary
 from commitlog.replication.replica import (
     Replica,
@@ -234,11 +234,29 @@ class Follower:
     def _checked(self, path: str, client: Any, said: dict[str, Any]) -> Replica:
         replica = Replica(path)
         try:
-            meet(self._primary, client, said, replica, self.name)
+            try:
+                meet(self._primary, client, said, replica, self.name)
+            except ForkedLogError as fork:
+                replica = self._rejoined(replica, fork.position)
+                meet(self._primary, client, said, replica, self.name)
         except BaseException:
             replica.close()
             raise
         return replica
+
+    def _rejoined(self, replica: Replica, position: int) -> Replica:
+        """Cut a copy at the fork, and open it again."""
+        _logger.warning(
+            "%s: the records from position %d to %d are not those of %s: they are cut off",
+            replica.directory.path,
+            position,
+            replica.position,
+            self._primary.url,
+        )
+        with replica.lock:
+            replica.cut(position)
+            replica.close()
+        return Replica(replica.directory.path)
 
     # --- the thread -------------------------------------------------------------------------------
 
@@ -251,6 +269,15 @@ class Follower:
                     said = self._primary.describe(client, _RETRY_LONGEST_S)
                     if meet(primary, client, said, self._replica, self.name, waits=True):
                         self._copy(client)
+            except ForkedLogError as fork:
+                try:
+                    self._replica = self._rejoined(self._replica, fork.position)
+                    if self._server is not None:
+                        self._server.reopen()
+                except CommitLogError as error:
+                    self._end(error)
+                    return
+                continue
             except self._failures as error:
                 if isinstance(error, CommitLogError):
                     self._end(error)

@@ -20,6 +20,14 @@ from commitlog.replication.replica import (
 from commitlog.segment import identity as identities
 
 
+class ForkedLogError(Exception):
+    """The copy has records beside those of its primary, from a position on."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(position)
+        self.position = position
+
+
 def prepare(primary: Primary, client: Any, said: dict[str, Any], path: str) -> None:
     """Create the copy, or check that the directory holds one of this log."""
     url = primary.url
@@ -67,7 +75,8 @@ def meet(
     *,
     waits: bool = False,
 ) -> bool:
-    """Compare lineages and ends; adopt the primary's lineage, or raise.
+    """Compare lineages and ends; adopt the primary's lineage, or raise. `ForkedLogError`: the copy
+    has to be cut first.
 
     If the follower `waits`, return False while a fenced copy meets a primary of a lower epoch:
     the new primary may come to the same address.
@@ -92,19 +101,7 @@ def _fit(replica: Replica, theirs: Lineage, said: dict[str, Any], url: str) -> N
     path, ours = replica.directory.path, replica.lineage
     parted = ours.parted(theirs)
     if parted is not None and replica.position > parted:
-        raise FencedError(
-            f"this log has records up to {replica.position}, and from {parted} on they are not "
-            f"those of {url}: they went on beside each other; keep what you need of this one, "
-            "remove it, and follow again",
-            path=path,
-            position=parted,
-        )
-    if not set(ours.reached(replica.position).epochs) <= set(theirs.epochs):
-        raise FencedError(
-            f"this log has epoch {ours.number}, and {url} does not know it, but has epoch "
-            f"{theirs.number}: both were promoted; remove the one that you do not need",
-            path=path,
-        )
+        raise ForkedLogError(parted)  # the primary has a later epoch: its records are kept
     end = max(wire.number_of(said, "end", url), wire.number_of(said, "first", url))
     if replica.position > place_of(end, replica.directory.segment_size):
         raise FencedError(

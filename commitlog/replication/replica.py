@@ -32,7 +32,9 @@ from commitlog.log.opened import Opened, refuse_foreign
 from commitlog.log.opening import open_for_writing
 from commitlog.options import Options
 from commitlog.recovery import lineage
+from commitlog.recovery.cut import FORK, find_cut, take_out
 from commitlog.recovery.lineage import Lineage, Rank
+from commitlog.recovery.location import Location
 from commitlog.replication.wire import Chunk
 from commitlog.segment import identity as identities
 from commitlog.segment.blocks import make_solid
@@ -157,6 +159,7 @@ class Replica:
         except BaseException:
             opened.close()
             raise
+        self._closed = False
         self._count = opened.checkpoint_count
         self._checked_at = 0.0
         for _ in range(2):  # in both records of the file: see `LogParts._announce`
@@ -190,12 +193,38 @@ class Replica:
         Returns what is promised now, and the standing, which does not change before that epoch.
         """
         with self.lock:
+            if self._closed:
+                raise ReplicationError(
+                    "the copy is closed or cut at this moment: ask again", path=self.directory.path
+                )
             if rank > self.lineage.promised:
                 new = replace(self.lineage, fence=rank)
                 lineage.write(self.directory, new)
                 self.lineage = new
                 failpoint("fence written")
             return self.lineage.promised, standing_of(self.lineage, self.position, self._size)
+
+    def cut(self, position: int) -> None:
+        """Cut the records from a position on, which the primary's log does not have; save them to
+        `<segment>.fork`. The copy has to be closed and opened again.
+        """
+        numbers = self.directory.segment_numbers()
+        if position < numbers[0] * self._size:
+            raise FencedError(
+                f"this log and its primary went on beside each other from {position} on, and the "
+                "segments before are deleted here: keep what you need of this log, remove it, and "
+                "follow again",
+                path=self.directory.path,
+                position=position,
+            )
+        self._release()
+        self._number, self._offset = divmod(position, self._size)
+        for _ in range(2):  # in both records of the file; a recovery begins here from now on
+            self._mark(clean=False)
+        failpoint("fork found")
+        found = find_cut(self.directory, numbers, Location(self._number, self._offset))
+        if found is not None:
+            take_out(self.directory, found, FORK)
 
     def unsealed(self) -> list[int]:
         """Return the whole segments without a seal."""
@@ -316,7 +345,10 @@ class Replica:
         write_checkpoint(self._checkpoint_fd, uuid, self._count, self.position, clean)
 
     def close(self) -> None:
-        """Mark the copy as closed cleanly, and release its lock."""
+        """Mark the copy as closed cleanly, and release its lock; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
         try:
             self._release()
             self._mark(clean=True)

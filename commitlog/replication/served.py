@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from commitlog.errors import CommitLogError, ReplicationError
-from commitlog.log.commit_log import CommitLog
+from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
 from commitlog.recovery.lineage import Lineage
@@ -44,6 +44,12 @@ class Served:
         """End every stream and every wait."""
         self.stopping.set()
         self.acknowledged.close()
+
+    def reopen(self) -> None:
+        """Open the log again, because its files were cut; streams of it end."""
+        known, self.log = self.log, open_log(self.log.path, "r")
+        self.leases = Leases(self.log)
+        known.close()
 
     def lineage(self) -> Lineage:
         """Return the lineage that the log has now."""

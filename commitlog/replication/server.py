@@ -16,7 +16,7 @@ from commitlog.base.extras import imported
 from commitlog.base.path import path_of
 from commitlog.base.regular_file import read_small_file
 from commitlog.base.units import Duration, parse_duration, whole_of
-from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
+from commitlog.errors import ClosedError, CommitLogError, InvalidOptionError, ReplicationError
 from commitlog.log.commit_log import open_log
 from commitlog.log.parts import parts_of
 from commitlog.remote import piece as pieces
@@ -232,6 +232,11 @@ class Server:
         for served in list(self._logs.values()):
             served.log.close()
 
+    def reopen(self) -> None:
+        """Open the logs again, because their files were cut; streams of them end."""
+        for served in list(self._logs.values()):
+            served.reopen()
+
     def add(self, name: str, served: Served) -> None:
         """Serve another log; `Replication` calls this with its lock held."""
         if name in self._logs:
@@ -364,9 +369,10 @@ def _server_class() -> Any:
             try:
                 for chunk in sender.chunks():
                     yield wire.batch_of(chunk, self._schema)
+            except ClosedError:
+                return  # the log is closed or opened again: the follower connects again
             except CommitLogError as error:
-                if not served.stopping.is_set():
-                    raise flight.FlightServerError(str(error)) from None
+                raise flight.FlightServerError(str(error)) from None
             finally:
                 self._room.release()
 

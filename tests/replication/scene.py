@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import commitlog
+from commitlog import replication
 from commitlog._kernel.segments import SEAL_AT, SEAL_SIZE
 from commitlog.repair.verification import verify
 
+# Runs a call, and kills the process at a step of it. A fork would inherit gRPC's threads and locks.
+_KILLED = """
+import sys
+from commitlog import replication
+from tests.steps import die_at, replace_hook
+replace_hook(die_at(int(sys.argv[1])))
+if sys.argv[2] == "promote":
+    replication.promote(sys.argv[3], others=[sys.argv[4]])
+else:
+    replication.follow(sys.argv[4], sys.argv[3])
+"""
 SEGMENT = 64 << 10
 LIMIT_S = 30.0
 
@@ -39,3 +54,22 @@ def check_same(primary: Path, copy: Path, end: int) -> None:
             stop = min(end - base, SEGMENT)
             begin = SEAL_AT + SEAL_SIZE
             assert mine[begin:stop] == theirs[begin:stop], segment.name
+
+
+def copy_of(primary: Path, copy: Path) -> None:
+    """Make a copy of all records of a log, and stop its follower."""
+    with (
+        commitlog.open(primary, segment_size=SEGMENT) as log,
+        replication.serve(primary) as server,
+        replication.follow(server.url(), copy) as follower,
+    ):
+        fill(log, 150)
+        assert follower.wait(log.flushed_position, LIMIT_S)
+
+
+def killed_process(step: int, act: str, path: Path, url: str) -> bool:
+    """Run an act in a process that dies at that step of it; return False if it ended before."""
+    arguments = [sys.executable, "-c", _KILLED, str(step), act, path, url]
+    child = subprocess.run(arguments, check=False, timeout=LIMIT_S)
+    assert child.returncode in (0, -signal.SIGKILL)
+    return child.returncode != 0

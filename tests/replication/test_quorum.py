@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,19 +15,8 @@ from commitlog.errors import FencedError, InvalidOptionError, ReplicationError
 from commitlog.recovery.lineage import Rank
 from commitlog.replication.replica import Standing, read_replica
 from commitlog.replication.served import Served
-from tests.replication.scene import LIMIT_S, SEGMENT, fill, records
+from tests.replication.scene import LIMIT_S, SEGMENT, fill, killed_process, records
 
-# Runs a call, and kills the process at a step of it. A fork would inherit gRPC's threads and locks.
-_KILLED = """
-import sys
-from commitlog import replication
-from tests.steps import die_at, replace_hook
-replace_hook(die_at(int(sys.argv[1])))
-if sys.argv[2] == "promote":
-    replication.promote(sys.argv[3], others=[sys.argv[4]])
-else:
-    replication.follow(sys.argv[4], sys.argv[3])
-"""
 NOWHERE = "tcp://127.0.0.1:1/copy"
 
 
@@ -52,14 +38,6 @@ def cluster(
         for copy in copies.values():
             assert copy.wait(log.flushed_position, LIMIT_S)
         yield log, server, copies
-
-
-def killed_process(step: int, act: str, path: Path, url: str) -> bool:
-    """Run an act in a process that dies at that step of it; return False if it ended before."""
-    arguments = [sys.executable, "-c", _KILLED, str(step), act, path, url]
-    child = subprocess.run(arguments, check=False, timeout=LIMIT_S)
-    assert child.returncode in (0, -signal.SIGKILL)
-    return child.returncode != 0
 
 
 def fence_closed_never(_: Rank) -> tuple[Rank, Standing]:
