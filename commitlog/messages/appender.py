@@ -78,7 +78,7 @@ class TopicAppender:
         expect: int | None,
     ) -> Positions:
         """Append messages, after checking the size of each; return their positions."""
-        given = self._keys_for(values, keys)
+        given = self.checked_keys(values, keys)
         self._check_sizes(values, given)
         return self._append_parts(values, given, timestamp_ns, sync, expect)
 
@@ -160,7 +160,7 @@ class TopicAppender:
         part = _Part(list(values), keys, [self.type] * len(values), sync, expect)
         if self._fitting(values, keys, 0) < len(values):
             self._declare()
-            length = _length([self._schema.value, *values], [self._schema.key, *keys])
+            length = frames_length([self._schema.value, *values], [self._schema.key, *keys])
             if length <= self._log.largest_value:
                 part.begin_with(self._schema)
         return part
@@ -170,7 +170,7 @@ class TopicAppender:
         the segment has room for both.
         """
         values, keys = [self._schema.value, value], [self._schema.key, key]
-        length = _length(values, keys)
+        length = frames_length(values, keys)
         if length <= min(_CLAIM_MOST, self._log.largest_value):
             return True
         if length > self._log.segment_size - self._log.tail_position % self._log.segment_size:
@@ -182,12 +182,12 @@ class TopicAppender:
         room = self.segment_end - _FRAME_MOST - self._log.tail_position
         if room <= 0:
             return first
-        least = _length(values, keys) if first == 0 else room
+        least = frames_length(values, keys) if first == 0 else room
         if least < room:
             return len(values)
         last = first
         while last < len(values):
-            room -= _length(values[last : last + 1], keys[last : last + 1])
+            room -= frames_length(values[last : last + 1], keys[last : last + 1])
             if room <= 0:
                 break
             last += 1
@@ -203,11 +203,26 @@ class TopicAppender:
         if part.types[:1] == [SCHEMA_TYPE]:
             self._note(int(positions[0]))
             positions = positions[1:]
-        last = int(positions.max(initial=-1))
-        if last >= self.segment_end:
-            self.declare_behind(last)
-        self.last.position = max(last, self.last.position)
+        self.note_last(int(positions.max(initial=-1)))
         return positions
+
+    def prepare(self, length: int) -> None:
+        """Append the schema, unless the segment has it and has room for frames of that length."""
+        room = self.segment_end - _FRAME_MOST - self._log.tail_position
+        if length < room:
+            return
+        self._declare()
+        schema = self._schema
+        length += frames_length([schema.value], [schema.key])
+        if length > self._log.segment_size - self._log.tail_position % self._log.segment_size:
+            self._log.roll()
+        self._note(self._log.append(schema.value, key=schema.key, type=SCHEMA_TYPE, sync=False))
+
+    def note_last(self, position: int) -> None:
+        """Note the position of the last message that was appended, or -1."""
+        if position >= self.segment_end:
+            self.declare_behind(position)
+        self.last.position = max(position, self.last.position)
 
     def _note(self, position: int) -> None:
         if position >= 0:
@@ -231,7 +246,8 @@ class TopicAppender:
 
     # --- checks -----------------------------------------------------------------------------------
 
-    def _keys_for(self, values: list[bytes], keys: Iterable[Any] | None) -> list[Any]:
+    def checked_keys(self, values: list[bytes], keys: Iterable[Any] | None) -> list[Any]:
+        """Return one key for each value; refuse another number of keys."""
         given = [None] * len(values) if keys is None else list(keys)
         if len(given) != len(values):
             raise InvalidOptionError(
@@ -284,7 +300,7 @@ class _Part:
         self.types.insert(0, SCHEMA_TYPE)
 
 
-def _length(values: list[bytes], keys: list[Any]) -> int:
+def frames_length(values: list[bytes], keys: list[Any]) -> int:
     """Return at least how many bytes the frames take."""
     keyed = [key for key in keys if key is not None]
     return sum(map(len, values)) + sum(map(len, keyed)) + len(values) * _FRAME_MOST

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from contextvars import ContextVar
 
 from commitlog._kernel.readers import Record
+from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.appender import TopicAppender
 from commitlog.messages.history import FORMAT, HEAD, HOP, MOST_EARLIER, MOST_HOPS, is_whole
 from commitlog.messages.history_appender import HistoryAppender
+from commitlog.messages.outputs import OutputAppender, Outputs
 
 
 class Handled:
@@ -31,17 +33,26 @@ class Handled:
         "_has_history",
         "_hops",
         "_of",
+        "_outputs",
         "_source",
         "read_ns",
         "record",
     )
 
-    def __init__(self, log: CommitLog, has_history: Callable[[int], bool]) -> None:
-        """Take the log of the messages, and what tells if those of a type number have a history."""
+    def __init__(
+        self,
+        log: CommitLog,
+        has_history: Callable[[int], bool],
+        outputs: Outputs | None = None,
+    ) -> None:
+        """Take the log of the messages, what tells if those of a type number have a history, and
+        what gathers the messages that are written.
+        """
         self.record: Record | None = None
         self.read_ns = 0
         self._source = log.identity.uuid
         self._has_history = has_history
+        self._outputs = outputs
         # The hops of what is written for the record `_of`, made for the first message of it.
         self._of: Record | None = None
         self._hops = b""
@@ -52,9 +63,23 @@ class Handled:
         self.record = record
         self.read_ns = time.time_ns()
 
-    def appender(self, appender: TopicAppender) -> HistoryAppender:
-        """Return what appends the messages of a topic while this one is handled."""
-        return HistoryAppender(appender, self.head)
+    def appender(
+        self, log: CommitLog, appender: TopicAppender | None
+    ) -> HistoryAppender | OutputAppender | None:
+        """Return what appends the messages of a topic of a log while this one is handled.
+
+        None is for a topic whose messages have no history, as None is the appender of those.
+        """
+        outputs = self._outputs
+        if outputs is None or log.identity.uuid != outputs.log.identity.uuid:
+            return None if appender is None else HistoryAppender(appender, self.head)
+        if appender is None or log is not outputs.log:
+            raise InvalidOptionError(
+                "with after_last_written= a method writes to that open log, through it and with "
+                "history=True, so that each output has the position of its input",
+                path=log.path,
+            )
+        return OutputAppender(outputs, appender)
 
     def head(self, remaining: int = 0) -> bytes:
         """Return the history of a message that is written now, as the beginning of its value."""

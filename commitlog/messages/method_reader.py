@@ -23,6 +23,7 @@ from commitlog.messages.codec import Decode
 from commitlog.messages.handled import HANDLED, Handled
 from commitlog.messages.history import History, behind_history
 from commitlog.messages.method import Method, methods_of, plain_decoder
+from commitlog.messages.pipeline import Pipeline
 from commitlog.messages.schema import Schema, is_message_type
 from commitlog.tail.seek import Start
 from commitlog.tail.tailer import Tailer
@@ -52,6 +53,7 @@ class MethodReader(ProcessBound):
         on_error: OnError | None,
         *,
         history: bool,
+        pipeline: Pipeline | None,
     ) -> None:
         """Take the parts of a reader; only `commitlog.method_reader` calls this."""
         self.unknown = 0
@@ -63,7 +65,11 @@ class MethodReader(ProcessBound):
         self._catalog = SchemaCatalog(log)
         self._decoders: dict[int, tuple[Decode[Any], Callable[..., Any] | None, str] | None] = {}
         self._with_history: set[int] = set()  # the type numbers of calls that have one
-        self._handled = Handled(log, self._with_history.__contains__) if history else None
+        self._handled: Handled | None = None
+        if history:
+            outputs = None if pipeline is None else pipeline.outputs
+            self._handled = Handled(log, self._with_history.__contains__, outputs)
+        self._pipeline = pipeline
         self._is_stopping = False
 
     @property
@@ -82,7 +88,11 @@ class MethodReader(ProcessBound):
         """Let what is written in a `with` block have the history of the call that is handled."""
         token = HANDLED.set(self._handled)
         try:
-            yield
+            if self._pipeline is None:
+                yield
+            else:
+                with self._pipeline.running():
+                    yield
         finally:
             HANDLED.reset(token)
 
@@ -109,7 +119,7 @@ class MethodReader(ProcessBound):
         end = None if timeout is None else time.monotonic() + parse_duration(timeout, "timeout")
         while True:
             left = None if end is None else max(0.0, end - time.monotonic())
-            with self._tailer.reading(left) as record, self._handling():
+            with self._handling(), self._tailer.reading(left) as record:
                 if record is None:
                     return False
                 if self._handle(record):
@@ -201,7 +211,11 @@ class MethodReader(ProcessBound):
         except Exception as error:
             if self._on_error is None:
                 raise
+            if self._pipeline is not None:
+                self._pipeline.outputs.discard()
             self._on_error(error, record)
+        if self._pipeline is not None and handled is not None:
+            self._pipeline.outputs.append(handled.head)
         return True
 
     def _decoder_of(self, number: int) -> tuple[Decode[Any], Callable[..., Any] | None, str] | None:
@@ -252,6 +266,7 @@ def method_reader(
     on_unknown: OnUnknown | None = None,
     on_error: OnError | None = None,
     history: bool = True,
+    after_last_written: CommitLog | None = None,
 ) -> MethodReader:
     """Return a reader that calls the public methods of objects with the calls in a log.
 
@@ -273,11 +288,18 @@ def method_reader(
     history : bool
         Let messages that a method appends to topics, or by a method writer, carry the history of
         its call.
+    after_last_written : CommitLog, optional
+        A log open for appending, which has what the methods write. The reader begins behind the
+        last call whose outputs it has, or at `start` if it has none. The place of the name is not
+        used. The outputs of a call are appended when its method has returned, all of them or none.
+        So each call has its outputs once, after any kill. `name` keeps a second reader away.
 
     Raises
     ------
     InvalidOptionError
-        There is no object, or an object has no public method.
+        There is no object, an object has no public method, or `after_last_written` needs history.
+    PositionError
+        The last call whose outputs are in `after_last_written` is not in this log.
     MessageError
         Two objects have a method of the same name, a method returns a value, is async, or msgspec
         cannot decode a parameter.
@@ -287,8 +309,19 @@ def method_reader(
     methods = dict(_methods(objects))
     for schema in SchemaCatalog(log).schemas().values():
         _check(schema, methods)
+    if after_last_written is not None and not history:
+        raise InvalidOptionError("after_last_written needs history: leave history=False out")
+    is_resumed = name is not None and any(each.name == name for each in log.tailers())
+    tailer = log.tailer(name, start=start)
+    pipeline = None
+    try:
+        if after_last_written is not None:
+            pipeline = Pipeline(log, after_last_written, tailer, start=start, is_resumed=is_resumed)
+    except BaseException:
+        tailer.close()
+        raise
     return MethodReader(
-        log, log.tailer(name, start=start), methods, on_unknown, on_error, history=history
+        log, tailer, methods, on_unknown, on_error, history=history, pipeline=pipeline
     )
 
 

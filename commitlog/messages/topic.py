@@ -110,8 +110,10 @@ class Topic(ProcessBound, Generic[T]):
         except REFUSALS as error:
             raise self._encoder.value_error(message, error) from error
         handled = _handled()
-        if handled is not None and self._history is not None:
-            return handled.appender(self._history).append(value, key, timestamp_ns, sync, expect)
+        if handled is not None:
+            carrying = handled.appender(self.log, self._history)
+            if carrying is not None:
+                return carrying.append(value, key, timestamp_ns, sync, expect)
         last, appender = self._last, self._appender
         if (
             last.position < appender.far_end
@@ -162,10 +164,10 @@ class Topic(ProcessBound, Generic[T]):
         """
         values = self._encoder.encoded_many(list(messages))
         handled = _handled()
-        if handled is not None and self._history is not None:
-            return handled.appender(self._history).append_many(
-                values, keys, timestamp_ns, sync, expect
-            )
+        if handled is not None:
+            carrying = handled.appender(self.log, self._history)
+            if carrying is not None:
+                return carrying.append_many(values, keys, timestamp_ns, sync, expect)
         return self._appender.append_many(values, keys, timestamp_ns, sync, expect)
 
     async def append_async(
@@ -191,9 +193,10 @@ class Topic(ProcessBound, Generic[T]):
         """
         value = self._encoder.encoded(message)
         handled = _handled()
-        if handled is not None and self._history is not None:
-            appender = handled.appender(self._history)
-            return await appender.append_async(value, key, timestamp_ns, sync, expect)
+        if handled is not None:
+            carrying = handled.appender(self.log, self._history)
+            if carrying is not None:
+                return await carrying.append_async(value, key, timestamp_ns, sync, expect)
         return await self._appender.append_async(value, key, timestamp_ns, sync, expect)
 
     # --- reading ----------------------------------------------------------------------------------

@@ -1,0 +1,151 @@
+"""Outputs: append what is written while a message is handled as a whole, once it is handled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from commitlog.errors import InvalidOptionError
+from commitlog.log.commit_log import CommitLog
+from commitlog.messages.appender import Key, Positions, TopicAppender, frames_length
+
+_DROPPED = -1  # what an append returns whose position is not known yet
+
+
+class _Output(NamedTuple):
+    appender: TopicAppender
+    value: bytes
+    key: Key | None
+    timestamp_ns: int | None
+    sync: bool | None
+
+
+class Outputs:
+    """Gather the messages that are written to one log while another message is handled.
+
+    They are one list of `CommitLog.append_many`, so a kill leaves all of them or none if they take
+    at most 64 KiB. Of a longer list, the first claims may be there alone.
+
+    Attributes
+    ----------
+    log : CommitLog
+        The log that they are appended to.
+    missing : int or None
+        How many outputs of the next message are not in the log yet; None if that is all of them.
+    """
+
+    def __init__(self, log: CommitLog) -> None:
+        self.log = log
+        self.missing: int | None = None
+        self._gathered: list[_Output] = []
+
+    def add(self, output: _Output) -> None:
+        """Gather an output."""
+        self._gathered.append(output)
+
+    def discard(self) -> None:
+        """Forget what was gathered, because the message is not handled."""
+        self._gathered = []
+
+    def append(self, head: Callable[[int], bytes]) -> None:
+        """Append what was gathered.
+
+        Parameters
+        ----------
+        head : callable
+            Takes how many outputs follow, and returns the history of one.
+        """
+        outputs, self._gathered = self._gathered, []
+        if self.missing is not None:
+            outputs = outputs[max(0, len(outputs) - self.missing) :]
+            self.missing = None
+        if len(outputs) == 1:
+            appender, value, key, timestamp_ns, sync = outputs[0]
+            appender.append(head(0) + value, key, timestamp_ns, sync, None)
+        elif outputs:
+            self._append_list(outputs, head)
+
+    def _append_list(self, outputs: list[_Output], head: Callable[[int], bytes]) -> None:
+        last = len(outputs) - 1
+        values = [head(last - at) + each.value for at, each in enumerate(outputs)]
+        keys = [each.key for each in outputs]
+        timestamps = {each.timestamp_ns for each in outputs}
+        if len(timestamps) > 1:
+            raise InvalidOptionError(
+                "with after_last_written= the outputs of a message are appended together and have "
+                "one timestamp: give timestamp_ns= to all of them, or to none",
+                path=self.log.path,
+            )
+        appenders = dict.fromkeys(each.appender for each in outputs)
+        length = frames_length(values, keys)
+        for appender in appenders:
+            appender.prepare(length)
+        positions = self.log.append_many(
+            values,
+            keys=keys,
+            types=[each.appender.type for each in outputs],
+            timestamp_ns=timestamps.pop(),
+            sync=_strictest(each.sync for each in outputs),
+        )
+        for appender in appenders:
+            appender.note_last(int(positions.max()))
+
+
+class OutputAppender:
+    """Gather the messages of a topic as outputs.
+
+    The parameters of its methods are those of `TopicAppender`. A position is not known before the
+    message that is handled is handled; each method returns -1 in its place.
+    """
+
+    def __init__(self, outputs: Outputs, appender: TopicAppender) -> None:
+        self._outputs = outputs
+        self._appender = appender
+
+    def append(
+        self,
+        value: bytes,
+        key: Key | None,
+        timestamp_ns: int | None,
+        sync: bool | None,
+        expect: int | None,
+    ) -> int:
+        """Gather one message."""
+        self.append_many([value], [key], timestamp_ns, sync, expect)
+        return _DROPPED
+
+    def append_many(
+        self,
+        values: list[bytes],
+        keys: Iterable[Key | None] | None,
+        timestamp_ns: int | None,
+        sync: bool | None,
+        expect: int | None,
+    ) -> Positions:
+        """Gather messages."""
+        if expect is not None:
+            raise InvalidOptionError(
+                "with after_last_written= a method cannot give expect=, because its outputs are "
+                "appended when it has returned"
+            )
+        for value, key in zip(values, self._appender.checked_keys(values, keys), strict=True):
+            self._outputs.add(_Output(self._appender, value, key, timestamp_ns, sync))
+        return np.full(len(values), _DROPPED, dtype=np.int64)
+
+    async def append_async(
+        self,
+        value: bytes,
+        key: Key | None,
+        timestamp_ns: int | None,
+        sync: bool | None,
+        expect: int | None,
+    ) -> int:
+        """Gather one message."""
+        return self.append(value, key, timestamp_ns, sync, expect)
+
+
+def _strictest(syncs: Iterable[bool | None]) -> bool | None:
+    given = set(syncs)
+    return True if True in given else None if None in given else False
