@@ -2,7 +2,7 @@
 
 `commitlog.topic` opens a topic. `tailer` reads several topics of a log in its order. `aliases`
 names the former names of a field. `to_arrow` reads messages without their classes. A `Codec` turns
-messages into bytes.
+messages into bytes. `Zstd` says how messages are compressed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from commitlog.messages.arrow import to_arrow
 from commitlog.messages.arrow_codec import ArrowCodec
 from commitlog.messages.avro_codec import AvroCodec
 from commitlog.messages.codec import Codec
+from commitlog.messages.compression import Zstd
 from commitlog.messages.history import History, Hop
 from commitlog.messages.method_reader import MethodReader
 from commitlog.messages.msgspec_codec import aliases
@@ -28,6 +29,7 @@ __all__ = [
     "MethodReader",
     "Topic",
     "TopicTailer",
+    "Zstd",
     "aliases",
     "tailer",
     "to_arrow",

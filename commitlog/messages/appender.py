@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -67,6 +67,12 @@ class TopicAppender:
         expect: int | None,
     ) -> int:
         """Append one message; return its position, or -1 if it was dropped."""
+        if self.last.position < self.far_end and expect is None:
+            position = self._log.append(
+                value, key=key, type=self.type, timestamp_ns=timestamp_ns, sync=sync
+            )
+            self.note_last(position)
+            return position
         return int(self._append_parts([value], [key], timestamp_ns, sync, expect)[0])
 
     def append_many(
@@ -244,6 +250,15 @@ class TopicAppender:
                 )
             )
 
+    def layered(
+        self, values: list[bytes], keys: list[Any] | None
+    ) -> tuple[TopicAppender, list[bytes]]:
+        """Return what appends the values of messages, and these values behind the layers of its
+        schema; here there are none.
+        """
+        del keys
+        return self, values
+
     # --- checks -----------------------------------------------------------------------------------
 
     def checked_keys(self, values: list[bytes], keys: Iterable[Any] | None) -> list[Any]:
@@ -298,6 +313,9 @@ class _Part:
         self.values.insert(0, schema.value)
         self.keys.insert(0, schema.key)
         self.types.insert(0, SCHEMA_TYPE)
+
+
+Layered: TypeAlias = Callable[[list[bytes], "list[Any] | None"], tuple[TopicAppender, list[bytes]]]
 
 
 def frames_length(values: list[bytes], keys: list[Any]) -> int:

@@ -12,7 +12,7 @@ from commitlog.errors import SchemaError, UndecodableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Decode, RecordDecoder, plain_decoder
-from commitlog.messages.history import behind_history
+from commitlog.messages.layer import layered
 from commitlog.messages.schema import is_message_type
 
 _Named: TypeAlias = tuple[str, Decode[Any] | RecordDecoder[Any]]
@@ -99,7 +99,7 @@ class MessageDecoder:
             return None
         # The standard library decodes JSON, so that a shell needs no extra for it.
         decode = json.loads if schema.codec == "json" else plain_decoder(schema)
-        return schema.topic, behind_history(schema, decode)
+        return schema.topic, layered(self._log, schema, decode)
 
 
 def as_json(message: Any) -> str:

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from commitlog._kernel.readers import Record
 from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import TopicAppender
+from commitlog.messages.appender import Layered
 from commitlog.messages.history import FORMAT, HEAD, HOP, MOST_EARLIER, MOST_HOPS, is_whole
 from commitlog.messages.history_appender import HistoryAppender
 from commitlog.messages.outputs import OutputAppender, Outputs
@@ -64,22 +64,23 @@ class Handled:
         self.read_ns = time.time_ns()
 
     def appender(
-        self, log: CommitLog, appender: TopicAppender | None
+        self, log: CommitLog, layered: Layered | None
     ) -> HistoryAppender | OutputAppender | None:
         """Return what appends the messages of a topic of a log while this one is handled.
 
-        None is for a topic whose messages have no history, as None is the appender of those.
+        `layered` is that of the topic's messages with a history; None if they have none, for which
+        None is returned.
         """
         outputs = self._outputs
         if outputs is None or log.identity.uuid != outputs.log.identity.uuid:
-            return None if appender is None else HistoryAppender(appender, self.head)
-        if appender is None or log is not outputs.log:
+            return None if layered is None else HistoryAppender(layered, self.head)
+        if layered is None or log is not outputs.log:
             raise InvalidOptionError(
                 "with after_last_written= a method writes to that open log, through it and with "
                 "history=True, so that each output has the position of its input",
                 path=log.path,
             )
-        return OutputAppender(outputs, appender)
+        return OutputAppender(outputs, layered)
 
     def head(self, remaining: int = 0) -> bytes:
         """Return the history of a message that is written now, as the beginning of its value."""

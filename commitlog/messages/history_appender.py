@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from commitlog.messages.appender import Key, Positions, TopicAppender
+from commitlog.messages.appender import Key, Layered, Positions
 
 
 class HistoryAppender:
@@ -14,14 +14,14 @@ class HistoryAppender:
 
     Parameters
     ----------
-    appender : TopicAppender
-        Its schema says that the messages have a history.
+    layered : callable
+        As `TopicAppender.layered`, for the schema whose messages have a history.
     head : callable
         Returns the history of a message that is written now.
     """
 
-    def __init__(self, appender: TopicAppender, head: Callable[[], bytes]) -> None:
-        self._appender = appender
+    def __init__(self, layered: Layered, head: Callable[[], bytes]) -> None:
+        self._layered = layered
         self._head = head
 
     def append(
@@ -33,7 +33,8 @@ class HistoryAppender:
         expect: int | None,
     ) -> int:
         """Append one message; return its position, or -1 if it was dropped."""
-        return self._appender.append(self._head() + value, key, timestamp_ns, sync, expect)
+        appender, (layered,) = self._layered([value], [key])
+        return appender.append(self._head() + layered, key, timestamp_ns, sync, expect)
 
     def append_many(
         self,
@@ -44,9 +45,11 @@ class HistoryAppender:
         expect: int | None,
     ) -> Positions:
         """Append messages; return their positions."""
+        given = None if keys is None else list(keys)
+        appender, layered = self._layered(values, given)
         head = self._head()
-        behind = [head + value for value in values]
-        return self._appender.append_many(behind, keys, timestamp_ns, sync, expect)
+        behind = [head + value for value in layered]
+        return appender.append_many(behind, given, timestamp_ns, sync, expect)
 
     async def append_async(
         self,
@@ -57,5 +60,5 @@ class HistoryAppender:
         expect: int | None,
     ) -> int:
         """Append one message, and wait as `CommitLog.append_async` does."""
-        behind = self._head() + value
-        return await self._appender.append_async(behind, key, timestamp_ns, sync, expect)
+        appender, (layered,) = self._layered([value], [key])
+        return await appender.append_async(self._head() + layered, key, timestamp_ns, sync, expect)

@@ -20,7 +20,9 @@ from commitlog.log.parts import Mode
 from commitlog.messages.appender import LastAppend, TopicAppender
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Codec, CodecName, codec_for
+from commitlog.messages.compression import DICTIONARY_BYTES, Compression, Zstd, form_of
 from commitlog.messages.encoder import MessageEncoder, name_of
+from commitlog.messages.layered_appender import LayeredAppender
 from commitlog.messages.schema import Schema
 from commitlog.messages.topic import Topic
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
@@ -52,6 +54,7 @@ def open_topic(
     codec: CodecName | Codec[T] | None = None,
     validate: bool = False,
     history: bool = True,
+    compress: Compression | None = None,
     mode: Mode = "a",
     **overrides: Unpack[OptionOverrides],
 ) -> Topic[T]:
@@ -76,6 +79,9 @@ def open_topic(
         Give each message that is appended while another is handled the history of that one: see
         `History`. It takes 40 bytes a hop and 16 bytes. Without it, readers do not know where such
         a message came from.
+    compress : "zstd" or topics.Zstd, optional
+        Compress each message, with a dictionary that the log keeps. Readers need no option. The
+        append that completes the first 256 messages trains the dictionary, in some 20 ms.
     mode, **overrides
         As for `commitlog.open`, if `log` is a path.
 
@@ -94,20 +100,21 @@ def open_topic(
     TopicNotFoundError
         The log is open with mode "r" and has no such topic.
     MissingExtraError
-        A package of the codec is not installed: the error names the extra.
+        A package of the codec or of the compression is not installed: the error names the extra.
     CommitLogError
         As for `commitlog.open`, if `log` is a path.
     """
     made = codec_for(message_class, codec)
+    zstd = Zstd.of(compress)
     title = check_name(name_of(message_class) if name is None else name)
     if isinstance(log, CommitLog):
         if overrides or mode != "a":
             given = ", ".join(["mode"] * (mode != "a") + [*overrides])
             raise InvalidOptionError(f"{given}: an open log has its options; give them to open()")
-        return _joined(log, title, made, validate=validate, history=history)
+        return _joined(log, title, made, zstd, validate=validate, history=history)
     opened = open_log(log, mode, **overrides)
     try:
-        return _joined(opened, title, made, validate=validate, history=history, owns_log=True)
+        return _joined(opened, title, made, zstd, validate=validate, history=history, owns_log=True)
     except BaseException:
         opened.close()
         raise
@@ -117,6 +124,7 @@ def _joined(
     log: CommitLog,
     name: str,
     codec: Codec[T],
+    zstd: Zstd | None,
     *,
     validate: bool,
     history: bool,
@@ -133,15 +141,25 @@ def _joined(
         )
     schema = Schema(name, codec.name, codec.form)
     catalog = SchemaCatalog(log)
-    _check_schemas(log, catalog, codec, schema)
+    known_schemas = _checked_schemas(log, catalog, codec, schema)
+    _check_size(log, schema, zstd)
+    appender: TopicAppender | LayeredAppender
+    if zstd is None:
+        appender = TopicAppender(log, schema, catalog, shared.last)
+        carrying = TopicAppender(
+            log, replace(schema, has_history=True), catalog, shared.last
+        ).layered
+    else:
+        appender = LayeredAppender(
+            log, schema, catalog, shared.last, zstd=zstd, known=known_schemas
+        )
+        carrying = appender.with_history
     topic = Topic(
         log,
         codec,
         MessageEncoder(codec, schema, path=log.path, validate=validate),
-        TopicAppender(log, schema, catalog, shared.last),
-        TopicAppender(log, replace(schema, has_history=True), catalog, shared.last)
-        if history
-        else None,
+        appender,
+        carrying if history else None,
         name=name,
         owns_log=owns_log,
     )
@@ -149,12 +167,13 @@ def _joined(
     return topic
 
 
-def _check_schemas(
+def _checked_schemas(
     log: CommitLog, catalog: SchemaCatalog, codec: Codec[Any], schema: Schema
-) -> None:
-    """Refuse a class that cannot take the topic's messages, or a schema that has no room."""
-    known = [each for each in catalog.schemas().values() if each.topic == schema.topic]
-    for each in known:
+) -> dict[int, Schema]:
+    """Return the schemas of the topic; refuse a class that cannot take its messages."""
+    schemas = catalog.schemas().items()
+    known = {number: each for number, each in schemas if each.topic == schema.topic}
+    for each in known.values():
         try:
             codec.decoder(each)
         except SchemaError:
@@ -168,6 +187,15 @@ def _check_schemas(
             path=log.path,
             topic=schema.topic,
         )
+    return known
+
+
+def _check_size(log: CommitLog, schema: Schema, zstd: Zstd | None) -> None:
+    """Refuse a schema that has no room, with the dictionary that it may get."""
+    if zstd is not None:
+        given = zstd.dictionary
+        dictionary = bytes(DICTIONARY_BYTES) if given is None else given
+        schema = replace(schema, layers=(form_of(dictionary),))
     size = len(schema.value) + len(schema.key) + 8
     if log.mode != "r" and size > log.largest_value:
         raise RecordTooLargeError(

@@ -9,7 +9,7 @@ import numpy as np
 
 from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import Key, Positions, TopicAppender, frames_length
+from commitlog.messages.appender import Key, Layered, Positions, TopicAppender, frames_length
 
 _DROPPED = -1  # what an append returns whose position is not known yet
 
@@ -100,9 +100,9 @@ class OutputAppender:
     message that is handled is handled; each method returns -1 in its place.
     """
 
-    def __init__(self, outputs: Outputs, appender: TopicAppender) -> None:
+    def __init__(self, outputs: Outputs, layered: Layered) -> None:
         self._outputs = outputs
-        self._appender = appender
+        self._layered = layered
 
     def append(
         self,
@@ -130,8 +130,10 @@ class OutputAppender:
                 "with after_last_written= a method cannot give expect=, because its outputs are "
                 "appended when it has returned"
             )
-        for value, key in zip(values, self._appender.checked_keys(values, keys), strict=True):
-            self._outputs.add(_Output(self._appender, value, key, timestamp_ns, sync))
+        given = None if keys is None else list(keys)
+        appender, layered = self._layered(values, given)
+        for value, key in zip(layered, appender.checked_keys(values, given), strict=True):
+            self._outputs.add(_Output(appender, value, key, timestamp_ns, sync))
         return np.full(len(values), _DROPPED, dtype=np.int64)
 
     async def append_async(

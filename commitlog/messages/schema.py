@@ -10,7 +10,7 @@ from typing import Any
 
 from commitlog.errors import SchemaError
 
-# Schemas without a history are written as version 1, so that older releases read them.
+# Schemas without history and layers have version 1, so that older releases read them.
 FORMAT = 2
 HISTORY_FORMAT = 1
 # The type numbers from here on belong to topics: the first one is that of schemas, the others are
@@ -33,19 +33,29 @@ class Schema:
         The fields, as the codec describes them; plain JSON.
     has_history : bool
         Whether the messages begin with their history.
+    layers : tuple of dict
+        What is applied to the codec's bytes, in this order; plain JSON.
     """
 
     topic: str
     codec: str
     form: dict[str, Any]
     has_history: bool = False
+    layers: tuple[dict[str, Any], ...] = ()
 
     @cached_property
     def value(self) -> bytes:
         """The value of the schema's record."""
-        content = {"codec": self.codec, "format": 1, "schema": self.form, "topic": self.topic}
+        content: dict[str, Any] = {
+            "codec": self.codec,
+            "format": FORMAT if self.has_history or self.layers else 1,
+            "schema": self.form,
+            "topic": self.topic,
+        }
         if self.has_history:
-            content |= {"format": FORMAT, "history": HISTORY_FORMAT}
+            content["history"] = HISTORY_FORMAT
+        if self.layers:
+            content["layers"] = self.layers
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
     @cached_property
@@ -76,16 +86,25 @@ class Schema:
             history = content.get("history", 0)
             _check_version("the history of a topic", history, HISTORY_FORMAT, content)
             parts = [content[name] for name in ("topic", "codec", "schema")]
+            layers = content.get("layers", [])
         except (KeyError, TypeError, RecursionError, json.JSONDecodeError, UnicodeError) as error:
             raise _damaged(f"{type(error).__name__}: {error}") from None
         types = [type(part) for part in (version, history, *parts)]
         if types != [int, int, str, str, dict] or version < 1 or history < 0:
             raise _damaged("its fields have wrong types")
-        return cls(parts[0], parts[1], parts[2], history > 0)
+        if not _are_layers(layers):
+            raise _damaged("its layers have wrong types")
+        return cls(parts[0], parts[1], parts[2], history > 0, tuple(layers))
 
     def __str__(self) -> str:
         form = json.dumps(self.form, sort_keys=True, separators=(",", ":"))
         return f"{self.codec} {form}"
+
+
+def _are_layers(layers: object) -> bool:
+    return isinstance(layers, list) and all(
+        isinstance(each, dict) and isinstance(each.get("name"), str) for each in layers
+    )
 
 
 def _check_version(what: str, version: Any, newest: int, content: dict[str, Any]) -> None:

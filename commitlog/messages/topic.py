@@ -8,10 +8,11 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 from commitlog._kernel.readers import Record
 from commitlog.base.process_bound import ProcessBound
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import Key, Positions, TopicAppender
+from commitlog.messages.appender import Key, Layered, Positions, TopicAppender
 from commitlog.messages.codec import Codec
 from commitlog.messages.encoder import REFUSALS, MessageEncoder
 from commitlog.messages.handled import HANDLED
+from commitlog.messages.layered_appender import LayeredAppender
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
@@ -43,8 +44,8 @@ class Topic(ProcessBound, Generic[T]):
         log: CommitLog,
         codec: Codec[T],
         encoder: MessageEncoder[T],
-        appender: TopicAppender,
-        history: TopicAppender | None,
+        appender: TopicAppender | LayeredAppender,
+        history: Layered | None,
         *,
         name: str,
         owns_log: bool,

@@ -17,7 +17,8 @@ from commitlog.log.parts import parts_of
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Codec, Decode, RecordDecoder, plain_decoder
 from commitlog.messages.handled import HANDLED, Handled
-from commitlog.messages.history import History, behind_history, end_of
+from commitlog.messages.history import History
+from commitlog.messages.layer import layered
 from commitlog.messages.schema import Schema, is_message_type
 from commitlog.tail.seek import Start, Timestamp, Visibility
 from commitlog.tail.segment_holder import OnDamage
@@ -35,9 +36,10 @@ class _Decoders(dict[int, Decode[Any] | None]):
     decoder is in `of_records`.
     """
 
-    def __init__(self, catalog: SchemaCatalog, codecs: dict[str, Codec[Any]]) -> None:
+    def __init__(self, log: CommitLog, codecs: dict[str, Codec[Any]]) -> None:
         super().__init__()
-        self._catalog = catalog
+        self._log = log
+        self._catalog = SchemaCatalog(log)
         self._codecs = codecs
         self.schemas: dict[int, Schema] = {}
         self.of_records: dict[int, RecordDecoder[Any]] = {}
@@ -52,7 +54,7 @@ class _Decoders(dict[int, Decode[Any] | None]):
                 self.schemas[number] = schema
                 codec = self._codecs.get(schema.topic)
                 if codec is not None:
-                    decode = behind_history(schema, codec.decoder(schema))
+                    decode = layered(self._log, schema, codec.decoder(schema))
             except SchemaError as error:
                 if error.topic is None or error.topic in self._codecs:
                     decode = _refusing(error.message, error.field)
@@ -110,7 +112,7 @@ class TopicTailer(ProcessBound, Generic[T]):
         self.undecodable = 0
         self._log = log
         self._tailer = tailer
-        self._decoders = _Decoders(SchemaCatalog(log), codecs)
+        self._decoders = _Decoders(log, codecs)
         self._on_undecodable = on_undecodable
 
     # --- reading ----------------------------------------------------------------------------------
@@ -252,7 +254,7 @@ class TopicTailer(ProcessBound, Generic[T]):
         schema = self._decoders.schemas.get(record.type)
         path = _PATH.search(str(error))
         field = error.field if isinstance(error, _RefusedError) else path[1] if path else None
-        value = None if schema is None else _value_at(schema, record.value, field)
+        value = None if schema is None or field is None else self._value_at(schema, record, field)
         return UndecodableError(
             f"{'a message' if schema is None else f'a message of topic {schema.topic!r}'} cannot "
             f"be decoded: {error}{'' if value is None else f', which is {value}'}; correct the "
@@ -262,6 +264,25 @@ class TopicTailer(ProcessBound, Generic[T]):
             topic=None if schema is None else schema.topic,
             field=field,
         )
+
+    def _value_at(self, schema: Schema, record: Record, path: str) -> str | None:
+        """Return the value at a path such as ``$.lines[...].amount``, as far as it leads, for an
+        error.
+        """
+        try:
+            decode = layered(self._log, schema, plain_decoder(schema))
+            if isinstance(decode, RecordDecoder):
+                _, found = decode.of_record(record)
+            else:
+                found = decode(record.value)
+        except (ValueError, RecursionError, CommitLogError):
+            return None
+        for name in re.findall(r"[^.\[\]]+", path.removeprefix("$")):
+            if not isinstance(found, dict) or name not in found:
+                break
+            found = found[name]
+        text = repr(found)
+        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
     # --- the place --------------------------------------------------------------------------------
 
@@ -372,21 +393,3 @@ def open_tailer(
         name, start=start, visibility=visibility, on_damage=on_damage, durable=durable
     )
     return TopicTailer(log, tailer, dict(codecs), on_undecodable)
-
-
-def _value_at(schema: Schema, value: bytes, path: str | None) -> str | None:
-    """Return the value at a path such as ``$.lines[...].amount``, as far as it leads, for an
-    error.
-    """
-    if path is None:
-        return None
-    try:
-        found = plain_decoder(schema)(value[end_of(value) :] if schema.has_history else value)
-    except (ValueError, RecursionError, CommitLogError):
-        return None
-    for name in re.findall(r"[^.\[\]]+", path.removeprefix("$")):
-        if not isinstance(found, dict) or name not in found:
-            break
-        found = found[name]
-    text = repr(found)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

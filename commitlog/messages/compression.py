@@ -1,0 +1,211 @@
+"""Compression of messages by zstd, with a dictionary of what a topic's messages have in common."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from commitlog.base.extras import imported
+from commitlog.errors import InvalidOptionError, SchemaError
+
+NAME = "zstd"
+Form: TypeAlias = dict[str, Any]
+Compression: TypeAlias = Literal["zstd"] | "Zstd"
+# A dictionary is repeated in each segment, and one of 4 KiB has nearly all of the gain.
+DICTIONARY_BYTES = 4096
+GIVEN_MOST = 1 << 16  # bytes of a dictionary that a program gives
+SAMPLES = 256
+_SAMPLE_BYTES = 1 << 20  # of all samples together
+_WORTH = 0.9  # a dictionary is used if it makes messages at least that much smaller
+_LEVELS = (-7, 22)
+
+
+@dataclass(frozen=True)
+class Zstd:
+    """How the messages of a topic are compressed.
+
+    Attributes
+    ----------
+    level : int
+        From -7, the fastest, to 22, the smallest.
+    dictionary : bytes, optional
+        What messages have in common, such as a dictionary that `zstd --train` made. Empty bytes
+        compress without one. By default it is trained on the first messages of the topic.
+    """
+
+    level: int = 1
+    dictionary: bytes | None = None
+
+    def __post_init__(self) -> None:
+        low, high = _LEVELS
+        if type(self.level) is not int or not low <= self.level <= high:
+            raise InvalidOptionError(
+                f"level must be a whole number from {low} to {high}, not {self.level!r}"
+            )
+        if self.dictionary is None:
+            return
+        if type(self.dictionary) is not bytes or len(self.dictionary) > GIVEN_MOST:
+            raise InvalidOptionError(
+                f"dictionary must be at most {GIVEN_MOST} bytes, not {_shown(self.dictionary)}: "
+                "train a smaller one, because each segment has a copy"
+            )
+
+    @classmethod
+    def of(cls, compress: Compression | None) -> Zstd | None:
+        """Return what the option `compress` of a topic says."""
+        if compress is None:
+            return None
+        if isinstance(compress, cls):
+            return compress
+        if compress != NAME:
+            raise InvalidOptionError(f'compress must be "zstd" or topics.Zstd, not {compress!r}')
+        return cls()
+
+
+def _shown(value: object) -> str:
+    return f"{len(value)} bytes" if isinstance(value, bytes) else repr(value)
+
+
+# --- the layer of a schema ------------------------------------------------------------------------
+
+
+def form_of(dictionary: bytes) -> Form:
+    """Return the layer of a schema whose messages are compressed with a dictionary, or without."""
+    if not dictionary:
+        return {"name": NAME}
+    return {"name": NAME, "dictionary": base64.b64encode(dictionary).decode()}
+
+
+def dictionary_of(form: Form) -> bytes:
+    """Return the dictionary of a layer.
+
+    Raises
+    ------
+    SchemaError
+        The layer is damaged.
+    """
+    try:
+        return base64.b64decode(form.get("dictionary", ""), validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        raise SchemaError(
+            "the dictionary of a schema is damaged: restore the log from a copy"
+        ) from None
+
+
+# --- the work -------------------------------------------------------------------------------------
+
+
+class Compressor:
+    """Compress messages, from any thread.
+
+    Parameters
+    ----------
+    level : int
+        That of `Zstd`.
+    dictionary : bytes
+        May be empty.
+    """
+
+    def __init__(self, level: int, dictionary: bytes) -> None:
+        library = _library()
+        loaded = _loaded(dictionary)
+        self._make: Callable[[], Any] = lambda: library.ZstdCompressor(
+            level=level, dict_data=loaded, write_dict_id=False
+        )
+        # A library's object serves one thread at a time. Taking it out and putting it back are
+        # atomic.
+        self._idle: list[Any] = [self._make()]
+
+    def compressed(self, value: bytes) -> bytes:
+        """Return a frame of zstd."""
+        try:
+            worker = self._idle.pop()
+        except IndexError:
+            worker = self._make()
+        found: bytes = worker.compress(value)
+        self._idle.append(worker)
+        return found
+
+
+class Decompressor:
+    """Decompress messages, from any thread.
+
+    Parameters
+    ----------
+    dictionary : bytes
+        May be empty.
+    limit : int
+        How many bytes a message may have. The size is checked before memory is allocated.
+    """
+
+    def __init__(self, dictionary: bytes, limit: int) -> None:
+        library = _library()
+        loaded = _loaded(dictionary)
+        window = max(1024, limit)
+        self._make: Callable[[], Any] = lambda: library.ZstdDecompressor(
+            dict_data=loaded, max_window_size=window
+        )
+        self._idle: list[Any] = [self._make()]
+        self._size_of = library.frame_content_size
+        self._error: type[Exception] = library.ZstdError
+        self._limit = limit
+
+    def decompressed(self, value: bytes) -> bytes:
+        """Return what was compressed; raise ValueError if the value is no such frame."""
+        try:
+            size = self._size_of(value)
+            if not 0 <= size <= self._limit:
+                raise ValueError(
+                    f"the compressed message says it has {size} bytes, and a record of this log "
+                    f"has room for {self._limit}"
+                )
+            try:
+                worker = self._idle.pop()
+            except IndexError:
+                worker = self._make()
+            found: bytes = worker.decompress(value, allow_extra_data=False)
+        except self._error as error:
+            raise ValueError(f"the compressed message is damaged: {error}") from None
+        self._idle.append(worker)
+        return found
+
+
+class Samples:
+    """The first messages of a topic, from which a dictionary is trained."""
+
+    def __init__(self) -> None:
+        self._values: list[bytes] = []
+        self._bytes = 0
+
+    def add(self, value: bytes) -> bool:
+        """Keep a message; return whether there are enough."""
+        self._values.append(value)
+        self._bytes += len(value)
+        return len(self._values) >= SAMPLES or self._bytes >= _SAMPLE_BYTES
+
+    def dictionary(self, level: int) -> bytes:
+        """Train a dictionary; return empty bytes if messages become hardly smaller with one."""
+        library = _library()
+        values = list(self._values)
+        try:
+            trained: bytes = library.train_dictionary(DICTIONARY_BYTES, values).as_bytes()
+        except library.ZstdError:  # too few messages, or nothing in common
+            return b""
+        plain, better = _total(values, level, b""), _total(values, level, trained)
+        return trained if better <= _WORTH * plain else b""
+
+
+def _total(values: Sequence[bytes], level: int, dictionary: bytes) -> int:
+    compressed = Compressor(level, dictionary).compressed
+    return sum(len(compressed(value)) for value in values)
+
+
+def _loaded(dictionary: bytes) -> Any:
+    return _library().ZstdCompressionDict(dictionary) if dictionary else None
+
+
+def _library() -> Any:
+    return imported("zstandard", "the compression of a topic", "sealed")
