@@ -11,7 +11,7 @@ from commitlog.errors import CommitLogError, LogNotFoundError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.opened import NEVER_UNCERTAIN, Opened, check_options, refuse_foreign
 from commitlog.options import Options
-from commitlog.remote.remote_directory import RemoteDirectory
+from commitlog.remote.remote_directory import RemoteDirectory, TieredRemoteDirectory
 from commitlog.retention.detached import Detached, open_detached
 from commitlog.retention.store import Store
 from commitlog.retention.tiered_directory import TieredDirectory
@@ -24,8 +24,7 @@ from commitlog.segment.identity import Identity
 
 def open_for_reading(path: str, options: Options) -> Opened:
     if is_remote(path):
-        far = RemoteDirectory(path, options.tuning.archive_cache, options.open_timeout)
-        return Opened(far, far.cells)
+        return _open_remote(path, options)
     detached = open_detached(path, options.tuning.archive_cache)
     if detached is not None:
         return _open_detached(detached)
@@ -38,10 +37,23 @@ def open_for_reading(path: str, options: Options) -> Opened:
     return _stand_in(directory, file)
 
 
+def _open_remote(path: str, options: Options) -> Opened:
+    cache_bytes = options.tuning.archive_cache
+    place = path, cache_bytes, options.open_timeout
+    store = cast("Store | None", options.store)
+    far = (
+        RemoteDirectory(*place)
+        if store is None
+        else TieredRemoteDirectory(store, cache_bytes, *place)
+    )
+    return Opened(far, far.cells)
+
+
 def _directory(path: str, identity: Identity, options: Options) -> LogDirectory:
     if options.store is None:
         return LogDirectory(path, identity)
-    return TieredDirectory(path, identity, cast(Store, options.store), options.tuning.archive_cache)
+    store = cast(Store, options.store)
+    return TieredDirectory(store, options.tuning.archive_cache, path, identity)
 
 
 def _open_detached(directory: Detached) -> Opened:

@@ -28,6 +28,7 @@ from commitlog.remote.live_end import LiveEnd
 from commitlog.remote.piece import Piece
 from commitlog.remote.remote_tailers import RemoteTailers
 from commitlog.retention.segment_cache import SegmentCache
+from commitlog.retention.tiered_directory import TieredDirectory
 from commitlog.segment import cursors_file
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
@@ -262,6 +263,10 @@ class RemoteDirectory(LogDirectory):
         with self._lock:
             size = self.segment_size
             self._numbers = frozenset(each for each in self._numbers if each * size >= first)
+
+
+class TieredRemoteDirectory(TieredDirectory, RemoteDirectory):
+    """The segments that a server has, and below the first of them those of the log's store."""
 
 
 def _lineage_of(said: dict[str, Any], url: str) -> Lineage:

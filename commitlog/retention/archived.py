@@ -89,19 +89,25 @@ def read_identity(target: Target) -> Identity:
     """
     path = target.path_of(identities.NAME)
     try:
-        with reading(path), target.open(identities.NAME) as file:
-            text = file.read(identities.SIZE_LIMIT)
+        text = _identity_text(target, path)
     except FileNotFoundError:
         with reading(target.name):
-            empty = not target.names()
-        if empty:
+            names = target.names()
+        if not names:
             raise LogNotFoundError("there is no archive here", path=target.name) from None
+        if identities.NAME in names:  # it was made in between
+            return identities.parse(_identity_text(target, path), path)
         raise NotALogError(
             f"this directory has no {identities.NAME}: if it is an archive, copy the file from its "
             "log, or from another archive of the log",
             path=target.name,
         ) from None
     return identities.parse(text, path)
+
+
+def _identity_text(target: Target, path: str) -> bytes:
+    with reading(path), target.open(identities.NAME) as file:
+        return file.read(identities.SIZE_LIMIT)
 
 
 def archived_bases(target: Target, segment_size: int) -> list[int]:

@@ -106,6 +106,26 @@ class ArchivedDirectory(LogDirectory):
     def has(self, number: int) -> bool:
         return number in self._numbers
 
+    def is_whole(self, number: int) -> bool:
+        """Return whether a segment is there as one object, and not as parts."""
+        return number in self._contents.sizes
+
+    def part_start(self, position: int) -> int:
+        """Return where the last part begins that begins at or before a position; else the base of
+        its segment.
+        """
+        number, offset = divmod(position, self.segment_size)
+        parts = self._contents.parts.get(number, ())
+        return max(
+            (part.first for part in parts if part.first <= position), default=position - offset
+        )
+
+    def has_changed(self) -> bool:
+        """List the store, and return whether it begins or ends elsewhere by now."""
+        listed = self._listed_again()
+        known = self.segment_numbers(), self._end
+        return (listed.numbers, listed.end(self.segment_size)) != known
+
     def disk_bytes(self, number: int) -> int:
         """Return a segment's compressed size in the archive; 0 if it is not there."""
         contents = self._contents
@@ -207,6 +227,7 @@ class ArchivedDirectory(LogDirectory):
             if at >= min(self._end, base + self.segment_size):
                 return
             break
+        self._refuse_deleted(number)
         raise CorruptSegmentError(
             f"the parts of this segment from position {at} on are missing: restore them from "
             "another copy of the store",

@@ -32,6 +32,11 @@ class TailObject:
     def name(self) -> str:
         return f"{self.epoch:010d}-{self.first:020d}-{self.end:020d}.tail.zst"
 
+    @staticmethod
+    def is_named(name: str) -> bool:
+        """Return whether a name is that of a part."""
+        return _NAME.match(name) is not None
+
     @classmethod
     def named(cls, name: str, segment_size: int) -> TailObject | None:
         """Read a name; None if it is not that of a part of one segment."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 from commitlog._kernel.segments import Segment
 from commitlog.errors import LogNotFoundError, NotALogError
 from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.retention.store import Store
 from commitlog.segment.directory import LogDirectory
-from commitlog.segment.identity import Identity
 
 _LIST_S = 1.0  # between two listings for a segment that is neither here nor listed
 
@@ -20,25 +20,27 @@ class TieredDirectory(LogDirectory):
     writer counts only what is on its disk.
 
     Retention deletes a segment here only when it is stored. A reader that needs it then lists the
-    store again, so it passes from store to disk without a gap.
+    store again, so it passes from store to disk without a gap. `place` is what the base class
+    takes.
     """
 
-    def __init__(self, path: str, identity: Identity, store: Store, cache_bytes: int) -> None:
-        super().__init__(path, identity)
+    def __init__(self, store: Store, cache_bytes: int, *place: Any) -> None:
         self._store = store
         self._cache_bytes = cache_bytes
-        self._lock = threading.RLock()
+        self._store_lock = threading.RLock()
         self._older: ArchivedDirectory | None = None
         self._listed_s = float("-inf")
+        super().__init__(*place)
 
     def forked(self) -> None:
-        self._lock = threading.RLock()
+        super().forked()
+        self._store_lock = threading.RLock()
         if self._older is not None:
             self._older.forked()
 
     def close(self) -> None:
         super().close()
-        with self._lock:
+        with self._store_lock:
             if self._older is not None:
                 self._older.close()
 
@@ -48,7 +50,7 @@ class TieredDirectory(LogDirectory):
         """Return what the store has; None if it has nothing yet. List it again if it should have a
         segment that it does not list.
         """
-        with self._lock:
+        with self._store_lock:
             older, now_s = self._older, time.monotonic()
             behind = older is None or (number is not None and not older.has(number))
             if behind and now_s - self._listed_s >= _LIST_S:
@@ -83,6 +85,15 @@ class TieredDirectory(LogDirectory):
         older = self._stored(number)
         return older if older is not None and older.has(number) else None
 
+    def is_older(self, number: int) -> bool:
+        """Return whether a segment is in the store, and below those of this disk."""
+        return self._in_store(number) is not None
+
+    def is_stored(self, number: int) -> bool:
+        """Return whether the store has a segment whole; this disk may have it, too."""
+        older = self._stored(number)
+        return older is not None and older.is_whole(number)
+
     # --- a directory of segments ------------------------------------------------------------------
 
     def segment_numbers(self) -> list[int]:
@@ -97,7 +108,9 @@ class TieredDirectory(LogDirectory):
 
     def fetch(self, number: int) -> None:
         older = self._in_store(number)
-        if older is not None:
+        if older is None:
+            super().fetch(number)
+        else:
             older.fetch(number)
 
     def elsewhere(self, number: int) -> Segment | None:

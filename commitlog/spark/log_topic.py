@@ -9,7 +9,9 @@ import commitlog
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import PositionError, SequenceError
 from commitlog.log.parts import parts_of
+from commitlog.retention.tiered_directory import TieredDirectory
 from commitlog.spark.presence import check_present
+from commitlog.spark.segment_bytes import stored_location
 from commitlog.spark.slices import Slice
 from commitlog.spark.topic import Topic, refuse_gap
 
@@ -27,6 +29,8 @@ class LogTopic(Topic):
         The watermark up to which it is read.
     only : int, optional
         The base of the only segment to read.
+    store : str, optional
+        Where tasks find the segments that are in the log's store.
     """
 
     def __init__(
@@ -35,16 +39,24 @@ class LogTopic(Topic):
         place: str,
         visibility: Literal["flushed", "committed"],
         only: int | None = None,
+        store: str | None = None,
     ) -> None:
         self.name = name
         self.location = place
-        self.log = commitlog.open(place, mode="r")
-        self._parts = parts_of(self.log)
-        self.segment_size = self.log.segment_size
-        self.uuid = self.log.identity.uuid
-        self._seals = self._parts.index.seals
         self._visibility = visibility
         self._only = only
+        self._store = store
+        self._open_log()
+        self.segment_size = self.log.segment_size
+        self.uuid = self.log.identity.uuid
+
+    def _open_log(self) -> None:
+        self._open(None if self._store is None else commitlog.Store(self._store))
+
+    def _open(self, store: commitlog.Store | None) -> None:
+        self.log = commitlog.open(self.location, mode="r", store=store)
+        self._parts = parts_of(self.log)
+        self._seals = self._parts.index.seals
 
     @property
     def first(self) -> int:
@@ -59,8 +71,10 @@ class LogTopic(Topic):
             else self.log.committed_position
         )
 
-    def ask_for_flush(self) -> None:
-        """Ask the log's writer for a flush if this read waits for durable records."""
+    def refresh(self) -> None:
+        """Before a stream looks for the end: ask the log's writer for a flush if this read waits
+        for durable records.
+        """
         if self._visibility == "flushed":
             self._parts.engine.ask_for_flush()
 
@@ -84,9 +98,29 @@ class LogTopic(Topic):
         return self._parts.index.position_of(sequence)
 
     def boundary(self, position: int) -> int:
-        found = self._parts.index.entry(position, before=True)
-        base = position - position % self.segment_size
+        number, offset = divmod(position, self.segment_size)
+        base = position - offset
+        # A task reads a stored segment from its beginning.
+        found = None if self._is_stored(number) else self._entry(position)
         return base if found is None or found < base else found
+
+    def _entry(self, position: int) -> int | None:
+        return self._parts.index.entry(position, before=True)
+
+    def _is_stored(self, number: int) -> bool:
+        """Return whether a task reads a segment from the store."""
+        directory = self._parts.directory
+        return isinstance(directory, TieredDirectory) and directory.is_older(number)
+
+    def _location(self, number: int) -> str:
+        if self._store is not None and self._is_stored(number):
+            return stored_location(self._store, number * self.segment_size)
+        return self._parts.directory.segment_path(number)
+
+    def _scan(self, position: int, *, with_sequence: bool) -> int:
+        """Return where a task begins to decode, at or before a position."""
+        base = position - position % self.segment_size
+        return max(self.boundary(position + 8), base + HEADER_SIZE)
 
     def slices(
         self, start: int, stop: int, *, with_sequence: bool, fail_on_data_loss: bool
@@ -113,11 +147,11 @@ class LogTopic(Topic):
             scan = (
                 HEADER_SIZE
                 if wanted_start == HEADER_SIZE
-                else max(self.boundary(base + wanted_start + 8) - base, HEADER_SIZE)
+                else self._scan(base + wanted_start, with_sequence=with_sequence) - base
             )
             yield Slice(
                 topic=self.name,
-                location=self._parts.directory.segment_path(number),
+                location=self._location(number),
                 uuid=self.uuid,
                 base=base,
                 size=size,

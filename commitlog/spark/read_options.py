@@ -48,6 +48,7 @@ _BOTH = (
     "failOnDataLoss",
     "visibility",
     "onDamage",
+    "store",
 )
 _BATCH_ONLY = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 _STREAM_ONLY = (
@@ -88,6 +89,7 @@ class ReadOptions:
     min_offsets: int | None = None
     max_trigger_delay_s: float = _DELAY_DEFAULT_S
     max_bytes: int | None = None
+    store: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, stream: bool) -> ReadOptions:
@@ -122,6 +124,7 @@ class ReadOptions:
             min_offsets=ask.count("minOffsetsPerTrigger"),
             max_trigger_delay_s=ask.delay("maxTriggerDelay"),
             max_bytes=ask.size("maxBytesPerTrigger"),
+            store=places.normalized(given["store"]) if "store" in given else None,
         )
 
 

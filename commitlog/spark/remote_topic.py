@@ -8,6 +8,7 @@ from typing import Literal
 from commitlog.errors import SequenceError
 from commitlog.remote.connection import Connection
 from commitlog.remote.remote_directory import RemoteDirectory
+from commitlog.retention.tiered_directory import TieredDirectory
 from commitlog.spark.log_topic import LogTopic
 
 _FLUSH_S = 0.1  # between two questions for a flush
@@ -15,13 +16,20 @@ _FLUSH_S = 0.1  # between two questions for a flush
 
 class RemoteTopic(LogTopic):
     """A log on another machine. The driver follows its end, and asks the server where to cut, so it
-    fetches no segment.
+    fetches no segment that the server has. With a store, tasks read from there what is whole there.
     """
 
-    def __init__(self, name: str, place: str, visibility: Literal["flushed", "committed"]) -> None:
-        super().__init__(name, place, visibility)
+    def __init__(
+        self,
+        name: str,
+        place: str,
+        visibility: Literal["flushed", "committed"],
+        store: str | None = None,
+    ) -> None:
+        super().__init__(name, place, visibility, store=store)
         directory = self._parts.directory
         assert isinstance(directory, RemoteDirectory)
+        self._far = directory
         self._server: Connection = directory.connection
         self._asked_s = 0.0
 
@@ -30,9 +38,17 @@ class RemoteTopic(LogTopic):
         return found if type(found) is int else None
 
     def _check_present(self) -> None:
-        self._parts.directory.check()
+        self._far.check()
 
-    def ask_for_flush(self) -> None:
+    def _is_stored(self, number: int) -> bool:
+        return isinstance(self._far, TieredDirectory) and self._far.is_stored(number)
+
+    def _is_older(self, position: int) -> bool:
+        """Return whether only the store has a position."""
+        number = position // self.segment_size
+        return isinstance(self._far, TieredDirectory) and self._far.is_older(number)
+
+    def refresh(self) -> None:
         """Ask the server for a flush if this read waits for durable records."""
         now_s = time.monotonic()
         waits = self.log.committed_position > self.log.flushed_position
@@ -41,13 +57,19 @@ class RemoteTopic(LogTopic):
             self._find("flush", 0)
 
     def position_since(self, timestamp_ns: int) -> int | None:
+        if self._is_older(self.first):
+            return super().position_since(timestamp_ns)
         found = self._find("since", timestamp_ns)
         return None if found is None or found >= self.end else found
 
     def sequence_of(self, position: int) -> int:
+        if self._is_older(position):
+            return super().sequence_of(position)
         return self._known(self._find("sequence_of", position), position)
 
     def position_of(self, sequence: int) -> int:
+        if self._is_older(self.first):
+            return super().position_of(sequence)
         return self._known(self._find("position_of", sequence), None)
 
     def _known(self, found: int | None, position: int | None) -> int:
@@ -59,7 +81,5 @@ class RemoteTopic(LogTopic):
             )
         return found
 
-    def boundary(self, position: int) -> int:
-        found = self._find("boundary", position)
-        base = position - position % self.segment_size
-        return base if found is None or found < base else found
+    def _entry(self, position: int) -> int | None:
+        return self._find("boundary", position)

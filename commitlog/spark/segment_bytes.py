@@ -9,13 +9,17 @@ from typing import Any, Self
 import numpy as np
 
 from commitlog.base.path import is_remote
-from commitlog.errors import CorruptSegmentError, IOFailureError
+from commitlog.errors import CorruptSegmentError, IOFailureError, PositionError
 from commitlog.remote.connection import Connection
 from commitlog.remote.piece import Piece
-from commitlog.retention.archived import zstandard
+from commitlog.retention.archived import archived_name, read_identity, zstandard
+from commitlog.retention.tail_object import TailObject, read_contents, read_part
+from commitlog.retention.target import reading, target_of
 from commitlog.spark import places
 
 COMPRESSED = ".zst"
+_STORE = "store:"
+_LISTINGS_MOST = 5
 _SKIPPED_BYTES = 1 << 20
 # A zstd frame states the memory that its decoder needs. The frames of an archive need no more than
 # this.
@@ -103,7 +107,10 @@ class CompressedBytes(SegmentBytes):
         self._error = library.ZstdError
         self._at = 0
         decompressor = library.ZstdDecompressor(max_window_size=_LARGEST_WINDOW_BYTES)
-        return decompressor.stream_reader(places.open_file(self.location), closefd=True)
+        return decompressor.stream_reader(self._opened(), closefd=True)
+
+    def _opened(self) -> Any:
+        return places.open_file(self.location)
 
     def _read_once(self, view: memoryview, offset: int) -> int:
         if offset < self._at:
@@ -154,6 +161,85 @@ class RemoteBytes(SegmentBytes):
         return end
 
 
+class WholeBytes(CompressedBytes):
+    """A whole segment of a store."""
+
+    def _opened(self) -> Any:
+        place, base = _store_and_base(self.location)
+        with reading(self.location):
+            return target_of(place).open(archived_name(base))
+
+
+class StoredBytes(SegmentBytes):
+    """A segment of a store: whole, or its parts, each read when it is needed."""
+
+    def _open(self) -> SegmentBytes | None:
+        place, self._base = _store_and_base(self.location)
+        self._target = target_of(place)
+        self._part: tuple[TailObject, bytes] | None = None
+        self._parts: list[TailObject] = []
+        try:
+            return WholeBytes(self.location)
+        except FileNotFoundError:
+            self._identity = read_identity(self._target)
+            return self._listed()
+
+    def _listed(self) -> SegmentBytes | None:
+        """Find the parts; return the whole segment if that has replaced them."""
+        size = self._identity.segment_size
+        contents, number = read_contents(self._target, size), self._base // size
+        if number in contents.sizes:
+            return WholeBytes(self.location)
+        self._parts = contents.parts.get(number, [])
+        if not self._parts:
+            first = min(contents.numbers, default=0)
+            raise PositionError(
+                "the store does not have this segment: its retention deleted it, or the listing "
+                "of the store is behind",
+                path=self.location,
+                position=self._base,
+                first_position=first * size,
+            )
+        return None
+
+    def _read_once(self, view: memoryview, offset: int) -> int:
+        position = self._base + offset
+        for _ in range(_LISTINGS_MOST):
+            if self._file is not None:
+                return int(self._file._read_once(view, offset))
+            part = next((each for each in self._parts if each.first <= position < each.end), None)
+            if part is None:
+                return 0
+            try:
+                content = self._content(part)
+            except FileNotFoundError:  # a larger object has replaced it
+                self._file = self._listed()
+                continue
+            found = content[position - part.first :][: len(view)]
+            view[: len(found)] = found
+            return len(found)
+        raise IOFailureError("the parts of this segment change too often", path=self.location)
+
+    def _content(self, part: TailObject) -> bytes:
+        if self._part is None or self._part[0] != part:
+            self._part = part, read_part(self._target, part, self._identity)
+        return self._part[1]
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def stored_location(place: str, base: int) -> str:
+    """Return the location of a segment in a store."""
+    return f"{_STORE}{place}#{base}"
+
+
+def _store_and_base(location: str) -> tuple[str, int]:
+    place, _, base = location.removeprefix(_STORE).rpartition("#")
+    return place, int(base)
+
+
 def open_bytes(location: str) -> SegmentBytes:
     """Open a segment file. A name that ends in ".zst" is one zstd frame.
 
@@ -164,6 +250,8 @@ def open_bytes(location: str) -> SegmentBytes:
     """
     if is_remote(location):
         return RemoteBytes(location)
+    if location.startswith(_STORE):
+        return StoredBytes(location)
     if places.name_of(location).endswith(COMPRESSED):
         return CompressedBytes(location)
     return SegmentBytes(location) if places.is_uri(location) else LocalBytes(location)

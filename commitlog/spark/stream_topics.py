@@ -79,7 +79,7 @@ class StreamTopics:
         """
         self._find_logs()
         for topic in self._topics.values():
-            topic.ask_for_flush()
+            topic.refresh()
         return {name: topic.end for name, topic in self._topics.items()}
 
     def _find_logs(self) -> None:
@@ -114,11 +114,11 @@ class StreamTopics:
         return any(pattern.fullmatch(name) and name not in self._topics for name in folders)
 
     def _open(self, name: str, place: str) -> LogTopic:
-        topic = open_topic(name, place, self._options)
+        topic = open_topic(name, place, self._options, stream=True)
         if not isinstance(topic, LogTopic):
             raise InvalidOptionError(
-                f"the log {name} is an archive, which a stream cannot follow: read it with "
-                "spark.read",
+                f"a stream cannot follow {name}, which has plain segments and no live log, or a "
+                "URI with a query: read it with spark.read",
                 path=place,
             )
         return topic

@@ -13,6 +13,7 @@ from commitlog.spark.archive_topic import ArchiveTopic
 from commitlog.spark.log_topic import LogTopic
 from commitlog.spark.read_options import Bound, ReadOptions
 from commitlog.spark.remote_topic import RemoteTopic
+from commitlog.spark.store_topic import StoreTopic, is_object_place, is_store
 from commitlog.spark.topic import Topic
 
 _LOG_JSON = "log.json"
@@ -53,7 +54,8 @@ def present(options: ReadOptions) -> dict[str, str]:
             logs = (
                 _served_at(place, options)
                 if is_remote(place)
-                else _logs_at(place, options, certain=matches == [path])
+                else _stored_at(place, options)
+                or _logs_at(place, options, certain=matches == [path])
             )
             for one in logs:
                 name = _topic_of(one)
@@ -62,6 +64,11 @@ def present(options: ReadOptions) -> dict[str, str]:
                         f"two logs are called {name!r}, {found[name]} and {one}, and the column "
                         "topic cannot tell them apart: read each in a query of its own"
                     )
+    if options.store is not None and len(found) > 1:
+        raise InvalidOptionError(
+            f"the option store names the store of one log, and this query reads {len(found)}: "
+            "read each in a query of its own"
+        )
     return found
 
 
@@ -125,6 +132,15 @@ def _served_at(place: str, options: ReadOptions) -> list[str]:
             "subscribe"
         )
     return [places.join(place, name) for name in options.subscribe] or [place]
+
+
+def _stored_at(place: str, options: ReadOptions) -> list[str]:
+    """Return the stores of logs in a bucket, which a folder of it need not be listed for."""
+    if not is_object_place(place) or options.subscribe_pattern is not None:
+        return []
+    if options.subscribe:
+        return [places.join(place, name) for name in options.subscribe]
+    return [place] if is_store(place, stream=True) else []
 
 
 # --- bounds ---------------------------------------------------------------------------------------
@@ -218,8 +234,8 @@ def checked_position(topic: Topic, position: int, options: ReadOptions, what: st
     raise PositionError(why, path=topic.location, position=position, first_position=first)
 
 
-def open_topic(name: str, place: str, options: ReadOptions) -> Topic:
-    """Open a log or an archive for reading.
+def open_topic(name: str, place: str, options: ReadOptions, *, stream: bool = False) -> Topic:
+    """Open a log or an archive for reading; for a `stream`, an archive as a store that grows.
 
     Raises
     ------
@@ -227,7 +243,7 @@ def open_topic(name: str, place: str, options: ReadOptions) -> Topic:
         The place is neither, or cannot be read.
     """
     if is_remote(place):
-        return RemoteTopic(name, place, options.visibility)
+        return RemoteTopic(name, place, options.visibility, options.store)
     if not places.is_uri(place):
         only = places.segment_of(places.name_of(place))
         folder = place if only is None else os.path.dirname(place)
@@ -240,7 +256,14 @@ def open_topic(name: str, place: str, options: ReadOptions) -> Topic:
         # A log without `cursors` and `checkpoint` is a copy. It has no watermark and is read like
         # an archive.
         if _LOG_JSON in content and not content.keys().isdisjoint(_WATERMARKS):
-            return LogTopic(name, folder, options.visibility, None if only is None else only[0])
+            base = None if only is None else only[0]
+            return LogTopic(name, folder, options.visibility, base, options.store)
+    if options.store is not None:
+        raise InvalidOptionError(
+            f"the option store is for a live log, and {place} is none: leave it out"
+        )
+    if is_store(place, stream=stream):
+        return StoreTopic(name, place)
     return ArchiveTopic(name, place)
 
 

@@ -51,15 +51,18 @@ def _import_commands() -> None:
 
 
 def run(
-    *arguments: object, feed: bytes = b"", encoding: str | None = None
+    *arguments: object, feed: bytes = b"", encoding: str | None = None, forked: bool = False
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end, with the given standard input and output encoding.
 
     The command runs in a process forked from this one, because starting an interpreter takes longer
-    than most commands. After a test that used gRPC, a forked process would inherit its locks.
+    than most commands. After a test that used gRPC, a forked process would inherit its locks; it
+    is `forked` nevertheless if the command needs the memory of this process, and if the user of
+    this process may not start the interpreter.
     """
     given = list(map(str, arguments))
-    if "pyarrow._flight" in sys.modules:
+    may_start = os.access(sys.executable, os.X_OK, effective_ids=True)
+    if "pyarrow._flight" in sys.modules and may_start and not forked:
         coded = os.environ | ({"PYTHONIOENCODING": encoding} if encoding else {})
         return subprocess.run(
             [*PROGRAM, *given],

@@ -22,8 +22,13 @@ from tests.log_files import HEADER, SIZE, LogFiles, numbered
 Until = Callable[..., None]
 
 
+def is_in_memory(path: object) -> bool:
+    """Return whether only this process and its forks have a path."""
+    return str(path).startswith("memory://")
+
+
 def info(path: object) -> dict[str, Any]:
-    done = run("info", "--json", path)
+    done = run("info", "--json", path, forked=is_in_memory(path))
     assert (done.returncode, done.stderr) == (0, b"")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -72,7 +77,7 @@ def test_closed_log_reports_identity_and_contents(tmp_path: Path) -> None:
 
 def said_by_info(path: object) -> dict[str, str]:
     """Return the printed values by name; the first line is `path`."""
-    first, *rest = run("info", path).stdout.decode().splitlines()
+    first, *rest = run("info", path, forked=is_in_memory(path)).stdout.decode().splitlines()
     return {"path": first} | {line[2:26].strip(): line[26:] for line in rest}
 
 

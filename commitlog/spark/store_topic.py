@@ -1,0 +1,80 @@
+"""StoreTopic: the store of a log, which tasks read in place of its machine."""
+
+from __future__ import annotations
+
+import time
+
+from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.errors import MissingExtraError
+from commitlog.retention.archived_directory import ArchivedDirectory
+from commitlog.retention.object_target import SCHEMES
+from commitlog.retention.tail_object import TailObject
+from commitlog.retention.target import reading, target_of
+from commitlog.segment import identity as identities
+from commitlog.spark import places
+from commitlog.spark.log_topic import LogTopic
+
+_LIST_S = 1.0  # between two listings by a stream
+
+
+def is_object_place(place: str) -> bool:
+    """Return whether a place is an address that obstore opens; one with a query is pyarrow's."""
+    return place.partition("://")[0] in SCHEMES and "?" not in place
+
+
+def is_store(place: str, *, stream: bool) -> bool:
+    """Return whether a place is read as a store: it has segments and parts that belong together.
+
+    A local archive without parts is read as a store by a stream only.
+    """
+    if places.is_uri(place):
+        if not is_object_place(place):
+            return False
+        try:
+            target = target_of(place)
+        except MissingExtraError:
+            return False  # pyarrow may open it
+        with reading(place):
+            names = set(target.names())
+        stream = True
+    else:
+        names = set(places.names(place) or ())
+    if identities.NAME not in names or any(name.endswith(".seg") for name in names):
+        return False
+    return stream or any(TailObject.is_named(name) for name in names)
+
+
+class StoreTopic(LogTopic):
+    """A store, whole segments and parts, up to its last part. A stream lists it every second."""
+
+    def __init__(self, name: str, place: str) -> None:
+        super().__init__(name, place, "committed", store=place)
+        self._listed_s = time.monotonic()
+
+    @property
+    def _directory(self) -> ArchivedDirectory:
+        directory = self._parts.directory
+        assert isinstance(directory, ArchivedDirectory)
+        return directory
+
+    def _open_log(self) -> None:
+        self._open(store=None)
+
+    def refresh(self) -> None:
+        """Open the store again if it has grown."""
+        now_s = time.monotonic()
+        if now_s - self._listed_s >= _LIST_S:
+            self._listed_s = now_s
+            if self._directory.has_changed():
+                before = self.log
+                self._open_log()
+                before.close()
+
+    def _is_stored(self, number: int) -> bool:
+        return True
+
+    def _scan(self, position: int, *, with_sequence: bool) -> int:
+        base = position - position % self.segment_size
+        # The sequence inside a segment is not known here, so the task counts from its beginning.
+        found = base if with_sequence else self._directory.part_start(position)
+        return max(found, base + HEADER_SIZE)
