@@ -424,6 +424,7 @@ def use_methods(log: commitlog.CommitLog) -> None:
             print(hop.source, hop.position, hop.written_ns, hop.read_ns)
             print(history.written_ns, history.earlier, history.remaining)
         reader.stop()
+    commitlog.method_reader(log, Till(), start="first", after_last_written=log).close()
 
 
 def use_topics(path: Path) -> None:
