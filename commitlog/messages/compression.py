@@ -53,16 +53,14 @@ class Zstd:
                 "train a smaller one, because each segment has a copy"
             )
 
-    @classmethod
-    def of(cls, compress: Compression | None) -> Zstd | None:
-        """Return what the option `compress` of a topic says."""
-        if compress is None:
-            return None
-        if isinstance(compress, cls):
-            return compress
-        if compress != NAME:
-            raise InvalidOptionError(f'compress must be "zstd" or topics.Zstd, not {compress!r}')
-        return cls()
+
+def zstd_of(compress: Compression | None) -> Zstd | None:
+    """Return what the option `compress` of a topic says."""
+    if compress is None or isinstance(compress, Zstd):
+        return compress
+    if compress != NAME:
+        raise InvalidOptionError(f'compress must be "zstd" or topics.Zstd, not {compress!r}')
+    return Zstd()
 
 
 def _shown(value: object) -> str:

@@ -20,7 +20,7 @@ from commitlog.log.parts import Mode
 from commitlog.messages.appender import LastAppend, TopicAppender
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Codec, CodecName, codec_for
-from commitlog.messages.compression import DICTIONARY_BYTES, Compression, Zstd, form_of
+from commitlog.messages.compression import DICTIONARY_BYTES, Compression, Zstd, form_of, zstd_of
 from commitlog.messages.encoder import MessageEncoder, name_of
 from commitlog.messages.layered_appender import LayeredAppender
 from commitlog.messages.schema import Schema
@@ -105,7 +105,7 @@ def open_topic(
         As for `commitlog.open`, if `log` is a path.
     """
     made = codec_for(message_class, codec)
-    zstd = Zstd.of(compress)
+    zstd = zstd_of(compress)
     title = check_name(name_of(message_class) if name is None else name)
     if isinstance(log, CommitLog):
         if overrides or mode != "a":

@@ -98,7 +98,7 @@ class ReplicationRule(Protocol):
     def require(self) -> int:
         """Return how many copies must have a record before it is acknowledged."""
 
-    def begin(self, engine: Engine) -> CopiesRule:
+    def _begin(self, engine: Engine) -> CopiesRule:
         """Serve the log of an engine, and return how it waits for its copies."""
 
 

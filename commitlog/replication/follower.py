@@ -273,7 +273,7 @@ class Follower:
                 try:
                     self._replica = self._rejoined(self._replica, fork.position)
                     if self._server is not None:
-                        self._server.reopen()
+                        self._server._reopen()
                 except CommitLogError as error:
                     self._end(error)
                     return

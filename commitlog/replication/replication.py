@@ -69,7 +69,7 @@ class Replication:
         self._lock = threading.Lock()
         self._server: Server | None = None
 
-    def begin(self, engine: Engine) -> RequiredCopies:
+    def _begin(self, engine: Engine) -> RequiredCopies:
         """Serve the log of an engine; `commitlog.open` calls this."""
         path = engine.path
         served = Served(open_log(path, "r"), functools.partial(fence_closed, path))
@@ -78,7 +78,7 @@ class Replication:
                 if self._server is None:
                     self._server = Server({name_of(path): served}, self._port, grows=True)
                 else:
-                    self._server.add(name_of(path), served)
+                    self._server._add(name_of(path), served)
         except BaseException:
             served.log.close()
             raise
@@ -93,7 +93,7 @@ class Replication:
 
     def _end(self, name: str) -> None:
         with self._lock:
-            if self._server is not None and self._server.remove(name):
+            if self._server is not None and self._server._remove(name):
                 self._server.close()
                 self._server = None
 

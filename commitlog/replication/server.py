@@ -232,18 +232,18 @@ class Server:
         for served in list(self._logs.values()):
             served.log.close()
 
-    def reopen(self) -> None:
+    def _reopen(self) -> None:
         """Open the logs again, because their files were cut; streams of them end."""
         for served in list(self._logs.values()):
             served.reopen()
 
-    def add(self, name: str, served: Served) -> None:
+    def _add(self, name: str, served: Served) -> None:
         """Serve another log; `Replication` calls this with its lock held."""
         if name in self._logs:
             raise _twice(name)
         self._logs[name] = served
 
-    def remove(self, name: str) -> bool:
+    def _remove(self, name: str) -> bool:
         """End the serving of a log; return True for the last one, which stays until `close`."""
         served = self._logs[name]
         if len(self._logs) == 1:

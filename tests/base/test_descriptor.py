@@ -69,7 +69,9 @@ def test_closed_log_keeps_its_files_for_a_running_kernel_call(
 ) -> None:
     log = logs.open(flush="none")
     stop = parts_of(log).engine.stop
-    monkeypatch.setattr(parts_of(log).writer, "_engine", SimpleNamespace(stop=lambda: None))
+    monkeypatch.setattr(
+        parts_of(log).writer, "_engine", SimpleNamespace(stop=lambda: None, copies=None)
+    )
     thread = threading.Thread(
         target=parts_of(log).engine.run_flush_loop, args=(60 * 10**9, 60 * 10**9, 1 << 30)
     )

@@ -354,10 +354,16 @@ def test_directory_that_becomes_a_log_joins_the_query(tmp_path: Path, stream: St
     assert _read(reader, start, reader.latestOffset(start, ALL)) == [b"a1", b"a2"]
 
 
-def test_stream_over_an_archive_raises(tmp_path: Path, stream: Streams) -> None:
+def test_stream_over_an_archive_reads_what_it_gets(tmp_path: Path, stream: Streams) -> None:
     fill(tmp_path / "log", numbered(1500))
     place = archive(tmp_path / "log", tmp_path / "cold" / "log")
-    with pytest.raises(
-        InvalidOptionError, match="the log log is an archive, which a stream cannot follow"
-    ):
+    reader = stream(place)
+    start = reader.initialOffset()
+    assert _read(reader, start, reader.latestOffset(start, ALL)) == numbered(1500)[:1024]
+
+
+def test_stream_over_plain_archived_segments_raises(tmp_path: Path, stream: Streams) -> None:
+    fill(tmp_path / "log", numbered(1500))
+    place = archive(tmp_path / "log", tmp_path / "cold" / "log", compressed=False)
+    with pytest.raises(InvalidOptionError, match="a stream cannot follow log, which has plain"):
         stream(place).initialOffset()

@@ -423,6 +423,7 @@ def use_methods(log: commitlog.CommitLog) -> None:
             hop: topics.Hop = history.hops[-1]
             print(hop.source, hop.position, hop.written_ns, hop.read_ns)
             print(history.written_ns, history.earlier, history.remaining)
+            print(topics.History.of_value(log.read(hop.position).value))
         reader.stop()
     commitlog.method_reader(log, Till(), start="first", after_last_written=log).close()
 
@@ -449,7 +450,9 @@ def use_topics(path: Path) -> None:
         print(sales.log.path, sales.name, sales.message_class, list(raw))
         raw.close()
         use_methods(sales.log)
-        refunds = commitlog.topic(sales.log, Refund, name="refunds")
+        small = topics.Zstd(level=3, dictionary=b"")
+        refunds = commitlog.topic(sales.log, Refund, name="refunds", compress=small)
+        print(small.level, small.dictionary)
         refunds.append(Refund(1))
         both: list[topics.Topic[Sale] | topics.Topic[Refund]] = [sales, refunds]
         print(len(both))
