@@ -371,8 +371,8 @@ def open_log(
     path : str or path-like
         The log's directory.
     mode : {"a", "x", "r"}
-        "a": append, create if missing. "x": create, must not exist. "r": read only, never creates
-        and changes no record.
+        "a": append, and create the log if it is missing. "x": create the log, which must not exist.
+        "r": read; the log must exist, and no record is changed.
     options : Options, optional
         The options; several logs may share them.
     **overrides

@@ -13,7 +13,7 @@ from tests.setups import Logs
 EXAMPLE = Path(__file__).parents[2] / "examples/native/ticks.c"
 
 
-def test_header_is_where_get_include_says() -> None:
+def test_header_is_in_the_directory_of_get_include() -> None:
     assert Path(commitlog.get_include(), "commitlog/capi.h").is_file()
 
 

@@ -359,7 +359,7 @@ def test_closed_standard_input_is_refused(tmp_path: Path) -> None:
     assert b"standard input is closed: give a FILE" in done.stderr
 
 
-def test_what_recovery_cuts_off_is_a_line_on_standard_error(tmp_path: Path) -> None:
+def test_cut_of_recovery_is_reported_on_standard_error(tmp_path: Path) -> None:
     path = tmp_path / "log"
     if os.fork() == 0:
         log = commitlog.open(path, flush="none")

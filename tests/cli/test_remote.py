@@ -32,7 +32,7 @@ def output(*arguments: object) -> str:
         return written.decode()
 
 
-def test_cat_writes_what_it_writes_on_disk(url: str, tmp_path: Path) -> None:
+def test_cat_of_a_server_equals_cat_of_the_directory(url: str, tmp_path: Path) -> None:
     assert output("cat", "--json", url) == output("cat", "--json", tmp_path / "orders")
 
 
@@ -50,7 +50,7 @@ def test_tail_prints_the_last_records_and_follows(url: str, tmp_path: Path) -> N
         assert interrupted(follower)[0] == 130
 
 
-def test_info_tells_what_the_server_says(url: str, tmp_path: Path) -> None:
+def test_info_shows_the_figures_of_the_server(url: str, tmp_path: Path) -> None:
     far, near = (
         json.loads(output("info", "--json", place)) for place in (url, tmp_path / "orders")
     )

@@ -332,7 +332,7 @@ def test_handle_far_behind_counts_what_others_appended(logs: Logs) -> None:
 
 
 @pytest.mark.parametrize("failed", ["closed", "reader"])
-def test_log_that_takes_no_appends_says_so(logs: Logs, failed: str) -> None:
+def test_append_to_a_log_that_refuses_it_raises(logs: Logs, failed: str) -> None:
     log = logs.open()
     if failed == "closed":
         log.close()

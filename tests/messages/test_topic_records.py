@@ -271,9 +271,7 @@ def test_kill_at_any_step_leaves_every_message_decodable(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_writer_killed_at_a_random_moment_leaves_a_readable_topic(
-    tmp_path: Path, seed: int
-) -> None:
+def test_topic_of_a_killed_writer_is_readable(tmp_path: Path, seed: int) -> None:
     print(f"seed {seed}")
     generator = random.Random(seed)
     last = -1

@@ -154,7 +154,7 @@ def test_server_that_lost_records_is_refused(primary: commitlog.CommitLog, tmp_p
         read_on(tailer)
 
 
-def test_reader_behind_retention_is_told_where_the_log_begins(
+def test_reader_behind_retention_gets_the_first_position(
     primary: commitlog.CommitLog,
 ) -> None:
     with (

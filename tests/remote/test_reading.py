@@ -188,7 +188,7 @@ def test_waiting_reader_ends_when_its_log_is_closed(
         tailer.read(timeout=LIMIT_S)
 
 
-def test_child_of_a_fork_is_told_to_open_again(
+def test_child_of_a_fork_raises_forked_error(
     primary: commitlog.CommitLog, server: replication.Server
 ) -> None:
     fill(primary, 500)

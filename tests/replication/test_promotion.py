@@ -16,7 +16,7 @@ from commitlog.errors import (
     LogNotFoundError,
 )
 from commitlog.replication.replica import read_replica
-from tests.replication.scene import LIMIT_S, copy_of, fill, records
+from tests.replication.scene import LIMIT_S, SEGMENT, copy_of, fill, records
 from tests.steps import killed_at
 
 
@@ -28,6 +28,17 @@ def test_promoted_copy_goes_on_at_its_end(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "copy") as log:
         assert log.append(b"next") == epoch.start
     assert records(tmp_path / "copy")[:-1] == before == records(tmp_path / "orders")
+
+
+def test_promoted_copy_knows_the_numbers_of_producers(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "orders", segment_size=SEGMENT) as log:
+        first = log.append(b"sold", producer="till", producer_sequence=7)
+    copy_of(tmp_path / "orders", tmp_path / "copy")
+    replication.promote(tmp_path / "copy")
+    with commitlog.open(tmp_path / "copy") as log:
+        end = log.tail_position
+        assert log.append(b"sold", producer="till", producer_sequence=7) == first
+        assert log.tail_position == end
 
 
 def test_each_promotion_takes_the_next_epoch(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def _fsspec(folder: Path) -> Target:
 
 
 @pytest.mark.parametrize("opened", [_local, _obstore_local, _memory, _fsspec])
-def test_put_without_replace_keeps_what_is_there(
+def test_put_without_replace_keeps_the_object(
     tmp_path: Path, opened: Callable[[Path], Target]
 ) -> None:
     target = opened(tmp_path / "place")

@@ -299,9 +299,7 @@ def test_deleted_segments_are_not_stored_again(logs: Logs, place: Path) -> None:
     assert stored(place) == [b"4", b"last", b"on"]
 
 
-def test_reader_of_a_segment_deleted_meanwhile_learns_where_to_go_on(
-    logs: Logs, place: Path
-) -> None:
+def test_reader_of_a_deleted_segment_gets_the_next_position(logs: Logs, place: Path) -> None:
     _with_segments(logs, Store(place))
     with commitlog.open(place, "r") as copy:
         for number in range(3):
@@ -452,7 +450,7 @@ def test_failing_store_delays_no_append_and_is_caught_up(
     assert stored(place) == [b"one", b"two"]
 
 
-def test_lost_answer_is_told_from_a_conflict(
+def test_lost_answer_is_distinguished_from_a_conflict(
     logs: Logs, place: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The object is there, but the put reports that another one was."""

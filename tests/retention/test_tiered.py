@@ -133,7 +133,7 @@ def test_deletion_under_a_reader_leaves_no_gap(log: CommitLog, store: Store) -> 
     assert seen == list(range(6 * COUNT))
 
 
-def test_reader_behind_the_store_retention_is_told(log: CommitLog, store: Store) -> None:
+def test_reader_behind_the_store_raises_position_error(log: CommitLog, store: Store) -> None:
     append(log, 0, COUNT)
     drop_stored(log)
     tuning = commitlog.Tuning(archive_cache=0)

@@ -80,7 +80,9 @@ def test_several_logs_of_a_server_are_subscribed(server: replication.Server) -> 
         rows(path=place, subscribePattern="o.*")
 
 
-def test_task_for_a_deleted_segment_is_told(server: replication.Server, tmp_path: Path) -> None:
+def test_task_for_a_deleted_segment_raises_position_error(
+    server: replication.Server, tmp_path: Path
+) -> None:
     planned = list(slices(path=server.url("orders")))
     with commitlog.open(tmp_path / "orders") as log:
         log.flush()

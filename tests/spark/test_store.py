@@ -126,7 +126,7 @@ def test_task_reads_the_segment_that_has_replaced_parts(store: Path, tmp_path: P
     assert [row["value"] for batch in batches for row in batch.to_pylist()] == VALUES
 
 
-def test_task_for_a_segment_that_the_store_deleted_is_told(store: Path) -> None:
+def test_task_for_a_segment_gone_from_the_store_raises(store: Path) -> None:
     planned = list(slices(path=store))
     for path in sorted(store.glob("*.seg.zst"))[:1]:
         path.unlink()
