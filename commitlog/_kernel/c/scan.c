@@ -113,15 +113,20 @@ uint64_t cl_segment_mark_gap(cl_segment *segment, uint64_t from, uint64_t to) {
     return from;
 }
 
+/* By value and not inlined: a loop that gives away the address of its cursor keeps it in memory. */
+static __attribute__((noinline)) bool is_mark(cl_frame_cursor at) {
+    cl_mark mark;
+    return cl_mark_read(&at, &mark);
+}
+
 uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64_t *offset) {
     cl_frame_cursor at = cl_frame_cursor_at(segment, source, *offset, segment->size);
     cl_record record;
-    cl_mark mark;
     uint64_t claims = 0;
     for (;; cl_frame_next(&at)) {
         int code = cl_frame_verify(&at, cl_frame_read(&at), &record);
         uint8_t *to = segment->map + at.offset;
-        if (code == CL_OK || (code == CL_E_ROLLED_BACK && cl_mark_read(&at, &mark))) {
+        if (code == CL_OK || (code == CL_E_ROLLED_BACK && is_mark(at))) {
             memcpy(to + sizeof at.cell, source + at.offset + sizeof at.cell,
                    at.step - sizeof at.cell);
         } else if (code == CL_E_BUSY) {
