@@ -225,14 +225,9 @@ class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, TailerMeth
             The records may not be durable.
         """
         self._parts.writing()
-        engine = self._parts.engine
-        seconds = (
+        self._parts.make_durable(
             self.options.sync_timeout if timeout is None else parse_duration(timeout, "timeout")
         )
-        end = engine.tail_position
-        engine.check_claims(end)
-        engine.make_durable(end, seconds)
-        engine.check_failed()
         return self.flushed_position
 
     def pretouch(self) -> int:

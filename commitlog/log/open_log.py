@@ -72,12 +72,18 @@ class OpenLog(LogParts):
         position = self.producers.append(name, whole, record)
         durable = self.options.flush == "sync" if sync is None else sync
         if durable and position >= 0:
-            engine = self.engine
-            end = engine.tail_position
-            engine.check_claims(end)
-            engine.flush_to(end, self.options.sync_timeout)
-            engine.check_failed()
+            self.make_durable(self.options.sync_timeout)
         return position
+
+    def make_durable(self, timeout_s: float) -> None:
+        """Make everything appended so far durable, here and on the copies that `replicate` asks
+        for: see `CommitLog.flush`.
+        """
+        engine = self.engine
+        end = engine.tail_position
+        engine.check_claims(end)
+        engine.make_durable(end, timeout_s)
+        engine.check_failed()
 
     # --- the end -----------------------------------------------------------------------------
 

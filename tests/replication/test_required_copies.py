@@ -88,6 +88,14 @@ def test_append_without_copies_is_not_acknowledged(coroutine: bool, tmp_path: Pa
     assert [value for *_, value in records(tmp_path / "alone")] == [b"one", b"two"]
 
 
+def test_producer_without_copies_is_not_acknowledged(tmp_path: Path) -> None:
+    with alone(tmp_path) as log:
+        for _ in range(2):  # the repeat appends nothing, and waits again
+            with pytest.raises(SyncTimeoutError):
+                log.append(b"one", producer="till", producer_sequence=1)
+    assert [value for *_, value in records(tmp_path / "alone")] == [b"one"]
+
+
 @pytest.mark.parametrize("coroutine", [False, True])
 def test_async_log_goes_on_without_copies_until_they_are_there(
     coroutine: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture, until: Until
