@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -85,7 +86,7 @@ class TopicAppender:
     ) -> Positions:
         """Append messages, after checking the size of each; return their positions."""
         given = self.checked_keys(values, keys)
-        self._check_sizes(values, given)
+        check_sizes(self._log, self._schema, values, given)  # before the first part is appended
         return self._append_parts(values, given, timestamp_ns, sync, expect)
 
     async def append_async(
@@ -175,17 +176,24 @@ class TopicAppender:
         """Return whether the schema and a message are one claim. If they are not, make sure that
         the segment has room for both.
         """
-        values, keys = [self._schema.value, value], [self._schema.key, key]
-        length = frames_length(values, keys)
+        length = frames_length([self._schema.value, value], [self._schema.key, key])
         if length <= min(_CLAIM_MOST, self._log.largest_value):
             return True
+        self._make_room(length)
+        return False
+
+    def _make_room(self, length: int) -> None:
+        """Roll, unless the segment has room for frames of that length."""
         if length > self._log.segment_size - self._log.tail_position % self._log.segment_size:
             self._log.roll()
-        return False
+
+    def _room(self) -> int:
+        """Return how many bytes of frames fit the segment that has the schema."""
+        return self.segment_end - _FRAME_MOST - self._log.tail_position
 
     def _fitting(self, values: list[bytes], keys: list[Any], first: int) -> int:
         """Return the end of the messages from `first` on that fit the segment."""
-        room = self.segment_end - _FRAME_MOST - self._log.tail_position
+        room = self._room()
         if room <= 0:
             return first
         least = frames_length(values, keys) if first == 0 else room
@@ -214,15 +222,11 @@ class TopicAppender:
 
     def prepare(self, length: int) -> None:
         """Append the schema, unless the segment has it and has room for frames of that length."""
-        room = self.segment_end - _FRAME_MOST - self._log.tail_position
-        if length < room:
+        if length < self._room():
             return
         self._declare()
-        schema = self._schema
-        length += frames_length([schema.value], [schema.key])
-        if length > self._log.segment_size - self._log.tail_position % self._log.segment_size:
-            self._log.roll()
-        self._note(self._log.append(schema.value, key=schema.key, type=SCHEMA_TYPE, sync=False))
+        self._make_room(length + frames_length([self._schema.value], [self._schema.key]))
+        self._append_schema()
 
     def note_last(self, position: int) -> None:
         """Note the position of the last message that was appended, or -1."""
@@ -244,18 +248,21 @@ class TopicAppender:
         failpoint("message in a new segment")
         # The message is appended: a failure must not say otherwise. The next append tries again.
         with contextlib.suppress(CommitLogError):
-            self._note(
-                self._log.append(
-                    self._schema.value, key=self._schema.key, type=SCHEMA_TYPE, sync=False
-                )
-            )
+            self._append_schema()
 
-    def layered(
+    def _append_schema(self) -> None:
+        schema = self._schema
+        self._note(self._log.append(schema.value, key=schema.key, type=SCHEMA_TYPE, sync=False))
+
+    def one(self, value: bytes, key: Any) -> tuple[TopicAppender, bytes]:
+        """As `Layered.one`; this schema has no layers."""
+        del key
+        return self, value
+
+    def many(
         self, values: list[bytes], keys: list[Any] | None
     ) -> tuple[TopicAppender, list[bytes]]:
-        """Return what appends the values of messages, and these values behind the layers of its
-        schema; here there are none.
-        """
+        """As `Layered.many`."""
         del keys
         return self, values
 
@@ -271,26 +278,6 @@ class TopicAppender:
                 path=self._log.path,
             )
         return given
-
-    def _check_sizes(self, values: list[bytes], keys: list[Any]) -> None:
-        """Refuse before the first part is appended."""
-        limit = self._log.largest_value - 8
-        if (
-            max(map(len, values), default=0) + max((len(key or b"") for key in keys), default=0)
-            <= limit
-        ):
-            return
-        for value, key in zip(values, keys, strict=True):
-            size = len(value) + len(key or b"")
-            if size > limit:
-                raise RecordTooLargeError(
-                    f"a message of topic {self._schema.topic!r} has {size} bytes with its key, and "
-                    f"a record of this log has room for {limit}: split it, or create the log with "
-                    "a larger segment_size",
-                    path=self._log.path,
-                    size=size,
-                    limit=limit,
-                )
 
 
 @dataclass
@@ -315,10 +302,46 @@ class _Part:
         self.types.insert(0, SCHEMA_TYPE)
 
 
-Layered: TypeAlias = Callable[[list[bytes], "list[Any] | None"], tuple[TopicAppender, list[bytes]]]
+class Layered(Protocol):
+    """Puts the values of messages behind the layers of their schema."""
+
+    def one(self, value: bytes, key: Any) -> tuple[TopicAppender, bytes]:
+        """Return what appends a value, and that value behind the layers."""
+
+    def many(
+        self, values: list[bytes], keys: list[Any] | None
+    ) -> tuple[TopicAppender, list[bytes]]:
+        """Return likewise for some values, which get the same layers."""
 
 
 def frames_length(values: list[bytes], keys: list[Any]) -> int:
     """Return at least how many bytes the frames take."""
     keyed = [key for key in keys if key is not None]
     return sum(map(len, values)) + sum(map(len, keyed)) + len(values) * _FRAME_MOST
+
+
+def check_sizes(
+    log: CommitLog,
+    schema: Schema,
+    values: list[bytes],
+    keys: list[Any] | None,
+    when: str = "",
+) -> None:
+    """Refuse messages for which a record has no room; `when` says in the error what is counted."""
+    limit = log.largest_value - 8
+    longest = max(map(len, values), default=0)
+    if keys and any(keys):
+        longest += max(map(len, filter(None, keys)))
+    if longest <= limit:
+        return
+    for value, key in zip(values, keys or itertools.repeat(None), strict=False):
+        size = len(value) + len(key or b"")
+        if size > limit:
+            raise RecordTooLargeError(
+                f"a message of topic {schema.topic!r} has {size} bytes with its key{when}, and a "
+                f"record of this log has room for {limit}: split it, or create the log with a "
+                "larger segment_size",
+                path=log.path,
+                size=size,
+                limit=limit,
+            )

@@ -11,7 +11,7 @@ from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.appender import Layered
 from commitlog.messages.history import FORMAT, HEAD, HOP, MOST_EARLIER, MOST_HOPS, is_whole
-from commitlog.messages.history_appender import HistoryAppender
+from commitlog.messages.layered_appender import LayeredAppender
 from commitlog.messages.outputs import OutputAppender, Outputs
 
 
@@ -65,7 +65,7 @@ class Handled:
 
     def appender(
         self, log: CommitLog, layered: Layered | None
-    ) -> HistoryAppender | OutputAppender | None:
+    ) -> LayeredAppender | OutputAppender | None:
         """Return what appends the messages of a topic of a log while this one is handled.
 
         `layered` is that of the topic's messages with a history; None if they have none, for which
@@ -73,7 +73,7 @@ class Handled:
         """
         outputs = self._outputs
         if outputs is None or log.identity.uuid != outputs.log.identity.uuid:
-            return None if layered is None else HistoryAppender(layered, self.head)
+            return None if layered is None else LayeredAppender(layered, self.head)
         if layered is None or log is not outputs.log:
             raise InvalidOptionError(
                 "with after_last_written= a method writes to that open log, through it and with "

@@ -17,7 +17,7 @@ from commitlog.errors import (
 )
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.parts import Mode
-from commitlog.messages.appender import LastAppend, TopicAppender
+from commitlog.messages.appender import LastAppend, Layered, TopicAppender
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Codec, CodecName, codec_for
 from commitlog.messages.compression import DICTIONARY_BYTES, Compression, Zstd, form_of, zstd_of
@@ -25,6 +25,7 @@ from commitlog.messages.encoder import MessageEncoder, name_of
 from commitlog.messages.layered_appender import LayeredAppender
 from commitlog.messages.schema import Schema
 from commitlog.messages.topic import Topic
+from commitlog.messages.topic_compressor import TopicCompressor
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
 from commitlog.options import OptionOverrides
 from commitlog.tail.seek import Start, Visibility
@@ -146,14 +147,14 @@ def _joined(
     appender: TopicAppender | LayeredAppender
     if zstd is None:
         appender = TopicAppender(log, schema, catalog, shared.last)
-        carrying = TopicAppender(
-            log, replace(schema, has_history=True), catalog, shared.last
-        ).layered
+        with_history = replace(schema, has_history=True)
+        carrying: Layered = TopicAppender(log, with_history, catalog, shared.last)
     else:
-        appender = LayeredAppender(
+        compressor = TopicCompressor(
             log, schema, catalog, shared.last, zstd=zstd, known=known_schemas
         )
-        carrying = appender.with_history
+        appender = LayeredAppender(compressor.plain)
+        carrying = compressor.with_history
     topic = Topic(
         log,
         codec,

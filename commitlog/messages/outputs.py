@@ -131,7 +131,7 @@ class OutputAppender:
                 "appended when it has returned"
             )
         given = None if keys is None else list(keys)
-        appender, layered = self._layered(values, given)
+        appender, layered = self._layered.many(values, given)
         for value, key in zip(layered, appender.checked_keys(values, given), strict=True):
             self._outputs.add(_Output(appender, value, key, timestamp_ns, sync))
         return np.full(len(values), _DROPPED, dtype=np.int64)

@@ -13,6 +13,7 @@ from commitlog.messages.codec import Codec
 from commitlog.messages.encoder import REFUSALS, MessageEncoder
 from commitlog.messages.handled import HANDLED
 from commitlog.messages.layered_appender import LayeredAppender
+from commitlog.messages.outputs import OutputAppender
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
@@ -63,8 +64,7 @@ class Topic(ProcessBound, Generic[T]):
         self._class = encoder.message_class
         self._encode = encoder.encode
         self._append = log.append
-        self._type = appender.type
-        self._last = appender.last
+        self._plain = appender if isinstance(appender, TopicAppender) else None
 
     # --- appending --------------------------------------------------------------------------------
 
@@ -110,24 +110,22 @@ class Topic(ProcessBound, Generic[T]):
             value = self._encode(message)
         except REFUSALS as error:
             raise self._encoder.value_error(message, error) from error
-        handled = _handled()
-        if handled is not None:
-            carrying = handled.appender(self.log, self._history)
-            if carrying is not None:
-                return carrying.append(value, key, timestamp_ns, sync, expect)
-        last, appender = self._last, self._appender
+        if _handled() is not None:
+            return self._appender_now().append(value, key, timestamp_ns, sync, expect)
+        plain = self._plain
         if (
-            last.position < appender.far_end
+            plain is not None
+            and plain.last.position < plain.far_end
             and key is None
             and timestamp_ns is None
             and sync is None
             and expect is None
         ):
-            position = last.position = self._append(value, type=self._type)
-            if position >= appender.segment_end:
-                appender.declare_behind(position)
+            position = plain.last.position = self._append(value, type=plain.type)
+            if position >= plain.segment_end:
+                plain.declare_behind(position)
             return position
-        return appender.append(value, key, timestamp_ns, sync, expect)
+        return self._appender.append(value, key, timestamp_ns, sync, expect)
 
     def append_many(
         self,
@@ -164,12 +162,7 @@ class Topic(ProcessBound, Generic[T]):
             As for `CommitLog.append_many`.
         """
         values = self._encoder.encoded_many(list(messages))
-        handled = _handled()
-        if handled is not None:
-            carrying = handled.appender(self.log, self._history)
-            if carrying is not None:
-                return carrying.append_many(values, keys, timestamp_ns, sync, expect)
-        return self._appender.append_many(values, keys, timestamp_ns, sync, expect)
+        return self._appender_now().append_many(values, keys, timestamp_ns, sync, expect)
 
     async def append_async(
         self,
@@ -193,12 +186,13 @@ class Topic(ProcessBound, Generic[T]):
             The position of the message; -1 if it was dropped.
         """
         value = self._encoder.encoded(message)
+        return await self._appender_now().append_async(value, key, timestamp_ns, sync, expect)
+
+    def _appender_now(self) -> TopicAppender | LayeredAppender | OutputAppender:
+        """Return what appends the messages, also while another one is handled."""
         handled = _handled()
-        if handled is not None:
-            carrying = handled.appender(self.log, self._history)
-            if carrying is not None:
-                return await carrying.append_async(value, key, timestamp_ns, sync, expect)
-        return await self._appender.append_async(value, key, timestamp_ns, sync, expect)
+        carrying = None if handled is None else handled.appender(self.log, self._history)
+        return self._appender if carrying is None else carrying
 
     # --- reading ----------------------------------------------------------------------------------
 

@@ -1,0 +1,168 @@
+"""TopicCompressor: compress the messages of a topic, with a dictionary that it trains."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from commitlog.log.commit_log import CommitLog
+from commitlog.messages import compression
+from commitlog.messages.appender import Key, LastAppend, TopicAppender, check_sizes
+from commitlog.messages.catalog import SchemaCatalog
+from commitlog.messages.compression import Compressor, Samples, Zstd
+from commitlog.messages.layer import opener_of
+from commitlog.messages.schema import Schema
+
+_SEARCHED = 4 * compression.SAMPLES  # records among which messages of an earlier open are sought
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """What a schema says, done: the layers, and the appenders of their values, without a history
+    and with one.
+    """
+
+    compressed: Callable[[bytes], bytes]
+    appenders: tuple[TopicAppender, TopicAppender]
+
+
+class TopicCompressor:
+    """Compress the messages of a topic, and say what appends them.
+
+    Messages are compressed without a dictionary until there are enough to train one. The dictionary
+    is in the schema, so messages that use it have another type number. Any thread may use it.
+
+    Parameters
+    ----------
+    log, catalog, last
+        As for `TopicAppender`.
+    schema : Schema
+        Without layers.
+    zstd : Zstd
+        How to compress.
+    known : dict
+        The schemas of the topic, by type number.
+
+    Attributes
+    ----------
+    plain, with_history : Layered
+        For messages without a history, and for those with one.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        schema: Schema,
+        catalog: SchemaCatalog,
+        last: LastAppend,
+        *,
+        zstd: Zstd,
+        known: dict[int, Schema],
+    ) -> None:
+        self._last = last
+        self._log = log
+        self._schema = schema
+        self._catalog = catalog
+        self._level = zstd.level
+        self._limit = log.largest_value - 8
+        self._samples: Samples | None = None
+        dictionary = zstd.dictionary
+        if dictionary is None:
+            dictionary = self._found(known)
+            if not dictionary and log.mode != "r":
+                self._samples = Samples()
+                dictionary = self._trained_on_earlier(known)
+        self._stage = self._with(dictionary)
+        self.plain = _Form(self, has_history=False)
+        self.with_history = _Form(self, has_history=True)
+
+    def _with(self, dictionary: bytes) -> _Stage:
+        schema = replace(self._schema, layers=(compression.form_of(dictionary),))
+        compressor = Compressor(self._level, dictionary)
+        plain, history = (
+            TopicAppender(self._log, each, self._catalog, self._last)
+            for each in (schema, replace(schema, has_history=True))
+        )
+        return _Stage(compressor.compressed, (plain, history))
+
+    # --- the dictionary ---------------------------------------------------------------------------
+
+    def _found(self, known: dict[int, Schema]) -> bytes:
+        """Return the dictionary that an earlier open or another process has trained."""
+        for _, schema in sorted(known.items()):
+            if self._is_same_version(schema) and len(schema.layers) == 1:
+                dictionary = compression.dictionary_of(schema.layers[0])
+                if dictionary:
+                    return dictionary
+        return b""
+
+    def _is_same_version(self, schema: Schema) -> bool:
+        return (schema.codec, schema.form) == (self._schema.codec, self._schema.form)
+
+    def _trained_on_earlier(self, known: dict[int, Schema]) -> bytes:
+        """Train a dictionary on the messages at the beginning of the log, if there are enough."""
+        openers = {
+            number: opener_of(self._log, schema)
+            for number, schema in known.items()
+            if self._is_same_version(schema) and not schema.has_history
+        }
+        if not openers:
+            return b""
+        with self._log.tailer(visibility="appended", on_damage="skip") as tailer:
+            for record in itertools.islice(tailer, _SEARCHED):
+                if record.type in openers:
+                    opened = openers[record.type]
+                    try:
+                        value = record.value if opened is None else opened(record.value)
+                    except ValueError:
+                        continue
+                    if self._samples is not None and self._samples.add(value):
+                        return self._trained()
+        return b""
+
+    def _trained(self) -> bytes:
+        samples, self._samples = self._samples, None
+        return b"" if samples is None else samples.dictionary(self._level)
+
+    def _note(self, value: bytes) -> None:
+        """Keep a message as a sample; train the dictionary if it is the last one needed."""
+        samples = self._samples
+        if samples is not None and samples.add(value):
+            dictionary = self._trained()
+            if dictionary:
+                self._stage = self._with(dictionary)
+
+    # --- messages ---------------------------------------------------------------------------------
+
+    def stage_of(self, values: list[bytes], keys: list[Key | None] | None) -> _Stage:
+        """Check and note values; return how all of them are compressed."""
+        # Readers refuse a larger message: their limit bounds the memory of a hostile record.
+        check_sizes(self._log, self._schema, values, keys, " before it is compressed")
+        for value in values if self._samples is not None else ():
+            self._note(value)
+        return self._stage
+
+    def stage_of_one(self, value: bytes, key: Key | None) -> _Stage:
+        """As `stage_of`, at less cost."""
+        if self._samples is not None or len(value) + len(key or b"") > self._limit:
+            return self.stage_of([value], [key])
+        return self._stage
+
+
+class _Form:
+    """The messages of a topic without a history, or those with one: see `Layered`."""
+
+    def __init__(self, compressor: TopicCompressor, *, has_history: bool) -> None:
+        self._compressor = compressor
+        self._has_history = has_history
+
+    def one(self, value: bytes, key: Key | None) -> tuple[TopicAppender, bytes]:
+        stage = self._compressor.stage_of_one(value, key)
+        return stage.appenders[self._has_history], stage.compressed(value)
+
+    def many(
+        self, values: list[bytes], keys: list[Key | None] | None
+    ) -> tuple[TopicAppender, list[bytes]]:
+        stage = self._compressor.stage_of(values, keys)
+        return stage.appenders[self._has_history], list(map(stage.compressed, values))
