@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from commitlog.cli.connection_options import connection_options
 from commitlog.cli.ending import Ending
 from commitlog.replication import follow
 
@@ -11,19 +12,7 @@ from commitlog.replication import follow
 @click.command()
 @click.argument("url")
 @click.argument("copy", type=click.Path())
-@click.option(
-    "--token",
-    envvar="COMMITLOG_TOKEN",
-    metavar="TEXT",
-    help="Send this token. [default: the variable COMMITLOG_TOKEN]",
-)
-@click.option(
-    "--tls-roots",
-    metavar="FILE",
-    default=None,
-    help="Trust these certificates, in PEM. [default: those of the system]",
-)
-@click.option("--plain-text", is_flag=True, help="Connect to another machine without TLS.")
+@connection_options
 @click.option(
     "--listen",
     metavar="HOST:PORT",

@@ -6,6 +6,7 @@ import dataclasses
 
 import click
 
+from commitlog.cli.connection_options import connection_options
 from commitlog.cli.output import print_json
 from commitlog.replication import promote
 
@@ -28,19 +29,7 @@ from commitlog.replication import promote
     help="How many copies have a record once it is acknowledged.",
 )
 @click.option("--force", is_flag=True, help="Promote although acknowledged records may be lost.")
-@click.option(
-    "--token",
-    envvar="COMMITLOG_TOKEN",
-    metavar="TEXT",
-    help="Send this token. [default: the variable COMMITLOG_TOKEN]",
-)
-@click.option(
-    "--tls-roots",
-    metavar="FILE",
-    default=None,
-    help="Trust these certificates, in PEM. [default: those of the system]",
-)
-@click.option("--plain-text", is_flag=True, help="Connect to another machine without TLS.")
+@connection_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def command(
     *,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import threading
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from xml.sax.saxutils import escape
+
+import pytest
 
 # What a fault does to a request: fail it, drop the connection before or after the work, or send
 # half of the body.
@@ -36,6 +39,24 @@ class S3Server:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+@contextlib.contextmanager
+def served_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """Serve a bucket, and let obstore find it."""
+    server = S3Server()
+    for name, value in {
+        "AWS_ENDPOINT_URL": server.url,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "eu-central-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    try:
+        yield server
+    finally:
+        server.close()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -17,7 +17,7 @@ from commitlog.log.parts import parts_of
 from commitlog.repair.verification import verify
 from commitlog.retention import object_target
 from commitlog.retention.target import Target, target_of
-from tests.retention.s3_server import S3Server
+from tests.retention.s3_server import S3Server, served_bucket
 from tests.setups import Logs, values
 
 stores = pytest.importorskip("obstore.store")
@@ -27,18 +27,9 @@ ADDRESS = "s3://bucket/orders"
 
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    server = S3Server()
-    for name, value in {
-        "AWS_ENDPOINT_URL": server.url,
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_REGION": "eu-central-1",
-    }.items():
-        monkeypatch.setenv(name, value)
     monkeypatch.setattr(object_target, "_TRIES_MOST", 3)
-    yield server
-    server.close()
+    with served_bucket(monkeypatch) as server:
+        yield server
 
 
 def _local(folder: Path) -> Target:

@@ -15,7 +15,7 @@ from commitlog.base.polling import attempts
 from commitlog.errors import InvalidOptionError, NotALogError, PositionError
 from commitlog.log.parts import parts_of
 from commitlog.spark.slices import read_slices
-from tests.retention.s3_server import S3Server
+from tests.retention.s3_server import S3Server, served_bucket
 from tests.spark.logs_in_spark import SIZE, archive, fill, numbered, rows, schema, slices
 from tests.spark.test_stream import Query
 
@@ -98,17 +98,8 @@ def test_live_log_is_read_with_what_only_its_store_has(
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     pytest.importorskip("obstore")
-    server = S3Server()
-    for name, value in {
-        "AWS_ENDPOINT_URL": server.url,
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_REGION": "eu-central-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    yield server
-    server.close()
+    with served_bucket(monkeypatch) as server:
+        yield server
 
 
 def test_store_in_a_bucket_is_read(bucket: S3Server, tmp_path: Path) -> None:
