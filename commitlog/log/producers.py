@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from dataclasses import dataclass, field
@@ -100,8 +99,7 @@ class Producers:
         with self._opening:
             if name in self._known:
                 return self._known[name]
-            digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
-            number = int.from_bytes(digest, "little")
+            number = _hash_of(name)
             life = self._locked(name, number)
             try:
                 below = self._durable_segments()
@@ -166,6 +164,12 @@ class Producers:
         for producer in self._known.values():
             producer.life.close()
         self._known = {}
+
+
+def _hash_of(name: str) -> int:
+    import hashlib  # programs without producers do not need it, and it takes milliseconds
+
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
 def checked(path: str, producer: object, number: object, expect: object) -> tuple[str, int]:

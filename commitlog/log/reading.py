@@ -11,7 +11,6 @@ from commitlog.errors import CommitLogError, LogNotFoundError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.opened import NEVER_UNCERTAIN, Opened, check_options, refuse_foreign
 from commitlog.options import Options
-from commitlog.remote.remote_directory import RemoteDirectory, TieredRemoteDirectory
 from commitlog.retention.detached import Detached, open_detached
 from commitlog.retention.store import Store
 from commitlog.retention.tiered_directory import TieredDirectory
@@ -38,6 +37,9 @@ def open_for_reading(path: str, options: Options) -> Opened:
 
 
 def _open_remote(path: str, options: Options) -> Opened:
+    # Imported here, because most programs read no log of another machine.
+    from commitlog.remote.remote_directory import RemoteDirectory, TieredRemoteDirectory
+
     cache_bytes = options.tuning.archive_cache
     place = path, cache_bytes, options.open_timeout
     store = cast("Store | None", options.store)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from commitlog.base.units import Size, parse_duration, parse_size
 from commitlog.errors import InvalidOptionError, ReadOnlyError
 from commitlog.log.parts import LogParts
-from commitlog.remote.remote_directory import RemoteDirectory
-from commitlog.remote.remote_tailers import RemoteTailers
 from commitlog.segment.directory import check_file_system
 from commitlog.tail import tailer_file, tailer_state
 from commitlog.tail.cycles import Cycle, CycleLike
@@ -18,6 +17,9 @@ from commitlog.tail.tailer import Tailer
 from commitlog.tail.tailer_file import Durable, TailerFile
 from commitlog.tail.tailer_folder import check_name
 from commitlog.tail.tailer_state import TailerState
+
+if TYPE_CHECKING:
+    from commitlog.remote.remote_tailers import RemoteTailers
 
 _NEVER_NS = -1
 
@@ -220,8 +222,13 @@ class TailerMethods:
 
 def _far(parts: LogParts) -> RemoteTailers | None:
     """Return what keeps the tailers of a log on another machine; None for other logs."""
-    directory = parts.directory
-    return directory.tailers if isinstance(directory, RemoteDirectory) else None
+    if parts.directory.kind != "remote":
+        return None
+    # Imported here, because most programs read no log of another machine.
+    from commitlog.remote.remote_directory import RemoteDirectory
+
+    assert isinstance(parts.directory, RemoteDirectory)
+    return parts.directory.tailers
 
 
 def _checked_options(
