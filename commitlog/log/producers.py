@@ -53,8 +53,8 @@ class Producers:
 
     A producer's record has a mark with name and number in front of it, in the same claim, so both
     are in the log or neither is. The handle that uses a name holds a lock, which the kernel drops
-    when its process dies. So no other handle appends under the name, and what it knows of the
-    numbers is complete: the file `producers`, and the marks of later segments.
+    when its process dies. Meanwhile no other handle appends under the name, so the handle knows all
+    of its numbers: from the file `producers`, and from the marks of later segments.
     """
 
     def __init__(self, engine: Engine, queue: MappedFileQueue, sync_timeout_s: float) -> None:

@@ -1,4 +1,4 @@
-"""History: where a message came from, as bytes before those that its codec made."""
+"""History: where a message came from. Its bytes precede those that the codec made."""
 
 from __future__ import annotations
 
