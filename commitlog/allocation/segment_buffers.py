@@ -43,6 +43,8 @@ class SegmentBuffers:
         self._queue = queue
         self._lender = lender
         self._lock = threading.Lock()
+        # Held before `_lock`, while a buffer is on its way to the pool, or comes ahead of need.
+        self._moving = threading.Lock()
         self._attached: dict[int, _Attached] = {}
         self._ahead: int | None = None  # the segment whose buffer was lent ahead of need
         self._needed: int | None = None  # the segment that a thread is about to roll into
@@ -67,7 +69,8 @@ class SegmentBuffers:
         pool, owner = self._lender.pool, self._lender.owner
         buffer = pool.try_borrow(owner)
         if buffer is None:
-            # Every buffer is lent. A commit may drain one of this log's buffers.
+            # Every buffer is lent. A commit may drain one of this log's buffers. The service may be
+            # about to return one, too: this waits for it.
             self._core.commit(self._core.tail_position)
             self.give_back_drained()
             buffer = pool.borrow(owner)
@@ -75,9 +78,11 @@ class SegmentBuffers:
 
     def attach_ahead(self, number: int) -> None:
         """Attach a free buffer to the next segment: the kernel then rolls into it alone."""
-        if number not in self._attached:
-            pool, owner = self._lender.pool, self._lender.owner
-            self._attach(number, lambda: pool.try_borrow(owner, ahead=True), ahead=True)
+        pool, owner = self._lender.pool, self._lender.owner
+        with self._moving:
+            # A thread that needs a buffer for this segment must find the last free one free.
+            if number not in self._attached and not self._entered(number):
+                self._attach(number, lambda: pool.try_borrow(owner, ahead=True), ahead=True)
 
     def _attach(
         self, number: int, borrow: Callable[[], PoolBuffer | None], *, ahead: bool = False
@@ -128,16 +133,17 @@ class SegmentBuffers:
 
     def give_back_drained(self) -> bool:
         """Return the buffers whose segments are committed whole; whether there were any."""
-        with self._lock:
-            drained = [
-                number
-                for number, attached in self._attached.items()
-                if attached.file.segment.drained
-            ]
-            taken = [self._attached.pop(number) for number in drained]
-            self._detach(taken)
-        for attached in taken:
-            self._lender.give_back(attached.buffer)
+        with self._moving:
+            with self._lock:
+                drained = [
+                    number
+                    for number, attached in self._attached.items()
+                    if attached.file.segment.drained
+                ]
+                taken = [self._attached.pop(number) for number in drained]
+                self._detach(taken)
+            for attached in taken:
+                self._lender.give_back(attached.buffer)
         return bool(taken)
 
     def give_back_ahead(self) -> bool:

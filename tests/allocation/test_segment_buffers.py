@@ -18,7 +18,7 @@ from commitlog.errors import PoolExhaustedError
 from commitlog.log.open_log import OpenLog
 from commitlog.log.parts import parts_of
 from commitlog.pool.shm_survey import find_buffers
-from tests.setups import BY_HAND, HEADER, SEGMENT, Logs, all_appended, values
+from tests.setups import BY_HAND, HEADER, LARGEST_VALUE, SEGMENT, Logs, all_appended, values
 
 Until = Callable[..., None]
 VALUE = bytes(2000)
@@ -148,10 +148,10 @@ def test_buffer_ahead_goes_to_a_log_that_needs_it(
 def test_pool_of_one_serves_a_log_of_many_segments(logs: Logs) -> None:
     pool = logs.pool(buffers=1, on_exhausted="raise")
     log = logs.open(pool=pool)
-    for _ in range(200):
-        log.append(VALUE)
-    assert number_of(log) > 4
-    assert len(all_appended(log)) == 200
+    for _ in range(1000):
+        log.append(bytes(LARGEST_VALUE))
+    assert number_of(log) > 100
+    assert len(all_appended(log)) == 1000
 
 
 def test_segment_entered_without_buffer_gets_none_later(logs: Logs) -> None:
