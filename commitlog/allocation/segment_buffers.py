@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -43,8 +42,8 @@ class SegmentBuffers:
         self._queue = queue
         self._lender = lender
         self._lock = threading.Lock()
-        # Held before `_lock`, while a buffer is on its way to the pool, or comes ahead of need.
-        self._moving = threading.Lock()
+        # Held while drained buffers are on their way to the pool; `_lock` is taken inside it.
+        self._returning = threading.Lock()
         self._attached: dict[int, _Attached] = {}
         self._ahead: int | None = None  # the segment whose buffer was lent ahead of need
         self._needed: int | None = None  # the segment that a thread is about to roll into
@@ -58,7 +57,19 @@ class SegmentBuffers:
         with self._lock:
             self._needed = number
         try:
-            self._attach(number, self._borrow)
+            with ExitStack() as undo:
+                held = self._hold(number, undo)
+                if held is None:
+                    return
+                buffer = self._borrow()
+                if buffer is None:
+                    return
+                undo.callback(self._lender.give_back, buffer, written=False)
+                with self._lock:
+                    if number in self._attached:
+                        return
+                    self._bind(number, *held, buffer)
+                undo.pop_all()
         except BaseException:
             self._needed = None  # the log does not roll
             raise
@@ -78,44 +89,47 @@ class SegmentBuffers:
 
     def attach_ahead(self, number: int) -> None:
         """Attach a free buffer to the next segment: the kernel then rolls into it alone."""
+        if number in self._attached:
+            return
         pool, owner = self._lender.pool, self._lender.owner
-        with self._moving:
-            # A thread that needs a buffer for this segment must find the last free one free.
-            if number not in self._attached and not self._entered(number):
-                self._attach(number, lambda: pool.try_borrow(owner, ahead=True), ahead=True)
+        with ExitStack() as undo:
+            held = self._hold(number, undo)
+            if held is None:
+                return
+            # Borrow under the lock: a roll that needs the last buffer, and `give_back_ahead`, find
+            # it either free or attached.
+            with self._lock:
+                # If the log has entered the segment, claims may be in the mapping.
+                if self._entered(number):
+                    return
+                buffer = pool.try_borrow(owner, ahead=True)
+                if buffer is None:
+                    return
+                undo.callback(self._lender.give_back, buffer, written=False)
+                self._bind(number, *held, buffer)
+                self._ahead = number
+                self._core.ready_below = number + 1
+            undo.pop_all()
 
-    def _attach(
-        self, number: int, borrow: Callable[[], PoolBuffer | None], *, ahead: bool = False
-    ) -> None:
+    def _hold(self, number: int, undo: ExitStack) -> tuple[MappedFile, int] | None:
+        """Keep a segment from deletion until `undo`; None if it has a buffer already."""
         held = self._queue.hold(number, "its pool buffer", briefly=True)
         if held is None:
             raise PositionError(
                 "the segment is being deleted", path=self._queue.directory.segment_path(number)
             )
         file, token = held
-        with ExitStack() as undo:
-            undo.callback(file.release, token)
-            if number in self._attached or file.segment.buffered:
-                return
-            buffer = borrow()
-            if buffer is None:
-                return
-            undo.callback(self._lender.give_back, buffer, written=False)
-            with self._lock:
-                if self._closed:
-                    raise ClosedError("the log is closed: open it again", path=self._core.path)
-                # `ahead` of need may come too late: then claims may be in the mapping.
-                if number in self._attached or (ahead and self._entered(number)):
-                    return
-                lease = _Lease()
-                self._lender.bind(buffer, file)
-                self._core.attach(file.segment, buffer.memory, lease)
-                self._attached[number] = _Attached(file, buffer, lease, token)
-                failpoint("buffer attached")
-                if ahead:
-                    self._ahead = number
-                    self._core.ready_below = number + 1
-            undo.pop_all()
+        undo.callback(file.release, token)
+        return None if number in self._attached or file.segment.buffered else held
+
+    def _bind(self, number: int, file: MappedFile, token: int, buffer: PoolBuffer) -> None:
+        if self._closed:
+            raise ClosedError("the log is closed: open it again", path=self._core.path)
+        lease = _Lease()
+        self._lender.bind(buffer, file)
+        self._core.attach(file.segment, buffer.memory, lease)
+        self._attached[number] = _Attached(file, buffer, lease, token)
+        failpoint("buffer attached")
 
     def _entered(self, number: int) -> bool:
         """Whether the log has rolled into the segment, or a thread is about to."""
@@ -133,7 +147,7 @@ class SegmentBuffers:
 
     def give_back_drained(self) -> bool:
         """Return the buffers whose segments are committed whole; whether there were any."""
-        with self._moving:
+        with self._returning:
             with self._lock:
                 drained = [
                     number

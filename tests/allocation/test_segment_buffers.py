@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from commitlog.allocation.segment_buffers import SegmentBuffers
 from commitlog.errors import PoolExhaustedError
 from commitlog.log.open_log import OpenLog
 from commitlog.log.parts import parts_of
+from commitlog.pool.buffer import PoolBuffer
 from commitlog.pool.shm_survey import find_buffers
 from tests.setups import BY_HAND, HEADER, LARGEST_VALUE, SEGMENT, Logs, all_appended, values
 
@@ -142,6 +144,35 @@ def test_buffer_ahead_goes_to_a_log_that_needs_it(
     while number_of(first) == 0:
         first.append(VALUE)
         count += 1
+    assert len(all_appended(first)) == count
+
+
+def test_buffer_being_lent_ahead_goes_to_a_log_in_need(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = logs.pool(buffers=2, on_exhausted="raise")
+    lent, short = threading.Event(), threading.Event()
+    borrow = pool.try_borrow
+
+    def note_shortage() -> bool:
+        short.set()
+        return False
+
+    def borrow_slowly(owner: str, *, ahead: bool = False) -> PoolBuffer | None:
+        buffer = borrow(owner, ahead=ahead)
+        if ahead and buffer is not None:
+            lent.set()
+            assert short.wait(60)
+        return buffer
+
+    monkeypatch.setattr(pool, "try_borrow", borrow_slowly)
+    pool.on_shortage(note_shortage)  # called before the log's own listener
+    first = logs.open("first", pool=pool, **BY_HAND)
+    count = pass_middle(first)
+    assert lent.wait(60)
+    second = logs.open("second", pool=pool)
+    second.append(b"in a buffer")
+    assert pool.stats().exhausted == 0
     assert len(all_appended(first)) == count
 
 
