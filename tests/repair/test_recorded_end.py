@@ -8,6 +8,8 @@ import contextlib
 import functools
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +24,15 @@ from commitlog.repair.verification import verify
 from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
 from tests.repair.test_repair import STEP
 from tests.steps import killed_at
+
+APPEND_AND_DIE = """
+import os, signal, sys
+import commitlog
+log = commitlog.open(sys.argv[1])
+for value in sys.stdin.buffer.read().split(b"\\n"):
+    log.append(value)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 OLD = [b"old %06d %s" % (number, b"x" * 40) for number in range(1400)]
 
@@ -38,13 +49,15 @@ def add(path: Path, values: list[bytes], *, pooled: bool, flush: str = "async") 
 
 
 def add_and_die(path: Path, values: list[bytes]) -> None:
-    child = os.fork()
-    if child == 0:
-        log = commitlog.open(path)
-        for value in values:
-            log.append(value)
-        os.kill(os.getpid(), signal.SIGKILL)
-    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    """Append in a new process, which has no thread of this one's libraries, and kill it."""
+    ended = subprocess.run(
+        [sys.executable, "-c", APPEND_AND_DIE, path],
+        input=b"\n".join(values),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
 
 
 def values_of(path: Path) -> list[bytes]:
