@@ -207,10 +207,7 @@ class RemoteDirectory(LogDirectory):
         def take(piece: Piece) -> None:
             self._headers[piece.position // size] = bytes(piece.content), now_s
 
-        try:
-            self._read([(each * size, each * size + HEADER_SIZE) for each in wanted], take)
-        except PositionError:
-            return None  # deleted meanwhile
+        self._read([(each * size, each * size + HEADER_SIZE) for each in wanted], take)
         return self._headers[number][0]
 
     def _is_sealed(self, number: int, page: bytes) -> bool:
@@ -233,7 +230,12 @@ class RemoteDirectory(LogDirectory):
                 "this one",
                 path=self.path,
             )
-        self.connection.read(list(ranges), take)
+        try:
+            self.connection.read(list(ranges), take)
+        except PositionError as error:  # retention has deleted the segment
+            if error.first_position is not None:
+                self._drop_below(error.first_position)
+            raise
 
     def _fill(self, number: int, fd: int) -> None:
         """Write what the server has of a segment to a file."""
@@ -247,17 +249,13 @@ class RemoteDirectory(LogDirectory):
             return min(size, max(HEADER_SIZE, int(self.cells["committed"]) - base))
 
         filled = 0
-        try:
-            while filled < end():
-                stop = min(end(), filled + _BLOCK_BYTES)
-                self._read([(base + filled, base + stop)], take)
-                filled = stop
-            with self._growing.lock:
-                if filled < size:
-                    self._growing.add(number, fd, filled)
-        except PositionError as error:
-            self._drop_below(error.first_position or base)
-            raise
+        while filled < end():
+            stop = min(end(), filled + _BLOCK_BYTES)
+            self._read([(base + filled, base + stop)], take)
+            filled = stop
+        with self._growing.lock:
+            if filled < size:
+                self._growing.add(number, fd, filled)
 
     def _drop_below(self, first: int) -> None:
         with self._lock:

@@ -136,7 +136,7 @@ class Reading:
             content = b""
         if not content:
             raise PositionError(
-                "the log no longer has this segment",
+                "retention deleted this segment: continue at a later position",
                 position=start,
                 first_position=self._parts.queue.first_number * self._size,
             )

@@ -135,21 +135,31 @@ def read_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes
     file is missing, truncated or damaged, or is not that segment of that log, raise
     `CorruptSegmentError`.
     """
+    try:
+        yield from segment_pieces(target, base, identity)
+    except FileNotFoundError:
+        raise missing(target.path_of(archived_name(base)), base) from None
+
+
+def segment_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes]:
+    """Do the same, but raise `FileNotFoundError` if the file is missing."""
     path = target.path_of(archived_name(base))
     library = zstandard()
-    try:
-        with reading(path), target.open(archived_name(base)) as file:
-            try:
-                yield from _checked(
-                    decompressed(library, file, path, base, identity.segment_size),
-                    path,
-                    base,
-                    identity,
-                )
-            except library.ZstdError as error:
-                raise _damaged(path, base, f"is damaged: {error}") from None
-    except FileNotFoundError:
-        raise _damaged(path, base, "is missing") from None
+    with reading(path), target.open(archived_name(base)) as file:
+        try:
+            yield from _checked(
+                decompressed(library, file, path, base, identity.segment_size),
+                path,
+                base,
+                identity,
+            )
+        except library.ZstdError as error:
+            raise _damaged(path, base, f"is damaged: {error}") from None
+
+
+def missing(path: str, base: int) -> CorruptSegmentError:
+    """Return the error for an archived segment that should be there."""
+    return _damaged(path, base, "is missing")
 
 
 def decompressed(library: Any, file: BinaryIO, path: str, base: int, size: int) -> Iterator[bytes]:

@@ -10,19 +10,14 @@ from typing import BinaryIO
 
 from commitlog._kernel.segments import SEAL_AT, SEAL_SIZE, Segment
 from commitlog.errors import CommitLogError, CorruptSegmentError, PositionError
-from commitlog.retention.archived import (
-    archived_name,
-    read_header,
-    read_identity,
-    read_pieces,
-)
+from commitlog.retention.archived import archived_name, read_header, read_identity
 from commitlog.retention.segment_cache import SegmentCache
-from commitlog.retention.tail_object import Contents, read_contents, read_part
+from commitlog.retention.stored_segments import StoredSegments
+from commitlog.retention.tail_object import Contents
 from commitlog.retention.target import Target, target_of
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.seal_table import Seal, SealTable
 
-_LISTINGS_MOST = 5
 _HEADERS = 16  # requests at a time, by a reader that goes through all headers
 _HOLE_BYTES = 64 << 10
 _ZEROS = bytes(_HOLE_BYTES)
@@ -41,9 +36,9 @@ class ArchivedDirectory(LogDirectory):
     ) -> None:
         self.target: Target = target_of(place, filesystem)
         identity = read_identity(self.target)
-        self._contents = read_contents(self.target, identity.segment_size)
-        self._numbers = frozenset(self._contents.numbers)
-        self._end = self._contents.end(identity.segment_size)
+        self.segment_size = identity.segment_size
+        self._segments = StoredSegments(self.target, identity)
+        self._see(self._contents)
         self._headers: dict[int, bytes] = {}
         self._cache = SegmentCache(
             identity.segment_size,
@@ -58,6 +53,10 @@ class ArchivedDirectory(LogDirectory):
             self._cache.close()
             raise
         self.path = self.target.name
+
+    @property
+    def _contents(self) -> Contents:
+        return self._segments.contents
 
     def forked(self) -> None:
         self._cache.forked()
@@ -122,7 +121,7 @@ class ArchivedDirectory(LogDirectory):
 
     def has_changed(self) -> bool:
         """List the store, and return whether it begins or ends elsewhere by now."""
-        listed = self._listed_again()
+        listed = self._segments.list_again()
         known = self.segment_numbers(), self._end
         return (listed.numbers, listed.end(self.segment_size)) != known
 
@@ -152,7 +151,9 @@ class ArchivedDirectory(LogDirectory):
         try:
             return read_header(self.target, number * self.segment_size, self.identity)
         except CorruptSegmentError:
-            self._refuse_deleted(number)
+            with self._noticing():
+                self._segments.list_again()
+                self._segments.refuse_deleted(number)
             raise
 
     def _read_headers_ahead(self, number: int) -> None:
@@ -184,14 +185,15 @@ class ArchivedDirectory(LogDirectory):
         """Write a segment to a file, up to a position at which a record begins or ends, and without
         a seal if that is in this segment. Zeros become holes.
         """
-        for piece in self._pieces(number):
-            for start in range(0, len(piece), _HOLE_BYTES):
-                part = memoryview(piece)[start : start + _HOLE_BYTES]
-                if part == _ZEROS[: len(part)]:
-                    file.seek(len(part), os.SEEK_CUR)  # a hole takes no room
-                else:
-                    file.write(part)
         base = number * self.segment_size
+        with self._noticing():
+            for piece in self._segments.pieces(base, self._end):
+                for start in range(0, len(piece), _HOLE_BYTES):
+                    part = memoryview(piece)[start : start + _HOLE_BYTES]
+                    if part == _ZEROS[: len(part)]:
+                        file.seek(len(part), os.SEEK_CUR)  # a hole takes no room
+                    else:
+                        file.write(part)
         if end < base + self.segment_size:
             file.truncate(end - base)
             file.seek(SEAL_AT)
@@ -199,63 +201,20 @@ class ArchivedDirectory(LogDirectory):
         file.truncate(self.segment_size)
         file.flush()
 
-    def _pieces(self, number: int) -> Iterator[bytes]:
-        """Yield the bytes of a segment: its own file's, or those of its parts.
-
-        Parts are deleted once a larger object covers them, so a missing one asks for a new list.
-        """
-        at = base = number * self.segment_size
-        for _ in range(_LISTINGS_MOST):
-            if number in self._contents.sizes:
-                left_out = at - base
-                try:
-                    for piece in read_pieces(self.target, base, self.identity):
-                        yield piece[left_out:]
-                        left_out = max(0, left_out - len(piece))
-                except CorruptSegmentError:
-                    self._refuse_deleted(number)
-                    raise
-                return
-            try:
-                for part in self._contents.parts.get(number, ()):
-                    if part.end > at:
-                        yield read_part(self.target, part, self.identity)[at - part.first :]
-                        at = part.end
-            except FileNotFoundError:
-                self._contents = self._listed_again()
-                continue
-            if at >= min(self._end, base + self.segment_size):
-                return
-            break
-        self._refuse_deleted(number)
-        raise CorruptSegmentError(
-            f"the parts of this segment from position {at} on are missing: restore them from "
-            "another copy of the store",
-            path=self.target.name,
-            position=at,
-        )
-
-    def _refuse_deleted(self, number: int) -> None:
-        """Raise `PositionError` if a segment was deleted from the store after it was listed."""
-        if archived_name(number * self.segment_size) in self.target.names():
-            return
-        listed = self._listed_again()
-        left = listed.numbers
-        if left and left[0] > number:
-            self._contents = listed
-            self._numbers = frozenset(each for each in self._numbers if each >= left[0])
-            raise PositionError(
-                "the store's retention deleted this segment: continue at a later position",
-                path=self.segment_path(number),
-                position=number * self.segment_size,
-                first_position=left[0] * self.segment_size,
-            )
-
     def list_again(self) -> None:
         """See what was stored since the last listing."""
-        self._contents = self._listed_again()
-        self._numbers = frozenset(self._contents.numbers)
-        self._end = self._contents.end(self.segment_size)
+        self._see(self._segments.list_again())
 
-    def _listed_again(self) -> Contents:
-        return read_contents(self.target, self.segment_size)
+    def _see(self, contents: Contents) -> None:
+        self._numbers = frozenset(contents.numbers)
+        self._end = contents.end(self.segment_size)
+
+    @contextlib.contextmanager
+    def _noticing(self) -> Iterator[None]:
+        """Forget the segments that the store's retention has deleted, before the error is seen."""
+        try:
+            yield
+        except PositionError as error:
+            first = (error.first_position or 0) // self.segment_size
+            self._numbers = frozenset(each for each in self._numbers if each >= first)
+            raise

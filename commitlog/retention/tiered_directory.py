@@ -7,12 +7,12 @@ import time
 from typing import Any
 
 from commitlog._kernel.segments import Segment
-from commitlog.errors import LogNotFoundError, NotALogError
+from commitlog.errors import LogNotFoundError, NotALogError, PositionError
 from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.retention.store import Store
 from commitlog.segment.directory import LogDirectory
 
-_LIST_S = 1.0  # between two listings for a segment that is neither here nor listed
+_LIST_S = 1.0  # between two listings, unless segments were deleted here
 
 
 class TieredDirectory(LogDirectory):
@@ -30,6 +30,7 @@ class TieredDirectory(LogDirectory):
         self._store_lock = threading.RLock()
         self._older: ArchivedDirectory | None = None
         self._listed_s = float("-inf")
+        self._listed_below = 0  # the first segment here when the store was listed
         super().__init__(*place)
 
     def forked(self) -> None:
@@ -46,15 +47,16 @@ class TieredDirectory(LogDirectory):
 
     # --- the store --------------------------------------------------------------------------------
 
-    def _stored(self, number: int | None = None) -> ArchivedDirectory | None:
+    def _stored(self, number: int | None = None, below: int = 0) -> ArchivedDirectory | None:
         """Return what the store has; None if it has nothing yet. List it again if it should have a
-        segment that it does not list.
+        segment that it does not list; at once if `below`, the first one here, has changed.
         """
         with self._store_lock:
             older, now_s = self._older, time.monotonic()
             behind = older is None or (number is not None and not older.has(number))
-            if behind and now_s - self._listed_s >= _LIST_S:
-                self._listed_s = now_s
+            due = now_s - self._listed_s >= _LIST_S or below > self._listed_below
+            if behind and due:
+                self._listed_s, self._listed_below = now_s, below
                 if older is None:
                     self._older = self._open_store()
                 else:
@@ -82,7 +84,7 @@ class TieredDirectory(LogDirectory):
         local = super().segment_numbers()
         if not local or number >= local[0]:
             return None
-        older = self._stored(number)
+        older = self._stored(number, local[0])
         return older if older is not None and older.has(number) else None
 
     def is_older(self, number: int) -> bool:
@@ -98,8 +100,10 @@ class TieredDirectory(LogDirectory):
 
     def segment_numbers(self) -> list[int]:
         local = super().segment_numbers()
-        older = self._stored(local[0] - 1 if local and local[0] else None)
-        if older is None or not local:
+        if not local:
+            return local
+        older = self._stored(local[0] - 1 if local[0] else None, local[0])
+        if older is None:
             return local
         return [*(number for number in older.segment_numbers() if number < local[0]), *local]
 
@@ -109,9 +113,14 @@ class TieredDirectory(LogDirectory):
     def fetch(self, number: int) -> None:
         older = self._in_store(number)
         if older is None:
-            super().fetch(number)
-        else:
-            older.fetch(number)
+            try:
+                super().fetch(number)
+                return
+            except PositionError:  # deleted meanwhile
+                older = self._in_store(number)
+                if older is None:
+                    raise
+        older.fetch(number)
 
     def elsewhere(self, number: int) -> Segment | None:
         older = self._in_store(number)
@@ -119,7 +128,14 @@ class TieredDirectory(LogDirectory):
 
     def read_header(self, number: int) -> bytes | None:
         older = self._in_store(number)
-        return super().read_header(number) if older is None else older.read_header(number)
+        if older is None:
+            try:
+                return super().read_header(number)
+            except PositionError:  # deleted meanwhile
+                older = self._in_store(number)
+                if older is None:
+                    raise
+        return older.read_header(number)
 
     def disk_bytes(self, number: int) -> int:
         """Return what a segment takes on this disk, or else compressed in the store."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,14 +13,13 @@ from commitlog.base.path import is_remote
 from commitlog.errors import CorruptSegmentError, IOFailureError, PositionError
 from commitlog.remote.connection import Connection
 from commitlog.remote.piece import Piece
-from commitlog.retention.archived import archived_name, read_identity, zstandard
-from commitlog.retention.tail_object import TailObject, read_contents, read_part
-from commitlog.retention.target import reading, target_of
+from commitlog.retention.archived import read_identity, zstandard
+from commitlog.retention.stored_segments import StoredSegments
+from commitlog.retention.target import target_of
 from commitlog.spark import places
 
 COMPRESSED = ".zst"
 _STORE = "store:"
-_LISTINGS_MOST = 5
 _SKIPPED_BYTES = 1 << 20
 # A zstd frame states the memory that its decoder needs. The frames of an archive need no more than
 # this.
@@ -107,10 +107,7 @@ class CompressedBytes(SegmentBytes):
         self._error = library.ZstdError
         self._at = 0
         decompressor = library.ZstdDecompressor(max_window_size=_LARGEST_WINDOW_BYTES)
-        return decompressor.stream_reader(self._opened(), closefd=True)
-
-    def _opened(self) -> Any:
-        return places.open_file(self.location)
+        return decompressor.stream_reader(places.open_file(self.location), closefd=True)
 
     def _read_once(self, view: memoryview, offset: int) -> int:
         if offset < self._at:
@@ -161,83 +158,54 @@ class RemoteBytes(SegmentBytes):
         return end
 
 
-class WholeBytes(CompressedBytes):
-    """A whole segment of a store."""
-
-    def _opened(self) -> Any:
-        place, base = _store_and_base(self.location)
-        with reading(self.location):
-            return target_of(place).open(archived_name(base))
-
-
 class StoredBytes(SegmentBytes):
-    """A segment of a store: whole, or its parts, each read when it is needed."""
+    """A segment of a store: whole, or its parts. It can be read forward only."""
 
-    def _open(self) -> SegmentBytes | None:
-        place, self._base = _store_and_base(self.location)
-        self._target = target_of(place)
-        self._part: tuple[TailObject, bytes] | None = None
-        self._parts: list[TailObject] = []
+    def _open(self) -> StoredSegments:
+        place, _, base = self.location.removeprefix(_STORE).rpartition("#")
+        self._base = self._at = int(base)
+        self._pieces: Generator[bytes, None, None] | None = None
+        self._rest = memoryview(b"")
+        target = target_of(place)
+        return StoredSegments(target, read_identity(target))
+
+    def _read_once(self, view: memoryview, offset: int) -> int:
+        position = self._base + offset
+        if self._pieces is None:
+            self._pieces, self._at = self._file.pieces(position), position
+        if position < self._at:
+            raise ValueError("a stored segment is read forward only")
+        while self._at + len(self._rest) <= position:
+            self._at += len(self._rest)
+            self._rest = memoryview(self._next())
+            if not self._rest:
+                return 0
+        found = self._rest[position - self._at :][: len(view)]
+        view[: len(found)] = found
+        return len(found)
+
+    def _next(self) -> bytes:
+        assert self._pieces is not None
         try:
-            return WholeBytes(self.location)
-        except FileNotFoundError:
-            self._identity = read_identity(self._target)
-            return self._listed()
-
-    def _listed(self) -> SegmentBytes | None:
-        """Find the parts; return the whole segment if that has replaced them."""
-        size = self._identity.segment_size
-        contents, number = read_contents(self._target, size), self._base // size
-        if number in contents.sizes:
-            return WholeBytes(self.location)
-        self._parts = contents.parts.get(number, [])
-        if not self._parts:
-            first = min(contents.numbers, default=0)
+            return next(self._pieces, b"")
+        except CorruptSegmentError:
+            if self._file.lists(self._base):
+                raise
             raise PositionError(
                 "the store does not have this segment: its retention deleted it, or the listing "
                 "of the store is behind",
                 path=self.location,
                 position=self._base,
-                first_position=first * size,
-            )
-        return None
-
-    def _read_once(self, view: memoryview, offset: int) -> int:
-        position = self._base + offset
-        for _ in range(_LISTINGS_MOST):
-            if self._file is not None:
-                return int(self._file._read_once(view, offset))
-            part = next((each for each in self._parts if each.first <= position < each.end), None)
-            if part is None:
-                return 0
-            try:
-                content = self._content(part)
-            except FileNotFoundError:  # a larger object has replaced it
-                self._file = self._listed()
-                continue
-            found = content[position - part.first :][: len(view)]
-            view[: len(found)] = found
-            return len(found)
-        raise IOFailureError("the parts of this segment change too often", path=self.location)
-
-    def _content(self, part: TailObject) -> bytes:
-        if self._part is None or self._part[0] != part:
-            self._part = part, read_part(self._target, part, self._identity)
-        return self._part[1]
+            ) from None
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        if self._pieces is not None:
+            self._pieces.close()
 
 
 def stored_location(place: str, base: int) -> str:
     """Return the location of a segment in a store."""
     return f"{_STORE}{place}#{base}"
-
-
-def _store_and_base(location: str) -> tuple[str, int]:
-    place, _, base = location.removeprefix(_STORE).rpartition("#")
-    return place, int(base)
 
 
 def open_bytes(location: str) -> SegmentBytes:

@@ -255,6 +255,7 @@ def read_slices(
                     "the lost records with failOnDataLoss=false",
                     path=error.path,
                     position=error.position,
+                    first_position=error.first_position,
                 ) from None
             _logger.warning(
                 "%s: deleted before it was read: its records are lost to this query", piece.location

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,9 @@ import commitlog
 from commitlog import replication
 from commitlog.base.polling import attempts
 from commitlog.errors import FencedError, NotALogError, PositionError, ReplicationError
+from commitlog.log.parts import parts_of
 from commitlog.remote import connection
+from commitlog.remote.remote_directory import RemoteDirectory
 from tests.faults.small_disk import launcher
 from tests.remote.server import FlippingProxy, free_port, serving
 from tests.replication.scene import LIMIT_S, SEGMENT, fill
@@ -34,6 +37,16 @@ def primary(tmp_path: Path) -> Iterator[commitlog.CommitLog]:
     with commitlog.open(tmp_path / "orders", segment_size=SEGMENT) as log:
         fill(log, COUNT)
         yield log
+
+
+def wait_for_store(log: commitlog.CommitLog) -> None:
+    """Wait until retention may delete all whole segments."""
+    writer = parts_of(log).writer
+    assert writer is not None
+    assert writer.store is not None
+    for _ in attempts(LIMIT_S, "the store"):
+        if writer.store.kept_position >= log.flushed_position - SEGMENT:
+            break
 
 
 @pytest.fixture
@@ -174,6 +187,54 @@ def test_reader_behind_retention_gets_the_first_position(
         record = tailer.read()
         assert record is not None
         assert record.position == primary.first_position
+
+
+def delete_before_reads(
+    far: commitlog.CommitLog, primary: commitlog.CommitLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delete the primary's oldest segments when the reader has decided to ask for some."""
+    directory = parts_of(far).directory
+    assert isinstance(directory, RemoteDirectory)
+    ask = directory.connection.read
+
+    def read(*arguments: Any) -> None:
+        primary.delete_before(primary.flushed_position - SEGMENT)
+        ask(*arguments)
+
+    monkeypatch.setattr(directory.connection, "read", read)
+
+
+def test_deletion_between_look_and_read_names_first_position(
+    primary: commitlog.CommitLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        replication.serve(primary.path) as server,
+        commitlog.open(server.url(), "r", tuning=commitlog.Tuning(archive_cache=0)) as far,
+    ):
+        delete_before_reads(far, primary, monkeypatch)
+        with pytest.raises(PositionError) as raised:
+            far.tailer().read()
+        assert raised.value.first_position == primary.first_position // SEGMENT * SEGMENT > 0
+        assert far.first_position == primary.first_position
+
+
+def test_deletion_between_look_and_read_passes_to_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("zstandard")
+    store = commitlog.Store(tmp_path / "store", every="10ms")
+    with commitlog.open(tmp_path / "orders", segment_size=SEGMENT, store=store) as primary:
+        fill(primary, COUNT)
+        wait_for_store(primary)
+        with (
+            replication.serve(primary.path) as server,
+            commitlog.open(server.url(), "r", store=store) as far,
+        ):
+            delete_before_reads(far, primary, monkeypatch)
+            tailer = far.tailer()
+            found = [record.sequence for record in iter(tailer.read, None)]
+            assert primary.first_sequence > 0
+            assert found == list(range(COUNT))
 
 
 @pytest.mark.parametrize("seed", range(2))

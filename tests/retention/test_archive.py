@@ -557,6 +557,18 @@ def test_missing_archive_segment_is_a_gap(logs: Logs, tmp_path: Path) -> None:
     assert verify(tmp_path / "archive").holes == [(2 * SEGMENT, 3 * SEGMENT)]
 
 
+def test_segment_deleted_after_a_listing_names_the_first_one(logs: Logs, tmp_path: Path) -> None:
+    archived(logs, tmp_path / "archive")
+    directory = ArchivedDirectory(tmp_path / "archive", 1 << 20)
+    (tmp_path / "archive" / name(0)).unlink()
+    assert directory.has_changed()
+    with pytest.raises(PositionError) as caught:
+        directory.fetch(0)
+    directory.close()
+    assert caught.value.first_position == SEGMENT
+    assert not directory.has(0)
+
+
 def test_archive_cannot_be_opened_for_writing(logs: Logs, tmp_path: Path) -> None:
     archived(logs, tmp_path / "archive")
     before = sorted(path.name for path in (tmp_path / "archive").iterdir())
