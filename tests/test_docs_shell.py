@@ -83,7 +83,17 @@ def test_commands_of_the_tour_print_what_the_page_shows(
 def test_tour_contains_every_command_about_a_log() -> None:
     named = set(re.findall(r"\bcommitlog ([a-z][a-z-]+)", PAGE.read_text(encoding="utf-8")))
     # Commands about machines, Spark and topics are on other pages.
-    elsewhere = {"doctor", "bench", "spark", "serve", "follow", "promote", "topics", "call"}
+    elsewhere = {
+        "doctor",
+        "bench",
+        "spark",
+        "serve",
+        "follow",
+        "promote",
+        "topics",
+        "call",
+        "history",
+    }
     assert set(group.COMMANDS) - elsewhere <= named <= set(group.COMMANDS)
 
 

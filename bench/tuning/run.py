@@ -15,10 +15,10 @@ from typing import Any
 from bench.tuning import kill
 from bench.tuning.kill import Kill
 from bench.tuning.knobs import Knob
+from commitlog.base.histogram import PERCENTILES, Histogram
 from commitlog.base.units import MIB
 from commitlog.bench import appends, machine, paced, sync_threads
 from commitlog.bench.case import Case
-from commitlog.bench.histogram import PERCENTILES, Histogram
 from commitlog.bench.sample import Sample
 from commitlog.bench.settings import Settings
 from commitlog.bench.workspace import SkippedError, Workspace

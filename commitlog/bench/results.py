@@ -7,8 +7,8 @@ import json
 import statistics
 from dataclasses import dataclass, field
 
+from commitlog.base.histogram import Histogram
 from commitlog.bench.case import Case
-from commitlog.bench.histogram import Histogram
 from commitlog.bench.sample import Sample
 
 FORMAT = "commitlog-bench/3"

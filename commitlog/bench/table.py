@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from commitlog.base.histogram import PERCENTILES
 from commitlog.base.units import MIB
 from commitlog.bench import noise
-from commitlog.bench.histogram import PERCENTILES
 from commitlog.bench.results import CaseResult, Results
 from commitlog.bench.workloads import BY_NAME, TITLES
 

@@ -22,6 +22,7 @@ COMMANDS = (
     "top",
     "tailers",
     "topics",
+    "history",
     "verify",
     "repair",
     "prune",

@@ -21,3 +21,8 @@ def age_text(since_ns: int) -> str:
 
 def latency_text(seconds: float) -> str:
     return humanize.metric(seconds, "s")
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number of things, such as `1 record` or `2,000 records`."""
+    return f"{count:,} {what}{'s' * (count != 1)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ from commitlog.tail.tailer import Tailer
 Command = TypeVar("Command", bound=Callable[..., Any])
 BATCH_RECORDS = 65536
 
-_OPTIONS = (
+_BOUNDS = (
     click.option(
         "--from",
         "place",
@@ -55,23 +55,8 @@ _OPTIONS = (
         metavar="TIME",
         help="End before the first record at or after this time.",
     ),
-    click.option("--limit", type=parameters.whole(0), metavar="N", help="Print at most N records."),
-    click.option(
-        "-i",
-        "--include",
-        type=parameters.pattern,
-        multiple=True,
-        metavar="REGEX",
-        help="Print only records whose value REGEX matches; repeat it to require several.",
-    ),
-    click.option(
-        "-e",
-        "--exclude",
-        type=parameters.pattern,
-        multiple=True,
-        metavar="REGEX",
-        help="Exclude records whose value REGEX matches.",
-    ),
+)
+_HOW = (
     click.option(
         "-z",
         "--time-zone",
@@ -97,6 +82,27 @@ _OPTIONS = (
         show_default=True,
         help="End at damage, or report and skip it. The exit status is 1 in both cases.",
     ),
+)
+_OPTIONS = (
+    *_BOUNDS,
+    click.option("--limit", type=parameters.whole(0), metavar="N", help="Print at most N records."),
+    click.option(
+        "-i",
+        "--include",
+        type=parameters.pattern,
+        multiple=True,
+        metavar="REGEX",
+        help="Print only records whose value REGEX matches; repeat it to require several.",
+    ),
+    click.option(
+        "-e",
+        "--exclude",
+        type=parameters.pattern,
+        multiple=True,
+        metavar="REGEX",
+        help="Exclude records whose value REGEX matches.",
+    ),
+    *_HOW,
     click.option(
         "--decode",
         is_flag=True,
@@ -131,7 +137,16 @@ _OPTIONS = (
 
 def reading_options(command: Command) -> Command:
     """Add the options whose values make a `Selection`."""
-    for option in reversed(_OPTIONS):
+    return _with_options(command, _OPTIONS)
+
+
+def range_options(command: Command) -> Command:
+    """Add the options whose values make a `Range`."""
+    return _with_options(command, (*_BOUNDS, *_HOW))
+
+
+def _with_options(command: Command, options: Sequence[Callable[[Command], Command]]) -> Command:
+    for option in reversed(options):
         command = option(command)
     return command
 
@@ -142,36 +157,34 @@ def chosen_format(format: str | None, *, as_json: bool) -> str | None:
     return "jsonl" if as_json else format
 
 
+def check_topics(log: CommitLog, topics: Sequence[str]) -> None:
+    """Refuse a topic that the log does not have."""
+    known = {schema.topic for schema in SchemaCatalog(log).schemas().values()} if topics else ()
+    for name in topics:
+        if name not in known:
+            raise TopicNotFoundError(
+                f"the log has no topic {name!r}: `commitlog topics LOG` lists its topics",
+                path=log.path,
+                topic=name,
+            )
+
+
 @dataclass(frozen=True, kw_only=True)
-class Selection:
-    """Select records by the values of `reading_options`."""
+class Range:
+    """A range of records, by the values of `range_options`."""
 
     place: Start | None
     sequence: int | None
     since: str | None
     to: int | None
     until: str | None
-    limit: int | None
-    include: tuple[Pattern, ...]
-    exclude: tuple[Pattern, ...]
     zone: dt.tzinfo | None
     visibility: Visibility
     on_damage: OnDamage
-    decode: bool
-    topics: tuple[str, ...]
-    where: Condition | None
-    last: int | None = None
-    reverse: bool = False
 
     def __post_init__(self) -> None:
-        begins = {
-            "-n": self.last,
-            "--from": self.place,
-            "--from-sequence": self.sequence,
-            "--since": self.since,
-        }
         ends = {"--to": self.to, "--until": self.until}
-        for options, what in ((begins, "start"), (ends, "end")):
+        for options, what in ((self.begins(), "start"), (ends, "end")):
             given = [name for name, value in options.items() if value is not None]
             if len(given) > 1:
                 raise click.UsageError(
@@ -180,36 +193,13 @@ class Selection:
         if self.to is not None and isinstance(self.place, int) and self.to < self.place:
             raise click.UsageError(f"--to ({self.to}) is below --from ({self.place}): swap them")
 
-    @property
-    def decodes(self) -> bool:
-        return self.decode or bool(self.topics) or self.where is not None
-
-    def decoder(self, log: CommitLog, *, follow: bool = False) -> BatchDecoder | None:
-        """Return what decodes and chooses messages, if an option wants that."""
-        if self.topics and not follow:
-            known = {schema.topic for schema in SchemaCatalog(log).schemas().values()}
-            for name in self.topics:
-                if name not in known:
-                    raise TopicNotFoundError(
-                        f"the log has no topic {name!r}: `commitlog topics LOG` lists its topics",
-                        path=log.path,
-                        topic=name,
-                    )
-        return BatchDecoder(log, self.topics, self.where) if self.decodes else None
-
-    def filter(self, decoder: BatchDecoder | None) -> Filter:
-        if decoder is None:
-            return Filter(self.include, self.exclude)
-        return Filter(self.include, self.exclude, SCHEMA_TYPE, decoder.chosen)
+    def begins(self) -> dict[str, object]:
+        """Return the options that set the start, and their values."""
+        return {"--from": self.place, "--from-sequence": self.sequence, "--since": self.since}
 
     @property
     def until_ns(self) -> int | None:
         return None if self.until is None else read_moment(self.until, self.zone)
-
-    def begins_by_option(self) -> bool:
-        return any(
-            given is not None for given in (self.last, self.place, self.sequence, self.since)
-        )
 
     def find_end(self, tailer: Tailer) -> int | None:
         """Return the position at which the records end; None if no option sets it, or if no record
@@ -221,15 +211,55 @@ class Selection:
             return tailer.position
         return None
 
-    def seek_start(self, log: CommitLog, tailer: Tailer, end: int | None, chosen: Filter) -> None:
-        if self.last is not None:
-            tailer.seek(_last_start(log, self.last, chosen, self.visibility, end))
-        elif self.sequence is not None:
+    def seek_first(self, tailer: Tailer) -> None:
+        """Move the tailer to the first record."""
+        if self.sequence is not None:
             tailer.seek(sequence=self.sequence)
         elif self.since is not None:
             tailer.seek(timestamp=read_moment(self.since, self.zone))
         else:
             tailer.seek("first" if self.place is None else self.place)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection(Range):
+    """Select records by the values of `reading_options`."""
+
+    limit: int | None
+    include: tuple[Pattern, ...]
+    exclude: tuple[Pattern, ...]
+    decode: bool
+    topics: tuple[str, ...]
+    where: Condition | None
+    last: int | None = None
+    reverse: bool = False
+
+    def begins(self) -> dict[str, object]:
+        return {"-n": self.last} | super().begins()
+
+    @property
+    def decodes(self) -> bool:
+        return self.decode or bool(self.topics) or self.where is not None
+
+    def decoder(self, log: CommitLog, *, follow: bool = False) -> BatchDecoder | None:
+        """Return what decodes and chooses messages, if an option wants that."""
+        if not follow:
+            check_topics(log, self.topics)
+        return BatchDecoder(log, self.topics, self.where) if self.decodes else None
+
+    def filter(self, decoder: BatchDecoder | None) -> Filter:
+        if decoder is None:
+            return Filter(self.include, self.exclude)
+        return Filter(self.include, self.exclude, SCHEMA_TYPE, decoder.chosen)
+
+    def begins_by_option(self) -> bool:
+        return any(given is not None for given in self.begins().values())
+
+    def seek_start(self, log: CommitLog, tailer: Tailer, end: int | None, chosen: Filter) -> None:
+        if self.last is not None:
+            tailer.seek(_last_start(log, self.last, chosen, self.visibility, end))
+        else:
+            self.seek_first(tailer)
 
     def seek_end(self, tailer: Tailer) -> None:
         """Move the tailer behind the last record."""

@@ -9,6 +9,7 @@ import click
 import commitlog
 from commitlog.cli import FAILURE
 from commitlog.cli.output import print_json
+from commitlog.cli.quantities import counted
 from commitlog.cli.record_format import time_text
 from commitlog.messages.fields_text import fields_text
 from commitlog.messages.summary import LogSummary, TopicVersion, summarized
@@ -45,7 +46,7 @@ def command(context: click.Context, *, log: str, as_json: bool) -> None:
         _print(log, found, topics)
     for each in unreadable:
         click.echo(
-            f"commitlog: type {each.number}, {_counted(each.messages, 'message')}: {each.problem}",
+            f"commitlog: type {each.number}, {counted(each.messages, 'message')}: {each.problem}",
             err=True,
         )
     context.exit(FAILURE if unreadable else 0)
@@ -55,8 +56,8 @@ def _print(log: str, found: LogSummary, topics: dict[Any, list[TopicVersion]]) -
     messages = sum(each.messages for each in found.versions.values())
     others = found.records - found.schemas - messages
     click.echo(
-        f"{log}: {_counted(len(topics), 'topic')}, {_counted(messages, 'message')}, "
-        f"{_counted(found.schemas, 'schema record')}, {_counted(others, 'other record')}"
+        f"{log}: {counted(len(topics), 'topic')}, {counted(messages, 'message')}, "
+        f"{counted(found.schemas, 'schema record')}, {counted(others, 'other record')}"
     )
     for name, versions in _sorted(topics):
         total = sum(each.messages for each in versions)
@@ -68,11 +69,11 @@ def _print(log: str, found: LogSummary, topics: dict[Any, list[TopicVersion]]) -
             if time is not None
         ]
         span = f", {time_text(min(times))} to {time_text(max(times))}" if times else ""
-        click.echo(f"{name}: {codecs}, {_counted(total, 'message')}{span}")
+        click.echo(f"{name}: {codecs}, {counted(total, 'message')}{span}")
         for number, each in enumerate(versions, 1):
             assert each.schema is not None
             fields = fields_text(each.schema) or "no fields"
-            count = _counted(each.messages, "message")
+            count = counted(each.messages, "message")
             click.echo(f"  version {number}, type {each.number}, {count}: {fields}")
 
 
@@ -96,7 +97,3 @@ def _version(each: TopicVersion) -> dict[str, Any]:
 
 def _sorted(topics: dict[Any, list[TopicVersion]]) -> list[tuple[str, list[TopicVersion]]]:
     return sorted(topics.items())
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"

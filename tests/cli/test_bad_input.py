@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "export-metrics": (),
     "tailers": (),
     "topics": (),
+    "history": (),
     "verify": (),
     "repair": (),
     "prune": ("--min-free", "1"),
@@ -49,6 +50,7 @@ NUMBERS = {
     "cat": ("--from", "--to", "--since", "--until", "--limit"),
     "dump": ("--from", "--to"),
     "info": ("--since", "--until"),
+    "history": ("--from", "--from-sequence", "--to", "--since", "--until"),
     "tail": (
         "--last",
         "--from",

@@ -155,6 +155,7 @@ def test_json_of_every_command_follows_the_page(log: Path, damaged: Path, tmp_pa
         ("doctor", printed("doctor", tmp_path)),
         ("remove", printed("remove", "--yes", tmp_path / "open")),
         ("topics", printed("topics", _with_topics(tmp_path / "topics"))),
+        ("history", printed("history", _with_histories(tmp_path / "histories"))),
         ("spark export", [as_object(_export())]),
         ("spark compact", [as_object(_compaction())]),
     ]
@@ -177,6 +178,16 @@ def _with_topics(path: Path) -> Path:
     with commitlog.topic(path, Refund) as refunds:
         refunds.append(Refund(1))
         refunds.log.append(b"?", type=0xC123_4567)
+    return path
+
+
+def _with_histories(path: Path) -> Path:
+    """A log of a message with a history, and one whose history is damaged."""
+    with commitlog.topic(path, Refund) as refunds:
+        refunds.append(Refund(1))
+        with refunds.tailer() as tailer, tailer.reading():
+            refunds.append(Refund(2))
+        refunds.log.append(b"?", type=refunds.log.read(refunds.log.last_position or 0).type)
     return path
 
 

@@ -1,4 +1,4 @@
-"""Latencies with three significant digits, as HdrHistogram keeps them."""
+"""Durations with three significant digits, or fewer, as HdrHistogram keeps them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 PERCENTILES = {"p50": 50.0, "p99": 99.0, "p99.9": 99.9, "p99.99": 99.99}
 _LOWEST_NS, _HIGHEST_NS, _DIGITS = 1, 3600 * 10**9, 3
-_EXACT_BITS = 11  # up to 2048 ns, each nanosecond has a step of its own
 _TICKS_PER_HALF = 5
 
 
@@ -19,12 +18,24 @@ def _empty() -> npt.NDArray[np.int64]:
 
 @dataclass
 class Histogram:
-    """All latencies of a case.
+    """Many durations, counted by steps that grow with them.
 
     HdrHistogram itself takes tens of milliseconds for a percentile, so NumPy computes them; it
     only encodes the result for other tools.
+
+    Attributes
+    ----------
+    highest_ns : int
+        Longer durations count as this.
+    exact_bits : int
+        A step is at most the 2**(1 - exact_bits)th part of its durations. With 11, each nanosecond
+        up to 2048 has a step of its own; with 8, all steps of all durations take 115 KB.
+    largest_ns : int
+        The longest duration so far.
     """
 
+    highest_ns: int = _HIGHEST_NS
+    exact_bits: int = 11
     largest_ns: int = 0
     _steps_ns: npt.NDArray[np.int64] = field(default_factory=_empty)
     _counts: npt.NDArray[np.int64] = field(default_factory=_empty)
@@ -32,10 +43,10 @@ class Histogram:
     def add(self, latencies_ns: npt.NDArray[np.int64]) -> None:
         if not len(latencies_ns):
             return
-        values = np.clip(latencies_ns, _LOWEST_NS, _HIGHEST_NS)
+        values = np.clip(latencies_ns, _LOWEST_NS, self.highest_ns)
         self.largest_ns = max(self.largest_ns, int(values.max()))
         _, exponents = np.frexp(values.astype(np.float64))
-        shifts = np.maximum(exponents - _EXACT_BITS, 0)
+        shifts = np.maximum(exponents - self.exact_bits, 0)
         steps, counts = np.unique(((values >> shifts) + 1 << shifts) - 1, return_counts=True)
         self._steps_ns, places = np.unique(
             np.concatenate([self._steps_ns, steps]), return_inverse=True
@@ -64,7 +75,7 @@ class Histogram:
         """Return what JSON keeps; "hdr" is HdrHistogram's own format, V2, compressed, base64."""
         from hdrh.histogram import HdrHistogram
 
-        histogram = HdrHistogram(_LOWEST_NS, _HIGHEST_NS, _DIGITS)
+        histogram = HdrHistogram(_LOWEST_NS, self.highest_ns, _DIGITS)
         for value, count in zip(self._steps_ns.tolist(), self._counts.tolist(), strict=True):
             histogram.record_value(value, count)
         encoded = histogram.encode()

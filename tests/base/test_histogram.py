@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 from hdrh.histogram import HdrHistogram
 
-from commitlog.bench.histogram import Histogram
+from commitlog.base.histogram import Histogram
 
 SEED = 20260101
 
