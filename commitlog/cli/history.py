@@ -47,7 +47,7 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Print how long messages waited and were handled on their way.
+    """Print how long messages waited and were handled.
 
     Messages that are written while another is handled carry a history: the logs that they came
     through. A hop is one log on the way; the first one is hop 1. For each hop, and for each source,
