@@ -1,6 +1,7 @@
 /* The kernel's hot paths, each alone, for a tool that counts instructions: hot_paths PATH COUNT, in
- * a directory of its own, prints which CRC it used. Without arguments it prints the names of the
- * paths. Only what runs below `measured` is to be counted; the rest prepares and checks. */
+ * a directory of its own, prints which CRC it used and how many nanoseconds an operation took.
+ * Without arguments it prints the names of the paths. Only what runs below `measured` is to be
+ * counted and timed; the rest prepares and checks. */
 #include "scene.h"
 
 #include "backward_scan.h"
@@ -11,6 +12,7 @@
 #define SEGMENT_SIZE (16u << 20)
 #define PAGE 4096u
 #define VALUE_SIZE 40u
+#define VARIED_LARGEST 255u
 #define COPY_LIMIT (16u << 10)
 #define MOST 100000u /* records: what a segment has room for, whichever the path */
 
@@ -29,6 +31,7 @@ typedef struct {
     uint8_t value[PAGE];
     uint64_t walked;
     uint64_t records; /* that were appended to be read */
+    uint32_t *sizes; /* of values whose lengths vary */
     cl_index index;
     cl_backward_scan backward;
     cl_rows_out rows;
@@ -45,6 +48,13 @@ typedef struct {
     void (*run)(measurement *, uint32_t count);
 } hot_path;
 
+/* Memory whose pages are there: the first touch of a page takes longer than what is timed. */
+static void *filled(size_t count, size_t size) {
+    void *made = malloc(count * size);
+    CHECK(made != NULL);
+    return memset(made, 0xff, count * size);
+}
+
 static void append(measurement *at, uint32_t count) {
     uint64_t position;
     for (uint32_t index = 0; index < count; index++) {
@@ -53,12 +63,34 @@ static void append(measurement *at, uint32_t count) {
     }
 }
 
+/* Lengths without a pattern: a processor that predicts branches must not learn them. */
+static void vary(measurement *at, uint32_t count) {
+    at->sizes = filled(count, sizeof *at->sizes);
+    for (uint32_t index = 0; index < count; index++) {
+        uint32_t mixed = (index + 1) * 0x9E3779B9u;
+        mixed = (mixed ^ mixed >> 15) * 0x85EBCA6Bu;
+        at->sizes[index] = 8 + (mixed >> 16) % (VARIED_LARGEST - 7);
+    }
+}
+
+static void append_varied(measurement *at, uint32_t count) {
+    uint64_t position;
+    for (uint32_t index = 0; index < count; index++) {
+        CHECK(cl_writer_append_value(&at->scene.handle.writer, at->value, at->sizes[index],
+                                     &position) == CL_OK);
+    }
+}
+
+static void make_positions(measurement *at, uint32_t count) {
+    at->batch.positions = filled(count, sizeof(int64_t));
+}
+
 static void append_rows(measurement *at, uint32_t count) {
-    static int64_t positions[MOST];
     cl_rows rows = {
         .data = at->value, .count = count, .stride = 0, .length = VALUE_SIZE, .timestamp_ns = 1};
     size_t done = 0;
-    CHECK(cl_writer_append_rows(&at->scene.handle.writer, &rows, &done, positions) == CL_OK &&
+    CHECK(cl_writer_append_rows(&at->scene.handle.writer, &rows, &done, at->batch.positions) ==
+              CL_OK &&
           done == count);
 }
 
@@ -73,10 +105,20 @@ static void claim_and_publish(measurement *at, uint32_t count) {
     }
 }
 
-static void append_what_is_read(measurement *at, uint32_t count) {
-    append(at, count);
+static void open_to_read(measurement *at, uint32_t count) {
     at->records = count;
     open_reader(&at->reader, &at->scene.handle.log);
+}
+
+static void append_what_is_read(measurement *at, uint32_t count) {
+    append(at, count);
+    open_to_read(at, count);
+}
+
+static void append_varied_to_read(measurement *at, uint32_t count) {
+    vary(at, count);
+    append_varied(at, count);
+    open_to_read(at, count);
 }
 
 static void read_each(measurement *at, uint32_t count) {
@@ -86,18 +128,27 @@ static void read_each(measurement *at, uint32_t count) {
     }
 }
 
+static void fill_columns(measurement *at, uint32_t count, uint32_t largest) {
+    at->batch = (cl_batch){.positions = filled(count, sizeof(int64_t)),
+                           .timestamps_ns = filled(count, sizeof(int64_t)),
+                           .types = filled(count, sizeof(uint32_t)),
+                           .keyed = filled(count, 1),
+                           .value_ends = filled(count, sizeof(int64_t)),
+                           .key_ends = filled(count, sizeof(int64_t)),
+                           .data = filled(count + 1, largest),
+                           .keys = filled(count, 1),
+                           .data_room = (size_t)count * largest,
+                           .keys_room = count};
+}
+
 static void make_columns(measurement *at, uint32_t count) {
     append_what_is_read(at, count);
-    at->batch = (cl_batch){.positions = calloc(count, sizeof(int64_t)),
-                           .timestamps_ns = calloc(count, sizeof(int64_t)),
-                           .types = calloc(count, sizeof(uint32_t)),
-                           .keyed = calloc(count, 1),
-                           .value_ends = calloc(count, sizeof(int64_t)),
-                           .key_ends = calloc(count, sizeof(int64_t)),
-                           .data = calloc(count + 1, VALUE_SIZE),
-                           .keys = calloc(count, 1),
-                           .data_room = (size_t)count * VALUE_SIZE,
-                           .keys_room = count};
+    fill_columns(at, count, VALUE_SIZE);
+}
+
+static void make_varied_columns(measurement *at, uint32_t count) {
+    append_varied_to_read(at, count);
+    fill_columns(at, count, VARIED_LARGEST);
 }
 
 static void read_batch(measurement *at, uint32_t count) {
@@ -133,8 +184,7 @@ static void append_keyed(measurement *at, uint32_t count) {
 
 static void append_keyed_to_read(measurement *at, uint32_t count) {
     append_keyed(at, count);
-    at->records = count;
-    open_reader(&at->reader, &at->scene.handle.log);
+    open_to_read(at, count);
 }
 
 static void read_general(measurement *at, uint32_t count) {
@@ -150,7 +200,7 @@ static void make_keyed_columns(measurement *at, uint32_t count) {
     cl_store(&at->scene.handle.place->cursors->tail.value, cl_tail_pack(0, CL_SEGMENT_HEADER));
     append_keyed(at, count);
     free(at->batch.keys);
-    at->batch.keys = calloc(count, 3);
+    at->batch.keys = filled(count, 3);
     at->batch.keys_room = (size_t)count * 3;
 }
 
@@ -207,6 +257,7 @@ static void make_index(measurement *at, uint32_t count) {
 
 static void stand_at_the_end(measurement *at, uint32_t count) {
     static uint32_t offsets[MOST];
+    memset(offsets, 0xff, sizeof offsets);
     make_columns(at, count);
     at->backward = (cl_backward_scan){.offsets = offsets, .room = MOST};
     at->reader.reader.offset = CL_SEGMENT_HEADER + (uint64_t)count * FRAME_STEP;
@@ -238,6 +289,9 @@ static void make_rows(measurement *at, uint32_t count) {
     static int64_t columns[2][MOST];
     static int32_t ends[MOST];
     static uint8_t values[MOST * VALUE_SIZE];
+    memset(columns, 0xff, sizeof columns);
+    memset(ends, 0xff, sizeof ends);
+    memset(values, 0xff, sizeof values);
     append_what_is_walked(at, count);
     at->rows = (cl_rows_out){.positions = columns[0],
                              .timestamps_us = columns[1],
@@ -288,13 +342,16 @@ static void commit(measurement *at, uint32_t count) {
 
 static const hot_path hot_paths[] = {
     {"append-pooled", true, MOST, NULL, NULL, append},
+    {"append-pooled-varied", true, MOST, vary, NULL, append_varied},
     {"append-mapped", false, MOST, NULL, NULL, append},
-    {"append-rows", false, MOST, NULL, NULL, append_rows},
+    {"append-rows", false, MOST, make_positions, NULL, append_rows},
     {"claim-publish", false, MOST, NULL, NULL, claim_and_publish},
     {"read", false, MOST, append_what_is_read, NULL, read_each},
+    {"read-varied", false, MOST, append_varied_to_read, NULL, read_each},
     {"read-general", false, MOST, append_what_is_read, NULL, read_general},
     {"read-keyed", false, MOST, append_keyed_to_read, NULL, read_general},
     {"read-batch", false, MOST, make_columns, NULL, read_batch},
+    {"read-batch-varied", false, MOST, make_varied_columns, NULL, read_batch},
     {"read-batch-keyed", false, MOST, make_keyed_columns, NULL, read_batch},
     {"read-back", false, MOST, stand_at_the_end, NULL, read_back},
     {"read-back-batch", false, MOST, stand_at_the_end, NULL, read_back_batch},
@@ -315,9 +372,12 @@ __attribute__((noinline)) void measured(const hot_path *path, measurement *at, u
     path->run(at, count);
 }
 
-static void run_path(const hot_path *path, uint32_t count) {
+/* Returns the nanoseconds of an operation. */
+static double run_path(const hot_path *path, uint32_t count) {
     static measurement at;
+    int64_t elapsed_ns = 0;
     start_sized(&at.scene, SEGMENT_SIZE, path->pooled, COPY_LIMIT);
+    memset(at.scene.segment->bytes + CL_SEGMENT_HEADER, 0, SEGMENT_SIZE - CL_SEGMENT_HEADER);
     memset(at.value, 'v', sizeof at.value);
     if (path->prepare != NULL) {
         path->prepare(&at, count + 1);
@@ -333,7 +393,9 @@ static void run_path(const hot_path *path, uint32_t count) {
         if (done == 0) {
             path->run(&at, round);
         } else {
+            int64_t start_ns = cl_clock_monotonic_ns();
             measured(path, &at, round);
+            elapsed_ns += cl_clock_monotonic_ns() - start_ns;
         }
         done += round;
     }
@@ -345,12 +407,14 @@ static void run_path(const hot_path *path, uint32_t count) {
     if (at.records != 0) {
         close_reader(&at.reader);
     }
-    void *columns[] = {at.batch.positions,  at.batch.timestamps_ns, at.batch.types, at.batch.keyed,
-                       at.batch.value_ends, at.batch.key_ends,      at.batch.data,  at.batch.keys};
+    void *columns[] = {at.batch.positions, at.batch.timestamps_ns, at.batch.types,
+                       at.batch.keyed,     at.batch.value_ends,    at.batch.key_ends,
+                       at.batch.data,      at.batch.keys,          at.sizes};
     for (size_t index = 0; index < sizeof columns / sizeof *columns; index++) {
         free(columns[index]);
     }
     end(&at.scene);
+    return (double)elapsed_ns / count;
 }
 
 int main(int argc, char **argv) {
@@ -365,8 +429,8 @@ int main(int argc, char **argv) {
     CHECK(count > 0 && count < (long)MOST);
     for (size_t index = 0; index < sizeof hot_paths / sizeof *hot_paths; index++) {
         if (strcmp(argv[1], hot_paths[index].name) == 0) {
-            run_path(&hot_paths[index], (uint32_t)count);
-            puts(cl_crc32c_name());
+            double elapsed_ns = run_path(&hot_paths[index], (uint32_t)count);
+            printf("%s %.2f\n", cl_crc32c_name(), elapsed_ns);
             return 0;
         }
     }
