@@ -209,7 +209,8 @@ WITH_CRC INLINED uint64_t feed_inline(uint64_t state, cl_view *view, const uint8
 }
 
 /* Reads up to `times` frames of the word `length`, for which the batch has room. Returns how many
- * there are before one of another word or another CRC. */
+ * there are before one of another word or another CRC. A caller
+ * asks for one frame where lengths may vary. */
 WITH_CRC INLINED size_t read_run(progress *now, const cl_segment *segment, const uint8_t *source,
                                  uint64_t offset, uint32_t length, size_t times,
                                  const value_form form) {
@@ -234,6 +235,8 @@ WITH_CRC INLINED size_t read_run(progress *now, const cl_segment *segment, const
         at += CL_FRAME_HEADER;
         if (is_inline) {
             state = feed_inline(state, &columns->value_views[now->count + row], at, value_length);
+        } else if (times == 1) {
+            state = feed_varied_from_frame(state, to, at, value_length, form != NO_VALUES);
         } else {
             state = feed_from_frame(state, to, at, value_length, form != NO_VALUES);
         }
@@ -259,7 +262,8 @@ WITH_CRC INLINED uint64_t read_frames(progress *now, const cl_segment *segment,
             break;
         }
         bool alike = length == before && has_room(&here, length, ALIKE, offset, end);
-        rows = read_run(&here, segment, source, offset, length, alike ? ALIKE : 1, form);
+        rows = alike ? read_run(&here, segment, source, offset, length, ALIKE, form)
+                     : read_run(&here, segment, source, offset, length, 1, form);
         offset += rows * cl_frame_aligned(length);
         before = length;
     }
