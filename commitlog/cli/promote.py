@@ -9,6 +9,7 @@ import click
 from commitlog.cli.connection_options import connection_options
 from commitlog.cli.output import print_json
 from commitlog.replication import promote
+from commitlog.retention.store import Store
 
 
 @click.command()
@@ -28,6 +29,11 @@ from commitlog.replication import promote
     show_default=True,
     help="How many copies have a record once it is acknowledged.",
 )
+@click.option(
+    "--store",
+    metavar="ADDRESS",
+    help="Claim the epoch in this store of the log, so that the old primary stops.",
+)
 @click.option("--force", is_flag=True, help="Promote although acknowledged records may be lost.")
 @connection_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
@@ -36,6 +42,7 @@ def command(
     log: str,
     others: tuple[str, ...],
     require: int,
+    store: str | None,
     force: bool,
     token: str | None,
     tls_roots: str | None,
@@ -51,6 +58,7 @@ def command(
     \b
     Examples:
       commitlog promote copy
+      commitlog promote --store s3://bucket/orders copy
       commitlog promote --other tls://c:7070/copy --require 1 copy
     """
     epoch = promote(
@@ -58,6 +66,7 @@ def command(
         others=others,
         require=require,
         force=force,
+        store=None if store is None else Store(store),
         token=token,
         tls_roots=tls_roots,
         plain_text=plain_text,

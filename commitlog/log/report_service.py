@@ -7,6 +7,7 @@ import os
 import time
 
 from commitlog._kernel.engine import Committer
+from commitlog._kernel.failure import REPLACED
 from commitlog.base.service import Service
 
 _logger = logging.getLogger("commitlog")
@@ -77,6 +78,9 @@ class ReportService(Service):
         self._refused.look(self._refusals(), now_s, path)
         if self._core.failed and not self._failed:
             self._failed = True
+            if self._core.failed == REPLACED:
+                _logger.error("%s: a copy was promoted: nothing is acknowledged any more", path)
+                return
             _logger.error(
                 "%s: the log has failed (%s): nothing is acknowledged any more; fix the disk, then "
                 "close the log and reopen it",

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, cast
 
 from commitlog._kernel.engine import REFUSED_CLOSED, Engine
+from commitlog._kernel.failure import REPLACED
 from commitlog.allocation.allocation_service import AllocationService
 from commitlog.allocation.buffer_lease import BufferLeases
 from commitlog.allocation.segment_buffers import SegmentBuffers
@@ -14,6 +15,7 @@ from commitlog.base.service import Service, start_lock
 from commitlog.flush.flush_service import CommitService, FlushService
 from commitlog.log.report_service import ReportService
 from commitlog.options import Options
+from commitlog.recovery import lineage
 from commitlog.retention.listener import ListenerService
 from commitlog.retention.pruner import LogState, Pruner, RetentionService
 from commitlog.retention.retention import Retention
@@ -125,7 +127,10 @@ class WriterServices:
 
 def _store_service(engine: Engine, queue: MappedFileQueue, store: Store) -> StoreService:
     # Imported here, because most logs have no store.
+    from commitlog.retention.store_epoch import StoreEpoch
     from commitlog.retention.store_service import StoreService
+
+    own = lineage.read(queue.directory)
 
     def flush() -> int:
         engine.flush_to(engine.committed_position, _FLUSH_S)
@@ -138,6 +143,8 @@ def _store_service(engine: Engine, queue: MappedFileQueue, store: Store) -> Stor
         flush=flush,
         appended_position=lambda: engine.tail_position,
         durable_position=lambda: engine.flushed_position,
+        epoch=StoreEpoch(own.number, own.start, own.rank.id),
+        fenced=lambda: engine.fail(REPLACED),
     )
 
 

@@ -22,10 +22,15 @@ from commitlog.log.opened import Opened
 from commitlog.log.opening import open_for_writing
 from commitlog.options import Options
 from commitlog.recovery import lineage
-from commitlog.recovery.lineage import Epoch, Lineage
+from commitlog.recovery.lineage import Epoch, Lineage, Rank
 from commitlog.replication.primary import Access
 from commitlog.replication.quorum import Quorum
 from commitlog.replication.replica import place_of, standing_of
+from commitlog.retention.archive import Archiver
+from commitlog.retention.store import Store
+from commitlog.retention.store_epoch import StoreEpoch, highest_epoch
+from commitlog.retention.tail_object import read_contents
+from commitlog.retention.target import target_of
 from commitlog.segment import identity as identities
 
 _logger = logging.getLogger("commitlog.replication")
@@ -41,6 +46,7 @@ def promote(
     tls_roots: str | None = None,
     plain_text: bool = False,
     timeout: Duration = 5,
+    store: Store | None = None,
 ) -> Epoch:
     """Begin the next epoch of a log durably; a copy can be written from then on.
 
@@ -65,6 +71,9 @@ def promote(
         For the connections to the other copies, as for `follow`.
     timeout : float or str
         How long the other copies may take to answer.
+    store : Store, optional
+        The log's store. The epoch is claimed there, too: an open log of an earlier epoch with this
+        store then fails with `FencedError`.
 
     Returns
     -------
@@ -78,8 +87,10 @@ def promote(
     LogLockedError
         A follower or a writer has it open.
     ReplicationError
-        Too few copies promise the epoch, or one of them has records that this one lacks. The log
-        is not promoted.
+        Too few copies promise the epoch, or one of them, or the store, has records that this one
+        lacks. The log is not promoted.
+    FencedError
+        Another promotion has just claimed the epoch in the store. The log is not promoted.
     InvalidOptionError
         `require` is not the number of some of the copies, or two URLs name one copy.
     """
@@ -89,7 +100,10 @@ def promote(
     with telling_of_refusals(where):
         opened = _open(where)
         try:
-            new = _promoted(opened, quorum, require, force)
+            new = _promoted(opened, quorum, require, force, store)
+            if store is not None:
+                _claim(store, new)
+                failpoint("epoch claimed")
             lineage.write(opened.directory, new)
             failpoint("epoch written")
         except BaseException:
@@ -116,7 +130,9 @@ def _open(where: str) -> Opened:
     return opened
 
 
-def _promoted(opened: Opened, quorum: Quorum, require: int, force: bool) -> Lineage:
+def _promoted(
+    opened: Opened, quorum: Quorum, require: int, force: bool, store: Store | None
+) -> Lineage:
     """Take the next epoch at enough copies, this one first; return the log's lineage in it."""
     directory = opened.directory
     own = lineage.read(directory)
@@ -124,20 +140,40 @@ def _promoted(opened: Opened, quorum: Quorum, require: int, force: bool) -> Line
     end = place_of(opened.end, directory.segment_size)
     standing = standing_of(own, end, directory.segment_size)
     known = quorum.ask(directory.log_uuid, lineage.place(directory))
+    behind = ""
+    if store is not None:
+        claimed, behind = _in_store(opened, store, end)
+        known = [*known, claimed]
     rank = lineage.next_rank([own.promised, *known])
-    doubts = quorum.doubts(standing, needed)
+    doubts = quorum.doubts(standing, needed) or behind
     if doubts and not force:
         raise _refused(doubts, opened)
     if quorum.members:
         lineage.write(directory, replace(own, fence=rank))
         failpoint("own fence written")
         quorum.fence(rank)
-        doubts = quorum.doubts(standing, needed)
+        doubts = quorum.doubts(standing, needed) or behind
         if doubts and not force:
             raise _refused(doubts, opened)
     if doubts:
         _logger.warning("%s: promoted by force: %s", directory.path, doubts)
     return own.promoted(end, rank)
+
+
+def _in_store(opened: Opened, store: Store, end: int) -> tuple[Rank, str]:
+    """Return the last epoch of the store, and what speaks against the promotion."""
+    archiver = Archiver(opened.directory, store)
+    archiver.prepare()
+    size = opened.directory.segment_size
+    stored = read_contents(archiver.target, size).end(size)
+    doubts = f"the store has records up to position {stored}" if stored > end else ""
+    return Rank(highest_epoch(archiver.target)), doubts
+
+
+def _claim(store: Store, new: Lineage) -> None:
+    """Claim the new epoch in the store."""
+    target = target_of(store.target, store.filesystem)
+    StoreEpoch(new.number, new.start, new.rank.id).claim(target)
 
 
 def _needed(own: Lineage, quorum: Quorum, require: int) -> int:

@@ -13,10 +13,11 @@ from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import open_regular
 from commitlog.base.service import Service
-from commitlog.errors import CommitLogError, LogExistsError, LogFailedError
+from commitlog.errors import CommitLogError, FencedError, LogExistsError, LogFailedError
 from commitlog.retention.archive import Archiver
-from commitlog.retention.archived import read_header
+from commitlog.retention.archived import archived_name, read_header
 from commitlog.retention.store import Store
+from commitlog.retention.store_epoch import StoreEpoch
 from commitlog.retention.store_pruner import prune_store
 from commitlog.retention.stored_tail import StoredTail
 from commitlog.retention.tail_object import read_contents
@@ -34,7 +35,8 @@ class StoreService(Service):
     """Store what is durable. Of the handles that have a log open, one stores it.
 
     `flush` makes durable what is appended, and returns where that ends. `durable_position` returns
-    where the durable part ends, and `appended_position` the log's end.
+    where the durable part ends, and `appended_position` the log's end. `fenced` is called
+    if another log has claimed this epoch of the store or a later one.
     """
 
     def __init__(
@@ -46,6 +48,8 @@ class StoreService(Service):
         flush: Callable[[], int],
         appended_position: Callable[[], int],
         durable_position: Callable[[], int],
+        epoch: StoreEpoch,
+        fenced: Callable[[], object],
     ) -> None:
         super().__init__(f"commitlog store {path}")
         self._path = path
@@ -54,6 +58,8 @@ class StoreService(Service):
         self._flush = flush
         self._appended_position = appended_position
         self._durable_position = durable_position
+        self._epoch = epoch
+        self._fenced = fenced
         self._ending = threading.Event()
         self._last = 0
         self._next = 0  # every segment below this number is stored whole
@@ -112,6 +118,9 @@ class StoreService(Service):
             self._warned = False
         except (LogFailedError, LogExistsError):
             raise
+        except FencedError:
+            self._fenced()
+            raise
         except (CommitLogError, OSError) as error:
             if not self._warned:  # once, because the texts of some stores have times in them
                 self._warned = True
@@ -134,17 +143,30 @@ class StoreService(Service):
         archiver = Archiver(directory, self._store)
         if self._tail is None:
             self._tail = self._resume(directory, archiver, durable)
+        else:
+            self._epoch.refuse_later(archiver.target)
         self._tail.store(durable)
         if (self._next + 1) * self._identity.segment_size > durable:
             return False
         if SealTable(directory).get(self._next) is None:
             return False
-        archiver.store(self._next)
+        self._store_whole(archiver, self._next)
         failpoint("segment stored")
         self._tail.covered(self._next)
         self._next += 1
         prune_store(archiver.target, self._identity, self._store)
         return True
+
+    def _store_whole(self, archiver: Archiver, number: int) -> None:
+        try:
+            archiver.store(number)
+        except LogExistsError:
+            size = self._identity.segment_size
+            if not self._epoch.number or (number + 1) * size <= self._epoch.start:
+                raise
+            # A fenced writer's last put came after this epoch was claimed.
+            archiver.target.delete([archived_name(number * size)])
+            archiver.store(number)
 
     def _report_rest(self) -> None:
         stored = 0 if self._tail is None else self._tail.end
@@ -166,11 +188,14 @@ class StoreService(Service):
         restored from an older state, or another machine writes it. Then nothing is stored.
         """
         archiver.prepare()
+        self._epoch.claim(archiver.target)
         size = self._identity.segment_size
         contents = read_contents(archiver.target, size)
-        tail = StoredTail(archiver.target, directory, self._store.level)
+        tail = StoredTail(archiver.target, directory, self._store.level, self._epoch.number)
         numbers = directory.segment_numbers()
         first = numbers[0] if numbers else 0
+        if self._cut(directory, archiver, [each for each in contents.sizes if each >= first]):
+            contents = read_contents(archiver.target, size)
         if contents.end(size) > durable:
             raise self._forked(archiver, contents.end(size))
         stored = [number for number in contents.sizes if number >= first]
@@ -186,8 +211,27 @@ class StoreService(Service):
         if parts and not tail.has(parts[-1]):
             raise self._forked(archiver, parts[-1].first)
         tail.delete(contents.covered)
-        tail.resume(parts, max(contents.end(size), self._first_open(directory, first, durable)))
+        tail.resume(parts, contents.end(size), self._first_open(directory, first, durable))
         return tail
+
+    def _cut(self, directory: LogDirectory, archiver: Archiver, stored: list[int]) -> bool:
+        """Delete whole segments that an earlier epoch's writer stored behind this one's start."""
+        size = self._identity.segment_size
+        gone = []
+        for number in stored:
+            if self._epoch.number and (number + 1) * size > self._epoch.start:
+                theirs = read_header(archiver.target, number * size, self._identity)
+                if not directory.has(number) or directory.read_header(number) != theirs:
+                    gone.append(number)
+        if gone:
+            _logger.warning(
+                "%s: deleted %d segments of an earlier epoch that go on behind position %d",
+                archiver.target.name,
+                len(gone),
+                self._epoch.start,
+            )
+            archiver.target.delete([archived_name(number * size) for number in gone])
+        return bool(gone)
 
     def _first_open(self, directory: LogDirectory, first: int, durable: int) -> int:
         """Return the base of the first segment that cannot be stored whole now."""

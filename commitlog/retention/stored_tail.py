@@ -11,7 +11,6 @@ from commitlog.retention.tail_object import TailObject, pack, read_part
 from commitlog.retention.target import Target
 from commitlog.segment.directory import LogDirectory
 
-EPOCH = 0  # of every writer, as long as logs have no epochs
 _PART_MOST = 8 << 20  # bytes; also the memory that a part takes
 _MERGED = 16  # parts of one level that become one of the next
 
@@ -24,17 +23,28 @@ class StoredTail:
     stored once for each level.
     """
 
-    def __init__(self, target: Target, directory: LogDirectory, level: int) -> None:
+    def __init__(self, target: Target, directory: LogDirectory, level: int, epoch: int = 0) -> None:
         self.end = 0
+        self._epoch = epoch
         self._target = target
         self._directory = directory
         self._level = level
         self._parts: list[tuple[int, TailObject]] = []  # with their level
+        self._earlier: list[TailObject] = []
 
-    def resume(self, parts: list[TailObject], end: int) -> None:
-        """Continue behind parts that are stored."""
-        self._parts = [(0, part) for part in parts]
-        self.end = end
+    def resume(self, parts: list[TailObject], end: int, least: int) -> None:
+        """Continue behind parts that are stored, but not below `least`.
+
+        A segment with parts of an earlier epoch is stored again from its beginning, because its
+        fenced writer may still merge and delete those.
+        """
+        size = self._directory.segment_size
+        earlier = [part for part in parts if part.epoch != self._epoch]
+        if earlier:
+            end = earlier[0].first // size * size
+        self._parts = [(0, part) for part in parts if part.first < end]
+        self._earlier = [part for part in parts if part.first >= end]
+        self.end = max(end, least)
 
     def delete(self, names: list[str]) -> None:
         """Delete parts that larger objects cover."""
@@ -54,7 +64,7 @@ class StoredTail:
         size = self._directory.segment_size
         while self.end < durable:
             stop = min(durable, self.end + _PART_MOST, (self.end // size + 1) * size)
-            part = TailObject(EPOCH, self.end, stop)
+            part = TailObject(self._epoch, self.end, stop)
             self._put(part)
             self.end = stop
             self._parts.append((0, part))
@@ -69,7 +79,7 @@ class StoredTail:
             end, size = last[-1][1].end, self._directory.segment_size
             if not same or end - first > _PART_MOST or first // size != (end - 1) // size:
                 return
-            whole = TailObject(EPOCH, first, end)
+            whole = TailObject(self._epoch, first, end)
             self._put(whole)
             self.delete([part.name for _, part in last])
             self._parts[-_MERGED:] = [(level + 1, whole)]
@@ -77,8 +87,9 @@ class StoredTail:
     def covered(self, number: int) -> None:
         """Delete the parts of a segment that is stored whole."""
         size = self._directory.segment_size
-        gone = [part for _, part in self._parts if part.first // size <= number]
-        self.delete([part.name for part in gone])
+        stored = [*self._earlier, *(part for _, part in self._parts)]
+        self.delete([part.name for part in stored if part.first // size <= number])
+        self._earlier = [part for part in self._earlier if part.first // size > number]
         self._parts = [each for each in self._parts if each[1].first // size > number]
         self.end = max(self.end, (number + 1) * size)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from commitlog._kernel.segments import HEADER_SIZE, check_header
 from commitlog.errors import CorruptSegmentError
 from commitlog.retention.archived import archived_bases_in, decompressed, zstandard
+from commitlog.retention.store_epoch import epochs_in, read_epoch
 from commitlog.retention.target import Target, reading
 from commitlog.segment.identity import Identity
 
@@ -82,12 +83,14 @@ def read_contents(target: Target, segment_size: int) -> Contents:
         for name, base in archived_bases_in(listed, segment_size).items()
     }
     objects: dict[int, list[TailObject]] = defaultdict(list)
-    for name in listed:
-        if (found := TailObject.named(name, segment_size)) is not None:
-            objects[found.first // segment_size].append(found)
+    named = [TailObject.named(name, segment_size) for name in listed]
+    found = [each for each in named if each is not None]
+    kept = _before_later_epochs(target, found, epochs_in(list(listed)))
+    for each in kept:
+        objects[each.first // segment_size].append(each)
     last = max((*sizes, *objects), default=0)
     parts: dict[int, list[TailObject]] = {}
-    covered: list[str] = []
+    covered = [each.name for each in set(found).difference(kept)]
     for number in sorted(objects):
         joined = join(objects[number], number * segment_size)
         end = joined[-1].end if joined else 0
@@ -98,6 +101,20 @@ def read_contents(target: Target, segment_size: int) -> Contents:
         covered += [each.name for each in objects[number] if each.end <= end and each not in joined]
     part_bytes = {number: sum(listed[part.name] for part in parts[number]) for number in parts}
     return Contents(dict(sorted(sizes.items())), parts, part_bytes, covered)
+
+
+def _before_later_epochs(
+    target: Target, objects: list[TailObject], epochs: list[int]
+) -> list[TailObject]:
+    """Leave out what a fenced writer stored behind the start of a later epoch."""
+    oldest = min((each.epoch for each in objects), default=0)
+    later = [read_epoch(target, number) for number in epochs if number > oldest]
+    starts = [(each.number, each.start) for each in later if each is not None]
+    return [
+        each
+        for each in objects
+        if all(each.end <= start for number, start in starts if number > each.epoch)
+    ]
 
 
 def join(objects: Iterable[TailObject], start: int) -> list[TailObject]:

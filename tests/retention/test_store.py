@@ -19,6 +19,7 @@ from commitlog.keep import archive_segments, restore, target_of
 from commitlog.log.parts import parts_of
 from commitlog.repair.verification import verify
 from commitlog.retention import stored_tail
+from commitlog.retention.store_epoch import StoreEpoch
 from commitlog.retention.store_service import StoreService
 from commitlog.retention.stored_tail import StoredTail
 from commitlog.retention.tail_object import TailObject, join, read_contents
@@ -412,6 +413,8 @@ def _storing(here: Path, place: Path) -> Callable[[], object]:
         flush=lambda: log.flushed_position,
         appended_position=lambda: log.tail_position,
         durable_position=lambda: log.flushed_position,
+        epoch=StoreEpoch(),
+        fenced=lambda: None,
     )
 
     def act() -> None:

@@ -317,7 +317,13 @@ def replicate(path: Path, copy: Path) -> None:
     with commitlog.open(path, flush="sync", replicate=rule) as log:
         print(rule.server.url(), rule.require, log.append(b"x"), log.replicated_position)
     epoch: replication.Epoch = replication.promote(
-        copy, others=["tls://b:7070/copy"], require=1, force=True, token="secret", timeout="2s"
+        copy,
+        others=["tls://b:7070/copy"],
+        require=1,
+        force=True,
+        token="secret",
+        timeout="2s",
+        store=commitlog.Store("memory://bucket"),
     )
     print(epoch.number, epoch.start, epoch.id)
 

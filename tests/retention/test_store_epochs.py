@@ -1,0 +1,219 @@
+"""Epochs of a store: a claimed epoch fences every earlier writer, and what it stores too late."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog import CommitLog, Retention, Store
+from commitlog.errors import CorruptSegmentError, FencedError, ReplicationError
+from commitlog.keep import restore
+from commitlog.log.parts import parts_of
+from commitlog.repair.verification import verify
+from commitlog.replication import promote
+from commitlog.retention.archive import Archiver
+from commitlog.retention.store_epoch import StoreEpoch, highest_epoch, read_epoch
+from commitlog.retention.stored_tail import StoredTail
+from commitlog.retention.tail_object import read_contents
+from commitlog.retention.target import target_of
+from tests.retention.test_store import SOON, is_stored, service_of, stored
+from tests.setups import SEGMENT, Logs, values
+from tests.steps import killed_at
+
+pytest.importorskip("zstandard")
+pytest.importorskip("pyarrow.flight")
+Until = Callable[..., None]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def primary(logs: Logs, place: Path, until: Until) -> CommitLog:
+    log = logs.open(store=Store(place, every=SOON))
+    log.append_many([b"%d" % number * 300 for number in range(200)])
+    until(lambda: is_stored(log))
+    return log
+
+
+def seal_first(log: CommitLog) -> None:
+    log.roll()
+    log.append(b"behind")
+    log.flush()
+    log.prune(Retention(max_bytes="1TiB"))  # seals
+
+
+def is_fenced(log: CommitLog) -> bool:
+    try:
+        log.append(b"late", sync=True)
+    except FencedError:
+        return True
+    return False
+
+
+def test_open_primary_that_meets_a_later_epoch_fails(
+    primary: CommitLog, logs: Logs, place: Path, tmp_path: Path, until: Until
+) -> None:
+    restore(place, tmp_path / "copy")
+    epoch = promote(tmp_path / "copy", store=Store(place))
+    assert epoch.number == highest_epoch(target_of(place)) == 1
+    until(lambda: is_fenced(primary))
+    until(lambda: service_of(primary).error is not None)
+    assert isinstance(service_of(primary).error, FencedError)
+    with pytest.raises(FencedError):
+        primary.close()
+    copy = logs.open("copy", store=Store(place, every=SOON))
+    copy.append(b"on")
+    copy.close()
+    assert stored(place) == stored(Path(copy.path))
+    assert verify(place).sound
+
+
+def test_restored_log_is_fenced_until_it_is_promoted(
+    logs: Logs, place: Path, tmp_path: Path, until: Until
+) -> None:
+    log = logs.open(store=Store(place))
+    log.append(b"one")
+    log.close()
+    promote(log.path, store=Store(place))
+    restore(place, tmp_path / "again")
+    again = logs.open("again", store=Store(place, every=SOON))
+    until(lambda: is_fenced(again))
+    with pytest.raises(FencedError):
+        again.close()
+    assert promote(again.path, store=Store(place), force=True).number == 2
+    log = logs.open(store=Store(place, every=SOON))
+    until(lambda: is_fenced(log))
+    with pytest.raises(FencedError):
+        log.close()
+
+
+def test_late_puts_of_a_fenced_writer_reach_no_reader(
+    logs: Logs, place: Path, tmp_path: Path
+) -> None:
+    old = logs.open(store=Store(place))
+    old.append_many([b"%d" % number * 300 for number in range(20)])
+    old.close()
+    restore(place, tmp_path / "copy")
+    epoch = promote(tmp_path / "copy", store=Store(place))
+    with commitlog.open(old.path) as zombie:
+        zombie.append_many([b"late" * 300 for number in range(2 * SEGMENT // 1200)])
+        seal_first(zombie)
+        directory = parts_of(zombie).directory
+        part = StoredTail(target_of(place), directory, 1)
+        part.resume([], epoch.start - 100, 0)
+        part.store(epoch.start + 200)
+        assert stored(place) == stored(tmp_path / "copy")
+        Archiver(directory, Store(place)).store(0)
+    with commitlog.open(tmp_path / "copy", store=Store(place)) as copy:
+        copy.append_many([b"%d" % number * 300 for number in range(200)])
+        expected = values(copy)
+    assert stored(place) == expected
+    assert verify(place).sound
+    assert not read_contents(target_of(place), SEGMENT).covered
+
+
+def test_late_deletion_by_a_fenced_writer_leaves_no_gap(
+    logs: Logs, place: Path, tmp_path: Path, until: Until
+) -> None:
+    old = logs.open(store=Store(place))
+    old.append(b"one")
+    old.close()
+    restore(place, tmp_path / "copy")
+    promote(tmp_path / "copy", store=Store(place))
+    copy = logs.open("copy", store=Store(place, every=SOON))
+    copy.append(b"two")
+    until(lambda: is_stored(copy))
+    for path in place.glob("0000000000-*.tail.zst"):
+        path.unlink()
+    assert stored(place) == [b"one", b"two"]
+
+
+def test_put_that_comes_after_the_claim_is_replaced(
+    logs: Logs, place: Path, tmp_path: Path, until: Until
+) -> None:
+    old = logs.open(store=Store(place))
+    old.append(b"one")
+    old.close()
+    restore(place, tmp_path / "copy")
+    promote(tmp_path / "copy", store=Store(place))
+    copy = logs.open("copy", store=Store(place, every=SOON))
+    copy.append(b"two")
+    until(lambda: is_stored(copy))
+    with commitlog.open(old.path) as zombie:
+        zombie.append(b"late")
+        seal_first(zombie)
+        Archiver(parts_of(zombie).directory, Store(place)).store(0)
+    copy.roll()
+    copy.append(b"three")
+    copy.close()
+    assert stored(place) == [b"one", b"two", b"three"]
+
+
+def test_log_behind_its_store_is_promoted_only_by_force(
+    primary: CommitLog, place: Path, tmp_path: Path
+) -> None:
+    middle = [record.position for record in primary.tailer()][100]
+    primary.close()
+    restore(place, tmp_path / "copy", until=middle)
+    with pytest.raises(ReplicationError, match="the store has records up to position"):
+        promote(tmp_path / "copy", store=Store(place))
+    assert highest_epoch(target_of(place)) == 0
+    assert promote(tmp_path / "copy", store=Store(place), force=True).number == 1
+    with commitlog.open(tmp_path / "copy", store=Store(place)) as copy:
+        copy.append(b"on")
+        expected = values(copy)
+    assert stored(place) == expected
+
+
+def test_claim_of_an_epoch_that_another_log_has_is_refused(place: Path) -> None:
+    target = target_of(place)
+    StoreEpoch(3, 4096, "a").claim(target)
+    assert [read_epoch(target, number) for number in (1, 3, 4)] == [
+        StoreEpoch(1, 4096, "a"),
+        StoreEpoch(3, 4096, "a"),
+        None,
+    ]
+    StoreEpoch(3, 4096, "a").claim(target)
+    for other in (StoreEpoch(3, 4096, "b"), StoreEpoch(2, 0, "a"), StoreEpoch()):
+        with pytest.raises(FencedError, match="another log has claimed epoch"):
+            other.claim(target)
+    with pytest.raises(FencedError, match="too far"):
+        StoreEpoch(10**6, 0, "c").claim(target)
+    assert highest_epoch(target) == 3
+
+
+@pytest.mark.parametrize("harm", [b"", b"[]", b'{"number":1,"start":-1,"id":"a"}', b"{" * 5000])
+def test_damaged_epoch_object_is_named(place: Path, harm: bytes) -> None:
+    place.mkdir()
+    (place / "0000000001.epoch").write_bytes(harm)
+    with pytest.raises(CorruptSegmentError, match=r"0000000001\.epoch is damaged"):
+        read_epoch(target_of(place), 1)
+
+
+def test_kill_at_any_step_of_a_promotion_leaves_one_primary(
+    logs: Logs, place: Path, tmp_path: Path, until: Until
+) -> None:
+    log = logs.open(store=Store(place))
+    log.append_many([b"one", b"two"])
+    log.close()
+    step, killed = 0, True
+    while killed:
+        step += 1
+        here, kept = tmp_path / f"copy{step}", tmp_path / f"store{step}"
+        shutil.copytree(place, kept)
+        restore(kept, here)
+        killed = killed_at(step, partial(partial, promote, here, store=Store(kept)))
+        promoted = promote(here, store=Store(kept))
+        assert promoted.number == highest_epoch(target_of(kept))
+        with commitlog.open(here, store=Store(kept)) as copy:
+            copy.append(b"on")
+        assert stored(kept) == [b"one", b"two", b"on"]
+    assert step > 3
