@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
+import contextlib
+import multiprocessing
 import os
 import pty
 import select
@@ -14,8 +14,9 @@ import tempfile
 import termios
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing import forkserver
 from pathlib import Path
 
 import commitlog
@@ -43,36 +44,16 @@ def sealed_log(path: Path) -> Path:
     return path
 
 
-@functools.cache
-def _import_commands() -> None:
-    """Import the commands once, and not in each forked process."""
-    for name in ("group", *group.COMMANDS):
-        importlib.import_module(f"commitlog.cli.{name.replace('-', '_')}")
-
-
 def run(
     *arguments: object, feed: bytes = b"", encoding: str | None = None, forked: bool = False
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end, with the given standard input and output encoding.
 
-    The command runs in a process forked from this one, because starting an interpreter takes longer
-    than most commands. After a test that used gRPC, a forked process would inherit its locks; it
-    is `forked` nevertheless if the command needs the memory of this process, and if the user of
-    this process may not start the interpreter.
+    The command runs in a process forked from a server that has imported the commands, because
+    starting an interpreter takes longer than most commands. It is `forked` from this process if it
+    needs this one's memory or its user.
     """
     given = list(map(str, arguments))
-    may_start = os.access(sys.executable, os.X_OK, effective_ids=True)
-    if "pyarrow._flight" in sys.modules and may_start and not forked:
-        coded = os.environ | ({"PYTHONIOENCODING": encoding} if encoding else {})
-        return subprocess.run(
-            [*PROGRAM, *given],
-            input=feed,
-            env=coded,
-            capture_output=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-    _import_commands()
     with (
         tempfile.TemporaryFile() as stdin,
         tempfile.TemporaryFile() as stdout,
@@ -80,22 +61,53 @@ def run(
     ):
         stdin.write(feed)
         stdin.seek(0)
-        child = os.fork()
-        if child == 0:
-            _run_in_child(given, [stdin.fileno(), stdout.fileno(), stderr.fileno()], encoding)
-        _, outcome = os.waitpid(child, 0)
+        streams = (stdin.fileno(), stdout.fileno(), stderr.fileno())
+        if forked:
+            child = os.fork()
+            if child == 0:
+                _run_in_child(given, streams, encoding)
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        else:
+            status = _run_from_server(given, streams, encoding)
         stdout.seek(0)
         stderr.seek(0)
-        return subprocess.CompletedProcess(
-            given, os.waitstatus_to_exitcode(outcome), stdout.read(), stderr.read()
-        )
+        return subprocess.CompletedProcess(given, status, stdout.read(), stderr.read())
 
 
-def _run_in_child(arguments: list[str], descriptors: list[int], encoding: str | None) -> None:
+def _run_from_server(
+    arguments: list[str], streams: tuple[int, int, int], encoding: str | None
+) -> int:
+    server = multiprocessing.get_context("forkserver")
+    commands = [f"commitlog.cli.{name.replace('-', '_')}" for name in group.COMMANDS]
+    server.set_forkserver_preload(["pytest", "tests.cli.program", *commands])
+    with contextlib.chdir(ROOT):
+        forkserver.ensure_running()
+    paths = [f"/proc/{os.getpid()}/fd/{stream}" for stream in streams]
+    process = server.Process(
+        target=_run_elsewhere, args=(arguments, paths, encoding, os.environ.copy())
+    )
+    process.start()
+    process.join(LIMIT_S)
+    status = process.exitcode
+    assert status is not None, f"{arguments} did not end within {LIMIT_S:g} s"
+    process.close()
+    return status
+
+
+def _run_elsewhere(
+    arguments: list[str], paths: list[str], encoding: str | None, environment: dict[str, str]
+) -> None:
+    """Run a command in a child of the server, with this process's files and environment."""
+    os.environ.clear()
+    os.environ.update(environment)
+    _run_in_child(arguments, [os.open(path, os.O_RDWR) for path in paths], encoding)
+
+
+def _run_in_child(arguments: list[str], streams: Sequence[int], encoding: str | None) -> None:
     status = 70
     try:
         signal.alarm(60)
-        for descriptor, found in enumerate(descriptors):
+        for descriptor, found in enumerate(streams):
             os.dup2(found, descriptor)
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115

@@ -23,7 +23,7 @@ def log(files: LogFiles) -> str:
 
 
 def commitlog(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process forked from this one."""
+    """Run a command in a process of its own."""
     done = run(*arguments)
     return subprocess.CompletedProcess(
         done.args, done.returncode, done.stdout.decode(), done.stderr.decode()

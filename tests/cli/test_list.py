@@ -70,7 +70,7 @@ def test_unreadable_directory_is_reported_with_status_1(
 
         def listed() -> tuple[int, str]:
             os.setresuid(OTHER_USER, OTHER_USER, OTHER_USER)
-            done = run("list", folder)
+            done = run("list", folder, forked=True)
             return done.returncode, done.stderr.decode()
 
         status, printed = in_child(listed)

@@ -169,7 +169,7 @@ def test_unwritable_directory_keeps_every_file(
 
         def remove() -> tuple[int, bytes]:
             os.setresuid(OTHER_USER, OTHER_USER, OTHER_USER)
-            done = run("remove", "--yes", path)
+            done = run("remove", "--yes", path, forked=True)
             return done.returncode, done.stderr
 
         status, said = in_child(remove)
