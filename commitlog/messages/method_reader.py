@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from commitlog._kernel.readers import Record
 from commitlog.base.process_bound import ProcessBound
+from commitlog.base.service import Service
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import (
     CommitLogError,
     InvalidOptionError,
-    MessageError,
-    SchemaError,
+    TailerInUseError,
     UndecodableError,
 )
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.catalog import SchemaCatalog
-from commitlog.messages.codec import Decode
 from commitlog.messages.handled import HANDLED, Handled
-from commitlog.messages.history import History, behind_history
-from commitlog.messages.method import Method, methods_of, plain_decoder
+from commitlog.messages.history import History
+from commitlog.messages.method_table import MethodTable
 from commitlog.messages.pipeline import Pipeline
-from commitlog.messages.schema import Schema, is_message_type
 from commitlog.tail.seek import Start
 from commitlog.tail.tailer import Tailer
 
@@ -33,10 +31,30 @@ OnError = Callable[[Exception, Record], object]
 _STOP_INTERVAL_S = 0.1  # how often a waiting reader looks whether it shall stop
 
 
+class _RunningReader(Service):
+    """The thread of `MethodReader.start`."""
+
+    def __init__(self, path: str, handle: Callable[[], int]) -> None:
+        super().__init__(f"commitlog methods {path}")
+        self.thread_id: int | None = None
+        self.handled = 0
+        self.failure: BaseException | None = None
+        self._handle = handle
+
+    def run(self) -> None:
+        self.thread_id = threading.get_ident()
+        try:
+            self.handled = self._handle()
+        except BaseException as error:
+            self.failure = error
+            raise
+
+
 class MethodReader(ProcessBound):
     """Call the methods of objects; `commitlog.method_reader` returns it.
 
-    Only one thread at a time may use it, except for `stop`.
+    Only one thread at a time may use it, except for `stop`. That is the thread of `start` from
+    `start` until `wait`.
 
     Attributes
     ----------
@@ -48,7 +66,7 @@ class MethodReader(ProcessBound):
         self,
         log: CommitLog,
         tailer: Tailer,
-        methods: dict[str, tuple[Method, Callable[..., Any]]],
+        table: MethodTable,
         on_unknown: OnUnknown | None,
         on_error: OnError | None,
         *,
@@ -59,18 +77,16 @@ class MethodReader(ProcessBound):
         self.unknown = 0
         self._log = log
         self._tailer = tailer
-        self._methods = methods
+        self._table = table
         self._on_unknown = on_unknown
         self._on_error = on_error
-        self._catalog = SchemaCatalog(log)
-        self._decoders: dict[int, tuple[Decode[Any], Callable[..., Any] | None, str] | None] = {}
-        self._with_history: set[int] = set()  # the type numbers of calls that have one
         self._handled: Handled | None = None
         if history:
             outputs = None if pipeline is None else pipeline.outputs
-            self._handled = Handled(log, self._with_history.__contains__, outputs)
+            self._handled = Handled(log, table.with_history.__contains__, outputs)
         self._pipeline = pipeline
         self._is_stopping = False
+        self._thread: _RunningReader | None = None  # from `start` until `wait`
 
     @property
     def history(self) -> History | None:
@@ -79,7 +95,7 @@ class MethodReader(ProcessBound):
         None if it has no history, or without ``history=``.
         """
         record = None if self._handled is None else self._handled.record
-        if record is None or record.type not in self._with_history:
+        if record is None or record.type not in self._table.with_history:
             return None
         return History.of_value(record.value)
 
@@ -116,6 +132,7 @@ class MethodReader(ProcessBound):
         Exception
             What the method raised, without `on_error`. The reader stays before the call.
         """
+        self._check_unused()
         end = None if timeout is None else time.monotonic() + parse_duration(timeout, "timeout")
         while True:
             left = None if end is None else max(0.0, end - time.monotonic())
@@ -138,22 +155,29 @@ class MethodReader(ProcessBound):
         int
             How many calls were handled.
         """
+        self._check_unused()
         limit = None if timeout is None else parse_duration(timeout, "timeout")
+        return self._run(limit)
+
+    def _run(self, limit: float | None) -> int:
         count = 0
         end = None if limit is None else time.monotonic() + limit
-        while not self._is_stopping:
-            left = _STOP_INTERVAL_S
-            if end is not None:
-                left = min(left, max(0.0, end - time.monotonic()))
-            with self._handling():
-                records, handled = self._handle_arriving(left)
-            count += handled
-            if end is not None and limit is not None:
-                now = time.monotonic()
-                if records:
-                    end = now - left + limit
-                elif now >= end:
-                    break
+        try:
+            while not self._is_stopping:
+                left = _STOP_INTERVAL_S
+                if end is not None:
+                    left = min(left, max(0.0, end - time.monotonic()))
+                with self._handling():
+                    records, handled = self._handle_arriving(left)
+                count += handled
+                if end is not None and limit is not None:
+                    now = time.monotonic()
+                    if records:
+                        end = now - left + limit
+                    elif now >= end:
+                        break
+        finally:
+            self._is_stopping = False
         return count
 
     def _handle_arriving(self, timeout_s: float) -> tuple[int, int]:
@@ -176,20 +200,79 @@ class MethodReader(ProcessBound):
                 break
         return records, count
 
+    def start(self) -> Self:
+        """Begin to `run` in a thread of its own, until `stop`; return this reader.
+
+        An error ends the thread and is logged; `wait` or `close` raises it.
+
+        Raises
+        ------
+        TailerInUseError
+            The reader was started, and `wait` has not returned since.
+        """
+        self._check_unused()
+        self._is_stopping = False
+        self._thread = _RunningReader(self._log.path, lambda: self._run(None))
+        self._thread.start()
+        return self
+
     def stop(self) -> None:
-        """End `run` after the call that it handles, from any thread."""
+        """End `run` after the call that it handles, from any thread, without waiting for its end.
+
+        If the reader does not run, its next `run` ends at once.
+        """
         self._is_stopping = True
+
+    def wait(self, timeout: Duration | None = None) -> int | None:
+        """Wait until the thread that `start` began has ended.
+
+        Parameters
+        ----------
+        timeout : float, str or None
+            How long to wait; None waits without end.
+
+        Returns
+        -------
+        int or None
+            How many calls it handled, 0 without a thread; None if it still runs.
+
+        Raises
+        ------
+        TailerInUseError
+            A method of the objects called this in that thread.
+        Exception
+            What ended the thread. The reader stays before that call.
+        """
+        thread = self._thread
+        limit = threading.TIMEOUT_MAX if timeout is None else parse_duration(timeout, "timeout")
+        if thread is None:
+            return 0
+        if thread.thread_id == threading.get_ident():
+            raise TailerInUseError(
+                "a method cannot wait for the reader that calls it: call stop()",
+                path=self._log.path,
+            )
+        if not thread.join(limit):
+            return None
+        self._thread = None
+        if thread.failure is not None:
+            raise thread.failure
+        return thread.handled
+
+    def _check_unused(self) -> None:
+        if self._thread is not None:
+            raise TailerInUseError(
+                "the method reader runs in a thread of its own: call stop() and wait() first",
+                path=self._log.path,
+            )
 
     def _handle(self, record: Record) -> bool:
         """Handle a record; return whether it is a call."""
-        number = record.type
         try:
-            if number not in self._decoders:
-                self._decoders[number] = self._decoder_of(number)
-            found = self._decoders[number]
-            if found is None:
+            target = self._table[record.type]
+            if target is None:
                 return False
-            decode, call, name = found
+            decode, call, name = target
             arguments = decode(record.value)
         except ValueError as error:
             raise UndecodableError(
@@ -218,44 +301,28 @@ class MethodReader(ProcessBound):
             self._pipeline.outputs.append(handled.head)
         return True
 
-    def _decoder_of(self, number: int) -> tuple[Decode[Any], Callable[..., Any] | None, str] | None:
-        if not is_message_type(number):
-            return None
-        schema = self._catalog.find(number)
-        if schema is None:
-            raise SchemaError("no schema of its type number is in the log")
-        if schema.codec != Method.name:
-            return None
-        if schema.has_history:
-            self._with_history.add(number)
-        if schema.topic not in self._methods:
-            return behind_history(schema, plain_decoder(schema)), None, schema.topic
-        method, bound = self._methods[schema.topic]
-        decode = behind_history(schema, method.decoder(schema))
-        return decode, _positional(method, bound), schema.topic
-
     def close(self) -> None:
-        """Release the name and the segment. A second call does nothing."""
-        self._tailer.close()
+        """Stop, and wait for the thread of `start`; release the name and the segment.
+
+        A second call does nothing.
+
+        Raises
+        ------
+        Exception
+            What ended the thread, unless `wait` raised it.
+        """
+        try:
+            if self._thread is not None:
+                self.stop()
+                self.wait()
+        finally:
+            self._tailer.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _positional(method: Method, bound: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a callable that takes all arguments by position."""
-    named = [each.name for each in method.parameters if each.kind is each.KEYWORD_ONLY]
-    if not named:
-        return bound
-    plain = len(method.parameters) - len(named)
-
-    def call(*arguments: Any) -> None:
-        bound(*arguments[:plain], **dict(zip(named, arguments[plain:], strict=True)))
-
-    return call
 
 
 def method_reader(
@@ -306,9 +373,7 @@ def method_reader(
     SchemaError
         A method cannot take the calls that the log has.
     """
-    methods = dict(_methods(objects))
-    for schema in SchemaCatalog(log).schemas().values():
-        _check(schema, methods)
+    table = MethodTable(log, objects)
     if after_last_written is not None and not history:
         raise InvalidOptionError("after_last_written needs history: leave history=False out")
     is_resumed = name is not None and any(each.name == name for each in log.tailers())
@@ -321,31 +386,5 @@ def method_reader(
         tailer.close()
         raise
     return MethodReader(
-        log, tailer, methods, on_unknown, on_error, history=history, pipeline=pipeline
+        log, tailer, table, on_unknown, on_error, history=history, pipeline=pipeline
     )
-
-
-def _check(schema: Schema, methods: dict[str, tuple[Method, Callable[..., Any]]]) -> None:
-    if schema.codec == Method.name and schema.topic in methods:
-        methods[schema.topic][0].decoder(schema)
-
-
-def _methods(
-    objects: tuple[object, ...],
-) -> Iterator[tuple[str, tuple[Method, Callable[..., Any]]]]:
-    if not objects:
-        raise InvalidOptionError("a method reader needs at least one object")
-    seen: set[str] = set()
-    for each in objects:
-        owner = type(each).__name__
-        found = list(methods_of(type(each)))
-        if not found:
-            raise InvalidOptionError(f"{owner} has no public method: no call could be handled")
-        for name, function in found:
-            if name in seen:
-                raise MessageError(f"two objects have a method {name!r}: rename one of them")
-            seen.add(name)
-            method = Method(owner, function)
-            if method.is_async:
-                raise MessageError(f"{owner}.{name} is async: a method reader calls plain methods")
-            yield name, (method, getattr(each, name))

@@ -12,7 +12,7 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog, method_reader, method_writer
-from commitlog.errors import InvalidOptionError, MessageError, SchemaError
+from commitlog.errors import InvalidOptionError, MessageError, SchemaError, TailerInUseError
 
 
 class Shop(Protocol):
@@ -190,3 +190,53 @@ def test_records_that_are_no_calls_prolong_a_run(log: CommitLog) -> None:
     handled = reader.run(timeout=0.6)
     appending.join()
     assert (handled, till.calls) == (1, [("lamp", 2, "none")])
+
+
+def test_run_after_stop_handles_calls_again(log: CommitLog) -> None:
+    shop, till = method_writer(log, Shop), Till()
+    reader = method_reader(log, till)
+    shop.sold("lamp", 1)
+    reader.stop()
+    assert reader.run(timeout=0) == 0
+    assert reader.run(timeout=0) == 1
+
+
+def test_started_reader_handles_until_it_is_stopped(log: CommitLog) -> None:
+    shop, till = method_writer(log, Shop), Till()
+    handled = threading.Event()
+    till.on_call = handled.set
+    with method_reader(log, till) as reader:
+        for amount in range(2):
+            reader.start()
+            assert reader.wait(0) is None
+            with pytest.raises(TailerInUseError, match="thread of its own"):
+                reader.run(timeout=0)
+            shop.sold("lamp", amount)
+            assert handled.wait(30)
+            handled.clear()
+            reader.stop()
+            assert reader.wait() == 1
+        assert reader.wait() == 0
+    assert [amount for _, amount, _ in till.calls] == [0, 1]
+
+
+@pytest.mark.parametrize("end", ["wait", "close"])
+def test_error_of_a_started_reader_is_raised_once(log: CommitLog, end: str) -> None:
+    shop, till = method_writer(log, Shop), Till()
+    shop.sold("desk", 2, note="refused")
+    reader = method_reader(log, till, name="till").start()
+    with pytest.raises(RuntimeError, match="desk"):
+        getattr(reader, end)()
+    reader.close()
+    with method_reader(log, till, name="till") as again, pytest.raises(RuntimeError):
+        again.read_one()
+
+
+def test_method_that_waits_for_its_reader_is_refused(log: CommitLog) -> None:
+    shop, till = method_writer(log, Shop), Till()
+    shop.sold("lamp", 1)
+    reader = method_reader(log, till)
+    till.on_call = reader.wait
+    reader.start()
+    with pytest.raises(TailerInUseError, match="call stop"):
+        reader.wait()

@@ -430,7 +430,8 @@ def use_methods(log: commitlog.CommitLog) -> None:
             print(hop.source, hop.position, hop.written_ns, hop.read_ns)
             print(history.written_ns, history.earlier, history.remaining)
             print(topics.History.of_value(log.read(hop.position).value))
-        reader.stop()
+        assert_type(reader.start(), topics.MethodReader).stop()
+        assert_type(reader.wait("1s"), int | None)
     commitlog.method_reader(log, Till(), start="first", after_last_written=log).close()
 
 
