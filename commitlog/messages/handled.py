@@ -16,8 +16,9 @@ from commitlog.messages.outputs import OutputAppender, Outputs
 
 
 class Handled:
-    """The message that one loop handles now. A loop has one object, and changes it for each
-    message, because a new object for each would cost every message more.
+    """The message that one loop handles now. A loop of a thread changes one object for each
+    message, because a new object for each would cost every message more. Coroutines need a new one
+    for each, because a task that a method has started keeps it.
 
     Attributes
     ----------
@@ -25,6 +26,8 @@ class Handled:
         The record of the message.
     read_ns : int
         When it was read.
+    is_over : bool
+        Whether it is handled. What is written from then on is not written for it.
     """
 
     __slots__ = (
@@ -35,6 +38,7 @@ class Handled:
         "_of",
         "_outputs",
         "_source",
+        "is_over",
         "read_ns",
         "record",
     )
@@ -50,6 +54,7 @@ class Handled:
         """
         self.record: Record | None = None
         self.read_ns = 0
+        self.is_over = False
         self._source = log.identity.uuid
         self._has_history = has_history
         self._outputs = outputs
@@ -69,8 +74,10 @@ class Handled:
         """Return what appends the messages of a topic of a log while this one is handled.
 
         `layered` is that of the topic's messages with a history; None if they have none, for which
-        None is returned.
+        None is returned, as it is for a message that is handled already.
         """
+        if self.is_over:
+            return None
         outputs = self._outputs
         if outputs is None or log.identity.uuid != outputs.log.identity.uuid:
             return None if layered is None else LayeredAppender(layered, self.head)

@@ -5,49 +5,25 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Self
 
 from commitlog._kernel.readers import Record
 from commitlog.base.process_bound import ProcessBound
-from commitlog.base.service import Service
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import (
     CommitLogError,
     InvalidOptionError,
     TailerInUseError,
-    UndecodableError,
 )
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.handled import HANDLED, Handled
+from commitlog.messages.call_handler import CallHandler, OnError, OnUnknown
+from commitlog.messages.deadline import Deadline
 from commitlog.messages.history import History
 from commitlog.messages.method_table import MethodTable
 from commitlog.messages.pipeline import Pipeline
+from commitlog.messages.reader_thread import ReaderThread
 from commitlog.tail.seek import Start
 from commitlog.tail.tailer import Tailer
-
-OnUnknown = Callable[[str, dict[str, Any]], object]
-OnError = Callable[[Exception, Record], object]
-_STOP_INTERVAL_S = 0.1  # how often a waiting reader looks whether it shall stop
-
-
-class _RunningReader(Service):
-    """The thread of `MethodReader.start`."""
-
-    def __init__(self, path: str, handle: Callable[[], int]) -> None:
-        super().__init__(f"commitlog methods {path}")
-        self.thread_id: int | None = None
-        self.handled = 0
-        self.failure: BaseException | None = None
-        self._handle = handle
-
-    def run(self) -> None:
-        self.thread_id = threading.get_ident()
-        try:
-            self.handled = self._handle()
-        except BaseException as error:
-            self.failure = error
-            raise
 
 
 class MethodReader(ProcessBound):
@@ -55,11 +31,6 @@ class MethodReader(ProcessBound):
 
     Only one thread at a time may use it, except for `stop`. That is the thread of `start` from
     `start` until `wait`.
-
-    Attributes
-    ----------
-    unknown : int
-        How many calls of unknown methods were skipped or handed to `on_unknown`.
     """
 
     def __init__(
@@ -67,26 +38,22 @@ class MethodReader(ProcessBound):
         log: CommitLog,
         tailer: Tailer,
         table: MethodTable,
-        on_unknown: OnUnknown | None,
-        on_error: OnError | None,
-        *,
-        history: bool,
+        handler: CallHandler,
         pipeline: Pipeline | None,
     ) -> None:
         """Take the parts of a reader; only `commitlog.method_reader` calls this."""
-        self.unknown = 0
         self._log = log
         self._tailer = tailer
         self._table = table
-        self._on_unknown = on_unknown
-        self._on_error = on_error
-        self._handled: Handled | None = None
-        if history:
-            outputs = None if pipeline is None else pipeline.outputs
-            self._handled = Handled(log, table.with_history.__contains__, outputs)
+        self._handler = handler
         self._pipeline = pipeline
-        self._is_stopping = False
-        self._thread: _RunningReader | None = None  # from `start` until `wait`
+        self._is_running = self._is_stopping = False
+        self._thread: ReaderThread | None = None  # from `start` until `wait`
+
+    @property
+    def unknown(self) -> int:
+        """Return how many calls of unknown methods were skipped or handed to `on_unknown`."""
+        return self._handler.unknown
 
     @property
     def history(self) -> History | None:
@@ -94,23 +61,11 @@ class MethodReader(ProcessBound):
 
         None if it has no history, or without ``history=``.
         """
-        record = None if self._handled is None else self._handled.record
-        if record is None or record.type not in self._table.with_history:
-            return None
-        return History.of_value(record.value)
+        return self._handler.history
 
-    @contextlib.contextmanager
-    def _handling(self) -> Iterator[None]:
-        """Let what is written in a `with` block have the history of the call that is handled."""
-        token = HANDLED.set(self._handled)
-        try:
-            if self._pipeline is None:
-                yield
-            else:
-                with self._pipeline.running():
-                    yield
-        finally:
-            HANDLED.reset(token)
+    def _resuming(self) -> contextlib.AbstractContextManager[None]:
+        """Let a `with` block handle calls; it begins where the outputs say after an exception."""
+        return contextlib.nullcontext() if self._pipeline is None else self._pipeline.running()
 
     def read_one(self, timeout: Duration | None = 0) -> bool:
         """Handle the next call.
@@ -132,14 +87,18 @@ class MethodReader(ProcessBound):
         Exception
             What the method raised, without `on_error`. The reader stays before the call.
         """
-        self._check_unused()
+        self._check_usable()
         end = None if timeout is None else time.monotonic() + parse_duration(timeout, "timeout")
         while True:
             left = None if end is None else max(0.0, end - time.monotonic())
-            with self._handling(), self._tailer.reading(left) as record:
+            with (
+                self._handler.handling(),
+                self._resuming(),
+                self._tailer.reading(left) as record,
+            ):
                 if record is None:
                     return False
-                if self._handle(record):
+                if self._handler.handle(record):
                     return True
 
     def run(self, timeout: Duration | None = None) -> int:
@@ -155,29 +114,21 @@ class MethodReader(ProcessBound):
         int
             How many calls were handled.
         """
-        self._check_unused()
-        limit = None if timeout is None else parse_duration(timeout, "timeout")
-        return self._run(limit)
+        self._check_usable()
+        return self._run(Deadline(timeout))
 
-    def _run(self, limit: float | None) -> int:
+    def _run(self, deadline: Deadline) -> int:
         count = 0
-        end = None if limit is None else time.monotonic() + limit
+        self._is_running = True
         try:
             while not self._is_stopping:
-                left = _STOP_INTERVAL_S
-                if end is not None:
-                    left = min(left, max(0.0, end - time.monotonic()))
-                with self._handling():
-                    records, handled = self._handle_arriving(left)
+                with self._handler.handling(), self._resuming():
+                    records, handled = self._handle_arriving(deadline.next_s)
                 count += handled
-                if end is not None and limit is not None:
-                    now = time.monotonic()
-                    if records:
-                        end = now - left + limit
-                    elif now >= end:
-                        break
+                if deadline.has_passed(records):
+                    break
         finally:
-            self._is_stopping = False
+            self._is_running = self._is_stopping = False
         return count
 
     def _handle_arriving(self, timeout_s: float) -> tuple[int, int]:
@@ -189,13 +140,58 @@ class MethodReader(ProcessBound):
         for record in self._tailer.follow(timeout_s):
             records += 1
             try:
-                count += self._handle(record)
+                count += self._handler.handle(record)
             except BaseException:
-                with contextlib.suppress(CommitLogError):  # the log is closed
-                    self._tailer.seek(record.position)
+                self._go_back(record)
                 raise
             if self._is_stopping:
                 # The loop would save the place behind this record at its next step.
+                self._tailer.seek(self._tailer.position)
+                break
+        return records, count
+
+    async def run_async(self, timeout: Duration | None = None) -> int:  # noqa: ASYNC109
+        """As `run`, in an event loop: wait for records and for methods without blocking it.
+
+        `async def` methods, `on_unknown` and `on_error` are awaited, and one call is handled after
+        the other. If this is cancelled, the call that it handled is handled again.
+
+        Parameters
+        ----------
+        timeout : float, str or None
+            As for `run`.
+
+        Returns
+        -------
+        int
+            How many calls were handled.
+        """
+        self._check_unused()
+        deadline = Deadline(timeout)
+        count = 0
+        self._is_running = True
+        try:
+            while not self._is_stopping:
+                with self._resuming():
+                    records, handled = await self._handle_arriving_async(deadline.next_s)
+                count += handled
+                if deadline.has_passed(records):
+                    break
+        finally:
+            self._is_running = self._is_stopping = False
+        return count
+
+    async def _handle_arriving_async(self, timeout_s: float) -> tuple[int, int]:
+        records = count = 0
+        async for record in self._tailer.follow(timeout_s):
+            records += 1
+            try:
+                with self._handler.handling():
+                    count += await self._handler.handle_async(record)
+            except BaseException:
+                self._go_back(record)
+                raise
+            if self._is_stopping:
                 self._tailer.seek(self._tailer.position)
                 break
         return records, count
@@ -210,16 +206,16 @@ class MethodReader(ProcessBound):
         TailerInUseError
             The reader was started, and `wait` has not returned since.
         """
-        self._check_unused()
+        self._check_usable()
         self._is_stopping = False
-        self._thread = _RunningReader(self._log.path, lambda: self._run(None))
+        self._thread = ReaderThread(self._log.path, lambda: self._run(Deadline(None)))
         self._thread.start()
         return self
 
     def stop(self) -> None:
         """End `run` after the call that it handles, from any thread, without waiting for its end.
 
-        If the reader does not run, its next `run` ends at once.
+        If the reader does not run, its next `run` or `run_async` ends at once.
         """
         self._is_stopping = True
 
@@ -260,46 +256,24 @@ class MethodReader(ProcessBound):
         return thread.handled
 
     def _check_unused(self) -> None:
-        if self._thread is not None:
+        if self._thread is not None or self._is_running:
             raise TailerInUseError(
-                "the method reader runs in a thread of its own: call stop() and wait() first",
+                "the method reader runs already: call stop() first, and wait() after start()",
                 path=self._log.path,
             )
 
-    def _handle(self, record: Record) -> bool:
-        """Handle a record; return whether it is a call."""
-        try:
-            target = self._table[record.type]
-            if target is None:
-                return False
-            decode, call, name = target
-            arguments = decode(record.value)
-        except ValueError as error:
-            raise UndecodableError(
-                f"a call cannot be decoded: {getattr(error, 'message', error)}; correct the method",
+    def _check_usable(self) -> None:
+        self._check_unused()
+        if self._table.async_method is not None:
+            raise InvalidOptionError(
+                f"the method {self._table.async_method} is async: await run_async() in place of "
+                "run(), read_one() or start()",
                 path=self._log.path,
-                position=record.position,
-            ) from error
-        handled = self._handled
-        if handled is not None:
-            handled.record = record
-            handled.read_ns = time.time_ns()
-        try:
-            if call is not None:
-                call(*arguments)
-            else:
-                self.unknown += 1
-                if self._on_unknown is not None:
-                    self._on_unknown(name, arguments)
-        except Exception as error:
-            if self._on_error is None:
-                raise
-            if self._pipeline is not None:
-                self._pipeline.outputs.discard()
-            self._on_error(error, record)
-        if self._pipeline is not None and handled is not None:
-            self._pipeline.outputs.append(handled.head)
-        return True
+            )
+
+    def _go_back(self, record: Record) -> None:
+        with contextlib.suppress(CommitLogError):  # the log is closed
+            self._tailer.seek(record.position)
 
     def close(self) -> None:
         """Stop, and wait for the thread of `start`; release the name and the segment.
@@ -344,7 +318,8 @@ def method_reader(
     log : CommitLog
         The log that a method writer appends to.
     *objects : object
-        Each public method returns None, and belongs to one of the objects only.
+        Each public method returns None, and belongs to one of the objects only. If one is
+        `async def`, the reader needs `run_async`.
     name, start
         As for `CommitLog.tailer`.
     on_unknown : callable, optional
@@ -368,8 +343,8 @@ def method_reader(
     PositionError
         The last call whose outputs are in `after_last_written` is not in this log.
     MessageError
-        Two objects have a method of the same name, a method returns a value, is async, or msgspec
-        cannot decode a parameter.
+        Two objects have a method of the same name, a method returns a value, or msgspec cannot
+        decode a parameter.
     SchemaError
         A method cannot take the calls that the log has.
     """
@@ -385,6 +360,6 @@ def method_reader(
     except BaseException:
         tailer.close()
         raise
-    return MethodReader(
-        log, tailer, table, on_unknown, on_error, history=history, pipeline=pipeline
-    )
+    outputs = None if pipeline is None else pipeline.outputs
+    handler = CallHandler(log, table, on_unknown, on_error, history=history, outputs=outputs)
+    return MethodReader(log, tailer, table, handler, pipeline)

@@ -38,6 +38,8 @@ class MethodTable(dict[int, Target | None]):
     ----------
     with_history : set of int
         The type numbers of calls that have a history.
+    async_method : str or None
+        The first method that is a coroutine function; None if there is none.
 
     Raises
     ------
@@ -50,6 +52,8 @@ class MethodTable(dict[int, Target | None]):
         self.with_history: set[int] = set()
         self._catalog = SchemaCatalog(log)
         self._methods = dict(_methods(objects))
+        methods = (method for method, _ in self._methods.values())
+        self.async_method = next((each.title for each in methods if each.is_async), None)
         for schema in self._catalog.schemas().values():
             if schema.codec == Method.name and schema.topic in self._methods:
                 self._methods[schema.topic][0].decoder(schema)
@@ -82,8 +86,8 @@ def _positional(method: Method, bound: Callable[..., Any]) -> Callable[..., Any]
         return bound
     plain = len(method.parameters) - len(named)
 
-    def call(*arguments: Any) -> None:
-        bound(*arguments[:plain], **dict(zip(named, arguments[plain:], strict=True)))
+    def call(*arguments: Any) -> Any:
+        return bound(*arguments[:plain], **dict(zip(named, arguments[plain:], strict=True)))
 
     return call
 
@@ -103,7 +107,4 @@ def _methods(
             if name in seen:
                 raise MessageError(f"two objects have a method {name!r}: rename one of them")
             seen.add(name)
-            method = Method(owner, function)
-            if method.is_async:
-                raise MessageError(f"{owner}.{name} is async: a method reader calls plain methods")
-            yield name, (method, getattr(each, name))
+            yield name, (Method(owner, function), getattr(each, name))

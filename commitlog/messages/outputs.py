@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,17 +57,36 @@ class Outputs:
         head : callable
             Takes how many outputs follow, and returns the history of one.
         """
-        outputs, self._gathered = self._gathered, []
-        if self.missing is not None:
-            outputs = outputs[max(0, len(outputs) - self.missing) :]
-            self.missing = None
+        outputs = self._taken()
         if len(outputs) == 1:
             appender, value, key, timestamp_ns, sync = outputs[0]
             appender.append(head(0) + value, key, timestamp_ns, sync, None)
         elif outputs:
-            self._append_list(outputs, head)
+            values, options = self._listed(outputs, head)
+            _note(outputs, self.log.append_many(values, **options))
 
-    def _append_list(self, outputs: list[_Output], head: Callable[[int], bytes]) -> None:
+    async def append_async(self, head: Callable[[int], bytes]) -> None:
+        """Append what was gathered, and wait as `CommitLog.append_many_async` does."""
+        outputs = self._taken()
+        if len(outputs) == 1:
+            appender, value, key, timestamp_ns, sync = outputs[0]
+            await appender.append_async(head(0) + value, key, timestamp_ns, sync, None)
+        elif outputs:
+            values, options = self._listed(outputs, head)
+            _note(outputs, await self.log.append_many_async(values, **options))
+
+    def _taken(self) -> list[_Output]:
+        """Return what was gathered and is missing, and forget it."""
+        outputs, self._gathered = self._gathered, []
+        if self.missing is not None:
+            outputs = outputs[max(0, len(outputs) - self.missing) :]
+            self.missing = None
+        return outputs
+
+    def _listed(
+        self, outputs: list[_Output], head: Callable[[int], bytes]
+    ) -> tuple[list[bytes], dict[str, Any]]:
+        """Return the values and the other arguments of `CommitLog.append_many`."""
         last = len(outputs) - 1
         values = [head(last - at) + each.value for at, each in enumerate(outputs)]
         keys = [each.key for each in outputs]
@@ -78,19 +97,15 @@ class Outputs:
                 "one timestamp: give timestamp_ns= to all of them, or to none",
                 path=self.log.path,
             )
-        appenders = dict.fromkeys(each.appender for each in outputs)
         length = frames_length(values, keys)
-        for appender in appenders:
+        for appender in dict.fromkeys(each.appender for each in outputs):
             appender.prepare(length)
-        positions = self.log.append_many(
-            values,
-            keys=keys,
-            types=[each.appender.type for each in outputs],
-            timestamp_ns=timestamps.pop(),
-            sync=_strictest(each.sync for each in outputs),
-        )
-        for appender in appenders:
-            appender.note_last(int(positions.max()))
+        return values, {
+            "keys": keys,
+            "types": [each.appender.type for each in outputs],
+            "timestamp_ns": timestamps.pop(),
+            "sync": _strictest(each.sync for each in outputs),
+        }
 
 
 class OutputAppender:
@@ -146,6 +161,11 @@ class OutputAppender:
     ) -> int:
         """Gather one message."""
         return self.append(value, key, timestamp_ns, sync, expect)
+
+
+def _note(outputs: list[_Output], positions: Positions) -> None:
+    for appender in dict.fromkeys(each.appender for each in outputs):
+        appender.note_last(int(positions.max()))
 
 
 def _strictest(syncs: Iterable[bool | None]) -> bool | None:

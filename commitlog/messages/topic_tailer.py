@@ -205,6 +205,7 @@ class TopicTailer(ProcessBound, Generic[T]):
         try:
             yield
         finally:
+            handled.is_over = True
             HANDLED.reset(token)
 
     def follow(self, timeout: Duration | None = None, idle: Idle = "backoff") -> MessageLoop[T]:

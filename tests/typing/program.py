@@ -430,6 +430,7 @@ def use_methods(log: commitlog.CommitLog) -> None:
             print(hop.source, hop.position, hop.written_ns, hop.read_ns)
             print(history.written_ns, history.earlier, history.remaining)
             print(topics.History.of_value(log.read(hop.position).value))
+        assert_type(asyncio.run(reader.run_async(timeout=0)), int)
         assert_type(reader.start(), topics.MethodReader).stop()
         assert_type(reader.wait("1s"), int | None)
     commitlog.method_reader(log, Till(), start="first", after_last_written=log).close()

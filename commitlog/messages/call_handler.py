@@ -1,0 +1,165 @@
+"""CallHandler: call the method that a record is for, and append what it writes."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from commitlog._kernel.readers import Record
+from commitlog.errors import UndecodableError
+from commitlog.log.commit_log import CommitLog
+from commitlog.messages.handled import HANDLED, Handled
+from commitlog.messages.history import History
+from commitlog.messages.method_table import MethodTable
+from commitlog.messages.outputs import Outputs
+
+OnUnknown = Callable[[str, dict[str, Any]], object]
+OnError = Callable[[Exception, Record], object]
+
+
+class CallHandler:
+    """Call the method that a record is for, and append what it writes.
+
+    Parameters
+    ----------
+    log : CommitLog
+        The log of the calls.
+    table : MethodTable
+        Their methods.
+    on_unknown, on_error
+        As for `commitlog.method_reader`.
+    history : bool
+        Whether what a method writes carries the history of its call.
+    outputs : Outputs, optional
+        Gathers what a method writes.
+
+    Attributes
+    ----------
+    unknown : int
+        How many calls no object has a method for.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        table: MethodTable,
+        on_unknown: OnUnknown | None,
+        on_error: OnError | None,
+        *,
+        history: bool,
+        outputs: Outputs | None,
+    ) -> None:
+        self.unknown = 0
+        self._log = log
+        self._table = table
+        self._on_unknown = on_unknown
+        self._on_error = on_error
+        self._has_history = history
+        self._handled: Handled | None = None
+        self._outputs = outputs
+
+    @property
+    def history(self) -> History | None:
+        """Return where the call came from that is handled, or was handled last; None if it has no
+        history.
+        """
+        record = None if self._handled is None else self._handled.record
+        if record is None or record.type not in self._table.with_history:
+            return None
+        return History.of_value(record.value)
+
+    @contextlib.contextmanager
+    def handling(self) -> Iterator[None]:
+        """Let what is written in a `with` block have the history of the call that is handled."""
+        if not self._has_history:
+            yield
+            return
+        handled = Handled(self._log, self._table.with_history.__contains__, self._outputs)
+        if self._handled is not None:
+            handled.record = self._handled.record
+        self._handled = handled
+        token = HANDLED.set(handled)
+        try:
+            yield
+        finally:
+            handled.is_over = True
+            HANDLED.reset(token)
+
+    def handle(self, record: Record) -> bool:
+        """Handle a record; return whether it is a call."""
+        try:
+            target = self._table[record.type]
+            if target is None:
+                return False
+            decode, call, name = target
+            arguments = decode(record.value)
+        except ValueError as error:
+            raise self._undecodable(record, error) from error
+        handled = self._handled
+        if handled is not None:
+            handled.record = record
+            handled.read_ns = time.time_ns()
+        try:
+            if call is not None:
+                call(*arguments)
+            else:
+                self._call_unknown(name, arguments)
+        except Exception as error:
+            if self._on_error is None:
+                raise
+            self._discard()
+            self._on_error(error, record)
+        if self._outputs is not None and handled is not None:
+            self._outputs.append(handled.head)
+        return True
+
+    async def handle_async(self, record: Record) -> bool:
+        """As `handle`, and await what the method and the other callables return."""
+        try:
+            target = self._table[record.type]
+            if target is None:
+                return False
+            arguments = target.decode(record.value)
+        except ValueError as error:
+            raise self._undecodable(record, error) from error
+        handled = self._handled
+        if handled is not None:
+            handled.begin(record)
+        try:
+            if target.call is not None:
+                await _end(target.call(*arguments))
+            else:
+                await _end(self._call_unknown(target.name, arguments))
+        except Exception as error:
+            if self._on_error is None:
+                raise
+            self._discard()
+            await _end(self._on_error(error, record))
+        if self._outputs is not None and handled is not None:
+            handled.is_over = True  # a task that the method left may write during this await
+            await self._outputs.append_async(handled.head)
+        return True
+
+    def _call_unknown(self, name: str, arguments: dict[str, Any]) -> object:
+        self.unknown += 1
+        return None if self._on_unknown is None else self._on_unknown(name, arguments)
+
+    def _discard(self) -> None:
+        if self._outputs is not None:
+            self._outputs.discard()
+
+    def _undecodable(self, record: Record, error: ValueError) -> UndecodableError:
+        return UndecodableError(
+            f"a call cannot be decoded: {getattr(error, 'message', error)}; correct the method",
+            path=self._log.path,
+            position=record.position,
+        )
+
+
+async def _end(result: object) -> None:
+    """Wait for the end of a coroutine; do nothing with other results."""
+    if inspect.isawaitable(result):
+        await result
