@@ -164,10 +164,9 @@ def _signatures(interface: str) -> dict[str, DescribedMethod]:
         raise click.UsageError(f"--interface {interface}: {error}") from None
     if not isinstance(found, type):
         raise click.UsageError(f"--interface {interface} is no class")
-    methods = {title: Method(name, function) for title, function in methods_of(found)}
     return {
-        title: DescribedMethod(Schema(title, Method.name, method.form))
-        for title, method in methods.items()
+        each.title: DescribedMethod(Schema(each.title, Method.name, each.form))
+        for each in methods_of(found)
     }
 
 

@@ -1,10 +1,11 @@
-"""Method: the signature of a method as the schema of its calls."""
+"""Method: the signature of a method, or of a chain of methods, as the schema of its calls."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from typing import Any, get_type_hints
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Self, get_type_hints
 
 from commitlog.base.extras import imported
 from commitlog.errors import MessageError
@@ -13,22 +14,83 @@ from commitlog.messages.reconciling import ConflictError, reconciled
 from commitlog.messages.schema import Schema
 
 _KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_MOST_METHODS = 1000  # interfaces that return each other have more chains than their authors expect
+
+
+class Step:
+    """One method of a chain.
+
+    Parameters
+    ----------
+    owner : type
+        The class of the method.
+    function : callable
+        The method as its class has it.
+
+    Attributes
+    ----------
+    parameters : list of inspect.Parameter
+        Those of the method without `self`.
+    types : list
+        Their annotations.
+    returned : object
+        What the method returns, by its annotation.
+
+    Raises
+    ------
+    MessageError
+        A parameter has no name of its own, or an annotation is not defined.
+    """
+
+    def __init__(self, owner: type, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.title = function.__name__
+        self.path = f"{owner.__name__}.{self.title}"
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.signature = inspect.signature(function)
+        self.parameters = list(self.signature.parameters.values())[1:]
+        try:
+            hints = get_type_hints(function, include_extras=True)
+        except (NameError, TypeError) as error:
+            raise MessageError(f"{self.path}: {error}: define the type") from None
+        for each in self.parameters:
+            if each.kind not in _KINDS:
+                raise MessageError(f"{self.path}: a call cannot have {each}: name it")
+        self.types = [hints.get(each.name, Any) for each in self.parameters]
+        returned = hints.get("return", Any)
+        self.returned = owner if returned is Self else returned
+
+    def bound(self, target: object) -> Callable[..., Any]:
+        """Return the method of an object as a callable that takes all arguments by position."""
+        method: Callable[..., Any] = getattr(target, self.title)
+        named = [each.name for each in self.parameters if each.kind is each.KEYWORD_ONLY]
+        if not named:
+            return method
+        plain = len(self.parameters) - len(named)
+
+        def call(*arguments: Any) -> Any:
+            return method(*arguments[:plain], **dict(zip(named, arguments[plain:], strict=True)))
+
+        return call
 
 
 class Method:
     """A method and the codec of its calls: the arguments are one array of MessagePack.
 
+    The method may be a chain: `to` and `sold` of ``shop.to("berlin").sold("lamp")`` are the method
+    `to.sold`, whose arguments are those of both, and each call of it is one message. The idea is
+    Chronicle Queue's, which writes a chain of calls as one document.
+
     Parameters
     ----------
-    owner : str
-        The name of the class, for errors.
-    function : callable
-        The method as its class has it.
+    steps : sequence of Step
+        The methods of the chain; one, if the method is none.
 
     Raises
     ------
     MessageError
-        The method does not return None, or msgspec cannot encode a parameter.
+        msgspec cannot encode a parameter, two steps have a parameter of one name, or a step that
+        others follow is async.
     MissingExtraError
         msgspec is not installed.
     """
@@ -37,31 +99,62 @@ class Method:
     name = "method"
     message_class = tuple
 
-    def __init__(self, owner: str, function: Callable[..., Any]) -> None:
+    def __init__(self, steps: Sequence[Step]) -> None:
         msgspec = imported("msgspec", "a method writer or reader", "topics")
         self._convert = msgspec.convert
         self._plain = msgspec.msgpack.Decoder().decode
-        self.title = function.__name__
-        self.is_async = inspect.iscoroutinefunction(function)
-        self.signature = inspect.signature(function)
-        self.parameters = list(self.signature.parameters.values())[1:]  # without self
-        hints = _hints(owner, function)
-        fields = []
-        for each in self.parameters:
-            if each.kind not in _KINDS:
-                raise MessageError(f"{owner}.{self.title}: a call cannot have {each}: name it")
-            field = (each.name, hints.get(each.name, Any))
-            fields.append(field if each.default is each.empty else (*field, each.default))
-        self._names = [each.name for each in self.parameters]
+        self.steps = steps
+        self.title = ".".join([each.title for each in steps])
+        self.is_async = steps[-1].is_async
+        path = " → ".join([each.path for each in steps])
+        for each in steps[:-1]:
+            if each.is_async:
+                raise MessageError(f"{path}: only the last method of a chain can be async")
+        fields: list[tuple[Any, ...]] = []
+        for step in steps:
+            for parameter, kind in zip(step.parameters, step.types, strict=True):
+                default = parameter.default
+                field = (parameter.name, kind)
+                fields.append(field if default is parameter.empty else (*field, default))
+        self.names = [field[0] for field in fields]
+        twice = [name for name in self.names if self.names.count(name) > 1]
+        if twice:
+            raise MessageError(f"{path}: two methods of a chain have {twice[0]!r}: rename one")
         try:
-            self._fields = msgspec.defstruct(self.title, fields, kw_only=True)
+            self._fields = msgspec.defstruct(steps[-1].title, fields, kw_only=True)
             schema = msgspec.json.schema(self._fields)
             arguments = tuple.__class_getitem__(tuple(field[1] for field in fields))
             self._decode = msgspec.msgpack.Decoder(arguments).decode
         except (TypeError, NameError) as error:
-            raise MessageError(f"{owner}.{self.title}: msgspec cannot encode it: {error}") from None
-        self.form: dict[str, Any] = {**schema, "arguments": self._names}
+            raise MessageError(f"{path}: msgspec cannot encode it: {error}") from None
+        self.form: dict[str, Any] = {**schema, "arguments": self.names}
         self.encode: Callable[[tuple[Any, ...]], bytes] = msgspec.msgpack.Encoder().encode
+
+    def bound(self, target: object) -> Callable[..., Any]:
+        """Return the method of an object as a callable that takes all arguments by position."""
+        if len(self.steps) == 1:
+            return self.steps[0].bound(target)
+
+        def call(*arguments: Any) -> Any:
+            reached, rest = target, arguments
+            for step in self.steps:
+                count = len(step.parameters)
+                reached, rest = step.bound(reached)(*rest[:count]), rest[count:]
+            return reached
+
+        return call
+
+    def arguments(self, named: dict[str, Any]) -> tuple[Any, ...]:
+        """Return arguments in the order of the parameters.
+
+        Raises
+        ------
+        MessageError
+            One is missing or unknown.
+        """
+        if named.keys() != set(self.names):
+            raise MessageError(f"{self.title} has the arguments {self.names}, not {list(named)}")
+        return tuple([named[name] for name in self.names])
 
     def decoder(self, schema: Schema, /) -> Decode[tuple[Any, ...]]:
         """Return what decodes the calls of a schema to arguments, in the order of this method.
@@ -84,7 +177,7 @@ class Method:
         def converted(value: bytes) -> tuple[Any, ...]:
             named = plain(value)
             found = self._convert(named if change is None else change(named), self._fields)
-            return tuple([getattr(found, name) for name in self._names])
+            return tuple([getattr(found, name) for name in self.names])
 
         return converted
 
@@ -100,21 +193,41 @@ def plain_decoder(schema: Schema) -> Decode[dict[str, Any]]:
     return named
 
 
-def methods_of(owner: type) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the public methods of a class, in the order of their names."""
-    for name, function in inspect.getmembers(owner, inspect.isfunction):
-        if not name.startswith("_"):
-            yield name, function
+def methods_of(owner: type) -> list[Method]:
+    """Return the public methods of a class, each chain as one, in the order of their names.
 
-
-def _hints(owner: str, function: Callable[..., Any]) -> dict[str, Any]:
-    try:
-        hints = get_type_hints(function, include_extras=True)
-    except (NameError, TypeError) as error:
-        raise MessageError(f"{owner}.{function.__name__}: {error}: define the type") from None
-    if hints.get("return", "nothing") is not type(None):
+    Raises
+    ------
+    MessageError
+        A method returns something else than None or an object with such methods.
+    """
+    chains = list(islice(_chains(owner, ()), _MOST_METHODS + 1))
+    if len(chains) > _MOST_METHODS:
         raise MessageError(
-            f"{owner}.{function.__name__} must return None, because a call is appended and not "
-            "answered: annotate it with -> None, or begin its name with _"
+            f"{owner.__name__} has more than {_MOST_METHODS} chains of methods: let fewer methods "
+            "return other interfaces"
         )
-    return hints
+    return [Method(chain) for chain in chains]
+
+
+def _chains(owner: type, before: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
+    """Yield the chains that begin with some steps. No method is in a chain twice."""
+    for function in _public_functions(owner):
+        if any(each.function is function for each in before):
+            continue
+        step = Step(owner, function)
+        if step.returned is type(None):
+            yield (*before, step)
+        elif isinstance(step.returned, type) and _public_functions(step.returned):
+            yield from _chains(step.returned, (*before, step))
+        else:
+            raise MessageError(
+                f"{step.path} must return None, because a call is appended and not answered: "
+                "annotate it with -> None, or with a class whose methods go on with the call, or "
+                "begin its name with _"
+            )
+
+
+def _public_functions(owner: type) -> list[Callable[..., Any]]:
+    found = inspect.getmembers(owner, inspect.isfunction)
+    return [function for name, function in found if not name.startswith("_")]

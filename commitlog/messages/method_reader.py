@@ -19,6 +19,7 @@ from commitlog.log.commit_log import CommitLog
 from commitlog.messages.call_handler import CallHandler, OnError, OnUnknown
 from commitlog.messages.deadline import Deadline
 from commitlog.messages.history import History
+from commitlog.messages.interception import Intercept
 from commitlog.messages.method_table import MethodTable
 from commitlog.messages.pipeline import Pipeline
 from commitlog.messages.reader_thread import ReaderThread
@@ -306,6 +307,7 @@ def method_reader(
     start: Start | None = None,
     on_unknown: OnUnknown | None = None,
     on_error: OnError | None = None,
+    intercept: Intercept | None = None,
     history: bool = True,
     after_last_written: CommitLog | None = None,
 ) -> MethodReader:
@@ -318,8 +320,8 @@ def method_reader(
     log : CommitLog
         The log that a method writer appends to.
     *objects : object
-        Each public method returns None, and belongs to one of the objects only. If one is
-        `async def`, the reader needs `run_async`.
+        Each public method returns None, or an object whose methods go on with the call, and
+        belongs to one of the objects only. If one is `async def`, the reader needs `run_async`.
     name, start
         As for `CommitLog.tailer`.
     on_unknown : callable, optional
@@ -327,6 +329,11 @@ def method_reader(
         are skipped and counted.
     on_error : callable, optional
         Takes what a method raised, and the record of the call, which then counts as handled.
+    intercept : callable, optional
+        Takes the name of a method, the arguments of a call by their names, and a function that
+        calls the method with such arguments. It may change them, or leave the call out, which then
+        counts as handled. If the method is `async def`, the function returns a coroutine, which
+        `intercept` returns or awaits.
     history : bool
         Let messages that a method appends to topics, or by a method writer, carry the history of
         its call.
@@ -348,7 +355,7 @@ def method_reader(
     SchemaError
         A method cannot take the calls that the log has.
     """
-    table = MethodTable(log, objects)
+    table = MethodTable(log, objects, intercept)
     if after_last_written is not None and not history:
         raise InvalidOptionError("after_last_written needs history: leave history=False out")
     is_resumed = name is not None and any(each.name == name for each in log.tailers())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Decode
 from commitlog.messages.history import behind_history
+from commitlog.messages.interception import Intercept, intercepted
 from commitlog.messages.method import Method, methods_of, plain_decoder
 from commitlog.messages.schema import is_message_type
 
@@ -33,13 +35,16 @@ class MethodTable(dict[int, Target | None]):
         The log of the calls.
     objects : tuple of object
         Each public method belongs to one of them.
+    intercept : callable, optional
+        As for `commitlog.method_reader`.
 
     Attributes
     ----------
     with_history : set of int
         The type numbers of calls that have a history.
     async_method : str or None
-        The first method that is a coroutine function; None if there is none.
+        The first method that is awaited, because it or `intercept` is a coroutine function; None if
+        there is none.
 
     Raises
     ------
@@ -47,13 +52,19 @@ class MethodTable(dict[int, Target | None]):
         As for `commitlog.method_reader`.
     """
 
-    def __init__(self, log: CommitLog, objects: tuple[object, ...]) -> None:
+    def __init__(
+        self, log: CommitLog, objects: tuple[object, ...], intercept: Intercept | None = None
+    ) -> None:
         super().__init__()
         self.with_history: set[int] = set()
         self._catalog = SchemaCatalog(log)
-        self._methods = dict(_methods(objects))
+        self._intercept = intercept
+        self._methods = {each.title: (each, owner) for each, owner in _methods(objects)}
         methods = (method for method, _ in self._methods.values())
-        self.async_method = next((each.title for each in methods if each.is_async), None)
+        is_async = inspect.iscoroutinefunction(intercept)
+        self.async_method = next(
+            (each.title for each in methods if each.is_async or is_async), None
+        )
         for schema in self._catalog.schemas().values():
             if schema.codec == Method.name and schema.topic in self._methods:
                 self._methods[schema.topic][0].decoder(schema)
@@ -74,37 +85,28 @@ class MethodTable(dict[int, Target | None]):
             self.with_history.add(number)
         if schema.topic not in self._methods:
             return Target(behind_history(schema, plain_decoder(schema)), None, schema.topic)
-        method, bound = self._methods[schema.topic]
+        method, owner = self._methods[schema.topic]
         decode = behind_history(schema, method.decoder(schema))
-        return Target(decode, _positional(method, bound), schema.topic)
+        call = method.bound(owner)
+        if self._intercept is not None:
+            call = intercepted(method, self._intercept, call)
+        return Target(decode, call, schema.topic)
 
 
-def _positional(method: Method, bound: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a callable that takes all arguments by position."""
-    named = [each.name for each in method.parameters if each.kind is each.KEYWORD_ONLY]
-    if not named:
-        return bound
-    plain = len(method.parameters) - len(named)
-
-    def call(*arguments: Any) -> Any:
-        return bound(*arguments[:plain], **dict(zip(named, arguments[plain:], strict=True)))
-
-    return call
-
-
-def _methods(
-    objects: tuple[object, ...],
-) -> Iterator[tuple[str, tuple[Method, Callable[..., Any]]]]:
+def _methods(objects: tuple[object, ...]) -> Iterator[tuple[Method, object]]:
+    """Yield the methods of objects, each with its object."""
     if not objects:
         raise InvalidOptionError("a method reader needs at least one object")
     seen: set[str] = set()
     for each in objects:
-        owner = type(each).__name__
-        found = list(methods_of(type(each)))
+        found = methods_of(type(each))
         if not found:
+            owner = type(each).__name__
             raise InvalidOptionError(f"{owner} has no public method: no call could be handled")
-        for name, function in found:
-            if name in seen:
-                raise MessageError(f"two objects have a method {name!r}: rename one of them")
-            seen.add(name)
-            yield name, (Method(owner, function), getattr(each, name))
+        for method in found:
+            if method.title in seen:
+                raise MessageError(
+                    f"two objects have a method {method.title!r}: rename one of them"
+                )
+            seen.add(method.title)
+            yield method, each

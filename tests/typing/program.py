@@ -12,7 +12,7 @@ import enum
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Protocol, assert_never, assert_type
+from typing import Annotated, Any, Protocol, assert_never, assert_type
 
 import msgspec
 import numpy as np
@@ -414,6 +414,14 @@ class Shop(Protocol):
     def sold(self, item: str, amount: int) -> None: ...
 
 
+class Company(Protocol):
+    def to(self, town: str) -> Shop: ...
+
+
+def through(name: str, arguments: dict[str, Any], proceed: Callable[[dict[str, Any]], Any]) -> None:
+    proceed(arguments)
+
+
 class Till:
     def sold(self, item: str, amount: int) -> None:
         print(item, amount)
@@ -421,7 +429,12 @@ class Till:
 
 def use_methods(log: commitlog.CommitLog) -> None:
     assert_type(commitlog.method_writer(log, Shop, history=False), Shop).sold("lamp", 3)
-    with commitlog.method_reader(log, Till(), name="methods", history=True) as reader:
+    company = commitlog.method_writer(log, Company, intercept=through)
+    assert_type(company.to("berlin"), Shop).sold("lamp", 3)
+    till = Till()
+    with commitlog.method_reader(
+        log, till, name="methods", history=True, intercept=through
+    ) as reader:
         assert_type(reader, topics.MethodReader)
         print(assert_type(reader.read_one(), bool), assert_type(reader.run(0), int), reader.unknown)
         history = assert_type(reader.history, topics.History | None)
