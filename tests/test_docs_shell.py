@@ -70,7 +70,7 @@ def printed_by(command: str, environment: dict[str, str]) -> str:
     return both.stdout.decode()
 
 
-def test_commands_of_the_tour_print_what_the_page_shows(
+def test_tour_commands_print_the_output_of_the_page(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tour").mkdir()

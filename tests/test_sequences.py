@@ -116,7 +116,7 @@ def test_crash_with_open_claim_leaves_no_gap_in_sequences(logs: Logs, tmp_path: 
     assert tailer.read().value == b"2"  # type: ignore[union-attr]
 
 
-def test_exit_during_third_message_shows_exactly_two(logs: Logs, tmp_path: Path) -> None:
+def test_reader_sees_no_record_of_a_claim_cut_by_an_exit(logs: Logs, tmp_path: Path) -> None:
     """From Chronicle Queue: two whole messages and a half; a reader sees two, before and after the
     recovery, in both directions.
     """
@@ -135,7 +135,7 @@ def test_exit_during_third_message_shows_exactly_two(logs: Logs, tmp_path: Path)
         log.close()
 
 
-def test_last_position_across_five_restarts(logs: Logs, setup: Setup) -> None:
+def test_last_position_is_kept_across_restarts(logs: Logs, setup: Setup) -> None:
     for turn in range(5):
         log = logs.open_as(setup)
         expected = log.last_position
@@ -149,7 +149,7 @@ def test_last_position_across_five_restarts(logs: Logs, setup: Setup) -> None:
         log.close()
 
 
-def test_empty_and_never_written_log(logs: Logs, setup: Setup) -> None:
+def test_log_without_records_has_no_last_position(logs: Logs, setup: Setup) -> None:
     for mode in ("a", "a", "r"):
         log = logs.open_as(setup) if mode == "a" else logs.open(mode="r")
         assert (log.last_position, log.last_sequence, log.first_sequence, log.count()) == (

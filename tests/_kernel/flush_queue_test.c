@@ -64,7 +64,7 @@ static void waiting_head_lets_served_threads_return(void) {
 }
 
 /* A thread whose time has passed leaves from wherever it is, and is not called later. */
-static void threads_leave_before_they_are_called(void) {
+static void threads_that_leave_early_are_not_called(void) {
     cl_flush_queue queue;
     cl_flush_waiter waiters[4];
     join(&queue, waiters, 4);
@@ -77,7 +77,7 @@ static void threads_leave_before_they_are_called(void) {
           waiters[2].role == CL_FLUSH_WAITS);
 }
 
-static void spins_in_vain_become_rare(void) {
+static void fruitless_spins_become_rare(void) {
     cl_flush_queue queue;
     CHECK(cl_flush_queue_init(&queue));
     uint32_t spins = 0;
@@ -146,8 +146,8 @@ int main(void) {
     served_threads_are_called_one_by_one_in_order();
     next_head_is_the_first_waiter_not_served();
     waiting_head_lets_served_threads_return();
-    threads_leave_before_they_are_called();
-    spins_in_vain_become_rare();
+    threads_that_leave_early_are_not_called();
+    fruitless_spins_become_rare();
     each_of_many_threads_returns_durable();
     return 0;
 }

@@ -91,7 +91,7 @@ static void short_flush_opens_no_window(void) {
     CHECK(false);
 }
 
-static void patience_lets_each_served_thread_return(void) {
+static void served_threads_return_before_the_next_flush(void) {
     cl_group_commit group = {0};
     int64_t before_ns = cl_clock_monotonic_ns();
     group.began_ns = before_ns - 3 * MILLISECOND / 10;
@@ -134,7 +134,7 @@ int main(void) {
     single_appender_does_not_gather();
     leader_after_the_window_does_not_gather();
     short_flush_opens_no_window();
-    patience_lets_each_served_thread_return();
+    served_threads_return_before_the_next_flush();
     deadline_ends_gathering();
     fruitless_waits_make_gathering_rare();
     return 0;

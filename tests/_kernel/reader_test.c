@@ -259,7 +259,7 @@ static void resume_finds_the_next_valid_frame(void) {
     end(&scene);
 }
 
-static void landing_is_the_end_of_the_frame_around_an_offset(void) {
+static void landing_is_the_end_of_the_frame_that_has_the_offset(void) {
     test_scene scene;
     start(&scene, false);
     uint64_t first =
@@ -499,7 +499,7 @@ int main(void) {
     uncommitted_frame_of_a_pooled_log_is_the_end();
     zeros_below_appended_are_damage();
     resume_finds_the_next_valid_frame();
-    landing_is_the_end_of_the_frame_around_an_offset();
+    landing_is_the_end_of_the_frame_that_has_the_offset();
     seal_is_written_once_after_the_last_commit();
     full_batch_resumes_where_it_stopped();
     batch_ends_where_single_reads_would();

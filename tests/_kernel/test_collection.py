@@ -31,7 +31,7 @@ def offset_of_event(log: CommitLog) -> int:
     return next(at for at in range(size) if before[at] != after[at])
 
 
-def test_collected_claim_view_does_not_write_to_none(logs: Logs) -> None:
+def test_collecting_a_claim_view_changes_no_foreign_memory(logs: Logs) -> None:
     log = commitlog.open(logs.path / "log", "a", logs.open("other", pool=logs.pool()).options)
     offset = offset_of_event(log)
     with contextlib.suppress(ClaimError), log.claim(100) as claim:

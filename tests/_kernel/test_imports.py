@@ -19,6 +19,6 @@ IMPORT = re.compile(r"^\s*(?:from|c?import) (commitlog[\w.]*)", re.MULTILINE)
 
 
 @pytest.mark.parametrize("path", sorted(KERNEL.glob("*.p[yx][xd]")), ids=lambda path: path.name)
-def test_compiled_module_imports_only_its_own_floor(path: Path) -> None:
+def test_compiled_module_imports_only_its_own_layer(path: Path) -> None:
     for name in IMPORT.findall(path.read_text(encoding="utf-8")):
         assert name.startswith(FLOOR), name

@@ -71,7 +71,7 @@ def test_appends_stop_at_min_free_bytes_and_resume_with_room(
     assert values(log) == [*done, b"on"]
 
 
-def test_low_disk_is_warned_of_once_before_the_stop(
+def test_low_disk_space_warns_once_before_appends_stop(
     logs: Logs, disk: Disk, until: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "commitlog"):

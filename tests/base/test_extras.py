@@ -40,17 +40,17 @@ def without(package: str, code: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("page", ["README.md", "docs/installing.md"])
 @pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - {"all"}))
-def test_tables_of_extras_name_what_each_installs(page: str, extra: str) -> None:
+def test_tables_of_extras_list_every_package(page: str, extra: str) -> None:
     (row,) = re.findall(rf"^\| `{extra}` \|.*", (ROOT / page).read_text(), re.MULTILINE)
     for package in packages_of(extra):
         assert re.search(rf"\b{re.escape(package)}\b", row), package
 
 
-def test_errors_of_commands_know_every_package_of_the_cli() -> None:
+def test_each_package_of_the_cli_has_its_own_error() -> None:
     assert {"click", *OF_CLI.values()} == set(packages_of("cli"))
 
 
-def test_all_extras_together_are_every_extra() -> None:
+def test_extra_all_includes_every_other_extra() -> None:
     (together,) = packages_of("all")
     assert set(together.split(",")) == EXTRAS.keys() - {"all"}
 

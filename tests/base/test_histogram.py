@@ -58,7 +58,7 @@ def test_values_added_later_are_counted(histogram: Histogram) -> None:
     assert histogram.as_object()["count"] == before + 3
 
 
-def test_no_value_has_no_curve() -> None:
+def test_empty_histogram_has_no_curve() -> None:
     histogram = Histogram()
     histogram.add(np.zeros(0, np.int64))
     assert (histogram.count, histogram.at(99.9), histogram.curve()) == (0, 0, [])

@@ -26,7 +26,7 @@ def test_interval_longer_than_the_timeout_is_cut() -> None:
     assert len(list(attempts(0.01, "nothing", interval_s=100))) == 2
 
 
-def test_long_wait_logs_once_what_it_waits_for(
+def test_long_wait_logs_its_reason_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(polling, "_SILENCE_S", 0.0)

@@ -42,7 +42,7 @@ def test_unwritten_bytes_are_read_from_the_system() -> None:
     assert 0 <= unwritten_bytes() < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_system_that_does_not_count_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_system_without_counters_counts_as_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_arguments: object, **_options: object) -> str:
         raise FileNotFoundError
 

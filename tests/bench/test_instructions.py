@@ -169,7 +169,7 @@ NOT_COMPARED = "not compared: the kept counts are of gcc 12.2.0 on x86_64"
         ("--update", CountingError("it broke"), 2, ""),
     ],
 )
-def test_command_compares_or_keeps_what_is_counted(
+def test_command_compares_counts_or_keeps_new_ones(
     counted: Counted,
     kept: Path,
     capsys: pytest.CaptureFixture[str],

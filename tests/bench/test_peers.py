@@ -58,7 +58,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Pro
     ("name", "side"),
     [(name, side) for name, sides in TRIED.items() for side in ours(BY_NAME[name])[:sides]],
 )
-def test_our_side_of_a_row_says_every_figure(
+def test_each_side_of_a_row_measures_every_figure(
     built: tuple[Path, dict[str, Program]], name: str, side: str
 ) -> None:
     home, known = built
@@ -70,7 +70,7 @@ def test_our_side_of_a_row_says_every_figure(
     assert os.listdir(home / "data") == []
 
 
-def test_each_pair_names_ours_and_a_program() -> None:
+def test_each_pair_has_commitlog_and_a_known_peer() -> None:
     for row in ROWS:
         assert len(set(row.pairs)) == len(row.pairs)
         for mine, peer in row.pairs:
@@ -123,7 +123,7 @@ def test_ratio_is_the_median_within_turns() -> None:
     assert table.compared(BY_NAME["sync-100-1"], *rates)["per_s"] == [2, 4, 0.5]
 
 
-def test_rolls_of_all_turns_count_together() -> None:
+def test_roll_percentiles_are_over_all_turns() -> None:
     mine = [{"rolls": [5, 1, 3]}, {"rolls": [9, 7]}]
     assert table.compared(BY_NAME["roll"], mine, [{"rolls": [6]}])["p50"] == [5, 6, 1.2]
 
@@ -139,24 +139,24 @@ def test_rolls_of_all_turns_count_together() -> None:
         ("mb_s", 1234.5, "1,234 MB/s"),
     ],
 )
-def test_figure_has_one_unit(figure: str, value: float, text: str) -> None:
+def test_figure_is_shown_with_its_unit(figure: str, value: float, text: str) -> None:
     assert table.shown(figure, value) == text
 
 
-def test_lost_rows_come_before_the_others() -> None:
+def test_lost_rows_are_listed_first() -> None:
     text = table.markdown(kept(burst_40=(20, 40, 2), burst_100=(40, 20, 0.5)))
     lost, ahead = text.index("Behind: 1 of 2"), text.index("Level or ahead: 1 of 2")
     assert lost < text.index("| burst-100 |") < ahead < text.index("| burst-40 |")
     assert "Other work" not in text
 
 
-def test_busy_machine_is_named() -> None:
+def test_rows_measured_on_a_busy_machine_are_listed() -> None:
     found = kept(burst_40=(20, 40, 2), burst_100=(40, 20, 0.5))
     next(iter(found["pairs"].values()))["others"] = 1.9
     assert "Other work took up to 1.9 processors in these rows: burst-40." in table.markdown(found)
 
 
-def test_results_keep_other_pairs_and_drop_what_ran_now(tmp_path: Path) -> None:
+def test_new_results_replace_only_the_pairs_that_ran(tmp_path: Path) -> None:
     file = tmp_path / "peers.json"
     first = kept(burst_40=(20, 40, 2))
     first["missing"] = {"rocketmq": "javac is missing", "okaywal": "cargo is missing"}

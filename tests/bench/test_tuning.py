@@ -96,7 +96,7 @@ def test_records_below_a_position_are_counted_across_segments(tmp_path: Path) ->
     assert frame_size(kill.VALUE_SIZE) == 120
 
 
-def test_kill_moments_repeat_and_fall_in_second_round() -> None:
+def test_kill_moments_are_repeatable_and_in_the_second_cycle() -> None:
     knob = Knob(MAPPED, cycle_s=0.5)
     drawn = kill.moments(knob, 100, 1, 10.0)
     assert drawn == kill.moments(knob, 100, 1, 10.0)

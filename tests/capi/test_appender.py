@@ -110,7 +110,7 @@ APPENDS: dict[str, Callable[[CommitLog], Any]] = {
 
 
 @pytest.mark.parametrize("how", APPENDS)
-def test_python_appends_are_refused_meanwhile(
+def test_python_appends_beside_an_open_appender_are_refused(
     probe: Any, setup: Setup, logs: Logs, how: str
 ) -> None:
     log = logs.open_as(setup)
@@ -132,7 +132,7 @@ def test_second_appender_of_a_handle_is_refused(probe: Any, logs: Logs) -> None:
     probe.Appender(log).append(b"x")
 
 
-def test_largest_value_stays_what_it_is(probe: Any, logs: Logs) -> None:
+def test_value_above_the_largest_is_refused(probe: Any, logs: Logs) -> None:
     log = logs.open()
     appender = probe.Appender(log)
     assert log.largest_value == LARGEST_VALUE

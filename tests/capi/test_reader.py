@@ -36,7 +36,9 @@ def numbered(log: CommitLog, count: int = NUMBERS) -> list[bytes]:
     return made
 
 
-def test_records_are_what_python_reads(probe: Any, setup: Setup, logs: Logs) -> None:
+def test_native_reader_gets_the_records_that_python_reads(
+    probe: Any, setup: Setup, logs: Logs
+) -> None:
     log = logs.open_as(setup)
     log.append(b"plain")
     log.append(b"keyed", key=b"k", type=7)
@@ -65,7 +67,7 @@ def test_reader_of_another_process_passes_the_end_of_segments(probe: Any, logs: 
     assert read_all(probe.Reader(logs.open(mode="r").tailer())) == made
 
 
-def test_python_reads_are_refused_meanwhile(probe: Any, logs: Logs) -> None:
+def test_python_reads_beside_an_open_reader_are_refused(probe: Any, logs: Logs) -> None:
     log = logs.open()
     numbered(log, 3)
     tailer = log.tailer()
@@ -97,7 +99,7 @@ def test_other_objects_are_refused(probe: Any, what: object) -> None:
         probe.Reader(what)
 
 
-def test_named_position_is_saved_up_to_the_record_before(probe: Any, logs: Logs) -> None:
+def test_named_reader_saves_the_position_of_its_last_record(probe: Any, logs: Logs) -> None:
     log = logs.open()
     numbered(log, 50)
     with log.tailer(name="native") as tailer:
@@ -207,7 +209,7 @@ def test_child_of_a_fork_is_refused(
     assert reader.next()[4] == b"0"
 
 
-def test_follows_a_native_appender_in_another_thread(probe: Any, logs: Logs) -> None:
+def test_reader_follows_a_native_appender_in_another_thread(probe: Any, logs: Logs) -> None:
     log = logs.open(pool=logs.pool())
     appender = probe.Appender(log)
     reader = probe.Reader(log.tailer(visibility="committed"))

@@ -94,7 +94,7 @@ def test_append_to_an_archive_is_refused(log: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["log/sub", "log", "file/below", "other"])
-def test_dry_run_refuses_what_the_run_refuses(log: Path, tmp_path: Path, target: str) -> None:
+def test_dry_run_refuses_as_the_run_does(log: Path, tmp_path: Path, target: str) -> None:
     place = tmp_path / target if not target.startswith("log") else log / target[4:]
     (tmp_path / "file").touch()
     if target == "other":

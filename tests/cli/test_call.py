@@ -278,7 +278,7 @@ def test_printed_calls_can_be_called_again(
         ("a.yaml", b"sold: [a, 1]\n---\njust text", "a.yaml:3: not a call"),
     ],
 )
-def test_wrong_file_ends_before_its_first_wrong_call(
+def test_invalid_file_is_appended_up_to_its_first_wrong_call(
     log: Path, tmp_path: Path, name: str, content: bytes, said: str
 ) -> None:
     (tmp_path / name).write_bytes(content)

@@ -137,7 +137,7 @@ def test_missing_extra_is_named_in_one_line(tmp_path: Path) -> None:
     )
 
 
-def test_failure_is_one_line_with_status_1(tmp_path: Path) -> None:
+def test_failure_prints_one_line_and_returns_status_1(tmp_path: Path) -> None:
     done = commitlog("verify", str(tmp_path / "absent"))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("commitlog: there is no log here")

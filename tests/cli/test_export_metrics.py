@@ -97,7 +97,7 @@ def test_each_scrape_reads_the_log_again(path: Path) -> None:
     assert errors.count(b"\n") <= 1
 
 
-def test_missing_log_port_or_directory_is_one_line(
+def test_missing_log_port_or_directory_prints_one_line(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Do not wait for a name server that does not answer.

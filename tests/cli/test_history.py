@@ -95,7 +95,7 @@ def test_negative_durations_are_counted_apart(log: CommitLog) -> None:
     assert (row["count"], row["negative"], row["p50_ns"]) == (3, 2, 40)
 
 
-def test_absurd_times_are_counted(log: CommitLog) -> None:
+def test_out_of_range_times_are_clamped(log: CommitLog) -> None:
     number = type_with_history(log)
     late, early = (1 << 63) - 1, -(1 << 63)
     hop = HOP.pack(SOURCES[0].bytes, 64, early, late)
@@ -106,7 +106,7 @@ def test_absurd_times_are_counted(log: CommitLog) -> None:
     assert run("history", "--chart", log.path).returncode == 0
 
 
-def test_many_sources_and_hops_share_a_row(log: CommitLog) -> None:
+def test_excess_sources_and_hops_share_a_row(log: CommitLog) -> None:
     number = type_with_history(log)
     start = log.append(
         value(*((SOURCES[0], 10, 10) for _ in range(MOST_HOPS)), earlier=5), type=number
@@ -153,7 +153,7 @@ def test_table_has_a_bar_for_each_row(log: CommitLog) -> None:
     assert begins[0] < begins[1]  # one microsecond is left of a second
 
 
-def test_log_without_histories_says_what_has_one(log: CommitLog) -> None:
+def test_log_without_histories_explains_how_to_get_one(log: CommitLog) -> None:
     commitlog.topic(log, Refund).append(Refund(1))
     log.flush()
     done = run("history", log.path)
@@ -175,7 +175,7 @@ def test_log_without_histories_says_what_has_one(log: CommitLog) -> None:
     ],
     ids=["empty", "short", "no hop", "too many hops", "newer"],
 )
-def test_bad_histories_are_one_message(
+def test_bad_histories_are_reported_in_one_line(
     log: CommitLog, change: Callable[[bytes], bytes], said: str
 ) -> None:
     number = type_with_history(log)
@@ -189,7 +189,7 @@ def test_bad_histories_are_one_message(
     assert "1 with a history" in done.stdout.decode()
 
 
-def test_many_problems_share_a_message(log: CommitLog) -> None:
+def test_excess_problems_are_counted_in_a_last_line(log: CommitLog) -> None:
     number = type_with_history(log)
     for version in range(2, MOST_PROBLEMS + 5):
         log.append(value((SOURCES[0], 10, 10), version=version), type=number)

@@ -156,7 +156,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [(command, *each) for command, cases in REFUSED.items() for each in cases],
     ids=lambda given: ascii(given)[1:25],
 )
-def test_wrong_arguments_are_refused_with_what_is_expected(
+def test_wrong_arguments_are_refused_naming_valid_ones(
     log: Path, command: str, arguments: str, said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = all_of(log.parent)

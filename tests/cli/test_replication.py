@@ -18,7 +18,7 @@ def first_line(process: subprocess.Popen[bytes]) -> str:
     return process.stdout.readline().decode().strip()
 
 
-def test_promoted_copy_has_what_was_served(tmp_path: Path) -> None:
+def test_promoted_copy_has_every_served_record(tmp_path: Path) -> None:
     orders, copy = tmp_path / "orders", tmp_path / "copy"
     with commitlog.open(orders, segment_size=SEGMENT) as log:
         log.append_many([b"one", b"two"])

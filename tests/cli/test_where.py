@@ -114,23 +114,23 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", TRUE)
-def test_condition_that_is_met_accepts_the_message(text: str) -> None:
+def test_met_condition_includes_the_message(text: str) -> None:
     assert condition(text)(MESSAGE)
 
 
 @pytest.mark.parametrize("text", FALSE)
-def test_condition_that_is_not_met_leaves_it_out(text: str) -> None:
+def test_unmet_condition_excludes_the_message(text: str) -> None:
     assert not condition(text)(MESSAGE)
 
 
 @pytest.mark.parametrize("text", REFUSED, ids=lambda text: text[:20])
-def test_text_that_is_no_condition_says_where(text: str) -> None:
+def test_invalid_condition_is_refused_with_its_place(text: str) -> None:
     with pytest.raises(ValueError, match=REFUSED[text]):
         condition(text)
 
 
 @pytest.mark.parametrize("message", [None, 3, "text", [1], [], {}, b"x"])
-def test_message_without_fields_has_none(message: Any) -> None:
+def test_fields_of_a_message_without_fields_are_null(message: Any) -> None:
     assert not condition("amount > 3")(message)
     assert condition("amount == null")(message)
 

@@ -36,7 +36,7 @@ def end_of(log: CommitLog) -> int:
     return 0 if last is None else last + 1
 
 
-def test_expected_end_appends_at_that_sequence(setup: Setup, logs: Logs) -> None:
+def test_append_at_the_expected_end_has_that_sequence(setup: Setup, logs: Logs) -> None:
     log = logs.open_as(setup)
     first = log.append(b"first", expect=0)
     second = log.append(b"second", key=b"key", type=3, timestamp_ns=5, expect=1, sync=False)
@@ -48,7 +48,7 @@ def test_expected_end_appends_at_that_sequence(setup: Setup, logs: Logs) -> None
 
 @BOTH
 @pytest.mark.parametrize("expect", [0, 2, 2**63])
-def test_other_end_raises_and_appends_nothing(setup: Setup, logs: Logs, expect: int) -> None:
+def test_append_at_an_unexpected_end_is_refused(setup: Setup, logs: Logs, expect: int) -> None:
     log = logs.open_as(setup)
     log.append(b"there")
     end = log.tail_position
@@ -214,7 +214,7 @@ def test_own_open_claim_raises_at_once(setup: Setup, logs: Logs) -> None:
     log.append(b"second", expect=1)
 
 
-def test_conflict_is_certain_despite_an_open_claim(logs: Logs) -> None:
+def test_conflict_below_an_open_claim_raises_at_once(logs: Logs) -> None:
     """Records below the claim are already more than expected."""
     log = logs.open(flush="none")
     log.append_many([b"first", b"second"])
@@ -227,7 +227,7 @@ def test_conflict_is_certain_despite_an_open_claim(logs: Logs) -> None:
             pass
 
 
-def test_claims_that_follow_each_other_raise_in_the_end(logs: Logs) -> None:
+def test_wait_for_successive_claims_has_a_limit(logs: Logs) -> None:
     """Each of them may use up the claim timeout, and the append waits twice as long and a second,
     not for all of them.
     """
@@ -301,7 +301,7 @@ def test_reopened_log_continues_its_sequences(setup: Setup, logs: Logs) -> None:
 
 
 @BOTH
-def test_first_count_of_a_full_segment_succeeds(setup: Setup, logs: Logs) -> None:
+def test_conditional_append_after_a_full_segment_succeeds(setup: Setup, logs: Logs) -> None:
     """The tail is at the end of a segment, and the next record goes to the next one."""
     log = logs.open_as(setup)
     log.append(b"first")
@@ -321,7 +321,7 @@ def test_deleted_segments_still_count(logs: Logs) -> None:
     log.append(b"last", expect=1502)
 
 
-def test_handle_far_behind_counts_what_others_appended(logs: Logs) -> None:
+def test_handle_far_behind_counts_records_of_others(logs: Logs) -> None:
     log, beside = logs.open(flush="none"), logs.open(flush="none")
     beside.append(b"first", expect=0)
     log.append_array(np.zeros((4000, 500), np.uint8))
@@ -332,7 +332,7 @@ def test_handle_far_behind_counts_what_others_appended(logs: Logs) -> None:
 
 
 @pytest.mark.parametrize("failed", ["closed", "reader"])
-def test_append_to_a_log_that_refuses_it_raises(logs: Logs, failed: str) -> None:
+def test_conditional_append_to_an_unusable_log_raises(logs: Logs, failed: str) -> None:
     log = logs.open()
     if failed == "closed":
         log.close()
@@ -343,7 +343,7 @@ def test_append_to_a_log_that_refuses_it_raises(logs: Logs, failed: str) -> None
             logs.open(mode="r").append(b"never", expect=0)
 
 
-def test_child_of_a_fork_counts_anew(logs: Logs, in_child: Any) -> None:
+def test_forked_child_counts_sequences_itself(logs: Logs, in_child: Any) -> None:
     log = logs.open(flush="none")
     log.append(b"parent", expect=0)
     assert in_child(lambda: log.append(b"child", expect=1)) > 0
@@ -352,7 +352,7 @@ def test_child_of_a_fork_counts_anew(logs: Logs, in_child: Any) -> None:
     log.append(b"parent again", expect=2)
 
 
-def test_damaged_frame_before_the_end_raises_where_it_is(logs: Logs) -> None:
+def test_damaged_frame_before_the_end_raises_its_position(logs: Logs) -> None:
     log = logs.open(flush="none")
     log.append(b"first", expect=0)
     damaged = log.append(b"second")

@@ -48,7 +48,7 @@ def test_mode_a_creates_the_directory_and_its_parents(tmp_path: Path) -> None:
         assert list(log.tailer().values()) == [b"x"] * 3
 
 
-def test_mode_x_creates_and_refuses_what_exists(logs: Logs, tmp_path: Path) -> None:
+def test_mode_x_creates_and_refuses_an_existing_log(logs: Logs, tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     with logs.open(mode="x") as log:
         log.append(b"kept")

@@ -57,7 +57,7 @@ def test_repeat_returns_the_first_position(setup: Setup, logs: Logs) -> None:
     assert (record.sequence, log.count(), log.last_position) == (0, 1, first)
 
 
-def test_names_and_plain_appends_are_apart(setup: Setup, logs: Logs) -> None:
+def test_producers_and_plain_appends_share_no_numbers(setup: Setup, logs: Logs) -> None:
     log = logs.open_as(setup)
     sent(log, 0, 1)
     log.append(b"plain")
@@ -206,7 +206,7 @@ def test_repeat_with_sync_makes_the_first_append_durable(tmp_path: Path) -> None
         assert log.flushed_position > position
 
 
-def test_append_of_unknown_outcome_is_searched(
+def test_interrupted_append_is_found_by_its_mark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exception between the append and its note, such as Ctrl-C, must not cost the mark."""
@@ -333,7 +333,7 @@ def test_tail_torn_at_any_byte_costs_no_number(tmp_path: Path) -> None:
             assert found == [b"0", b"1", b"2", b"3"], (cut, kept)
 
 
-def test_mark_like_bytes_are_no_mark(tmp_path: Path) -> None:
+def test_bytes_of_a_claim_that_equal_a_mark_are_ignored(tmp_path: Path) -> None:
     """A claim that ends early leaves a SKIP of 32 bytes with content of the program's own."""
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         (first,) = sent(log, 0, size=7)  # 24 bytes and its mark

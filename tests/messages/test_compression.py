@@ -124,7 +124,7 @@ def test_outputs_with_a_history_are_compressed(tmp_path: Path, once: bool) -> No
         assert all(len(record.value) < 700 for record in messages(orders.log))
 
 
-def test_topic_without_compression_writes_the_schema_of_before(log: commitlog.CommitLog) -> None:
+def test_uncompressed_topic_writes_a_schema_of_format_1(log: commitlog.CommitLog) -> None:
     commitlog.topic(log, Order).append(Order(1))
     (schema,) = [record for record in records(log) if record.type == SCHEMA_TYPE]
     content = json.loads(schema.value)
@@ -149,7 +149,7 @@ def test_empty_dictionary_trains_none(log: commitlog.CommitLog) -> None:
     assert layers(log) == [[{"name": "zstd"}]]
 
 
-def test_messages_with_nothing_in_common_get_no_dictionary(log: commitlog.CommitLog) -> None:
+def test_dissimilar_messages_get_no_dictionary(log: commitlog.CommitLog) -> None:
     topic = commitlog.topic(log, bytes, codec="msgpack", compress="zstd")
     generator = random.Random(1)
     for _ in range(SAMPLES + 10):
@@ -423,7 +423,7 @@ def test_missing_package_is_named_with_its_extra(
         commitlog.topic(log, Order, name="Order").tailer().read()
 
 
-def test_schema_number_is_that_of_its_value() -> None:
+def test_schema_number_is_computed_from_its_bytes() -> None:
     schema = Schema("Order", "json", {}, layers=({"name": "zstd"},))
     assert schema.number == number_of(schema.value)
     assert schema.key == key_of(schema.number)

@@ -122,7 +122,7 @@ class Packer2:
         self.out.packed(item)
 
 
-def test_message_without_a_handled_one_has_the_same_bytes(logs: tuple[CommitLog, ...]) -> None:
+def test_message_outside_of_a_handler_has_no_history(logs: tuple[CommitLog, ...]) -> None:
     first, second, _ = logs
     for log, history in ((first, True), (second, False)):
         commitlog.topic(log, Order, history=history).append(Order(1))
@@ -185,7 +185,7 @@ def test_messages_with_history_are_decoded_without_classes(logs: tuple[CommitLog
     assert found == ("Refund", {"order": 7})
 
 
-def test_circle_keeps_the_newest_hops(logs: tuple[CommitLog, ...]) -> None:
+def test_full_history_keeps_the_newest_hops(logs: tuple[CommitLog, ...]) -> None:
     log = logs[0]
     out = method_writer(log, Events)
     out.packed("lamp")
@@ -208,7 +208,7 @@ def test_circle_keeps_the_newest_hops(logs: tuple[CommitLog, ...]) -> None:
     ],
     ids=["empty", "short", "no hop", "too many hops", "newer"],
 )
-def test_bad_history_is_one_clear_error(
+def test_damaged_history_raises_naming_the_damage(
     logs: tuple[CommitLog, ...], change: Any, match: str
 ) -> None:
     source, target, _ = logs

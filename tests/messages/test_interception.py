@@ -67,7 +67,7 @@ async def read(log: CommitLog, **options: Any) -> list[Any]:
     return till.calls
 
 
-def test_writer_appends_what_its_interceptor_lets_through(log: CommitLog) -> None:
+def test_writer_appends_only_calls_its_interceptor_passes(log: CommitLog) -> None:
     async def write_all() -> list[Any]:
         write(log, intercept=doubling)
         await method_writer(log, Shop, intercept=doubling).opened(4)
@@ -76,7 +76,7 @@ def test_writer_appends_what_its_interceptor_lets_through(log: CommitLog) -> Non
     assert asyncio.run(write_all()) == [("lamp", 6), ("desk", 2), 8]
 
 
-def test_reader_calls_what_its_interceptor_lets_through(log: CommitLog) -> None:
+def test_reader_makes_only_calls_its_interceptor_passes(log: CommitLog) -> None:
     async def read_all() -> list[Any]:
         write(log)
         await method_writer(log, Shop).opened(4)

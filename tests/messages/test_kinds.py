@@ -85,7 +85,7 @@ def field_values() -> st.SearchStrategy[tuple[Any, ...]]:
 
 
 @given(field_values())
-def test_values_of_every_kind_come_back_as_set(values: tuple[Any, ...]) -> None:
+def test_each_kind_of_field_returns_the_value_it_was_set_to(values: tuple[Any, ...]) -> None:
     order = Order(*values)
     names = [field.name for field in Order.layout.fields]
     assert tuple(getattr(order, name) for name in names) == values
@@ -118,7 +118,7 @@ def test_numpy_reads_the_same_values(values: tuple[Any, ...]) -> None:
     assert tuple(map(tuple, (row["bids"], row["sizes"], row["flags"]))) == (bids, sizes, flags)
 
 
-def test_bytes_of_each_kind_stay_as_written() -> None:
+def test_layout_of_each_kind_is_fixed() -> None:
     assert bytes(ORDER) == CONTENT
     assert Order.layout.size == len(CONTENT)
 

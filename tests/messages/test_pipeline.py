@@ -92,7 +92,9 @@ def test_new_reader_begins_behind_the_last_output(logs: tuple[CommitLog, CommitL
     assert collected(logs[1]) == [(1, 0), (2, 0), (2, 1), (4, 0)]
 
 
-def test_place_of_a_name_yields_to_the_last_output(logs: tuple[CommitLog, CommitLog]) -> None:
+def test_last_output_takes_precedence_over_a_saved_position(
+    logs: tuple[CommitLog, CommitLog],
+) -> None:
     sell(logs[0], 1, 2, 4)
     assert handled(*logs, name="service") == [1, 2, 4]
     logs[0].reset_tailer("service", "first")
@@ -102,7 +104,7 @@ def test_place_of_a_name_yields_to_the_last_output(logs: tuple[CommitLog, Commit
     assert handled(*logs, name="service") == [5]
 
 
-def test_outputs_of_another_log_are_not_of_this_one(
+def test_outputs_of_another_source_are_ignored(
     logs: tuple[CommitLog, CommitLog], tmp_path: Path
 ) -> None:
     with commitlog.open(tmp_path / "other") as other:
@@ -127,7 +129,7 @@ def test_method_that_raises_leaves_no_output(logs: tuple[CommitLog, CommitLog]) 
     assert collected(target) == [(1, 0), (2, 0), (2, 1)]
 
 
-def test_outputs_of_on_error_stand_for_those_of_the_method(
+def test_outputs_of_on_error_replace_those_of_the_method(
     logs: tuple[CommitLog, CommitLog],
 ) -> None:
     source, target = logs
@@ -156,7 +158,7 @@ def test_outputs_of_several_topics_are_one_list(logs: tuple[CommitLog, CommitLog
     assert len({each.timestamp_ns for each in records(target)[-5:]}) == 1
 
 
-def test_failed_append_is_repeated_from_what_the_log_has(
+def test_retry_after_a_failed_append_duplicates_no_output(
     logs: tuple[CommitLog, CommitLog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = logs
@@ -177,7 +179,7 @@ def test_failed_append_is_repeated_from_what_the_log_has(
     assert collected(target) == [(2, 0), (2, 1), (5, 0), (5, 1)]
 
 
-def test_list_that_is_there_in_part_is_completed(
+def test_partly_written_outputs_are_completed(
     logs: tuple[CommitLog, CommitLog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = logs

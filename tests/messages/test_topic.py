@@ -202,7 +202,7 @@ class WithWeird(msgspec.Struct):
         (Order, {"mode": "r"}, InvalidOptionError, "mode: an open log has its options"),
     ],
 )
-def test_bad_topic_is_one_clear_error(
+def test_invalid_topic_is_refused_with_its_reason(
     log: commitlog.CommitLog, kind: Any, options: Any, error: type[Exception], match: str
 ) -> None:
     with pytest.raises(error, match=match):

@@ -86,7 +86,7 @@ def test_large_message_is_appended_whole_or_refused(log: commitlog.CommitLog, ro
     assert len(list(orders.tailer())) == 1
 
 
-def test_threads_decide_on_the_messages_as_they_are(tmp_path: Path) -> None:
+def test_concurrent_bookings_never_exceed_the_seats(tmp_path: Path) -> None:
     seats, path = 40, tmp_path / "log"
     commitlog.open(path, segment_size=SEGMENT).close()
 

@@ -164,7 +164,7 @@ def test_damaged_file_of_the_folder_is_replaced(tmp_path: Path, content: bytes) 
     assert path.read_bytes() == whole
 
 
-def test_schema_whose_messages_were_deleted_refuses_nothing(tmp_path: Path) -> None:
+def test_deleted_schema_allows_another_class(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         commitlog.topic(log, Refund, name="shop").append(Refund(1))
     with commitlog.open(tmp_path / "log") as log:

@@ -25,7 +25,7 @@ def log(tmp_path: Path) -> Any:
         yield opened
 
 
-def test_topics_of_one_log_are_read_apart(log: commitlog.CommitLog) -> None:
+def test_tailer_of_a_topic_skips_other_topics(log: commitlog.CommitLog) -> None:
     orders, refunds = commitlog.topic(log, Order), commitlog.topic(log, Refund, codec="msgpack")
     log.append(b"not a message")
     orders.append(Order(1))
@@ -197,7 +197,7 @@ def test_raise_stays_before_the_message_in_a_loop(
         assert log.tailers()[0].position <= position
 
 
-def test_skip_counts_what_cannot_be_decoded(log: commitlog.CommitLog) -> None:
+def test_skip_counts_undecodable_messages(log: commitlog.CommitLog) -> None:
     orders, _ = with_a_broken_message(log, b"{}")
     tailer = orders.tailer(on_undecodable="skip")
     assert list(tailer) == [Order(0), Order(2)]

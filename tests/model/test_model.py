@@ -36,7 +36,7 @@ def modelled_functions() -> list[tuple[str, str]]:
     return named
 
 
-def test_model_names_functions() -> None:
+def test_model_lists_the_functions_that_it_models() -> None:
     assert len(modelled_functions()) > 25
 
 
@@ -48,7 +48,7 @@ def test_each_modelled_function_is_in_the_kernel(file: str, name: str) -> None:
     )
 
 
-def test_modelled_files_are_in_replication() -> None:
+def test_each_file_named_by_the_replication_model_exists() -> None:
     part = MODELS["replication"].partition("What is modelled, in commitlog/replication\n")[2]
     named = re.findall(r"^ \*   (\w+\.py) ", part, re.MULTILINE)
     assert len(named) > 3
@@ -76,7 +76,7 @@ def test_every_model_mutation_is_checked_against_an_invariant(model: str) -> Non
     assert {mutation.invariant for mutation in mutations} <= INVARIANTS[model]
 
 
-def test_incomplete_search_is_not_complete() -> None:
+def test_search_with_a_spin_warning_is_incomplete() -> None:
     said = (
         "State-vector 9 byte, depth reached 12, errors: 0\n 1.5e+07 states, stored\n  "
         "10.5\ttotal actual memory usage\n"

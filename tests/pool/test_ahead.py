@@ -52,7 +52,7 @@ def test_shortage_brings_back_a_buffer_lent_ahead(policy: Any) -> None:
         give_back()
 
 
-def test_first_listener_with_a_buffer_is_the_last_asked() -> None:
+def test_first_listener_that_returns_a_buffer_ends_the_search() -> None:
     with small_pool(on_exhausted="raise") as pool:
         lent = borrow_ahead(pool)
         asked = []

@@ -74,7 +74,7 @@ def test_require_fails_with_the_limit_that_caused_it(limit: int, backing: str) -
     assert result["errno"] in (1, 11, 12)
 
 
-def test_try_warns_with_the_limit_and_counts_what_is_locked() -> None:
+def test_try_warns_with_the_limit_and_counts_locked_memory() -> None:
     result = under_limit(2 * 65536, "try")
     ((name, level, message),) = result["messages"]
     assert (name, level) == ("commitlog.pool", "WARNING")

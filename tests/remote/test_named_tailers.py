@@ -111,7 +111,7 @@ def test_required_tailer_holds_retention_at_its_place(
         assert primary.first_position > (state.position or 0)
 
 
-def test_tailers_are_moved_and_deleted_from_afar(
+def test_remote_reader_moves_and_deletes_tailers(
     primary: commitlog.CommitLog, server: replication.Server
 ) -> None:
     with commitlog.open(server.url(), "r") as far:

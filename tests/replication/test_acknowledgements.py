@@ -67,7 +67,7 @@ def test_one_follower_is_not_counted_twice(primary: commitlog.CommitLog, tmp_pat
             assert server.wait_replicated(position, copies=2, timeout=LIMIT_S)
 
 
-def test_killed_follower_still_counts_for_what_it_has(
+def test_killed_follower_counts_for_its_durable_records(
     primary: commitlog.CommitLog, tmp_path: Path
 ) -> None:
     with replication.serve(primary.path) as server:

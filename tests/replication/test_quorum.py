@@ -73,7 +73,7 @@ def test_promotion_with_too_few_copies_is_refused(tmp_path: Path) -> None:
         assert replication.promote(tmp_path / "b", others=[NOWHERE], require=2).number == 1
 
 
-def test_forced_promotion_says_what_may_be_lost(
+def test_forced_promotion_warns_of_lost_records(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with cluster(tmp_path, "b") as (_, _, copies):
@@ -149,7 +149,7 @@ def test_promised_log_is_not_written_before_its_promotion(tmp_path: Path) -> Non
         replication.follow(new.url(), tmp_path / "orders").close()
 
 
-def test_open_log_promises_nothing(tmp_path: Path) -> None:
+def test_log_open_for_writing_is_not_promoted(tmp_path: Path) -> None:
     with cluster(tmp_path, "b") as (log, server, copies):
         copies["b"].close()
         with pytest.raises(ReplicationError, match="open for writing"):

@@ -140,7 +140,7 @@ def test_torn_body_is_read_again_or_reported(s3: S3Server, logs: Logs) -> None:
         values(copy)
 
 
-def test_listing_that_lags_is_read_up_to_what_it_shows(
+def test_stale_listing_is_read_up_to_its_last_object(
     s3: S3Server, logs: Logs, until: Callable[..., None]
 ) -> None:
     log = logs.open(store=Store(ADDRESS, every=0.01))
@@ -177,7 +177,7 @@ def test_store_out_of_reach_is_reported_in_one_line(
 
 
 @pytest.mark.parametrize("address", ["s3://", "gs://", "az://x"])
-def test_address_without_a_place_is_refused(address: str) -> None:
+def test_address_without_a_bucket_is_refused(address: str) -> None:
     with pytest.raises(InvalidOptionError, match="target must be an address"):
         Store(address)
 

@@ -159,7 +159,7 @@ def test_free_space_limits_ignore_between(logs: Logs, monkeypatch: pytest.Monkey
     assert len(log.prune(Retention(**night, min_free_percent=100)).segments) == 7  # type: ignore[arg-type]
 
 
-def test_dry_run_reports_the_same_and_changes_nothing(logs: Logs) -> None:
+def test_dry_run_reports_the_deletions_and_deletes_nothing(logs: Logs) -> None:
     log = filled(logs)
     log.prune(SEAL)  # seals
     before = {path: path.read_bytes() for path in Path(log.path).glob("*.seg")}
@@ -257,7 +257,7 @@ def test_retention_service_prunes_at_its_interval(logs: Logs, until: Callable[..
     assert 0 < len(kept) <= 4
 
 
-def test_retention_service_warns_once_of_what_stops_it(
+def test_blocked_retention_warns_once_with_the_reason(
     logs: Logs, until: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "commitlog.keep"):

@@ -77,7 +77,7 @@ def test_slices_of_a_store_have_the_rows_of_the_log(
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("where", ["disk", "server"])
-def test_live_log_is_read_with_what_only_its_store_has(
+def test_live_log_with_a_store_is_read_from_its_oldest_record(
     tmp_path: Path, where: str, options: dict[str, object]
 ) -> None:
     whole, dropped, target = tmp_path / "whole", tmp_path / "orders", tmp_path / "store"

@@ -354,7 +354,7 @@ def test_directory_that_becomes_a_log_joins_the_query(tmp_path: Path, stream: St
     assert _read(reader, start, reader.latestOffset(start, ALL)) == [b"a1", b"a2"]
 
 
-def test_stream_over_an_archive_reads_what_it_gets(tmp_path: Path, stream: Streams) -> None:
+def test_stream_over_an_archive_reads_each_archived_record(tmp_path: Path, stream: Streams) -> None:
     fill(tmp_path / "log", numbered(1500))
     place = archive(tmp_path / "log", tmp_path / "cold" / "log")
     reader = stream(place)

@@ -357,7 +357,7 @@ def test_backward_read_is_complete_while_the_log_grows(logs: Logs, setup: Setup)
         assert len(found) == min(most, len(expected))
 
 
-def test_concurrent_reader_reads_back_what_it_followed(
+def test_concurrent_reader_rereads_followed_records_backward(
     logs: Logs, until: Callable[..., None]
 ) -> None:
     writer = logs.open(index_spacing=16)
