@@ -1,4 +1,5 @@
-"""`python -m bench.messages`: what a typed append and a typed read cost above their parts.
+"""`python -m bench.messages`: what a typed append and a typed read cost above their parts, and what
+a method call costs.
 
 Each round measures all cases one after the other; the table has the medians of the rounds.
 """
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -21,6 +23,7 @@ import commitlog
 ROUNDS = 7
 MESSAGES = 20_000
 GOAL_NS = 150
+CALL_GOAL_NS = 600
 
 
 class Order(msgspec.Struct):
@@ -32,6 +35,18 @@ class Order(msgspec.Struct):
     at: dt.datetime
     quantity: int
     note: str
+
+
+class Shop(Protocol):
+    """An interface with one method of two parameters."""
+
+    def sold(self, item: str, amount: int) -> None: ...
+
+
+class Till:
+    """Takes the calls."""
+
+    def sold(self, item: str, amount: int) -> None: ...
 
 
 ORDER = Order(17, "lamp", Decimal("12.50"), dt.datetime(2026, 5, 1, tzinfo=dt.UTC), 3, "gift")
@@ -102,13 +117,36 @@ def measured(codec: str, folder: Path) -> dict[str, float]:
     return found
 
 
+def measured_calls(folder: Path) -> dict[str, float]:
+    """Measure calls of a method once, in a new log."""
+    path = folder / "log"
+    with commitlog.open(path, flush="none", segment_size="64MiB") as log:
+        shop = commitlog.method_writer(log, Shop)
+
+        def written() -> int:
+            sold = shop.sold
+            for _ in range(MESSAGES):
+                sold("lamp", 3)
+            return MESSAGES
+
+        def dispatched() -> int:
+            with commitlog.method_reader(log, Till()) as reader:
+                return reader.run(timeout=0)
+
+        found = {"written": nanoseconds(written), "read and dispatched": nanoseconds(dispatched)}
+    shutil.rmtree(path)
+    return found
+
+
 def main() -> None:
-    """Print a table of medians, and what typed calls add."""
+    """Print a table of medians, what typed calls add, and what method calls take."""
+    calls: list[dict[str, float]] = []
     rounds: dict[str, list[dict[str, float]]] = {"json": [], "msgpack": []}
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         for _ in range(ROUNDS):
             for codec, found in rounds.items():
                 found.append(measured(codec, Path(folder)))
+            calls.append(measured_calls(Path(folder)))
     for codec, found in rounds.items():
         medians = {name: statistics.median(each[name] for each in found) for name in found[0]}
         print(codec)
@@ -121,6 +159,11 @@ def main() -> None:
         ):
             more = statistics.median(each[typed] - each[parts] for each in found)
             print(f"  {typed} adds {more:.0f} ns (goal: at most {GOAL_NS})")
+    print("method call")
+    for name in calls[0]:
+        print(f"  {name:<23} {statistics.median(each[name] for each in calls):6.0f} ns")
+    both = statistics.median(sum(each.values()) for each in calls)
+    print(f"  both take {both:.0f} ns (goal: at most {CALL_GOAL_NS})")
 
 
 if __name__ == "__main__":

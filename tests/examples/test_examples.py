@@ -146,3 +146,20 @@ def test_ctrl_c_ends_a_reader_quietly(
     assert process.stdout.readline().startswith("Read: ")
     process.send_signal(signal.SIGINT)
     assert output(process) == []
+
+
+def test_killed_order_service_makes_the_events_of_a_replay(start: Start) -> None:
+    for _ in range(3):
+        assert output(start("order_processing", "--limit", 400, "order")) == ["placed 400 orders"]
+        service = start("order_processing", "serve")
+        assert service.stdout is not None
+        assert service.stdout.readline().startswith("found ")
+        service.kill()
+        service.communicate()
+    assert "handled" in output(start("order_processing", "--limit", 1200, "serve"))[-1]
+    assert output(start("order_processing", "replay")) == [
+        "the replay made the same 1200 events; 0 orders are not handled yet"
+    ]
+    traced = output(start("order_processing", "--limit", 2, "trace"))
+    assert len(traced) == 2
+    assert all(" waited " in line for line in traced)
