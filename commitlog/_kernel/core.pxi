@@ -386,6 +386,12 @@ cdef class Core:
             return NULL
         return <uint32_t *>&self.cursors.cells.append_signal.value
 
+    cdef uint32_t *flush_signal(self):
+        """The futex that each flush raises. NULL if the cursors are still a stand-in."""
+        if not self.cursors.shared:
+            return NULL
+        return <uint32_t *>&self.cursors.cells.flush_signal.value
+
     def fail(self, int cause):
         """Fail the log for all its processes; the first cause stays."""
         if not self.cursors.writable:

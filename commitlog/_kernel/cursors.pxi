@@ -208,6 +208,11 @@ cdef class Cursors:
         cl_store(&self.cells.waiters.value, 0)
         cl_futex_raise(<uint32_t *>&self.cells.append_signal.value)
 
+    def end_flush(self, uint64_t flushed):
+        """Raise the flushed position, and wake the readers that sleep until a flush."""
+        cl_store(&self.cells.flushed.value, flushed)
+        cl_futex_raise(<uint32_t *>&self.cells.flush_signal.value)
+
     def __setitem__(self, str name, uint64_t value):
         # A release store: a reader of a state or watermark also sees all earlier writes.
         cl_store(&_cell(self, name).value, value)

@@ -42,6 +42,7 @@ cdef class Core:
     cdef void pause_native(self) noexcept
     cdef void resume_native(self) noexcept
     cdef uint32_t *append_signal(self)
+    cdef uint32_t *flush_signal(self)
     cdef int look(self) except -1
     cpdef ask_for_flush(self)
     cdef object failed_with(self, int code, int cause, position)

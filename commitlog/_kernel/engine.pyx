@@ -35,7 +35,7 @@ from commitlog._kernel.kernel cimport (
     cl_condition, cl_counted_set, cl_creation_end, cl_creation_try, cl_flush, cl_flush_ask,
     cl_flush_loop, cl_flush_pass_on, cl_frame_aligned, cl_frame_write, cl_futex_raise,
     cl_futex_wait, cl_histogram, cl_histogram_above, cl_histogram_add, cl_histogram_upto,
-    cl_input_extended, cl_input_length, cl_load, cl_log_after_fork, cl_log_allocated,
+    cl_input_extended, cl_input_length, cl_load, cl_load32, cl_log_after_fork, cl_log_allocated,
     cl_log_appended, cl_log_clear, cl_log_fail, cl_log_init, cl_log_pass_commits, cl_log_pooled,
     cl_log_position, cl_log_stop, cl_log_tail, cl_log_upward, cl_mark, cl_native_init,
     cl_native_pause, cl_native_resume, cl_native_writer, cl_owner, cl_pace, cl_raise,
@@ -43,8 +43,8 @@ from commitlog._kernel.kernel cimport (
     cl_slot_detach, cl_slot_fds, cl_store, cl_table_acquire, cl_table_forget, cl_table_trim,
     cl_tail_number, cl_tail_offset, cl_tail_pack, cl_writer_abandon, cl_writer_append,
     cl_writer_append_rows, cl_writer_append_value, cl_writer_claim, cl_writer_clear,
-    cl_writer_close_segment, cl_writer_init, cl_writer_limit, cl_writer_now, cl_writer_open_segment,
-    cl_writer_roll, cl_writer_roll_ahead, cl_writer_rolls_from,
+    cl_writer_close_segment, cl_writer_init, cl_writer_limit, cl_writer_now,
+    cl_writer_open_segment, cl_writer_roll, cl_writer_roll_ahead, cl_writer_rolls_from,
 )
 from commitlog._kernel.memory cimport Cursors, Memory
 from commitlog._kernel.segments cimport Segment

@@ -11,6 +11,7 @@ cdef extern from "base.h":
 
 cdef extern from "atomics.h":
     uint64_t cl_load(const uint64_t *cell) nogil
+    uint32_t cl_load32(const uint32_t *cell) nogil
     void cl_store(uint64_t *cell, uint64_t value) nogil
     uint64_t cl_add(uint64_t *cell, uint64_t amount) nogil
     void cl_raise(uint64_t *cell, uint64_t value) nogil

@@ -41,6 +41,23 @@ def wait_append(Core core not None, uint32_t seen, double timeout):
             cl_futex_wait(signal, seen, timeout_ns)
 
 
+def flush_signal(Core core not None):
+    """The word for `wait_flush`: take it before reading the flushed position."""
+    cdef uint32_t *signal = core.flush_signal()
+    return 0 if signal == NULL else cl_load32(signal)
+
+
+def wait_flush(Core core not None, uint32_t seen, double timeout):
+    """Sleep until a flush ends, or `timeout` seconds; the full timeout if there is no signal."""
+    cdef int64_t timeout_ns = nanoseconds(timeout)
+    cdef uint32_t *signal = core.flush_signal()
+    with nogil:
+        if signal == NULL:
+            cl_sleep_ns(timeout_ns)
+        else:
+            cl_futex_wait(signal, seen, timeout_ns)
+
+
 def wake_sleepers(Core core not None):
     """End every `wait_append` on this log; waiters in other processes poll once without a result.
     """

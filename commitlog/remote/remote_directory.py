@@ -155,7 +155,7 @@ class RemoteDirectory(LogDirectory):
         with self._growing.lock:
             self._growing.extend(piece, committed)
             cells["appended"] = cells["committed"] = committed
-        cells["flushed"] = max(piece.flushed, int(cells["flushed"]))
+        cells.end_flush(max(piece.flushed, int(cells["flushed"])))
         cells.wake_readers()
 
     # --- a directory of segments ------------------------------------------------------------------

@@ -310,7 +310,7 @@ class Replica:
         cursors.wake_readers()
         failpoint("frames written")
         segment.flush(start, stop)
-        cursors["flushed"] = end
+        cursors.end_flush(end)
         self._offset = stop
         failpoint("frames flushed")
         if stop == self._size:

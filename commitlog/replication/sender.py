@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from commitlog._kernel.engine import announce_sleeper, wait_append
+from commitlog._kernel.engine import flush_signal, wait_flush
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, crc32c, read_seal
 from commitlog.errors import CorruptRecordError, PositionError
 from commitlog.log.commit_log import CommitLog
@@ -14,9 +14,7 @@ from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
 from commitlog.replication.wire import CHUNK_BYTES, HEARTBEAT_S, Chunk
 
-_SLEEP_S = 0.02  # in the kernel; an append ends it
-# While records wait for their flush, the log is asked this often; the wait doubles.
-_WAIT_S, _WAIT_LONGEST_S = 0.0001, 0.016
+_SLEEP_S = 0.02  # in the kernel; a flush ends it
 _SEALS_LIMIT = 1024  # segments whose seal is sent later
 
 
@@ -41,14 +39,14 @@ class Sender:
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield chunks until the server stops or the log is promoted."""
-        begun = False
-        wait_s, sent_at = _WAIT_S, 0.0
+        core, begun, sent_at = self._parts.engine, False, 0.0
         if self._number == self._parts.queue.first_number:
             # A new copy needs a segment at once. The header of a later one is not complete before
             # it has frames.
             begun = True
             yield self._header(self._number, self._log.flushed_position, sealed=False)
         while not self._stopping.is_set():
+            seen = flush_signal(core)
             flushed = self._log.flushed_position
             # After `flushed`: an epoch is in its file before its first record is flushed.
             if lineage.version(self._parts.directory) != self._lineage:
@@ -62,23 +60,13 @@ class Sender:
                 if self._offset >= self._size:
                     self._unsealed.append(self._number)
                     self._number, self._offset, begun = self._number + 1, HEADER_SIZE, False
-                wait_s, sent_at = _WAIT_S, time.monotonic()
+                sent_at = time.monotonic()
                 continue
             if time.monotonic() - sent_at >= HEARTBEAT_S:
                 sent_at = time.monotonic()
                 self._parts.find_cursors()
                 yield Chunk(self._number, self._offset, flushed, 0)
-            wait_s = self._wait(flushed, wait_s)
-
-    def _wait(self, flushed: int, wait_s: float) -> float:
-        """Sleep until there may be more to send; return how long to wait the next time."""
-        core = self._parts.engine
-        seen = announce_sleeper(core)
-        if core.tail_position <= flushed:
-            wait_append(core, seen, _SLEEP_S)
-            return _WAIT_S
-        time.sleep(wait_s)
-        return min(2 * wait_s, _WAIT_LONGEST_S)
+            wait_flush(core, seen, _SLEEP_S)
 
     def _header(self, number: int, flushed: int, *, sealed: bool) -> Chunk:
         page = self._parts.directory.read_header(number)
