@@ -62,6 +62,7 @@ abstract class Bench {
     }
 
     long number(String name) { return (long) Double.parseDouble(given.getOrDefault(name, "0")); }
+    String text(String name) { return given.getOrDefault(name, ""); }
     boolean sync() { return role.equals("sync"); }
 
     private void run() throws Exception {

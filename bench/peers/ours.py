@@ -1,7 +1,8 @@
 """commitlog in each role: ``python -m bench.peers.ours ROLE DIRECTORY KEY=VALUE...``.
 
 `setup` is mapped, pooled or alone (no log); `flush` is the option; `form` says how to append and
-read: by single calls, in batches, or through the C API (`ticks` names the built example).
+read: by single calls, in batches, as messages, or through the C API (`ticks` names the built
+example).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import commitlog
-from bench.peers import loops
+from bench.peers import loops, messages
 from bench.peers.loops import BATCH, Settings
 from commitlog.tail.tailer import Tailer
 
@@ -39,6 +40,8 @@ def opened(path: str, given: Settings) -> commitlog.CommitLog:
 def appending(log: commitlog.CommitLog, given: Settings) -> Callable[[int], None]:
     """Return a function that appends so many records."""
     value, form = given.value(), given["form"]
+    if form in messages.APPENDING:
+        return messages.APPENDING[form](log)
 
     def single(records: int) -> None:
         append = log.append
@@ -93,8 +96,12 @@ def sync(path: str, given: Settings) -> None:
 def read(path: str, given: Settings) -> None:
     records, form = given.number("records"), given["form"]
     with opened(path, given) as log:
-        appending(log, Settings(given, form="array"))(records)
+        is_typed = form in messages.APPENDING
+        appending(log, Settings(given, form=form if is_typed else "array"))(records)
         drain(log)
+        if is_typed:
+            loops.read(given, partial(messages.read_all, log, form))
+            return
         with log.tailer() as tailer:
 
             def read_all() -> int:

@@ -205,6 +205,13 @@ def read(size: int) -> Row:
     return Row(f"read-{size}", title, ("read",), settings, tuple(pairs))
 
 
+def messages(role: str, title: str) -> Row:
+    forms = ("methods", "topic", "topic_many") if role == "burst" else ("methods", "topic")
+    pairs = tuple((f"{NONE} form={form}", "chronicle form=methods") for form in forms)
+    settings = {"records": 64 * BATCH, "bursts": 7, "passes": 5, "warm": 4}
+    return Row(f"messages-{role}", f"messages of 6 fields, {title}", (role,), settings, pairs)
+
+
 def live(size: int, writers: int, memory: bool) -> Row:
     records = (2_000_000 if size < 1000 else 400_000) // writers // BATCH * BATCH
     single = f"{NONE} form=single"
@@ -264,6 +271,8 @@ ROWS = (
         room=6,
     ),
     *(read(size) for size in (40, 100, 1024)),
+    messages("burst", "appended in bursts of 65,536"),
+    messages("read", "65,536 read again from the page cache"),
     *(live(size, n, memory) for memory in (False, True) for size in (12, 40, 256) for n in (1, 4)),
     live(1024, 1, False),
     *(live_paced(rate, size) for rate, size in ((40_000, 100), (200_000, 100), (40_000, 1024))),
