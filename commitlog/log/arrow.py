@@ -13,11 +13,11 @@ from commitlog._kernel.engine import RowColumns
 from commitlog.base.extras import pyarrow_for
 from commitlog.errors import RecordTypeError
 
-# Columns that only the log can give: a batch that was read has them, and appended again its records
-# get new ones.
+# The log assigns these columns. If a batch that was read is appended again, its records get new
+# ones.
 _GIVEN_BY_THE_LOG = ("position", "sequence")
 _TAKEN = ("value", "key", "type", "timestamp")
-# Types that hold bytes, as Arrow writes them, beside those of a fixed size.
+# The names of Arrow's types of bytes, without those of a fixed size.
 _BYTES = ("binary", "string", "large_binary", "large_string", "binary_view", "string_view", "null")
 
 _Bytes = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
@@ -25,10 +25,10 @@ _Bytes = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Rows:
-    """Arrays of equal length, one row a record; values and keys stay where Arrow has them.
+    """Arrays of equal length, one row a record. Values and keys are not copied.
 
     Values are bytes, and int64 offsets, one more than there are rows. Keys are the same, and for
-    each row whether it has a key (uint8). A timestamp below 0 is the clock's.
+    each row whether it has a key (uint8). A timestamp below 0 stands for the current time.
     """
 
     values: _Bytes
@@ -49,10 +49,10 @@ def row_columns(data: object) -> list[RowColumns]:
 
 
 def rows_of(data: object, what: str) -> list[Rows]:
-    """Return the rows of Arrow data, in parts as the data has them: see `CommitLog.append_arrow`.
+    """Return the rows of Arrow data, one `Rows` for each chunk: see `CommitLog.append_arrow`.
 
-    `what` is the call that needs pyarrow, for the error. Other data, a column or a type that a
-    record has no place for, or a null where none can be is a `RecordTypeError`.
+    `what` names the call in the error if pyarrow is missing. Raise `RecordTypeError` if the data
+    has another type, a column or a type that records do not have, or a null value without a key.
     """
     pa = pyarrow_for(what)
     parts = []
@@ -68,7 +68,7 @@ def rows_of(data: object, what: str) -> list[Rows]:
 
 
 def _batches(pa: Any, data: Any) -> Iterator[Any]:
-    """Record batches; an array is one with the column value alone."""
+    """Yield record batches; those of an array have only the column `value`."""
     if not isinstance(data, (pa.Table, pa.RecordBatch, pa.Array, pa.ChunkedArray)):
         data = _imported(pa, data)
     if isinstance(data, pa.Array):
@@ -80,7 +80,7 @@ def _batches(pa: Any, data: Any) -> Iterator[Any]:
 
 
 def _imported(pa: Any, data: Any) -> Any:
-    """Import what offers Arrow's C interface: a table where it is one, else an array."""
+    """Import an object with Arrow's C interface as a table, or else as an array."""
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         for take in (pa.table, pa.chunked_array, pa.array):
             try:
@@ -145,7 +145,7 @@ def _valid(array: Any) -> npt.NDArray[np.uint8]:
 
 
 def _binary(pa: Any, array: Any, name: str) -> Any:
-    """Cast to large binary. That copies no bytes of the kinds that have offsets."""
+    """Cast to large binary. The bytes of types with offsets are not copied."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
@@ -166,7 +166,7 @@ def _bytes_of(array: Any) -> _Bytes:
 
 
 def _numbers(pa: Any, array: Any, name: str, row: int, *, kind: Any, for_null: int) -> Any:
-    """A column of whole numbers from 0, with something else in place of nulls, or None."""
+    """Return a column of non-negative integers, with `for_null` for nulls; None if it is absent."""
     if array is None or pa.types.is_null(array.type):
         return None
     if not pa.types.is_integer(array.type):

@@ -41,7 +41,7 @@ def _end_writing(parts: LogParts, writer: WriterServices) -> CommitLogError | No
         try:
             if failure is None:
                 _seal(parts, writer)
-                with contextlib.suppress(CommitLogError):  # an index is worth no error
+                with contextlib.suppress(CommitLogError):  # an index can be rebuilt
                     parts.index.file_unsealed()
                 if parts.producers is not None:
                     parts.producers.keep()
@@ -114,7 +114,9 @@ def _release(parts: LogParts) -> None:
     with parts.named_lock:
         named = list(parts.named)
     for file in named:
-        with contextlib.suppress(IOFailureError):  # the tailer reads some records again
+        with contextlib.suppress(
+            IOFailureError
+        ):  # the next tailer of the name then rereads some records
             file.close()
     if parts.pid == os.getpid():
         parts.unmap()
@@ -134,7 +136,7 @@ def close_dropped(parts: LogParts, log: LogMethods) -> None:
     if parts.closed or sys.is_finalizing():
         return
     try:
-        if parts.pid == os.getpid():  # in the child of a fork the log is the parent's to close
+        if parts.pid == os.getpid():  # in the child of a fork, the parent closes the log
             why = f"the log {parts.path} was dropped without close(); it is closed now"
             warnings.warn(why, ResourceWarning, stacklevel=2, source=log)
     finally:

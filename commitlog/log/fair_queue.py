@@ -14,15 +14,15 @@ class _Queue:
         self.entries = 0
 
 
-# The queues of all loops, by the loop's identity; empty if no coroutine waits. Only its coroutines
-# refer to a queue, so a closed loop takes its queue along.
+# The queues of all loops, by the loop's identity; empty if no coroutine waits. Only the coroutines
+# of a loop refer to its queue, so the queue of a closed loop is collected.
 FairQueues: TypeAlias = dict[int, weakref.ref[_Queue]]
 
 
 class QueueEntry:
     """Queue one coroutine among those of its loop; leaving the context wakes the next one.
 
-    `must_wait`: another coroutine has the turn at first.
+    `must_wait`: the queue was not empty.
     """
 
     def __init__(self, queues: FairQueues) -> None:

@@ -22,7 +22,7 @@ def forked(parts: LogParts) -> None:
     engine.watcher = None
     parts.close_lock = threading.RLock()
     parts.named_lock = threading.Lock()
-    parts.producers = None  # the parent has the names
+    parts.producers = None  # the parent holds the locks of the names
     parts.queue.forked()
     parts.index.forked()
     parts.directory.forked()
@@ -30,8 +30,8 @@ def forked(parts: LogParts) -> None:
         parts.writer.forked()
         engine.refusal = REFUSED_FORKED
     if parts.slot_lock is not None and (parts.writer is None or not engine.pooled):
-        # With descriptors of its own, because the owner that dies may be the parent. If none is
-        # free, the claim timeout decides.
+        # The child needs descriptors of its own, because the parent may be the owner that dies. If
+        # no descriptor is free, claims of dead owners expire by `claim_timeout`.
         with contextlib.suppress(OSError):
             parts.watch_slots()
 

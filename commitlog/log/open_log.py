@@ -44,7 +44,7 @@ class OpenLog(LogParts):
             raise
 
     def writing(self) -> WriterServices:
-        """Return what a writable log runs; in the child of a fork, adopt the log first."""
+        """Return the services of a writable log; in the child of a fork, adopt the log first."""
         self.check_open()
         if self.engine.refusal == REFUSED_FORKED:
             self.adopt()

@@ -1,4 +1,4 @@
-"""Opened: a log as an open has found it, and the checks that every open makes."""
+"""Opened: the result of finding, locking and recovering a log; the checks of every open."""
 
 from __future__ import annotations
 

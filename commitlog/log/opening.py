@@ -157,7 +157,7 @@ def _try_to_join(
         file.cells,
         lock_file=lock_file,
         tail=file.cells.tail,
-        # Continued, because of two records the one with the higher count is in force.
+        # The count continues, because the checkpoint with the higher count of the two is valid.
         checkpoint_count=checkpoint.count if checkpoint is not None else 0,
     )
 

@@ -62,7 +62,7 @@ class LogParts:
         self.closed = False
         self.named: weakref.WeakSet[TailerFile] = weakref.WeakSet()
         self.named_lock = threading.Lock()
-        self.producers: Producers | None = None  # made by the first append of one
+        self.producers: Producers | None = None  # created by the first append of a producer
         self.pid = os.getpid()
         with ExitStack() as undo:
             undo.callback(opened.close)
@@ -124,7 +124,7 @@ class LogParts:
         )
 
     def new_writer_services(self, holder: Holder | None) -> WriterServices:
-        """Create what a writable log runs beside its engine; a pooled log has a `holder`."""
+        """Create the services of a writable log; a pooled log has a `holder`."""
         lender: BufferLeases | None = None
         if holder is not None:
             assert self.lock_file is not None

@@ -25,7 +25,7 @@ from commitlog.segment.producers_file import NUMBERS_KEPT, Numbers
 
 _NAME_BYTES = 255
 _NUMBER_MOST = (1 << 63) - 1
-_WAIT_S = 5.0  # for the end of the process that used the name before
+_WAIT_S = 5.0  # until a killed process releases the name
 _WHO = "producers"
 
 _logger = logging.getLogger("commitlog")
@@ -65,8 +65,9 @@ class Producers:
         self._known: dict[str, _Producer] = {}
 
     def append(self, name: str, number: int, record: tuple[Any, Any, Any, Any]) -> int:
-        """Append a record, of value, key, type and timestamp, unless that number was appended;
-        return the position of the number's record, or -1 if the record was dropped.
+        """Append a record (value, key, type, timestamp) unless its number was appended before.
+
+        Return the position of the record with that number, or -1 if the record was dropped.
         """
         producer = self._known.get(name) or self._opened(name)
         with producer.turn:
@@ -114,7 +115,7 @@ class Producers:
             return found
 
     def _locked(self, name: str, number: int) -> LifeLock:
-        """Lock a name, once the handle that used it before is closed or its process dead."""
+        """Lock a name; wait until the handle that has it is closed or its process has died."""
         fd = self._queue.directory.fd
         life = LifeLock(lambda: open_gate(LOCK_NAME, fd), None, producers_file.name_lock(number))
         for _ in attempts(_WAIT_S, f"another user of producer {name!r}"):
@@ -150,7 +151,7 @@ class Producers:
                             producer.numbers.note(given, position)
 
     def keep(self) -> None:
-        """Extend the file `producers` to what is durable; for the end of the handle."""
+        """Extend the file `producers` up to the durable segments, before the handle closes."""
         engine = self._engine
         try:
             producers_file.extend(
@@ -160,7 +161,7 @@ class Producers:
             _logger.warning("%s: `producers` was not extended: %s", self._engine.path, error)
 
     def release(self) -> None:
-        """Give the names back, after the last append."""
+        """Release the names, after the last append."""
         for producer in self._known.values():
             producer.life.close()
         self._known = {}

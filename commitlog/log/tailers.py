@@ -115,7 +115,7 @@ class TailerMethods:
             raise
         with parts.named_lock:
             parts.named.add(file)
-        if parts.closed:  # meanwhile, and perhaps without this file
+        if parts.closed:  # closed meanwhile, perhaps before the file was added
             file.close()
             parts.check_open()
         return tailer
@@ -129,10 +129,17 @@ class TailerMethods:
         return self._parts.cycles.cycles()
 
     def records_in_cycle(self, cycle: CycleLike) -> int:
-        """Count the records of a cycle, which is named as for `Tailer.seek_cycle`; 0 if it was
-        skipped or deleted, or is in the future.
+        """Count the records of a cycle; 0 if it was skipped or deleted, or is in the future.
 
-        A claim in or before the cycle that is still open is a `SequenceError`.
+        Parameters
+        ----------
+        cycle : int, datetime.datetime or datetime.date
+            As for `Tailer.seek_cycle`.
+
+        Raises
+        ------
+        SequenceError
+            A claim in the cycle or before it is still open.
         """
         self._parts.check_open()
         return self._parts.cycles.records_in(cycle)
@@ -221,7 +228,7 @@ class TailerMethods:
 
 
 def _far(parts: LogParts) -> RemoteTailers | None:
-    """Return what keeps the tailers of a log on another machine; None for other logs."""
+    """Return the tailers of a log on another machine; None for other logs."""
     if parts.directory.kind != "remote":
         return None
     # Imported here, because most programs read no log of another machine.

@@ -1,4 +1,4 @@
-"""WriterServices: what a writable log runs beside its engine."""
+"""WriterServices: the background services of a writable log."""
 
 from __future__ import annotations
 

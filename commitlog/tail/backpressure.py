@@ -67,8 +67,8 @@ class Backpressure:
         slowest = self._slowest()
         limit = None if slowest is None else self._limit(slowest)
         self.log.limit_appends(limit, self._seen)
-        # The kernel checks the limit after an append. A program that opens the log for one append
-        # at a time must be held, too.
+        # The kernel checks the limit after an append. A program that opens the log for each single
+        # append needs this check, too.
         if limit is not None and self.log.tail_position > limit and self.log.refusal == 0:
             self.log.refusal = REFUSED_LAG
 
@@ -168,8 +168,8 @@ class Backpressure:
         tailer.checked_s = now_s
 
     def _limit(self, tailer: _Required) -> int:
-        # A segment's end and the next segment's first record are the same place: the header between
-        # them is no lag.
+        # The end of a segment and the first record of the next are the same place: the header
+        # between them does not count as lag.
         offset = tailer.position % self._directory.segment_size
         return tailer.position + max(0, HEADER_SIZE - offset) + tailer.max_lag_bytes
 

@@ -16,11 +16,11 @@ from commitlog.segment.seal_table import Seal, SealTable
 
 _ENTRIES_KEPT = 2 << 20  # 32 MiB
 _WHO = "an index"
-_PATIENCE = 20  # polls of a claim whose owner may be dead; one poll does not decide that
+_PATIENCE = 20  # a claim of a dead owner is rolled back only after several polls
 _NAP_S = 0.0001
 _WITHOUT_END = 2**64 - 1
-# A close scans what the last segment's index file lacks: nothing that a reader scans as fast, and
-# no more than about 10 ms take.
+# A close extends the index file of the last segment. Below the first size, a reader scans the rest
+# as fast. The second size bounds the scan to about 10 ms.
 _FILED_SMALLEST = 1 << 20
 _FILED_LARGEST = 64 << 20
 
@@ -46,7 +46,7 @@ class LogIndex:
         self.seals = SealTable(queue.directory, self._certain_end)
         self._indexes: OrderedDict[int, SparseIndex] = OrderedDict()
         self._firsts: dict[int, int] = {}
-        self._filed_position = 0  # how far the index of the unsealed segment is in its file
+        self._filed_position = 0  # where the index file of the unsealed segment ends
 
     def forked(self) -> None:
         """Replace the lock in the child of a fork: a thread of the parent may have held it."""
@@ -70,7 +70,7 @@ class LogIndex:
             return known
 
     def known_first_sequence(self, number: int) -> int | None:
-        """Return the same if no records must be counted, else None."""
+        """Return the first sequence of a segment if it is known without a scan, else None."""
         known = self._firsts.get(number)
         if known is not None:
             return known
@@ -78,7 +78,7 @@ class LogIndex:
         if seal is not None:
             known = seal.first_sequence
         elif number <= self.queue.first_number:
-            known = 0  # as for seals
+            known = 0  # without seals, sequences count from the oldest segment
         elif (before := self.seals.get(number - 1)) is not None:
             known = before.first_sequence + before.record_count
         if known is not None:
@@ -252,8 +252,9 @@ class LogIndex:
             return self._reaching(segment, offset)
 
     def file_unsealed(self) -> None:
-        """Write the index of the last segment, as far as its records are durable, if a later handle
-        saves the scan of some megabytes by it.
+        """Write the index of the last segment up to the durable end.
+
+        Do nothing if the file would spare a later handle only a short scan.
         """
         flushed = self._core.flushed_position
         number, durable = divmod(flushed, self._size)
@@ -268,8 +269,9 @@ class LogIndex:
                 index_file.write_unsealed(self._directory, segment, index)
 
     def _certain_end(self) -> int:
-        """Return how far the log certainly reaches: without an end, or up to its first bad frame
-        if it was not closed and no process has it open.
+        """Return the position up to which the frames are valid: no limit for a sound log.
+
+        If the log was not closed and no process has it open, it is that of the first bad frame.
         """
         return (
             _WITHOUT_END if self._core.uncertain_from == _WITHOUT_END else self._core.tail_position

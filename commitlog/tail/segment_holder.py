@@ -79,7 +79,7 @@ class SegmentHolder:
         self.release()
         self._held = held
         file = held[0]
-        # Its own seal holds, also if retention has deleted the file by now.
+        # The seal in the mapping is valid even if retention has deleted the file.
         seal = file.segment.sealed()
         first_sequence = (
             self._index.known_first_sequence(file.number) if seal is None else int(seal[1])

@@ -39,7 +39,7 @@ from commitlog.tail.tailer_state import TailerState, read_state, states
 # caller dies, it has either notified the writers or changed nothing.
 Notify = Callable[[], None]
 Durable = bool | Duration  # whether, or how often, a position is flushed
-_ATTEMPTS = 100  # if others create and delete the same name meanwhile
+_ATTEMPTS = 100  # other processes may create and delete the same name meanwhile
 _logger = logging.getLogger("commitlog")
 
 
@@ -139,8 +139,10 @@ def _release(page: TailerPage, lock: TailerLock) -> None:
 
 
 def _lock(directory: LogDirectory, folder_fd: int, name: str) -> TailerLock:
-    """Lock a tailer's file by a description of its own: forked children keep a mapping's. A call
-    that deletes or replaces the file locks it first; if one did so, raise `FileNotFoundError`.
+    """Lock a tailer's file through its own open file description.
+
+    The description of the mapping would also be held by forked children. A call that deletes or
+    replaces the file locks it first; raise `FileNotFoundError` if one has done so.
     """
     try:
         lock = TailerLock(directory.fd, folder_fd, name)

@@ -30,7 +30,7 @@ FOLDER = "tailers"
 NAME_LONGEST = 128  # bytes of UTF-8
 _NAME = re.compile(r"[\w@:+][\w@:+.\-]*")
 _TERMS_WAIT_S = 5.0
-# A change takes milliseconds: a lock on the folder that is held longer is not of a change.
+# A change takes milliseconds, so a lock on the folder that is held longer has another reason.
 FOLDER_WAIT_S = 0.5
 
 
