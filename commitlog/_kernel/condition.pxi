@@ -14,7 +14,7 @@ cdef object begin_condition(cl_condition *condition, object expect):
         condition.expect = PyNumber_Index(expect)
     except (TypeError, OverflowError):
         raise RecordTypeError(
-            f"expect must be a sequence, an int from 0 on, not {expect!r}"
+            f"expect must be a sequence, an int of at least 0, not {expect!r}"
         ) from None
 
 

@@ -67,6 +67,6 @@ def check_disk(directory: Path, memory_allowed: bool) -> None:
     if kind in _IN_MEMORY and not memory_allowed:
         raise UnsupportedError(
             f"this is {kind}, which is memory: a flush costs nothing there; "
-            "name a directory on a disk, or add --memory to measure it all the same",
+            "name a directory on a disk, or add --memory to measure it anyway",
             path=directory,
         )

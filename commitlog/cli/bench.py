@@ -110,7 +110,7 @@ def command(
 ) -> None:
     """Measure commitlog on the disk of DIR, with and without a pool.
 
-    It works in a temporary directory in DIR, and removes it at the end. A full run takes some
+    It works in a temporary directory in DIR, and removes it at the end. A full run takes about
     twelve minutes and 9 GiB of disk space. Ctrl-C ends the run and prints the results so far. Each
     figure is the median over all runs of its case.
 

@@ -47,8 +47,8 @@ _LINE_MOST = 1 << 26  # bytes; a record is never larger
 @click.option(
     "--interface",
     metavar="MODULE:CLASS",
-    help="Take signatures from this class, for methods that LOG has no calls of. The module is "
-    "imported, also from the current directory.",
+    help="Take the signatures of methods without calls in LOG from this class. The module is "
+    "imported; it may be in the current directory.",
 )
 @click.option("--sync", is_flag=True, help="Wait until each call is durable.")
 @click.pass_context
@@ -64,10 +64,12 @@ def command(
 ) -> None:
     """Append a call of METHOD to LOG, or the calls of a file.
 
-    Arguments are JSON, so text has quotes of its own. They are checked by the schema of the
-    method's newest calls in LOG. A line of a file is {"METHOD": {"NAME": value}} or {"METHOD":
-    [value]}, or what `commitlog tail --method METHOD --json` prints; documents of YAML have the
-    same form, which `commitlog tail --method METHOD` prints.
+    Arguments are JSON: write text in double quotes. The command checks them against the schema of
+    the newest calls of METHOD in LOG.
+
+    A line of a file is {"METHOD": {"NAME": value}} or {"METHOD": [value]}. The lines that
+    `commitlog tail --method METHOD --json` prints are also calls, and so are the YAML documents
+    that it prints without --json.
 
     \b
     Examples:
@@ -77,7 +79,7 @@ def command(
       commitlog tail -n 100 --method sold --json shop | commitlog call copy -f -
       commitlog call shop sold '"lamp"' 3 --interface shop_api:Shop
 
-    The calls before a wrong one stay appended; the exit status is then 1.
+    If a call of a file is invalid, the calls before it stay appended, and the exit status is 1.
     """
     if (method is None) is (source is None):
         raise click.UsageError("give either METHOD with its arguments, or --file")
@@ -148,7 +150,7 @@ def _read(text: str, argument: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise click.UsageError(
-            f"{argument!r} is no JSON: write text as '\"text\"', and a named argument as NAME=JSON"
+            f"{argument!r} is not JSON: write text as '\"text\"', and a named argument as NAME=JSON"
         ) from None
 
 
@@ -163,7 +165,7 @@ def _signatures(interface: str) -> dict[str, DescribedMethod]:
     except (ImportError, AttributeError) as error:
         raise click.UsageError(f"--interface {interface}: {error}") from None
     if not isinstance(found, type):
-        raise click.UsageError(f"--interface {interface} is no class")
+        raise click.UsageError(f"--interface {interface} is not a class")
     return {
         each.title: DescribedMethod(Schema(each.title, Method.name, each.form))
         for each in methods_of(found)

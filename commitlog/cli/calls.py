@@ -57,7 +57,7 @@ def _lines(file: IO[bytes], name: str, longest: int) -> Iterator[Call]:
         try:
             content = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise click.ClickException(f"{where}: no JSON: {error}") from None
+            raise click.ClickException(f"{where}: not JSON: {error}") from None
         yield _call(where, content)
 
 
@@ -74,7 +74,7 @@ def _documents(file: IO[bytes], name: str) -> Iterator[Call]:
         mark = getattr(error, "problem_mark", None)
         where = name if mark is None else f"{name}:{mark.line + 1}"
         why = getattr(error, "problem", None) or error
-        raise click.ClickException(f"{where}: no YAML: {why}") from None
+        raise click.ClickException(f"{where}: not YAML: {why}") from None
 
 
 def _loader(yaml: Any) -> Any:

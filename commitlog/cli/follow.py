@@ -39,7 +39,8 @@ def command(
     """Copy the log at URL to COPY, and follow it until Ctrl-C.
 
     URL is tls://HOST:PORT/LOG, or tcp:// without TLS. COPY is created if it does not exist. Every
-    command that reads a log also reads COPY, while it grows. The next run goes on where COPY ends.
+    command that reads a log also reads COPY, while it grows. The next run continues where COPY
+    ends.
 
     \b
     Examples:

@@ -49,15 +49,16 @@ def command(
 ) -> None:
     """Print how long messages waited and were handled.
 
-    Messages that are written while another is handled carry a history: the logs that they came
-    through. A hop is one log on the way; the first one is hop 1. For each hop, and for each source,
-    which is a log, by its UUID, there are two rows: "waited" is from the write of a message to its
-    read, "handled" from there to the write of the next message. "way" is from the first write to
-    the last one.
+    A message that is written while another is handled carries a history: the logs through which it
+    came. Each of these logs is a hop; the first is hop 1. A source is a log, named by its UUID.
 
-    Hops above 32, and sources after the first 64, share a row. The percentiles are exact to 1 %.
-    They are without negative durations, which differing clocks of machines cause, and which are
-    counted.
+    Each hop and each source has two rows. "waited" is the time from the write of a message to its
+    read. "handled" is the time from that read to the write of the next message. The row "way" is
+    the time from the first write to the last.
+
+    Hops above 32 share a row, and so do sources after the first 64. Percentiles have an error of at
+    most 1 %. They leave out negative durations, which occur if the clocks of machines differ; a
+    column counts them.
 
     \b
     Examples:

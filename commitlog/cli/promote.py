@@ -19,7 +19,7 @@ from commitlog.retention.store import Store
     "others",
     metavar="URL",
     multiple=True,
-    help="Ask this copy, too; name each other copy, also those out of reach.",
+    help="Ask this copy, too. Name every other copy, reachable or not.",
 )
 @click.option(
     "--require",
@@ -27,7 +27,7 @@ from commitlog.retention.store import Store
     type=int,
     default=1,
     show_default=True,
-    help="How many copies have a record once it is acknowledged.",
+    help="Take this as the number of copies that have each acknowledged record.",
 )
 @click.option(
     "--store",
@@ -51,9 +51,10 @@ def command(
 ) -> None:
     """Make LOG, a copy of another log, the primary.
 
-    Its next epoch begins, and programs can append to it. Stop its follower first. Other copies
-    promise the epoch before it begins: so many that the old primary can acknowledge nothing more.
-    If too few are in reach, or one of them has more records than LOG, LOG is not promoted.
+    Its next epoch begins, and programs can append to it. Stop its follower first. Before the epoch
+    begins, other copies promise to follow no lower one. With enough promises, the old primary can
+    acknowledge nothing more. If too few copies are reachable, or one of them has more records than
+    LOG, LOG is not promoted.
 
     \b
     Examples:

@@ -44,7 +44,7 @@ def command(
     """Offer LOGs to followers until Ctrl-C.
 
     A log's name is the last part of its path. The logs are opened for reading, so the programs that
-    write them go on. A follower gets each record once it is durable here.
+    write them continue. A follower gets each record once it is durable here.
 
     \b
     Examples:

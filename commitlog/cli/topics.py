@@ -22,9 +22,9 @@ from commitlog.messages.summary import LogSummary, TopicVersion, summarized
 def command(context: click.Context, *, log: str, as_json: bool) -> None:
     """List the topics of LOG and their versions.
 
-    A topic, or a method whose calls LOG has, has a line with its codec, its messages and their
-    times, and a line for each version of its schema, the oldest first, with type number, messages
-    and fields. The command reads all of LOG, and changes nothing.
+    Each topic has a line with its codec, the number of its messages and their times. Below it, each
+    version of its schema has a line with type number, messages and fields, the oldest first. A
+    method whose calls are in LOG is a topic, too. The command reads all of LOG and changes nothing.
 
     \b
     Examples:

@@ -34,7 +34,7 @@ class OpenLog(LogParts):
         try:
             if self.mode == "r":
                 raise InvalidOptionError(
-                    "replicate= is for a log that is written: open it with mode 'a', or serve it "
+                    "replicate= needs a log that is open for writing: use mode 'a', or serve it "
                     "with commitlog.replication.serve",
                     path=self.path,
                 )

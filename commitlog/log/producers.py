@@ -80,8 +80,8 @@ class Producers:
             if number <= producer.numbers.floor:
                 raise ProducerSequenceError(
                     f"number {number} of producer {name!r} is too old: the log keeps its last "
-                    f"{NUMBERS_KEPT} numbers, which begin above {producer.numbers.floor}. Whether "
-                    "it was appended, only the records tell",
+                    f"{NUMBERS_KEPT} numbers, all above {producer.numbers.floor}; read its records "
+                    "to find out whether it was appended",
                     path=self._engine.path,
                 )
             value, key, kind, timestamp_ns = record
@@ -188,12 +188,12 @@ def checked(path: str, producer: object, number: object, expect: object) -> tupl
     whole = whole_of(number)
     if whole is None or not 0 <= whole <= _NUMBER_MOST:
         raise InvalidOptionError(
-            f"producer_sequence must be an int from 0 on, not {number!r}", path=path
+            f"producer_sequence must be an int of at least 0, not {number!r}", path=path
         )
     if expect is not None:
         raise InvalidOptionError(
-            "producer= and expect= exclude each other: a repeat does not end where the first "
-            "append did",
+            "producer= and expect= exclude each other, because a repeat returns an earlier record: "
+            "leave one of them out",
             path=path,
         )
     return producer, whole

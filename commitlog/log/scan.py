@@ -64,7 +64,9 @@ class Scan:
             self._move_to(end)
             return self._seeker.cursor.position
         if position < 0:
-            raise InvalidOptionError(f"end must be a position from 0 on or a time, not {end!r}")
+            raise InvalidOptionError(
+                f"end must be a position of at least 0, or a time, not {end!r}"
+            )
         return position
 
     def _move_to(self, bound: Bound) -> None:

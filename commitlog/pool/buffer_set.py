@@ -257,8 +257,8 @@ class BufferSet:
             out = self.out()
             if out and not force:
                 raise PoolBufferError(
-                    f"the pool still has buffers out: {_describe_lent(out)}; close the logs that "
-                    "use the pool first"
+                    f"buffers of the pool are still lent: {_describe_lent(out)}; first close the "
+                    "logs that use the pool"
                 )
             self.closed = True
             free, self.free = self.free, []

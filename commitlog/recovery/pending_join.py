@@ -82,7 +82,9 @@ def check(directory: LogDirectory, note: JoinNote) -> None:
         or not checkpoint.clean
         or checkpoint.position not in (note.start, note.end)
     ):
-        raise _unfit(directory, f"the log is not where its join began, at position {note.start}")
+        raise _unfit(
+            directory, f"the log does not end where its join began, at position {note.start}"
+        )
     for move in note.moves:
         found = [
             name
@@ -90,9 +92,7 @@ def check(directory: LogDirectory, note: JoinNote) -> None:
             if _is(directory, name, move)
         ]
         if not found:
-            raise _unfit(
-                directory, f"the segment {move.source} that it names is gone, or another one"
-            )
+            raise _unfit(directory, f"the staged segment {move.source} is missing or was replaced")
 
 
 def unreached(directory: LogDirectory) -> list[int]:

@@ -160,7 +160,7 @@ def _numbers(directory: ArchivedDirectory, end: int) -> list[int]:
         )
     if not found:
         raise PositionError(
-            "the store has no record before that position or time",
+            "the store has no record before that position or time: give a later one",
             path=directory.path,
             position=end,
         )

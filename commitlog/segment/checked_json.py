@@ -65,6 +65,6 @@ def read(directory: LogDirectory, name: str) -> dict[str, Any] | None:
         )
     if content.get("uuid") != directory.log_uuid.hex():
         raise CorruptSegmentError(
-            f"`{name}` is another log's: move it out of this directory", path=path
+            f"`{name}` belongs to another log: move it out of this directory", path=path
         )
     return content

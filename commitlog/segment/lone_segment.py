@@ -95,7 +95,7 @@ class LoneSegment(LogDirectory):
     def fetch(self, number: int) -> None:
         if number != self.number:
             raise PositionError(
-                "this is one segment of a log, and the position is in another one",
+                "this is one segment of a log, but the position is in another: open the log",
                 path=self.path,
                 position=number * self.segment_size,
                 first_position=self.number * self.segment_size,

@@ -2,7 +2,7 @@
 
 It is a copy of the marks in the segments, so that a handle reads only those of the later segments,
 and so that marks outlive the segments that retention deletes. It names the last segment that it
-covers. If it is missing, damaged or of other segments, it is made again.
+covers. If it is missing, damaged or belongs to other segments, it is rebuilt.
 """
 
 from __future__ import annotations
@@ -140,9 +140,9 @@ def _read(directory: LogDirectory) -> tuple[Covered, bool]:
         if last < first or content["seal"] == _seal_of(directory, last):
             covered.number = max(covered.number, first)
             return covered, True
-        _logger.warning("%s: `%s` is of other segments, and is made again", directory.path, NAME)
+        _logger.warning("%s: `%s` belongs to other segments and is rebuilt", directory.path, NAME)
     except (CommitLogError, KeyError, TypeError, ValueError, AttributeError) as error:
-        _logger.warning("%s: `%s` is made again: %s", directory.path, NAME, error)
+        _logger.warning("%s: `%s` is rebuilt: %s", directory.path, NAME, error)
     return Covered(first), False
 
 

@@ -260,7 +260,7 @@ def open_topic(name: str, place: str, options: ReadOptions, *, stream: bool = Fa
             return LogTopic(name, folder, options.visibility, base, options.store)
     if options.store is not None:
         raise InvalidOptionError(
-            f"the option store is for a live log, and {place} is none: leave it out"
+            f"the option store is for a live log, and {place} is not one: leave it out"
         )
     if is_store(place, stream=stream):
         return StoreTopic(name, place)

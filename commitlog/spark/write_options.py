@@ -109,7 +109,7 @@ def _transaction(given: Mapping[str, str]) -> tuple[str, int] | None:
         return None
     if not application or version is None or not re.fullmatch("[0-9]{1,18}", version):
         raise InvalidOptionError(
-            "txnAppId and txnVersion go together, a name and a whole number from 0, not "
+            "txnAppId and txnVersion go together, a name and a whole number of at least 0, not "
             f"{application!r} and {version!r}: give both or neither"
         )
     return application, int(version)

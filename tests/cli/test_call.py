@@ -154,7 +154,7 @@ def test_arguments_reach_the_reader(log: Path, arguments: Any, call: tuple[Any, 
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("sold", "lamp", "3"), 2, "'lamp' is no JSON"),
+        (("sold", "lamp", "3"), 2, "'lamp' is not JSON"),
         (("sold", 'item="a"', "3"), 2, "follows an argument with a name"),
         (("sold", "amount=1", "amount=2"), 2, "given twice"),
         (("sold",), 1, "needs the argument 'item'; its arguments are item, amount, note"),
@@ -172,7 +172,7 @@ def test_arguments_reach_the_reader(log: Path, arguments: Any, call: tuple[Any, 
         (("sold", "--interface", "nothing"), 2, "takes MODULE:CLASS"),
         (("sold", "--interface", "no_module:Shop"), 2, "No module named 'no_module'"),
         (("sold", "--interface", "json:nothing"), 2, "has no attribute 'nothing'"),
-        (("sold", "--interface", "json:dumps"), 2, "is no class"),
+        (("sold", "--interface", "json:dumps"), 2, "is not a class"),
         (("--file", "nothing.jsonl"), 1, "nothing.jsonl"),
     ],
 )
@@ -264,17 +264,17 @@ def test_printed_calls_can_be_called_again(
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.jsonl", b'{"sold": ["a", 1]}\n{"sold": "x"', "a.jsonl:2: no JSON"),
-        ("a.jsonl", b'{"sold": ["a", 1]}\n\xff', "a.jsonl:2: no JSON"),
+        ("a.jsonl", b'{"sold": ["a", 1]}\n{"sold": "x"', "a.jsonl:2: not JSON"),
+        ("a.jsonl", b'{"sold": ["a", 1]}\n\xff', "a.jsonl:2: not JSON"),
         ("a.jsonl", b'{"sold": ["a", 1]}\n[1]', "a.jsonl:2: not a call: expected"),
         ("a.jsonl", b'{"sold": ["a", 1]}\n{"a": 1, "b": 2}', "a.jsonl:2: not a call"),
         ("a.jsonl", b'{"sold": ["a", 1]}\n{"sold": ["a"]}', "a.jsonl:2: sold needs the argument"),
         ("a.jsonl", b'{"sold": ["a", 1]}\n{"no": ["a"]}', "a.jsonl:2: the log has no calls"),
-        ("a.jsonl", b'{"sold": ["a", 1]}\n' + b"[" * 100_000, "a.jsonl:2: no JSON"),
-        ("a.yaml", b"sold: [a, 1]\n---\nsold: [", ": no YAML: "),
-        ("a.yaml", b"sold: [a, 1]\n---\nsold: !!python/name:os.system x", "a.yaml:3: no YAML"),
-        ("a.yaml", b"sold: [a, 1]\n---\nmany: [&a [b], *a]", "a.yaml:3: no YAML: an alias is"),
-        ("a.yaml", b"sold: [a, 1]\n---\n" + b"[" * 5_000, "no YAML"),
+        ("a.jsonl", b'{"sold": ["a", 1]}\n' + b"[" * 100_000, "a.jsonl:2: not JSON"),
+        ("a.yaml", b"sold: [a, 1]\n---\nsold: [", ": not YAML: "),
+        ("a.yaml", b"sold: [a, 1]\n---\nsold: !!python/name:os.system x", "a.yaml:3: not YAML"),
+        ("a.yaml", b"sold: [a, 1]\n---\nmany: [&a [b], *a]", "a.yaml:3: not YAML: an alias is"),
+        ("a.yaml", b"sold: [a, 1]\n---\n" + b"[" * 5_000, "not YAML"),
         ("a.yaml", b"sold: [a, 1]\n---\njust text", "a.yaml:3: not a call"),
     ],
 )
@@ -293,7 +293,7 @@ def test_file_that_is_no_text_is_refused(log: Path, tmp_path: Path) -> None:
     for content in (b"sold: [\x07]", b"\xff\xfe\xff", b"sold: \xff"):
         (tmp_path / "a.yaml").write_bytes(content)
         done = run("call", log, "-f", tmp_path / "a.yaml")
-        assert (done.returncode, b"no YAML" in done.stderr) == (1, True), done
+        assert (done.returncode, b"not YAML" in done.stderr) == (1, True), done
     assert calls_behind(log) == []
 
 

@@ -101,15 +101,15 @@ def test_numbers_may_have_gaps_and_come_late(logs: Logs) -> None:
 @pytest.mark.parametrize(
     ("given", "match"),
     [
-        ({"producer": "till"}, "producer_sequence must be an int from 0 on, not None"),
+        ({"producer": "till"}, "producer_sequence must be an int of at least 0, not None"),
         ({"producer_sequence": 1}, "producer must be a name of 1 to 255 bytes, not None"),
         ({"producer": "", "producer_sequence": 1}, "producer must be a name"),
         ({"producer": "x" * 256, "producer_sequence": 1}, "producer must be a name"),
         ({"producer": b"till", "producer_sequence": 1}, "producer must be a name"),
-        ({"producer": "till", "producer_sequence": -1}, "from 0 on, not -1"),
-        ({"producer": "till", "producer_sequence": 1 << 63}, "from 0 on"),
-        ({"producer": "till", "producer_sequence": "1"}, "from 0 on, not '1'"),
-        ({"producer": "till", "producer_sequence": 1.5}, "from 0 on"),
+        ({"producer": "till", "producer_sequence": -1}, "of at least 0, not -1"),
+        ({"producer": "till", "producer_sequence": 1 << 63}, "of at least 0"),
+        ({"producer": "till", "producer_sequence": "1"}, "of at least 0, not '1'"),
+        ({"producer": "till", "producer_sequence": 1.5}, "of at least 0"),
         ({"producer": "till", "producer_sequence": 1, "expect": 0}, "exclude each other"),
     ],
 )

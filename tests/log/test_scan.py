@@ -109,7 +109,7 @@ def test_position_bounds_select_the_records_between(logs: Logs) -> None:
         ({"columns": "value"}, "columns must be a list of names, not the text 'value'"),
         ({"columns": []}, "columns is empty"),
         ({"columns": ["value", "value"]}, "duplicate"),
-        ({"end": -1}, "end must be a position from 0 on or a time, not -1"),
+        ({"end": -1}, "end must be a position of at least 0, or a time, not -1"),
         ({"end": 1.5}, "timestamp must be nanoseconds since 1970, a text"),
         ({"start": "noon"}, "timestamp must be a time such as"),
         ({"start": dt.datetime(2026, 5, 1)}, "timestamp must have a time zone"),  # noqa: DTZ001
