@@ -62,14 +62,15 @@ cdef class LogMethods:
             power cut can lose the record; with a pool of anonymous buffers a kill of this process
             can lose it, too, until it is committed.
         expect : int, optional
-            Append only if the record gets this sequence: if the log has so many records. Any number
-            of threads and processes may compete; one of them succeeds. The call waits for claims
-            that are open below the end.
+            Append only if the record gets this sequence. Any number of threads and processes may
+            compete for a sequence; one of them succeeds. The call waits for open claims below the
+            end of the log.
         producer : str, optional
-            The name of a producer, which numbers its records. A repeat of a number returns the
-            position of the first append, and appends nothing. One handle at a time may use a name.
+            The name of a producer, which numbers its records. If the number was appended before,
+            the call returns that record's position and appends nothing. One handle at a time may
+            use a name.
         producer_sequence : int, optional
-            The number of this record, from 0 on; with `producer` only.
+            The number of this record, at least 0; needs `producer`.
 
         Returns
         -------
@@ -147,8 +148,8 @@ cdef class LogMethods:
         sync : bool, optional
             As for `append`; one flush for all.
         expect : int, optional
-            As for `append`, for the first record: the whole list is appended, or none of it. It may
-            be as long as the log's largest record. An empty list checks nothing.
+            As for `append`, for the first record. The whole list is appended, or none of it, so its
+            frames together must not exceed the log's largest frame. An empty list checks nothing.
 
         Returns
         -------

@@ -105,8 +105,9 @@ class CloseTimeoutError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
 
 
 class AppenderInUseError(CommitLogError, RuntimeError):
-    """Native code appends through this log: see the C API. Close its appender, or open a mapped log
-    a second time.
+    """Raised if Python code appends to a log while native code has an appender: see the C API.
+
+    Close the appender, or open a mapped log a second time.
     """
 
 
@@ -302,13 +303,13 @@ class ConflictError(CommitLogError, RuntimeError):
 class FencedError(CommitLogError, RuntimeError):
     """Raised if a log may not be written, or may not follow, because of its epoch.
 
-    The log is a copy that was not promoted, or a copy was promoted and this log is behind or beside
-    it. Nothing was changed. Write to the log with the highest epoch.
+    The log is a copy that was not promoted, or another copy was promoted, and this log has a lower
+    epoch or other records. Nothing was changed. Write to the log with the highest epoch.
     """
 
 
 class ReplicationError(_SystemError, ConnectionError, errno=codes.ECONNREFUSED):
-    """Raised if a server of logs cannot be reached, refuses a follower, or sends what is not a log.
+    """Raised if a server of logs cannot be reached or used, or refuses a follower.
 
     The copy has every record up to the follower's position. The message says what to correct.
     """
@@ -337,7 +338,7 @@ class CorruptSegmentError(CommitLogError, ValueError):
 
 
 class CorruptTailerError(CommitLogError, ValueError):
-    """Raised if a named tailer's file is damaged or another log's, so its position is unknown.
+    """Raised if a named tailer's file is damaged or foreign, so its position is unknown.
 
     The log itself is intact. Set the position with `log.reset_tailer(name, ...)` or
     `commitlog tailers LOG reset NAME POSITION`.

@@ -53,11 +53,11 @@ class AsyncMethods:
             As for `append`: by default the log's ``flush=`` decides. If False, the call returns
             when the record is appended, and a power cut can lose the record.
         expect : int, optional
-            As for `append`. The first such call of a handle reads what the log has in its last
-            segment, and blocks the event loop meanwhile.
+            As for `append`. The first call of a handle with `expect` scans the last segment and
+            blocks the event loop meanwhile.
         producer, producer_sequence
-            As for `append`. The first such call of a name reads what the log has since it was
-            closed, and a wait for a required tailer blocks the event loop.
+            As for `append`. The first call with a name scans the segments since the log was last
+            closed, and blocks the event loop meanwhile. So does a wait for a required tailer.
 
         Returns
         -------

@@ -266,13 +266,14 @@ class Options:
         Which old segments a writing handle deletes, and when. None: it deletes segments only if a
         caller asks for it. Deleted records are lost.
     store : Store or None
-        Where a writing handle stores the log's segments, and every second its end, for the loss of
-        the machine. A segment is deleted by retention only when it is stored. A handle with
-        mode "r" reads from there what is no longer on the disk. None: nowhere.
+        Where a writing handle stores the log's segments and, every second, its end, so that the log
+        survives the loss of the machine. Retention deletes a segment only after it is stored. A
+        handle with mode "r" reads records that are no longer on the disk from the store. None: the
+        log is not stored.
     replicate : Replication or None
         Serve the log to followers on other machines, and let an append that waits for durability
-        also wait until so many of them have the record durably. Without it, such an append waits
-        for this machine alone, and its loss loses the record. None: the log is not served.
+        also wait until `require` of them have the record durably. None: the log is not served, an
+        append waits for this machine alone, and the loss of this machine loses the record.
     listener : object or None
         An object with some of `on_created`, `on_sealed`, `on_released` and `on_deleted`;
         `commitlog.keep.SegmentListener` has all. A writing handle calls it in a separate thread

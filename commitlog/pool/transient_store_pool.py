@@ -133,7 +133,7 @@ class TransientStorePool(ProcessBound):
         return self._set.borrow_free(owner, ahead=ahead)
 
     def settle(self, buffer: PoolBuffer) -> None:
-        """Note that a buffer that was lent ahead of need is in use from now on."""
+        """Mark a buffer that was lent ahead of need as used."""
         self._set.settle(buffer)
 
     def return_buffer(self, buffer: PoolBuffer, *, written: bool = True) -> None:
@@ -216,8 +216,8 @@ class TransientStorePool(ProcessBound):
     def on_shortage(self, listener: Callable[[], bool]) -> Callable[[], None]:
         """Call `listener` when a borrower finds no free buffer, until what this returns is called.
 
-        It returns a buffer that was lent ahead of need to the pool, or returns False if it has
-        none.
+        If the listener's log has a buffer that was lent ahead of need, the listener gives it back
+        to the pool and returns True; otherwise it returns False.
         """
         return self._set.subscribe(self._set.shortage_listeners, listener)
 
