@@ -130,7 +130,7 @@ cdef class NativeReader:
         if code != CL_E_END:
             return self.read(record)
         self.cursor.core.look()
-        if self.cursor.reader.flushed_only:
+        if self.cursor.reader.watermark != NULL:
             self.cursor.core.ask_for_flush()
         return CL_OK
 
@@ -158,7 +158,7 @@ cdef commitlog_reader *reader_open(object tailer) except NULL:
     if cursor.reader.from_buffer and cursor.core.pooled:
         raise InvalidOptionError(
             "the C API reads a pooled log from its segments: open the tailer with "
-            "visibility='committed' or 'flushed'", path=cursor.core.path)
+            "visibility='committed', 'flushed' or 'replicated'", path=cursor.core.path)
     self = NativeReader.__new__(NativeReader)
     self.tailer = tailer
     self.cursor = cursor
@@ -166,7 +166,7 @@ cdef commitlog_reader *reader_open(object tailer) except NULL:
         &self.native, &cursor.reader, NULL if cursor.page is None else &cursor.page.mark)
     self.native.attend = attend_read
     self.native.owner = <void *>self
-    self.native.asks = cursor.reader.flushed_only or not cursor.core.cursors.shared
+    self.native.asks = cursor.reader.watermark != NULL or not cursor.core.cursors.shared
     cursor.core.enter()
     cursor.busy = True
     Py_INCREF(self)

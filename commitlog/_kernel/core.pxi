@@ -302,6 +302,13 @@ cdef class Core:
         self.look()
         return cl_log_upward(&self.log, self.cursors.cells.flushed.value)
 
+    @property
+    def replicated_position(self):
+        """The end of the records that enough copies have durably; 0: none, as far as is known."""
+        self.look()
+        cdef uint64_t replicated = cl_load(&self.cursors.cells.replicated.value)
+        return replicated if replicated > 1 else 0
+
     cpdef ask_for_flush(self):
         """Ask the writers' flush threads to flush all appended records at their next interval. Does
         nothing without permission to write `cursors`.

@@ -16,21 +16,25 @@ cdef class Cursor:
         The log's kernel handle.
     policy : CursorPolicy
         Gives the segments and decides about damage: see `readers.pyi`.
-    from_buffer : bool
-        Also read the records that only this process's pool buffers hold.
-    flushed_only : bool
-        Read only what is flushed.
+    visibility : str
+        What is read: see `CommitLog.tailer`.
     """
 
-    def __cinit__(self, Core core not None, policy, *, bint from_buffer, bint flushed_only):
+    def __cinit__(self, Core core not None, policy, str visibility not None):
         memset(&self.backward, 0, sizeof(self.backward))
         self.core = core
         self.policy = policy
         self.shelf = Shelf.__new__(Shelf)
         cl_reader_init(&self.reader, &core.log, &self.watch)
         # A read-only handle has no pool buffers, and cannot see those of another process.
-        self.reader.from_buffer = from_buffer and core.log.resolves
-        self.reader.flushed_only = flushed_only
+        self.reader.from_buffer = visibility == "appended" and core.log.resolves
+        cdef cl_cursors *cells = core.cursors.cells
+        if visibility == "flushed":
+            self.reader.watermark = &cells.flushed.value
+            self.reader.watermark_signal = <uint32_t *>&cells.flush_signal.value
+        elif visibility == "replicated":
+            self.reader.watermark = &cells.replicated.value
+            self.reader.watermark_signal = <uint32_t *>&cells.replicated_signal.value
         self.pending = cl_log_upward(&core.log, 0)
 
     def __dealloc__(self):
@@ -283,21 +287,24 @@ cdef class Cursor:
         cl_reader_enter(&self.reader, segment.segment, offset)
         return True
 
-    cdef void keep_to_flushed(self):
-        """If only flushed records may be read, move below the unflushed ones."""
+    cdef void keep_below_watermark(self):
+        """Move below the records that may not be read yet."""
         cdef uint64_t base = self.segment.segment.base
-        cdef uint64_t flushed = cl_load(&self.core.log.cursors.flushed.value)
-        if self.reader.flushed_only and base + self.reader.offset > flushed:
+        cdef uint64_t visible
+        if self.reader.watermark == NULL:
+            return
+        visible = cl_load(self.reader.watermark)
+        if base + self.reader.offset > visible:
             self.reader.offset = CL_SEGMENT_HEADER
-            if flushed > base:
-                self.reader.offset = max(flushed - base, <uint64_t>CL_SEGMENT_HEADER)
+            if visible > base:
+                self.reader.offset = max(visible - base, <uint64_t>CL_SEGMENT_HEADER)
 
     cdef int scan_back(self) except? -100:
         """Scan the frames before the position; CL_E_BUSY if a claim among them is not resolved."""
         cdef uint64_t start = CL_SEGMENT_HEADER
         cdef size_t entry
         cdef int code = CL_E_BUSY
-        self.keep_to_flushed()
+        self.keep_below_watermark()
         if self.reader.offset <= CL_SEGMENT_HEADER:
             return CL_OK
         if (self.index is None or self.index.segment_id != self.segment.segment.id
@@ -389,7 +396,7 @@ cdef class Cursor:
             self.core.look()
         except CommitLogError:
             return True  # the read raises it
-        if self.reader.flushed_only:
+        if self.reader.watermark != NULL:
             self.core.ask_for_flush()
         if self.segment is None or self.reader.offset >= self.segment.segment.size:
             return <uint64_t>self.core.tail_position > self.current()
@@ -398,6 +405,6 @@ cdef class Cursor:
     @property
     def is_woken(self):
         """Whether appends end `wait_append` for this cursor; if not, poll it."""
-        if self.reader.flushed_only or (self.reader.from_buffer and self.core.log.pooled):
+        if self.reader.watermark != NULL or (self.reader.from_buffer and self.core.log.pooled):
             return False
         return self.core.append_signal() != NULL

@@ -92,7 +92,7 @@ cdef int wait_for(Cursor cursor, cl_idle idle, int64_t budget_ns) except -1:
     budget_ns = min(budget_ns, SLICE_NS)
     cursor.guard()
     cursor.core.look()
-    if cursor.reader.flushed_only:
+    if cursor.reader.watermark != NULL:
         cursor.core.ask_for_flush()
     if idle == CL_IDLE_BLOCK and not (cursor.core.cursors.shared and cursor.core.cursors.writable):
         idle = CL_IDLE_BACKOFF  # no writer could see that this thread sleeps, and wake it

@@ -48,6 +48,8 @@ cdef cl_line *_cell(Cursors cursors, str name) except NULL:
         return &cells.rolled_back
     if name == "required":
         return &cells.required
+    if name == "replicated":
+        return &cells.replicated
     if name == "flush_wanted":
         return &cells.flush_wanted
     raise KeyError(name)
@@ -212,6 +214,11 @@ cdef class Cursors:
         """Raise the flushed position, and wake the readers that sleep until a flush."""
         cl_store(&self.cells.flushed.value, flushed)
         cl_futex_raise(<uint32_t *>&self.cells.flush_signal.value)
+
+    def raise_replicated(self, uint64_t position):
+        """Raise the replicated position, and wake the readers that sleep until it moves."""
+        cl_raise(&self.cells.replicated.value, position)
+        cl_futex_raise(<uint32_t *>&self.cells.replicated_signal.value)
 
     def __setitem__(self, str name, uint64_t value):
         # A release store: a reader of a state or watermark also sees all earlier writes.

@@ -47,7 +47,8 @@ cdef extern from "reader.h":
         cl_segment *segment
         uint64_t offset
         bint from_buffer
-        bint flushed_only
+        const uint64_t *watermark
+        uint32_t *watermark_signal
         bint careful
         uint64_t limit
         uint64_t passed

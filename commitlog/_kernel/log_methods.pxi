@@ -265,5 +265,7 @@ cdef class LogMethods:
 
     @property
     def replicated_position(self):
-        """The end of the records that `require` copies have durably; 0 without `replicate=`."""
-        return 0 if self.engine.copies is None else self.engine.copies.replicated_position
+        """The end of the records that as many copies have durably as the writer with `replicate=`
+        requires, at least one; 0 without such a writer.
+        """
+        return self.engine.replicated_position

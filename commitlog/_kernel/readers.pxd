@@ -127,7 +127,7 @@ cdef class Cursor:
     cdef int previous_record(self, cl_record *record) except? -100
     cdef int go_back(self, int code) except -1
     cdef int enter_before(self) except -1
-    cdef void keep_to_flushed(self)
+    cdef void keep_below_watermark(self)
     cdef int scan_back(self) except? -100
     cdef int make_room(self, uint32_t spacing) except -1
     cdef object pass_damage_before(self)

@@ -130,9 +130,7 @@ class CursorPolicy(Protocol):
 
 @final
 class Cursor:
-    def __new__(
-        cls, core: Core, policy: CursorPolicy, *, from_buffer: bool, flushed_only: bool
-    ) -> Self: ...
+    def __new__(cls, core: Core, policy: CursorPolicy, visibility: str) -> Self: ...
     @property
     def core(self) -> Core: ...
     @property

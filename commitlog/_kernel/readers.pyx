@@ -29,7 +29,7 @@ from commitlog._kernel.kernel cimport (
     CL_E_FULL, CL_E_OPEN_CLAIM, CL_E_ROLL, CL_E_TRUNCATED, CL_FRAME_ALIGN, CL_FRAME_HEADER,
     CL_IDLE_BACKOFF, CL_IDLE_BLOCK, CL_IDLE_SPIN, CL_IDLE_YIELD, CL_NATIVE_DROPPED, CL_NATIVE_END,
     CL_NATIVE_ERROR, CL_OK, CL_SEGMENT_HEADER, CL_TAILER_DROPPED_AT, CL_TAILER_MAGIC,
-    CL_TAILER_SIZE, CL_UUID_SIZE, CL_VIEW_INLINE, cl_add, cl_backward_scan_batch,
+    CL_TAILER_SIZE, CL_UUID_SIZE, CL_VIEW_INLINE, cl_add, cl_backward_scan_batch, cl_cursors,
     cl_backward_scan_fill, cl_backward_scan_pass_damage, cl_backward_scan_previous, cl_batch,
     cl_clock_coarse_ns, cl_clock_monotonic_ns, cl_idle, cl_index, cl_index_below, cl_index_extend,
     cl_index_find, cl_index_ordinal, cl_index_since, cl_load, cl_log_resume, cl_log_upward,

@@ -70,10 +70,11 @@ _HOW = (
     ),
     click.option(
         "--visibility",
-        type=click.Choice(["committed", "flushed"]),
+        type=click.Choice(["committed", "flushed", "replicated"]),
         default="committed",
         show_default=True,
-        help="Print all committed records, or only flushed records, which survive a power cut.",
+        help="Print all committed records, or only flushed records, which survive a power cut, or "
+        "only replicated records, which as many copies have as the writer requires.",
     ),
     click.option(
         "--on-damage",

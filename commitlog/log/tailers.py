@@ -55,9 +55,11 @@ class TailerMethods:
             position; use `Tailer.seek` to move it.
         direction : {"forward", "backward"}
             The direction of reading; `Tailer.direction` changes it. It is not saved under the name.
-        visibility : {"committed", "appended", "flushed"}
+        visibility : {"committed", "appended", "flushed", "replicated"}
             "committed": records that every process sees. "appended": also the records in this
             process's pool buffers; a kill loses them. "flushed": only durable records.
+            "replicated": only records that as many copies have durably as the writer requires, at
+            least one; for logs that a writer on this machine has opened with `replicate=`.
         on_damage : {"raise", "skip"}
             Raise `CorruptRecordError`, or continue at the next whole frame.
         durable : bool, float or str
@@ -87,6 +89,8 @@ class TailerMethods:
         parts.check_open()
         lag, every_ns = _checked_options(name, required, max_lag, durable)
         named = None if name is None else check_name(name)
+        if visibility == "replicated":
+            _check_replicated(parts)
         seeker = Seeker(
             parts.index,
             start=start,
@@ -265,6 +269,17 @@ def _checked_options(
             f"max_lag must be at least one byte, such as '64MiB', not {max_lag!r}"
         )
     return lag, every_ns
+
+
+def _check_replicated(parts: LogParts) -> None:
+    """Raise if no writer has said how far the copies are."""
+    parts.find_cursors()
+    if not parts.engine.cursors["replicated"]:
+        raise InvalidOptionError(
+            "visibility='replicated' is for a log that a writer on this machine has opened with "
+            "replicate=: open the tailer after that writer",
+            path=parts.path,
+        )
 
 
 def _open_file(parts: LogParts, name: str, position: int, required: bool | None) -> TailerFile:

@@ -39,9 +39,10 @@ class BusReader(ProcessBound, MessageReader[Given]):
     ) -> None:
         self.log = log
         self._tailer = log.tailer(start=start, visibility=visibility, on_damage=on_damage)
+        ends = {"flushed": log.flushed_position, "replicated": log.replicated_position}
         super().__init__(
             self._tailer,
-            log.flushed_position if visibility == "flushed" else log.tail_position,
+            ends.get(visibility, log.tail_position),
             idle,
             classes,
         )
@@ -93,8 +94,8 @@ def open_reader(
         without a bound.
     idle : {"spin", "yield", "backoff", "block"}
         How `next` and `follow` wait: see `Tailer.follow`.
-    visibility : {"committed", "flushed"}
-        Give each message when it is committed, or only when a crash cannot lose it.
+    visibility : {"committed", "flushed", "replicated"}
+        Give each message when it is committed, when a crash cannot lose it, or when copies have it.
     on_damage : {"raise", "skip"}
         Raise `CorruptRecordError`, or skip to the next whole message.
 

@@ -108,7 +108,11 @@ def _finish(directory: LogDirectory, cursors: Cursors, found: Recovered) -> None
         cursors.allocated = number, make_ready(directory, number, offset)
     for watermark in ("appended", "committed", "flushed"):
         cursors[watermark] = found.end
-    for cell in ("failed", "flusher"):  # not `waiters`: the first append wakes present sleepers
+    for cell in (
+        "failed",
+        "flusher",
+        "replicated",
+    ):  # not `waiters`: the first append wakes present sleepers
         cursors[cell] = 0
     cursors.tail = found.tail
     failpoint("cursors set")

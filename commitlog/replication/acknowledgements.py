@@ -26,6 +26,7 @@ class Acknowledgements:
     def __init__(self, path: str) -> None:
         self._path = path
         self.on_fence: Callable[[Rank], None] | None = None
+        self.on_progress: Callable[[], None] | None = None
         self._news = threading.Condition()
         self._positions: dict[str, int] = {}
         self._rank = Rank()
@@ -45,6 +46,8 @@ class Acknowledgements:
                     path=self._path,
                 )
             self._positions[name] = position
+            if self.on_progress is not None:
+                self.on_progress()
             self._news.notify_all()
 
     def fence(self, rank: Rank) -> None:

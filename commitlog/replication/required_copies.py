@@ -61,12 +61,15 @@ class RequiredCopies:
         self._pid = os.getpid()
         self._closed = threading.Event()
         served.acknowledged.on_fence = self._fence
+        engine.cursors.raise_replicated(1)  # readers may wait for copies from now on
+        served.acknowledged.on_progress = self._show
 
-    @property
-    def replicated_position(self) -> int:
-        """The position below which so many copies have the log durably."""
-        acknowledged, flushed = self._served.acknowledged, self._engine.flushed_position
-        return min(acknowledged.reached(self._require), flushed) if self._require else flushed
+    def _show(self) -> None:
+        """Show readers of all processes how far the copies are, or without a requirement the
+        first one; the position only rises, although a copy may be made again.
+        """
+        reached = self._served.acknowledged.reached(max(self._require, 1))
+        self._engine.cursors.raise_replicated(min(reached, self._engine.flushed_position))
 
     @property
     def position(self) -> int:

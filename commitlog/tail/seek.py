@@ -21,7 +21,7 @@ from commitlog.tail.segment_holder import OnDamage, SegmentHolder
 
 Direction = Literal["forward", "backward"]
 Start = Literal["first", "end"] | int
-Visibility = Literal["committed", "appended", "flushed"]
+Visibility = Literal["committed", "appended", "flushed", "replicated"]
 Timestamp = int | str | dt.datetime
 _logger = logging.getLogger("commitlog")
 
@@ -91,12 +91,7 @@ class Seeker:
         self._core = index.queue.core
         self._cycles = LogCycles(index)
         self.segments = SegmentHolder(index, on_damage)
-        self.cursor = Cursor(
-            self._core,
-            self.segments,
-            from_buffer=visibility == "appended",
-            flushed_only=visibility == "flushed",
-        )
+        self.cursor = Cursor(self._core, self.segments, visibility)
         self._visibility = visibility
         self.turn(direction)
         self.seek(("end" if direction == "backward" else "first") if start is None else start)
@@ -259,9 +254,15 @@ class Seeker:
 
     def _visible_end(self) -> int:
         core = self._core
-        if self._visibility == "flushed":
-            return core.flushed_position
-        return core.appended_position if self._visibility == "appended" else core.committed_position
+        match self._visibility:
+            case "appended":
+                return core.appended_position
+            case "committed":
+                return core.committed_position
+            case "flushed":
+                return core.flushed_position
+            case "replicated":
+                return max(core.replicated_position, self._first_position())
 
     def _first_position(self) -> int:
         return self._queue.first_number * self._core.segment_size

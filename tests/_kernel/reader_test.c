@@ -174,7 +174,7 @@ static void reader_stops_at_its_limit_and_at_flushed(void) {
     CHECK(read_on(&scene.reader, &record) == CL_OK && read_on(&scene.reader, &record) == CL_OK);
     CHECK(read_on(&scene.reader, &record) == CL_E_END);
     rewind_to(&scene, 0);
-    scene.reader.reader.flushed_only = true;
+    scene.reader.reader.watermark = &scene.place.cursors->flushed.value;
     CHECK(read_on(&scene.reader, &record) == CL_E_END);
     scene.place.cursors->flushed.value = CL_SEGMENT_HEADER + 24;
     CHECK(read_on(&scene.reader, &record) == CL_OK && read_on(&scene.reader, &record) == CL_E_END);
@@ -394,10 +394,10 @@ static void batch_ends_where_single_reads_would(void) {
         reader->limit = stop;
         CHECK(batch_from_start(&scene, &code) == seen && code == CL_E_END);
         reader->limit = UINT64_MAX;
-        reader->flushed_only = true;
+        reader->watermark = &scene.place.cursors->flushed.value;
         scene.place.cursors->flushed.value = stop;
         CHECK(batch_from_start(&scene, &code) == seen && code == CL_E_END);
-        reader->flushed_only = false;
+        reader->watermark = NULL;
         scene.segment->map[stop + CL_FRAME_HEADER] ^= 1;
         CHECK(batch_from_start(&scene, &code) == seen && code == CL_E_DAMAGE &&
               reader->offset == stop);

@@ -111,9 +111,9 @@ static void frame_that_is_not_visible_is_not_taken(void) {
     of->limit = CL_SEGMENT_HEADER + 8; /* the general code reads a frame that begins below it */
     CHECK(!takes_next(of));
     of->limit = UINT64_MAX;
-    of->flushed_only = true;
+    of->watermark = &of->log->cursors->flushed.value;
     CHECK(!takes_next(of));
-    of->flushed_only = false;
+    of->watermark = NULL;
     of->from_buffer = true;
     CHECK(!takes_next(of));
     of->from_buffer = false;

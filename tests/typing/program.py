@@ -316,6 +316,7 @@ def replicate(path: Path, copy: Path) -> None:
     rule = replication.Replication(require=1, on_missing=missing, timeout="2s")
     with commitlog.open(path, flush="sync", replicate=rule) as log:
         print(rule.server.url(), rule.require, log.append(b"x"), log.replicated_position)
+        print(list(log.tailer(visibility="replicated").values()))
     epoch: replication.Epoch = replication.promote(
         copy,
         others=["tls://b:7070/copy"],

@@ -65,7 +65,10 @@ typedef struct {
     cl_line allocated; /* segment number << 32 | offset: that segment has blocks up to the offset
                           and is a hole after it. All other segments have all of their blocks. 0:
                           every segment has */
-    uint8_t more_cells[4096 - 14 * CL_CURSORS_LINE];
+    cl_line replicated; /* a position: enough copies have everything below it durably. 0: no writer
+                           has asked for copies since the recovery; 1: none has anything yet */
+    cl_line replicated_signal; /* futex: raised when `replicated` moves */
+    uint8_t more_cells[4096 - 16 * CL_CURSORS_LINE];
 
     cl_slot slots[CL_CURSORS_SLOTS];
     uint8_t readers[CL_CURSORS_SIZE - 8192 - CL_CURSORS_SLOTS * CL_CURSORS_LINE];

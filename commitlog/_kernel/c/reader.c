@@ -31,7 +31,7 @@ void cl_reader_leave(cl_reader *reader) {
 void cl_reader_plan(cl_reader *reader) {
     const cl_segment *segment = reader->segment;
     reader->short_below = 0;
-    if (cl_crc32c_steps && segment != NULL && !reader->from_buffer && !reader->flushed_only &&
+    if (cl_crc32c_steps && segment != NULL && !reader->from_buffer && reader->watermark == NULL &&
         reader->limit > segment->base) {
         uint64_t limit = reader->limit - segment->base;
         reader->short_below = limit < segment->size ? limit : segment->size;
@@ -148,9 +148,8 @@ static __attribute__((noinline)) int pass_other(cl_reader *reader, uint64_t step
 
 /* The offset in the segment at which the reader must stop for now. */
 static inline uint64_t reader_limit(const cl_reader *reader) {
-    uint64_t flushed =
-        reader->flushed_only ? cl_load(&reader->log->cursors->flushed.value) : UINT64_MAX;
-    uint64_t limit = flushed < reader->limit ? flushed : reader->limit;
+    uint64_t visible = reader->watermark != NULL ? cl_load(reader->watermark) : UINT64_MAX;
+    uint64_t limit = visible < reader->limit ? visible : reader->limit;
     return limit > reader->segment->base ? limit - reader->segment->base : 0;
 }
 

@@ -12,7 +12,8 @@ typedef struct {
     uint64_t offset;     /* of the next frame in it */
     bool from_buffer; /* reads where claims live (a pool buffer) instead of the file; requires the
                          interpreter's lock */
-    bool flushed_only;
+    const uint64_t *watermark; /* the reader stays below it; NULL: it reads all committed records */
+    uint32_t *watermark_signal; /* futex: raised when the watermark moves */
     bool careful; /* checks a frame's CRC before stepping over it, also when stepping by headers */
     uint64_t limit; /* the position at which the reader stops */
     uint64_t short_below; /* cl_reader_next_short reads frames that end below this offset, or there;

@@ -25,8 +25,7 @@ static inline bool has_news(const cl_reader *reader) {
     if (reader->offset >= segment->size) {
         return false; /* the record is in the next segment's file, which the caller opens */
     }
-    if (reader->flushed_only &&
-        cl_load(&reader->log->cursors->flushed.value) <= segment->base + reader->offset) {
+    if (reader->watermark != NULL && cl_load(reader->watermark) <= segment->base + reader->offset) {
         return false;
     }
     if (reader->from_buffer) {
@@ -90,9 +89,10 @@ bool cl_reader_news(const cl_reader *reader) { return is_held_up(reader) || has_
 
 static void wait_blocked(cl_reader *reader, int64_t budget_ns) {
     cl_cursors *cursors = reader->log->cursors;
-    uint32_t *signal = (uint32_t *)(reader->flushed_only ? &cursors->flush_signal.value
-                                                         : &cursors->append_signal.value);
-    uint32_t seen = reader->flushed_only ? cl_load32(signal) : cl_sleeper_announce(cursors);
+    bool bounded = reader->watermark != NULL;
+    uint32_t *signal =
+        bounded ? reader->watermark_signal : (uint32_t *)&cursors->append_signal.value;
+    uint32_t seen = bounded ? cl_load32(signal) : cl_sleeper_announce(cursors);
     if (!has_news(reader)) {
         cl_futex_wait(signal, seen, budget_ns);
     }
