@@ -1,7 +1,8 @@
 """Topics: messages of Python classes in a log, with their schemas.
 
 `commitlog.topic` opens a topic. `tailer` reads several topics of a log in its order. `aliases`
-names the former names of a field. `to_arrow` reads messages without their classes. A `Codec` turns
+names the former names of a field. `to_arrow` reads messages without their classes, and
+`history_of` the history of a record. A `Codec` turns
 messages into bytes. `Zstd` says how messages are compressed.
 """
 
@@ -16,6 +17,7 @@ from commitlog.messages.history import History, Hop
 from commitlog.messages.method_reader import MethodReader
 from commitlog.messages.msgspec_codec import aliases
 from commitlog.messages.opening import open_tailer_of as tailer
+from commitlog.messages.record_history import history_of
 from commitlog.messages.topic import Topic
 from commitlog.messages.topic_tailer import MessageLoop, TopicTailer
 
@@ -31,6 +33,7 @@ __all__ = [
     "TopicTailer",
     "Zstd",
     "aliases",
+    "history_of",
     "tailer",
     "to_arrow",
 ]

@@ -82,6 +82,7 @@ def command(
     """
     selection = Selection(**given)
     form = _format_of(chosen_format(format, as_json=as_json), target, overwrite=overwrite)
+    selection.check_format(form)
     with Ending(), commitlog.open(log, "r") as opened, _opened(target, overwrite=overwrite) as file:
         decoder = selection.decoder(opened)
         if form in TABLES:

@@ -16,6 +16,7 @@ from commitlog.cli.where import Condition
 from commitlog.errors import UndecodableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.decoding import Decoded, MessageDecoder, as_json
+from commitlog.messages.history import History
 from commitlog.tail.batch import Batch
 
 
@@ -30,6 +31,8 @@ class BatchDecoder:
         Choose messages of these topics only; all if there is none.
     where : callable, optional
         Choose messages that meet this condition only.
+    shows_history : bool
+        Read the histories of messages, and print them.
 
     Attributes
     ----------
@@ -38,9 +41,14 @@ class BatchDecoder:
     """
 
     def __init__(
-        self, log: CommitLog, topics: Collection[str] = (), where: Condition | None = None
+        self,
+        log: CommitLog,
+        topics: Collection[str] = (),
+        where: Condition | None = None,
+        *,
+        shows_history: bool = False,
     ) -> None:
-        self._decoder = MessageDecoder(log, topics or None)
+        self._decoder = MessageDecoder(log, topics or None, history=shows_history)
         self._where = where
         self._chooses = bool(topics) or where is not None
         self.undecodable = 0
@@ -131,5 +139,13 @@ def _with_message(line: bytes, found: Decoded | None) -> bytes:
     fields: dict[str, Any] = json.loads(line)
     for name in ("value", "value_encoding"):
         fields.pop(name, None)
-    text = json.dumps({**fields, "topic": found.topic})
+    fields["topic"] = found.topic
+    if found.history is not None:
+        fields["history"] = _fields_of(found.history)
+    text = json.dumps(fields)
     return f'{text[:-1]}, "message": {as_json(found.message)}}}'.encode()
+
+
+def _fields_of(history: History) -> dict[str, Any]:
+    fields = dataclasses.asdict(history)
+    return {**fields, "hops": [{**hop, "source": str(hop["source"])} for hop in fields["hops"]]}

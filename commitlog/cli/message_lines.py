@@ -9,10 +9,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from commitlog.cli.decoded import BatchDecoder
 from commitlog.cli.filter import Rows
-from commitlog.cli.record_format import column, cut, escaped
+from commitlog.cli.record_format import column, cut, escaped, times_text
 from commitlog.messages.decoding import as_json
+from commitlog.messages.history import History
 from commitlog.tail.batch import Batch
 
 # YAML reads each of these words as something else than text.
@@ -24,7 +27,8 @@ _PLAIN = re.compile(r"[A-Za-z_](?:[\w ./+-]*[\w/+])?", re.ASCII)
 class MessageLines:
     """Format each message as a document of YAML: its topic, and its fields below.
 
-    A comment behind ``---`` has position, timestamp and key. A record that is no message is text in
+    A comment behind ``---`` has position, timestamp and key; if the decoder reads histories, one
+    for each log on the message's way follows. A record that is no message is text in
     quotes.
 
     Parameters
@@ -54,11 +58,20 @@ class MessageLines:
             lines.append(f"--- # {position} {time}{'' if key is None else ' ' + _quoted(key)}")
             if found is None:
                 lines.append(_quoted(batch.value(row)))
-            else:
-                lines += _entry(f"{_scalar(found.topic)}:", found.message, "  ")
+                continue
+            if found.history is not None:
+                lines += self._way(found.history)
+            lines += _entry(f"{_scalar(found.topic)}:", found.message, "  ")
         if self._width is not None:
             lines = [cut(line, self._width) for line in lines]
         return "".join([f"{line}\n" for line in lines]).encode("utf-8", "surrogateescape")
+
+    def _way(self, history: History) -> Iterator[str]:
+        if history.earlier:
+            yield f"# through {history.earlier} earlier logs"
+        for hop in history.hops:
+            written, read = times_text(np.array([hop.written_ns, hop.read_ns]), self._zone)
+            yield f"# through {hop.source} at {hop.position}, written {written}, read {read}"
 
 
 def _entry(head: str, value: Any, indent: str) -> Iterator[str]:

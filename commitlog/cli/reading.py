@@ -128,6 +128,13 @@ _OPTIONS = (
         '["Rome"]\'. Implies --decode.',
     ),
     click.option(
+        "--history",
+        "shows_history",
+        is_flag=True,
+        help="Print where each message came from: the logs on its way. Implies --decode; needs "
+        "the lines of --decode or --json.",
+    ),
+    click.option(
         "--json",
         "as_json",
         is_flag=True,
@@ -232,6 +239,7 @@ class Selection(Range):
     decode: bool
     topics: tuple[str, ...]
     where: Condition | None
+    shows_history: bool
     last: int | None = None
     reverse: bool = False
 
@@ -240,13 +248,23 @@ class Selection(Range):
 
     @property
     def decodes(self) -> bool:
-        return self.decode or bool(self.topics) or self.where is not None
+        return bool(self.decode or self.topics or self.where or self.shows_history)
 
     def decoder(self, log: CommitLog, *, follow: bool = False) -> BatchDecoder | None:
         """Return what decodes and chooses messages, if an option wants that."""
         if not follow:
             check_topics(log, self.topics)
-        return BatchDecoder(log, self.topics, self.where) if self.decodes else None
+        if not self.decodes:
+            return None
+        return BatchDecoder(log, self.topics, self.where, shows_history=self.shows_history)
+
+    def check_format(self, format: str | None) -> None:
+        """Refuse a format that has no place for histories."""
+        if self.shows_history and format not in (None, "jsonl"):
+            raise click.UsageError(
+                f"--history needs --json, or `commitlog tail` without --format; {format} has no "
+                "place for histories"
+            )
 
     def filter(self, decoder: BatchDecoder | None) -> Filter:
         if decoder is None:

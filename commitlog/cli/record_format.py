@@ -28,6 +28,7 @@ ENDINGS = {"lines": b"\n", "null": b"\0", "raw": b""}
 BYTE_FORMATS = (*ENDINGS, "frames", "jsonl", "csv")
 LINE = r"{position}\t{timestamp}\t{type}\t{key}\t{value}\n"
 LENGTH = struct.Struct("<I")
+_EARLIEST_NS = 1 - (1 << 63)  # to NumPy the number below is no time
 
 _BACKSLASH = re.compile(r"\\(?:([ntr0\\])|x([0-9a-fA-F]{2})|)")
 _MEANT = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
@@ -266,7 +267,7 @@ def times_text(timestamps_ns: npt.NDArray[np.int64], zone: dt.tzinfo | None = dt
     """Return instants in ISO 8601 with nanoseconds; with ``Z`` if the zone is UTC. The zone None is
     that of this machine.
     """
-    moments = timestamps_ns.astype("datetime64[ns]")
+    moments = np.maximum(timestamps_ns, _EARLIEST_NS).astype("datetime64[ns]")
     if zone is dt.UTC:
         return [f"{text}Z" for text in np.datetime_as_string(moments).tolist()]
     texts = np.datetime_as_string(moments, timezone="local" if zone is None else zone).tolist()

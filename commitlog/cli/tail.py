@@ -129,6 +129,7 @@ def command(
       commitlog tail --name billing --limit 100 --json orders
       commitlog tail --decode --where 'amount > 3 and customer.city == "Rome"' orders
       commitlog tail -f --method sold orders
+      commitlog tail --history packed
     """
     if wait and not follow:
         raise click.UsageError("--wait needs --follow: add it, or leave out --wait")
@@ -145,6 +146,7 @@ def command(
     if name is None and not selection.begins_by_option():
         selection = Selection(last=LAST_DEFAULT, reverse=reverse, **given)
     chosen = chosen_format(format, as_json=as_json)
+    selection.check_format(chosen)
     form = _format_of(chosen or LINE, selection, max_width)
     wait_s = DURATION_LARGEST_S if wait else 0
     with Output() as output, commitlog.open(log, "r", wait_for_log=wait_s) as opened:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from commitlog.base.extras import pyarrow_for
 from commitlog.messages.decoding import MessageDecoder, as_json
+from commitlog.messages.history import History
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,6 +24,7 @@ def to_arrow(
     *,
     start: Bound | None = None,
     end: Bound | None = None,
+    history: bool = False,
 ) -> pa.Table:
     """Read messages as an Arrow table, by the schemas in the log.
 
@@ -34,13 +36,17 @@ def to_arrow(
         The names of the topics; all by default.
     start, end
         As for `CommitLog.to_arrow`.
+    history : bool
+        Add the column `history`.
 
     Returns
     -------
     pyarrow.Table
         A row for each message: position, sequence, timestamp, key, `topic`, and `message`, a struct
         with one field for each topic, of which the others are null. A topic whose messages have no
-        common Arrow type is JSON text.
+        common Arrow type is JSON text. `history` is a struct with the fields of `History`: `hops`,
+        a list of structs with source, position, written and read; `written`, `earlier` and
+        `remaining`. It is null for a message without a history.
 
     Raises
     ------
@@ -52,10 +58,11 @@ def to_arrow(
         As for `CommitLog.to_arrow`.
     """
     pa = pyarrow_for("topics.to_arrow")
-    decoder = MessageDecoder(log, topics)
+    decoder = MessageDecoder(log, topics, history=history)
     parts: list[Any] = []
     found_topics: list[str] = []
     messages: list[Any] = []
+    histories: list[History | None] = []
     for batch in log.to_reader(start=start, end=end):
         columns = [batch.column(name).to_pylist() for name in ("type", "value", "position")]
         rows = []
@@ -65,6 +72,7 @@ def to_arrow(
                 rows.append(row)
                 found_topics.append(found.topic)
                 messages.append(found.message)
+                histories.append(found.history)
         parts.append(batch.select(_COLUMNS).take(pa.array(rows, pa.int64())))
     schema = log.to_reader(end=log.first_position, columns=_COLUMNS).schema
     table = pa.Table.from_batches(parts, schema)
@@ -76,9 +84,34 @@ def to_arrow(
         if names
         else pa.array([None] * len(messages), fields)
     )
-    return table.append_column("topic", pa.array(found_topics, pa.string())).append_column(
-        "message", message
-    )
+    table = table.append_column("topic", pa.array(found_topics, pa.string()))
+    table = table.append_column("message", message)
+    return table.append_column("history", _histories(pa, histories)) if history else table
+
+
+def _histories(pa: Any, histories: list[History | None]) -> Any:
+    time = pa.timestamp("ns", "UTC")
+    hop = [("source", pa.string()), ("position", pa.int64()), ("written", time), ("read", time)]
+    form = [
+        ("hops", pa.list_(pa.struct(hop))),
+        ("written", time),
+        ("earlier", pa.int32()),
+        ("remaining", pa.int64()),
+    ]
+    rows = [
+        None
+        if each is None
+        else {
+            "hops": [
+                (str(hop.source), hop.position, hop.written_ns, hop.read_ns) for hop in each.hops
+            ],
+            "written": each.written_ns,
+            "earlier": each.earlier,
+            "remaining": each.remaining,
+        }
+        for each in histories
+    ]
+    return pa.array(rows, pa.struct(form))
 
 
 def _column(pa: Any, topics: list[str], messages: list[Any], name: str) -> Any:

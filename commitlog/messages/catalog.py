@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import weakref
 from collections.abc import Iterator
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,10 +19,16 @@ from commitlog.messages.schema import SCHEMA_TYPE, Schema, key_of, number_of
 from commitlog.segment.new_file import put_new_file
 from commitlog.tail.seek import Start, Visibility
 
+T = TypeVar("T")
 FOLDER = "topics"
 # Its presence says that the folder had all schemas of the log when it was made.
 _COMPLETE = "complete"
 _NAME = re.compile(r"([0-9a-f]{8})\.json")
+# Numbers of foreign records may look like those of messages, so what is remembered has a limit.
+_MOST_KNOWN = 1 << 10
+_MOST_MISSED = 1 << 16
+# The schemas that were found in the log of each handle. A number always stands for one schema.
+_KNOWN: weakref.WeakKeyDictionary[CommitLog, dict[int, Schema]] = weakref.WeakKeyDictionary()
 
 
 class SchemaCatalog:
@@ -38,6 +46,7 @@ class SchemaCatalog:
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self._folder = os.path.join(log.path, FOLDER)
+        self._known = _KNOWN.setdefault(log, {})
         # Schemas that were searched in vain: the log's tail then, and where to go on.
         self._missed: dict[int, tuple[int, int]] = {}
 
@@ -67,6 +76,14 @@ class SchemaCatalog:
         """Return the schema of messages with a type number: from the folder, else from the
         records. A search in vain is repeated only in what was appended since.
         """
+        known = self._known.get(number)
+        if known is None:
+            known = self._searched(number)
+            if known is not None:
+                _keep(self._known, number, known, _MOST_KNOWN)
+        return known
+
+    def _searched(self, number: int) -> Schema | None:
         tail = self._log.tail_position
         missed = self._missed.get(number)
         if missed is not None and missed[0] == tail:
@@ -103,6 +120,7 @@ class SchemaCatalog:
 
     def forget(self, number: int) -> None:
         """Remove a schema from the folder, because its messages were deleted."""
+        self._known.pop(number, None)
         if self._log.mode != "r":
             with contextlib.suppress(OSError):
                 os.unlink(self._file_of(number))
@@ -182,5 +200,11 @@ class SchemaCatalog:
                     return None
                 if record.type == SCHEMA_TYPE and number_of(record.value) == number:
                     return Schema.of_value(record.value)
-        self._missed[number] = (tail, end)
+        _keep(self._missed, number, (tail, end), _MOST_MISSED)
         return None
+
+
+def _keep(kept: dict[int, T], number: int, value: T, most: int) -> None:
+    if len(kept) >= most:
+        kept.clear()
+    kept[number] = value

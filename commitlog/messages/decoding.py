@@ -12,10 +12,11 @@ from commitlog.errors import SchemaError, UndecodableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Decode, RecordDecoder, plain_decoder
+from commitlog.messages.history import History
 from commitlog.messages.layer import layered
-from commitlog.messages.schema import is_message_type
+from commitlog.messages.schema import Schema, is_message_type
 
-_Named: TypeAlias = tuple[str, Decode[Any] | RecordDecoder[Any]]
+_Known: TypeAlias = tuple[Schema, Decode[Any] | RecordDecoder[Any]]
 
 
 class Decoded(NamedTuple):
@@ -27,10 +28,13 @@ class Decoded(NamedTuple):
         The name of its topic.
     message : object
         Its content.
+    history : History or None
+        Where it came from, if the decoder reads histories.
     """
 
     topic: str
     message: Any
+    history: History | None = None
 
 
 class MessageDecoder:
@@ -42,13 +46,18 @@ class MessageDecoder:
         The open log.
     topics : collection of str, optional
         Decode these topics only; all by default.
+    history : bool
+        Read the histories of the messages, too.
     """
 
-    def __init__(self, log: CommitLog, topics: Collection[str] | None = None) -> None:
+    def __init__(
+        self, log: CommitLog, topics: Collection[str] | None = None, *, history: bool = False
+    ) -> None:
         self._log = log
         self._topics = topics
+        self._reads_history = history
         self._catalog = SchemaCatalog(log)
-        self._known: dict[int, _Named | None] = {}
+        self._known: dict[int, _Known | None] = {}
 
     def decode(self, number: int, value: bytes, position: int) -> Decoded | None:
         """Decode the value of a record.
@@ -79,10 +88,15 @@ class MessageDecoder:
             known = self._known[number]
             if known is None:
                 return None
-            topic, decode = known
+            schema, decode = known
+            topic = schema.topic
             if isinstance(decode, RecordDecoder):
-                return Decoded(topic, decode.of_value(value, position))
-            return Decoded(topic, decode(value))
+                message = decode.of_value(value, position)
+            else:
+                message = decode(value)
+            if self._reads_history and schema.has_history:
+                return Decoded(topic, message, History.of_value(value))
+            return Decoded(topic, message)
         except (ValueError, RecursionError) as error:
             raise UndecodableError(
                 f"a message cannot be decoded: {getattr(error, 'message', error)}",
@@ -91,7 +105,7 @@ class MessageDecoder:
                 topic=topic,
             ) from None
 
-    def _decoder_of(self, number: int) -> _Named | None:
+    def _decoder_of(self, number: int) -> _Known | None:
         schema = self._catalog.find(number)
         if schema is None:
             raise SchemaError("no schema of its type number is in the log")
@@ -99,7 +113,7 @@ class MessageDecoder:
             return None
         # The standard library decodes JSON, so that a shell needs no extra for it.
         decode = json.loads if schema.codec == "json" else plain_decoder(schema)
-        return schema.topic, layered(self._log, schema, decode)
+        return schema, layered(self._log, schema, decode)
 
 
 def as_json(message: Any) -> str:

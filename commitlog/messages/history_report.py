@@ -172,27 +172,24 @@ class HistoryReport:
         return source
 
 
-class _Histories:
-    """Which type numbers have messages with a history."""
+class _Schemas:
+    """The schemas of the chosen topics; the catalog limits how many it remembers."""
 
     def __init__(self, log: CommitLog, topics: Collection[str]) -> None:
         self._catalog = SchemaCatalog(log)
         self._topics = topics
-        self._schemas: dict[int, Schema | str] = {}
 
     def find(self, number: int) -> Schema | str | None:
         """Return the schema of a type number, or what is wrong with it; None if its topic is not
         chosen.
         """
-        found = self._schemas.get(number)
+        found: Schema | str | None
+        try:
+            found = self._catalog.find(number)
+        except SchemaError as error:
+            found = error.message
         if found is None:
-            try:
-                found = self._catalog.find(number)
-            except SchemaError as error:
-                found = error.message
-            if found is None:
-                found = "the log has no schema of their type, which says if they have a history"
-            self._schemas[number] = found
+            found = "the log has no schema of their type, which says if they have a history"
         if self._topics and (isinstance(found, str) or found.topic not in self._topics):
             return None
         return found
@@ -215,7 +212,7 @@ def reported(
         The names of topics and methods; all if there is none.
     """
     report = HistoryReport()
-    histories = _Histories(log, topics)
+    schemas = _Schemas(log, topics)
     if end is None:
         end = max(log.tail_position, log.committed_position)
     while tailer.position < end and len(batch := tailer.read_batch()):
@@ -224,7 +221,7 @@ def reported(
         numbers = batch.types
         for number in np.unique(numbers[inside & (numbers > SCHEMA_TYPE)]).tolist():
             rows = np.flatnonzero(inside & (numbers == number)).tolist()
-            schema = histories.find(number)
+            schema = schemas.find(number)
             if schema is None:
                 continue
             report.messages += len(rows)

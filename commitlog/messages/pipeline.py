@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+import numpy as np
+
 from commitlog._kernel.readers import Record
 from commitlog.errors import InvalidOptionError, PositionError
 from commitlog.log.commit_log import CommitLog
@@ -116,14 +118,12 @@ class Pipeline:
         self._target.flush()  # waits for open claims, such as those of the process that was killed
         source = self._source.identity.uuid
         catalog = SchemaCatalog(self._target)
-        known: dict[int, bool] = {}
         with self._target.tailer(direction="backward", visibility="appended") as tailer:
-            for record in tailer:
-                number = record.type
-                if number not in known:
-                    known[number] = _has_history(catalog, number)
-                if known[number]:
-                    history = History.of_value(record.value)
+            while len(batch := tailer.read_batch(4096)):  # the newest record is the first one
+                numbers = np.unique(batch.types).tolist()
+                carrying = [number for number in numbers if _has_history(catalog, number)]
+                for row in np.flatnonzero(np.isin(batch.types, carrying)).tolist():
+                    history = History.of_value(batch.value(row))
                     if history.hops[-1].source.bytes == source:
                         return history
         return None

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 import commitlog
+from commitlog import topics
 from commitlog.cli import message_lines
+from commitlog.messages.history import HEAD, HOP
 from tests.cli.program import ROOT, read_until, run, started
 from tests.messages.orders import Order, Refund
 from tests.messages.test_topic import PRICE, Price
@@ -65,6 +68,66 @@ def test_json_lines_have_topic_and_message(log: Path, command: str) -> None:
     assert (price["topic"], price["message"]) == ("Price", PRICE_FIELDS)
     assert "value" not in order
     assert order["position"] > plain["position"]
+
+
+@pytest.fixture
+def handled(log: Path) -> tuple[Path, topics.History]:
+    """Return the log with an order that was written for another, and its history."""
+    with commitlog.topic(log, Order) as orders:
+        with orders.tailer() as tailer, tailer.reading():
+            orders.append(Order(7), key=b"seven")
+        last = orders.log.read(orders.log.last_position or 0)
+        history = topics.history_of(orders.log, last)
+    assert history is not None
+    return log, history
+
+
+@pytest.mark.parametrize("command", ["cat", "tail"])
+def test_json_lines_have_the_history(handled: tuple[Path, topics.History], command: str) -> None:
+    path, history = handled
+    done = run(command, "--history", "--json", path)
+    *others, last = map(json.loads, done.stdout.decode().splitlines())
+    assert not any("history" in other for other in others)
+    (hop,) = last["history"]["hops"]
+    assert uuid.UUID(hop.pop("source")) == history.hops[0].source
+    assert hop == {
+        name: getattr(history.hops[0], name) for name in ("position", "written_ns", "read_ns")
+    }
+    assert (last["message"]["id"], last["history"]["written_ns"]) == (7, history.written_ns)
+
+
+def test_yaml_has_a_comment_for_each_hop(handled: tuple[Path, topics.History]) -> None:
+    path, history = handled
+    first, second, third, *_ = (
+        run("tail", "-n", 1, "--history", "-z", "Europe/Berlin", path).stdout.decode().splitlines()
+    )
+    assert first.startswith("--- # ")
+    hop = history.hops[0]
+    assert second.startswith(f"# through {hop.source} at {hop.position}, written 20")
+    assert (second.count("+0"), third) == (2, "Order:")
+
+
+def test_absurd_times_of_a_hop_are_printed(handled: tuple[Path, topics.History]) -> None:
+    path, _ = handled
+    with commitlog.open(path) as log:
+        number = log.read(log.last_position or 0).type
+        hop = HOP.pack(bytes(16), -1, (1 << 63) - 1, -(1 << 63))
+        log.append(HEAD.pack(1, 1, 5, 0, 0) + hop + b'{"id":8}', type=number)
+    for zone in ("UTC", "local", "Europe/Berlin"):
+        done = run("tail", "-n", 1, "--history", "-z", zone, path)
+        assert (done.returncode, done.stderr) == (0, b"")
+        lines = done.stdout.decode().splitlines()
+        assert lines[1] == "# through 5 earlier logs"
+        assert lines[2].startswith(f"# through {uuid.UUID(int=0)} at -1, written 2262-04-")
+
+
+@pytest.mark.parametrize(
+    "given", [("cat",), ("cat", "--format", "csv"), ("tail", "--format", "{value}")]
+)
+def test_history_in_other_formats_is_refused(log: Path, given: tuple[str, ...]) -> None:
+    done = run(*given, "--history", log)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"--history needs --json, or `commitlog tail` without --format" in done.stderr
 
 
 def test_limits_do_not_count_schemas(log: Path) -> None:

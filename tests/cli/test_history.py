@@ -83,6 +83,45 @@ def test_percentiles_are_those_of_each_hop_and_source(log: CommitLog) -> None:
 STEPS = ("waited", "handled")
 
 
+def test_archive_and_segment_files_have_histories(log: CommitLog, tmp_path: Path) -> None:
+    for _ in range(3):  # the last sealed segment is not archived
+        type_with_history(log)
+        log.roll()
+    log.close()
+    done = run("archive", log.path, tmp_path / "archive")
+    assert done.returncode == 0, done.stderr
+    segment = min(Path(log.path).glob("*.seg"))
+    for place, count in ((tmp_path / "archive", 2), (segment, 1)):
+        done = run("history", "--json", place)
+        assert (done.returncode, json.loads(done.stdout)["histories"]) == (0, count), place
+
+
+def test_compressed_messages_have_histories(log: CommitLog) -> None:
+    refunds = commitlog.topic(log, Refund, compress="zstd")
+    refunds.append(Refund(1))
+    with refunds.tailer() as tailer, tailer.reading():
+        refunds.append_many([Refund(2), Refund(3)])
+    content = printed(log)
+    assert (content["messages"], content["histories"]) == (3, 2)
+
+
+def test_damage_ends_the_report_or_is_skipped(log: CommitLog) -> None:
+    type_with_history(log)
+    type_with_history(log)
+    position = [record.position for record in log.tailer()][3]
+    log.close()
+    (segment,) = Path(log.path).glob("*.seg")
+    with segment.open("r+b") as file:
+        file.seek(position + 40)
+        file.write(b"\xff")
+    done = run("history", log.path)
+    assert done.returncode == 1
+    assert f"position {position})" in done.stderr.decode()
+    done = run("history", "--on-damage", "skip", "--json", log.path)
+    assert (done.returncode, json.loads(done.stdout)["histories"]) == (1, 1)
+    assert b"damage: skipped position" in done.stderr
+
+
 def test_negative_durations_are_counted_apart(log: CommitLog) -> None:
     number = type_with_history(log)
     start = log.append(value((SOURCES[0], -30, 500)), type=number)

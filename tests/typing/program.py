@@ -485,7 +485,8 @@ def use_topics(path: Path) -> None:
         batch = sales.log.to_arrow().to_batches()[0]
         columns = topics.ArrowCodec(schema=batch.schema)
         commitlog.topic(sales.log, type(batch), name="batches", codec=columns).append(batch)
-        print(topics.to_arrow(sales.log, ["Sale"], start=None, end=None))
+        print(topics.to_arrow(sales.log, ["Sale"], start=None, end=None, history=True))
+        assert_type(topics.history_of(sales.log, sales.log.read(0)), topics.History | None)
         print(text.form, text.message_class)
         asyncio.run(use_topics_async(sales))
         refunds.close()
