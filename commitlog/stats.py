@@ -174,6 +174,11 @@ class LogStats:
         The watermarks.
     uncommitted_bytes, unflushed_bytes : int
         What a kill of this process (anonymous buffers) and a power cut would lose now.
+    replicated_position, replication_lag_bytes : int or None
+        Where the records end that as many copies have as the writer requires, at least one, and
+        what the loss of this machine would lose now. None if no writer uses `replicate=`.
+    replication_lag_ms : float or None
+        The age of the oldest record that it would lose, by its timestamp.
     appends, records, appended_bytes : int
         Claims published (a batch is one), records in them, bytes of their frames.
     refused_claims, rolled_back_claims : int
@@ -216,8 +221,11 @@ class LogStats:
     appended_position: int
     committed_position: int
     flushed_position: int
+    replicated_position: int | None
     uncommitted_bytes: int
     unflushed_bytes: int
+    replication_lag_bytes: int | None
+    replication_lag_ms: float | None
     appends: int
     records: int
     appended_bytes: int
@@ -258,8 +266,10 @@ class LogStats:
     def __str__(self) -> str:
         """Format the statistics as a table."""
         lines = [f"{'position':<13}{'bytes':>18}{'behind the tail':>18}"]
-        for name in ("tail", "appended", "committed", "flushed"):
+        for name in ("tail", "appended", "committed", "flushed", "replicated"):
             position = getattr(self, f"{name}_position")
+            if position is None:
+                continue
             lines.append(f"{name:<13}{position:>18,}{max(0, self.tail_position - position):>18,}")
         lines.append(f"\n{'counter':<13}{'records':>18}{'bytes':>18}")
         lines.append(f"{'appended':<13}{self.records:>18,}{self.appended_bytes:>18,}")

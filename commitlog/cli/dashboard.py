@@ -225,9 +225,11 @@ def _figures(now: LogFigures, *, narrow: bool) -> RenderableType:
         share = now.free_disk_bytes / now.disk_size_bytes
         facts.append(f"{size_text(now.free_disk_bytes)} free, {share:.0%}")
     facts.append(f"{now.rolled_back_claims:,} claims rolled back")
-    for name, fact in zip(
-        ("tail", "appended", "committed", "flushed", "first"), facts, strict=False
-    ):
+    names = ["tail", "appended", "committed", "flushed", "first"]
+    if now.replication_lag_ms is not None:
+        names.append("replicated")
+        facts.append(f"copies lack {now.replication_lag_ms:,.0f} ms")
+    for name, fact in zip(names, facts, strict=False):
         position = getattr(now, f"{name}_position")
         behind = "" if name == "tail" else size_text(max(0, now.tail_position - position))
         table.add_row(name, f"{position:,}", behind, *[fact] * (not narrow))

@@ -20,6 +20,7 @@ from commitlog.cli.quantities import size_text
 from commitlog.cli.record_format import time_text
 from commitlog.errors import CommitLogError, CorruptSegmentError
 from commitlog.flush import checkpoint as checkpoints
+from commitlog.log.figures import replication_lag
 from commitlog.log.parts import parts_of
 from commitlog.observe.watching import writer_name
 from commitlog.repair.verification import open_directory, read_identity
@@ -193,6 +194,10 @@ def _add_records(report: Report, opened: CommitLog) -> None:
     """Add the watermarks, and what the first and the last record say."""
     for name in _WATERMARKS:
         report[f"{name}_position"] = getattr(opened, f"{name}_position")
+    lag = replication_lag(parts_of(opened))
+    if lag.position is not None:
+        report["replicated_position"] = lag.position
+        report |= {"replication_lag_bytes": lag.bytes, "replication_lag_ms": lag.ms}
     first, last = opened.first_sequence, opened.last_sequence
     report |= _sequences(first, first if last is None else last + 1)
     report["last_position"] = opened.last_position

@@ -3,12 +3,42 @@
 from __future__ import annotations
 
 import os
-from typing import cast
+import time
+from typing import NamedTuple, cast
 
 from commitlog.allocation.disk_monitor import free_bytes
 from commitlog.log.parts import LogParts
 from commitlog.pool.transient_store_pool import TransientStorePool
 from commitlog.stats import Latency, LogStats
+from commitlog.tail.seek import Seeker
+from commitlog.tail.tailer import Tailer
+
+
+class ReplicationLag(NamedTuple):
+    """How far the copies are, and what the loss of this machine would lose now."""
+
+    position: int | None
+    bytes: int | None
+    ms: float | None
+
+
+def replication_lag(parts: LogParts) -> ReplicationLag:
+    """Return how far the copies are behind the tail; None without a writer with `replicate=`.
+
+    The age of the oldest record that too few copies have is that of its timestamp.
+    """
+    engine = parts.engine
+    if not engine.cursors["replicated"]:
+        return ReplicationLag(None, None, None)
+    tail, position = engine.tail_position, engine.replicated_position
+    seeker = Seeker(parts.index, visibility="appended", on_damage="skip")
+    if position > seeker.cursor.position:
+        seeker.cursor.move_to(position)
+    lag = max(0, tail - seeker.cursor.position)
+    with Tailer(seeker) as tailer:
+        record = tailer.read() if lag else None
+    age_ns = 0 if record is None else max(0, time.time_ns() - record.timestamp_ns)
+    return ReplicationLag(position, lag, age_ns / 1e6)
 
 
 def log_stats(parts: LogParts) -> LogStats:
@@ -17,6 +47,7 @@ def log_stats(parts: LogParts) -> LogStats:
     log, appends = engine.log_counters(), engine.writer_counters()
     tail, appended = engine.tail_position, engine.appended_position
     committed, flushed = engine.committed_position, engine.flushed_position
+    lag = replication_lag(parts)
     listener = None if writer is None else writer.listener
     pool = cast("TransientStorePool | None", parts.options.pool)
     return LogStats(
@@ -24,8 +55,11 @@ def log_stats(parts: LogParts) -> LogStats:
         appended_position=appended,
         committed_position=committed,
         flushed_position=flushed,
+        replicated_position=lag.position,
         uncommitted_bytes=max(0, tail - committed),
         unflushed_bytes=max(0, tail - flushed),
+        replication_lag_bytes=lag.bytes,
+        replication_lag_ms=lag.ms,
         appends=appends["appends"],
         records=appends["records"],
         appended_bytes=appends["bytes"],

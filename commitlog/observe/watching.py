@@ -16,6 +16,7 @@ from commitlog._kernel import memory as kernel
 from commitlog.base.path import path_of, telling_of_refusals
 from commitlog.errors import CommitLogError
 from commitlog.log.commit_log import CommitLog, open_log
+from commitlog.log.figures import replication_lag
 from commitlog.log.parts import parts_of
 from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.segment import cursors_file
@@ -100,6 +101,11 @@ class LogFigures:
     first_position, tail_position, appended_position, committed_position, flushed_position : int
         The start of the oldest record, and the watermarks. In a pooled log, other processes see
         only what is committed.
+    replicated_position, replication_lag_bytes : int or None
+        Where the records end that as many copies have as the writer requires, at least one, and
+        what the loss of this machine would lose now. None if no writer uses `replicate=`.
+    replication_lag_ms : float or None
+        The age of the oldest record that it would lose, by its timestamp.
     first_sequence, next_sequence : int or None
         The sequences of the oldest and of the next record; None if damage prevents counting.
     segments, disk_bytes : int
@@ -129,6 +135,9 @@ class LogFigures:
     appended_position: int
     committed_position: int
     flushed_position: int
+    replicated_position: int | None
+    replication_lag_bytes: int | None
+    replication_lag_ms: float | None
     first_sequence: int | None
     next_sequence: int | None
     segments: int
@@ -148,6 +157,11 @@ class LogFigures:
     def unflushed_bytes(self) -> int:
         """Return the bytes between the flushed watermark and the tail, which a power cut loses."""
         return max(0, self.tail_position - self.flushed_position)
+
+    @property
+    def replication_lag_seconds(self) -> float | None:
+        """Return `replication_lag_ms` in seconds."""
+        return None if self.replication_lag_ms is None else self.replication_lag_ms / 1e3
 
     def seconds_since(self, before: LogFigures) -> float:
         """Return the seconds since an earlier snapshot, to compute rates."""
@@ -183,6 +197,7 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
         log.appended_position,
         log.tail_position,
     )
+    lag = replication_lag(parts)
     first_sequence, next_sequence = _sequences(log)
     free, device = (None, None) if directory.detached else _room(directory)
     shared = cells.shared
@@ -202,6 +217,9 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
         appended_position=appended,
         committed_position=committed,
         flushed_position=flushed,
+        replicated_position=lag.position,
+        replication_lag_bytes=lag.bytes,
+        replication_lag_ms=lag.ms,
         first_sequence=first_sequence,
         next_sequence=next_sequence,
         segments=len(directory.segment_numbers()),

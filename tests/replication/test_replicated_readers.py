@@ -10,7 +10,9 @@ import pytest
 
 import commitlog
 from commitlog import replication
+from commitlog.cli.report import report_of
 from commitlog.errors import InvalidOptionError, SyncTimeoutError
+from commitlog.watching import LogWatch
 from tests.replication.scene import LIMIT_S, SEGMENT
 
 SHORT_S = 0.2
@@ -106,3 +108,26 @@ def test_writer_without_copies_shows_nothing_replicated(tmp_path: Path) -> None:
         pytest.raises(InvalidOptionError, match="replicate="),
     ):
         copy.tailer(visibility="replicated")
+
+
+def test_lag_is_what_the_loss_of_the_machine_would_lose(tmp_path: Path) -> None:
+    log, url = served(tmp_path / "orders")
+    with log:
+        with replication.follow(url, tmp_path / "copy"):
+            log.append(b"one")
+        stats = log.stats()
+        assert (stats.replication_lag_bytes, stats.replication_lag_ms) == (0, 0)
+        with pytest.raises(SyncTimeoutError):
+            log.append(b"two")
+        stats, report = log.stats(), report_of(log.path)
+        assert stats.replication_lag_ms is not None
+        assert stats.replicated_position == report["replicated_position"] == log.last_position
+        assert stats.replication_lag_bytes == report["replication_lag_bytes"] == 24
+        assert SHORT_S * 1e3 <= stats.replication_lag_ms <= report["replication_lag_ms"]
+        with LogWatch(log.path) as watch:
+            figures = watch.look()
+        assert figures.replication_lag_bytes == 24
+        assert figures.replication_lag_seconds is not None
+        assert figures.replication_lag_seconds >= SHORT_S
+    with commitlog.open(tmp_path / "copy", "r") as copy:
+        assert copy.stats().replication_lag_bytes is None
