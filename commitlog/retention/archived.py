@@ -24,7 +24,7 @@ SUFFIX = ".seg.zst"
 _NAME = re.compile(r"^([0-9]{20})\.seg\.zst$")
 _PART = re.compile(r"^[0-9]{10}-[0-9]{20}-[0-9]{20}\.tail\.zst$")
 # A damaged frame may expand without bound: small pieces bound the memory until that is found.
-_PIECE = 4096
+_PIECE = 16 << 10
 _FRAME_HEADER_MOST = 18
 # bytes; for larger segments, a compressor takes the next power of two that holds the segment
 _WINDOW_LEAST = 1 << 20

@@ -189,7 +189,7 @@ class ArchivedDirectory(LogDirectory):
         with self._noticing():
             for piece in self._segments.pieces(base, self._end):
                 for start in range(0, len(piece), _HOLE_BYTES):
-                    part = memoryview(piece)[start : start + _HOLE_BYTES]
+                    part = piece[start : start + _HOLE_BYTES]  # a view compares byte by byte
                     if part == _ZEROS[: len(part)]:
                         file.seek(len(part), os.SEEK_CUR)  # a hole takes no room
                     else:

@@ -13,11 +13,12 @@ from commitlog.errors import CommitLogError, IOFailureError
 from commitlog.segment.directory import segment_name
 
 _LEAST_KEPT = 3  # the one before, the present one and the next one of a reader
+_AHEAD = 2  # at the same time
 _END_S = 5.0
 
 
 class SegmentCache:
-    """Bring segments on first use, and the next one ahead of a reader that goes forward.
+    """Bring segments on first use, and the next two ahead of a reader that goes forward.
 
     The most recently used ones stay until `close`: up to `cache_bytes`, but at least three.
 
@@ -55,7 +56,7 @@ class SegmentCache:
         self._kept: OrderedDict[int, None] = OrderedDict()
         self._coming: set[int] = set()
         self._last = -1
-        self._ahead: threading.Thread | None = None
+        self._ahead: list[threading.Thread] = []
         self._closed = False
 
     def __contains__(self, number: int) -> bool:
@@ -66,24 +67,26 @@ class SegmentCache:
         self._bring(number)
         with self._news:
             follows, self._last = number == self._last + 1, number
-            onward = number + 1
-            idle = self._ahead is None or not self._ahead.is_alive()
-            if (
-                follows
-                and idle
-                and not self._closed
-                and onward not in self._kept
-                and self._pid == os.getpid()
-                and self._has(onward)
-            ):
-                self._ahead = threading.Thread(
-                    target=self._read_ahead, args=(onward,), name="commitlog cache", daemon=True
-                )
-                self._ahead.start()
+            if not follows or self._closed or self._pid != os.getpid():
+                return
+            self._ahead = [thread for thread in self._ahead if thread.is_alive()]
+            for onward in range(number + 1, number + 1 + min(_AHEAD, self._most - 2)):
+                here = onward in self._kept or onward in self._coming
+                if not here and len(self._ahead) < _AHEAD and self._has(onward):
+                    self._ahead.append(self._started(onward))
+
+    def _started(self, number: int) -> threading.Thread:
+        """Start to read a segment ahead; the caller has the lock, which the thread needs."""
+        thread = threading.Thread(
+            target=self._read_ahead, args=(number,), name="commitlog cache", daemon=True
+        )
+        thread.start()
+        self._coming.add(number)
+        return thread
 
     def _read_ahead(self, number: int) -> None:
         with contextlib.suppress(CommitLogError):  # the reader that needs it gets the error
-            self._bring(number)
+            self._add(number)
 
     def _bring(self, number: int) -> None:
         with self._news:
@@ -92,6 +95,9 @@ class SegmentCache:
                 self._kept.move_to_end(number)
                 return
             self._coming.add(number)
+        self._add(number)
+
+    def _add(self, number: int) -> None:
         try:
             self._place(number)
             with self._news:
@@ -145,14 +151,14 @@ class SegmentCache:
         """In the child of a fork: a thread of the parent may have held the lock."""
         self._news = threading.Condition()
         self._coming = set()
-        self._ahead = None
+        self._ahead = []
 
     def close(self) -> None:
         """Remove the folder, unless this is the child of a fork."""
         with self._news:
             self._closed = True
-        if self._ahead is not None:
-            self._ahead.join(_END_S)
+        for thread in self._ahead:
+            thread.join(_END_S)
         if self._pid == os.getpid():
             import shutil
 
