@@ -2,8 +2,8 @@
 
 `commitlog.topic` opens a topic. `tailer` reads several topics of a log in its order. `aliases`
 names the former names of a field. `to_arrow` reads messages without their classes, and
-`history_of` the history of a record. A `Codec` turns
-messages into bytes. `Zstd` says how messages are compressed.
+`history_of` the history of a record. A `Codec` turns messages into bytes. `Zstd` says how messages
+are compressed, and a `KeyRing` encrypts them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from commitlog.messages.avro_codec import AvroCodec
 from commitlog.messages.codec import Codec
 from commitlog.messages.compression import Zstd
 from commitlog.messages.history import History, Hop
+from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.method_reader import MethodReader
 from commitlog.messages.msgspec_codec import aliases
 from commitlog.messages.opening import open_tailer_of as tailer
@@ -27,6 +28,7 @@ __all__ = [
     "Codec",
     "History",
     "Hop",
+    "KeyRing",
     "MessageLoop",
     "MethodReader",
     "Topic",

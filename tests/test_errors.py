@@ -29,6 +29,7 @@ BUILTINS: dict[str, type[Exception]] = {
     "ForkedError": RuntimeError,
     "IOFailureError": OSError,
     "InvalidOptionError": ValueError,
+    "KeyUnavailableError": LookupError,
     "LogExistsError": FileExistsError,
     "LogFailedError": OSError,
     "LogLockedError": BlockingIOError,
@@ -66,6 +67,7 @@ BUILTINS: dict[str, type[Exception]] = {
 EXTRAS: dict[str, dict[str, Any]] = {
     "ConflictError": {"expected": 3, "actual": 4},
     "CorruptRecordError": {"resume_position": 8192},
+    "KeyUnavailableError": {"key_id": "2026-05"},
     "LogFailedError": {"errno": errno.ENODEV},
     "LogLockedError": {"holder": "process 17 (writer)"},
     "MissingExtraError": {"name": "msgspec", "extra": "topics"},

@@ -90,7 +90,10 @@ class BatchDecoder:
         if row not in self._found:
             try:
                 self._found[row] = self._decoder.decode(
-                    int(batch.types[row]), batch.value(row), int(batch.positions[row])
+                    int(batch.types[row]),
+                    batch.value(row),
+                    int(batch.positions[row]),
+                    batch.key(row),
                 )
             except UndecodableError as error:
                 self._found[row] = error

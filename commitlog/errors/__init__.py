@@ -246,6 +246,21 @@ class UndecodableError(CommitLogError, ValueError):
     field: str | None = None
 
 
+class KeyUnavailableError(CommitLogError, LookupError):
+    """Raised if a key ring cannot open or make the data key of sealed messages.
+
+    A tailer stays before the message at `position`, also with `on_undecodable="skip"`; an append
+    appended nothing. Give the key by `keys=`, or in the environment variable `COMMITLOG_KEYS`.
+
+    Attributes
+    ----------
+    key_id : str or None
+        The id of the master key; None if the key ring has no key at all.
+    """
+
+    key_id: str | None = None
+
+
 class TopicNotFoundError(CommitLogError, LookupError):
     """Raised if a log that is open with mode "r" has no topic of that name.
 

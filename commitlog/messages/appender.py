@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -37,19 +37,35 @@ class TopicAppender:
     Each segment has the schema before the first message that this handle appends to it. Any thread
     may use it.
 
+    Parameters
+    ----------
+    log : CommitLog
+        A log open for appending.
+    schema : Schema
+        The schema of the messages.
+    catalog : SchemaCatalog
+        That of the log.
+    last : LastAppend
+        Shared with the other topics of the handle.
+    data_key : tuple of bytes, optional
+        Key and value of a record that each segment has behind the schema.
+
     Attributes
     ----------
     type : int
         The type number of the messages.
-    last : LastAppend
-        Shared with the other topics of the handle.
     segment_end, far_end : int
         The end of the segment in which this handle has appended the schema. Below `far_end`, any
         message fits that segment.
     """
 
     def __init__(
-        self, log: CommitLog, schema: Schema, catalog: SchemaCatalog, last: LastAppend
+        self,
+        log: CommitLog,
+        schema: Schema,
+        catalog: SchemaCatalog,
+        last: LastAppend,
+        data_key: tuple[bytes, bytes] | None = None,
     ) -> None:
         self.last = last
         self.segment_end = self.far_end = -1
@@ -58,6 +74,9 @@ class TopicAppender:
         self.type = schema.number
         self._catalog = catalog
         self._is_declared = False
+        self._heads = [(schema.key, schema.value)]  # the records that each segment needs
+        if data_key is not None:
+            self._heads.append(data_key)
 
     def append(
         self,
@@ -135,7 +154,7 @@ class TopicAppender:
         With `expect`, all messages are one list.
         """
         if expect is not None:
-            yield self._whole(values, keys, sync, expect)
+            yield from self._whole(values, keys, sync, expect)
             return
         count = len(values)
         first = 0
@@ -150,33 +169,42 @@ class TopicAppender:
                 self._declare()
                 is_alone = not self._fits_beside_schema(values[first], keys[first])
                 if is_alone:
-                    yield _Part([self._schema.value], [self._schema.key], [SCHEMA_TYPE], False)
+                    yield _Part([], [], [], False).behind(self._heads)
                     continue
             types = [self.type] * (last - first)
             part = _Part(values[first:last], keys[first:last], types, durable)
             if not is_plain:
-                part.begin_with(self._schema)
+                part.behind(self._heads)
             yield part
             first = last
             is_alone = False
 
-    def _whole(self, values: list[bytes], keys: list[Any], sync: bool | None, expect: int) -> _Part:
-        """Return all messages as one list, behind the schema if the segment needs it and both fit
-        one claim. If they do not, the schema follows the messages.
+    def _whole(
+        self, values: list[bytes], keys: list[Any], sync: bool | None, expect: int
+    ) -> Iterator[_Part]:
+        """Yield all messages as one list, behind the schema if the segment needs it and both fit
+        one claim. If they do not, the schema follows the messages. But a data key goes before them,
+        because a kill in between would leave messages that nothing opens.
         """
         part = _Part(list(values), keys, [self.type] * len(values), sync, expect)
         if self._fitting(values, keys, 0) < len(values):
             self._declare()
-            length = frames_length([self._schema.value, *values], [self._schema.key, *keys])
-            if length <= self._log.largest_value:
-                part.begin_with(self._schema)
-        return part
+            if self._heads_length() + frames_length(values, keys) <= self._log.largest_value:
+                part.behind(self._heads)
+            elif len(self._heads) > 1:
+                yield _Part([], [], [], False, expect).behind(self._heads)
+                part.expect = expect + len(self._heads)
+        yield part
+
+    def _heads_length(self) -> int:
+        keys, values = zip(*self._heads, strict=True)
+        return frames_length(list(values), list(keys))
 
     def _fits_beside_schema(self, value: bytes, key: Any) -> bool:
         """Return whether the schema and a message are one claim. If they are not, make sure that
         the segment has room for both.
         """
-        length = frames_length([self._schema.value, value], [self._schema.key, key])
+        length = self._heads_length() + frames_length([value], [key])
         if length <= min(_CLAIM_MOST, self._log.largest_value):
             return True
         self._make_room(length)
@@ -216,17 +244,21 @@ class TopicAppender:
         """Note which segment has the schema; return the positions of the messages."""
         if part.types[:1] == [SCHEMA_TYPE]:
             self._note(int(positions[0]))
-            positions = positions[1:]
+            positions = positions[len(self._heads) :]
         self.note_last(int(positions.max(initial=-1)))
         return positions
 
     def prepare(self, length: int) -> None:
         """Append the schema, unless the segment has it and has room for frames of that length."""
-        if length < self._room():
+        if self.has_room(length):
             return
         self._declare()
-        self._make_room(length + frames_length([self._schema.value], [self._schema.key]))
+        self._make_room(length + self._heads_length())
         self._append_schema()
+
+    def has_room(self, length: int) -> bool:
+        """Return whether the segment has the schema, and room for frames of that length."""
+        return length < self._room()
 
     def note_last(self, position: int) -> None:
         """Note the position of the last message that was appended, or -1."""
@@ -251,8 +283,11 @@ class TopicAppender:
             self._append_schema()
 
     def _append_schema(self) -> None:
-        schema = self._schema
-        self._note(self._log.append(schema.value, key=schema.key, type=SCHEMA_TYPE, sync=False))
+        first, *_ = [
+            self._log.append(value, key=key, type=SCHEMA_TYPE, sync=False)
+            for key, value in self._heads
+        ]
+        self._note(first)
 
     def one(self, value: bytes, key: Any) -> tuple[TopicAppender, bytes]:
         """As `Layered.one`; this schema has no layers."""
@@ -295,11 +330,11 @@ class _Part:
         """The keyword arguments of `CommitLog.append_many`."""
         return {"keys": self.keys, "types": self.types, "sync": self.sync, "expect": self.expect}
 
-    def begin_with(self, schema: Schema) -> None:
-        """Put the record of a schema before the others."""
-        self.values.insert(0, schema.value)
-        self.keys.insert(0, schema.key)
-        self.types.insert(0, SCHEMA_TYPE)
+    def behind(self, heads: list[tuple[bytes, bytes]]) -> Self:
+        """Put schema records, of key and value, before the others; return this."""
+        self.keys[:0], self.values[:0] = zip(*heads, strict=True)
+        self.types[:0] = [SCHEMA_TYPE] * len(heads)
+        return self
 
 
 class Layered(Protocol):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from commitlog.log.commit_log import CommitLog
     from commitlog.log.scan import Bound
+    from commitlog.messages.key_ring import KeyRing
 
 _COLUMNS = ("position", "sequence", "timestamp", "key")
 
@@ -25,6 +26,7 @@ def to_arrow(
     start: Bound | None = None,
     end: Bound | None = None,
     history: bool = False,
+    keys: KeyRing | None = None,
 ) -> pa.Table:
     """Read messages as an Arrow table, by the schemas in the log.
 
@@ -38,6 +40,8 @@ def to_arrow(
         As for `CommitLog.to_arrow`.
     history : bool
         Add the column `history`.
+    keys : topics.KeyRing, optional
+        Opens encrypted messages; by default that of the environment variable `COMMITLOG_KEYS`.
 
     Returns
     -------
@@ -52,19 +56,21 @@ def to_arrow(
     ------
     UndecodableError
         A message cannot be decoded.
+    KeyUnavailableError
+        A message is encrypted, and the key ring has no key for it.
     MissingExtraError
         pyarrow, or a package of a codec, is not installed.
     CommitLogError
         As for `CommitLog.to_arrow`.
     """
     pa = pyarrow_for("topics.to_arrow")
-    decoder = MessageDecoder(log, topics, history=history)
+    decoder = MessageDecoder(log, topics, history=history, keys=keys)
     parts: list[Any] = []
     found_topics: list[str] = []
     messages: list[Any] = []
     histories: list[History | None] = []
     for batch in log.to_reader(start=start, end=end):
-        columns = [batch.column(name).to_pylist() for name in ("type", "value", "position")]
+        columns = [batch.column(name).to_pylist() for name in ("type", "value", "position", "key")]
         rows = []
         for row, record in enumerate(zip(*columns, strict=True)):
             found = decoder.decode(*record)

@@ -94,8 +94,8 @@ class CallHandler:
             target = self._table[record.type]
             if target is None:
                 return False
-            decode, call, name = target
-            arguments = decode(record.value)
+            decode, call, name, is_sealed = target
+            arguments = target.arguments(record) if is_sealed else decode(record.value)
         except ValueError as error:
             raise self._undecodable(record, error) from error
         handled = self._handled
@@ -122,7 +122,7 @@ class CallHandler:
             target = self._table[record.type]
             if target is None:
                 return False
-            arguments = target.decode(record.value)
+            arguments = target.arguments(record)
         except ValueError as error:
             raise self._undecodable(record, error) from error
         handled = self._handled

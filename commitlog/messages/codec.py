@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from commitlog._kernel.messages import MessageBytes
-from commitlog._kernel.readers import Record
 from commitlog.errors import InvalidOptionError, SchemaError
 from commitlog.messages.schema import Schema
 
@@ -16,20 +14,6 @@ T = TypeVar("T")
 CodecName: TypeAlias = Literal["json", "msgpack", "protobuf", "fixed"]
 Decode = Callable[[bytes], T]
 """Raises ValueError for bytes that are no message."""
-
-
-class RecordDecoder(Generic[T]):
-    """Decode messages whose bytes alone are not enough, such as those that are bound to their
-    place. The decoder of a codec may be one. Both methods raise ValueError.
-    """
-
-    def of_record(self, record: Record) -> tuple[Record, T]:
-        """Return the message, and the record that a tailer gives for it."""
-        return record, self.of_value(record.value, record.position)
-
-    @abstractmethod
-    def of_value(self, value: bytes, position: int) -> T:
-        """Return the message at a position."""
 
 
 class Codec(Protocol[T]):
@@ -54,7 +38,7 @@ class Codec(Protocol[T]):
     def encode(self, message: T, /) -> bytes:
         """Return a message's bytes; raise ValueError or TypeError if it has none."""
 
-    def decoder(self, schema: Schema, /) -> Decode[T] | RecordDecoder[T]:
+    def decoder(self, schema: Schema, /) -> Decode[T]:
         """Return what decodes messages of a schema; raise SchemaError if nothing can."""
 
 

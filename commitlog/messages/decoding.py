@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, TypeAlias
 from commitlog.errors import SchemaError, UndecodableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
-from commitlog.messages.codec import Decode, RecordDecoder, plain_decoder
+from commitlog.messages.codec import Decode, plain_decoder
 from commitlog.messages.history import History
-from commitlog.messages.layer import layered
+from commitlog.messages.key_ring import KeyRing, key_ring_of
+from commitlog.messages.layer import RecordDecoder, layered
 from commitlog.messages.schema import Schema, is_message_type
 
 _Known: TypeAlias = tuple[Schema, Decode[Any] | RecordDecoder[Any]]
@@ -48,24 +49,32 @@ class MessageDecoder:
         Decode these topics only; all by default.
     history : bool
         Read the histories of the messages, too.
+    keys : KeyRing, optional
+        Opens sealed messages; by default that of the environment.
     """
 
     def __init__(
-        self, log: CommitLog, topics: Collection[str] | None = None, *, history: bool = False
+        self,
+        log: CommitLog,
+        topics: Collection[str] | None = None,
+        *,
+        history: bool = False,
+        keys: KeyRing | None = None,
     ) -> None:
         self._log = log
         self._topics = topics
         self._reads_history = history
+        self._keys = key_ring_of(keys)
         self._catalog = SchemaCatalog(log)
         self._known: dict[int, _Known | None] = {}
 
-    def decode(self, number: int, value: bytes, position: int) -> Decoded | None:
+    def decode(self, number: int, value: bytes, position: int, key: bytes | None) -> Decoded | None:
         """Decode the value of a record.
 
         Parameters
         ----------
-        number, value, position
-            The record's type, value and position.
+        number, value, position, key
+            The record's type, value, position and key.
 
         Returns
         -------
@@ -76,6 +85,8 @@ class MessageDecoder:
         ------
         UndecodableError
             The message has no schema in the log, or does not match it.
+        KeyUnavailableError
+            The message is sealed, and the key ring has no key for it.
         MissingExtraError
             A package of the codec is not installed.
         """
@@ -91,7 +102,7 @@ class MessageDecoder:
             schema, decode = known
             topic = schema.topic
             if isinstance(decode, RecordDecoder):
-                message = decode.of_value(value, position)
+                message = decode.of_value(value, position, key)
             else:
                 message = decode(value)
             if self._reads_history and schema.has_history:
@@ -113,7 +124,7 @@ class MessageDecoder:
             return None
         # The standard library decodes JSON, so that a shell needs no extra for it.
         decode = json.loads if schema.codec == "json" else plain_decoder(schema)
-        return schema, layered(self._log, schema, decode)
+        return schema, layered(self._log, schema, decode, self._keys)
 
 
 def as_json(message: Any) -> str:

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, is_typeddict
 
-from commitlog.errors import InvalidOptionError, MessageError, MessageValueError
-from commitlog.messages.codec import Codec, RecordDecoder
+from commitlog.errors import MessageError, MessageValueError
+from commitlog.messages.codec import Codec
 from commitlog.messages.schema import Schema
 
 T = TypeVar("T")
@@ -91,10 +91,6 @@ def name_of(message_class: Any) -> str:
 def _validating(codec: Codec[T], schema: Schema) -> Callable[[T], bytes]:
     """Return an encoder that refuses what the decoder would refuse."""
     encode, decode = codec.encode, codec.decoder(schema)
-    if isinstance(decode, RecordDecoder):
-        raise InvalidOptionError(
-            f"the codec {codec.name!r} decodes a message at its position only: leave validate= out"
-        )
 
     def validated(message: T) -> bytes:
         value = encode(message)

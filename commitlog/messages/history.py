@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 import uuid as uuids
 from dataclasses import dataclass
-from typing import TypeVar, overload
+from typing import TypeVar
 
-from commitlog.messages.codec import Decode, RecordDecoder
+from commitlog.messages.codec import Decode
 from commitlog.messages.schema import Schema
 
 T = TypeVar("T")
@@ -112,29 +112,8 @@ def is_whole(value: bytes) -> bool:
     )
 
 
-class HistoryDecoder(RecordDecoder[T]):
-    """Decode messages behind their history, with a decoder that needs their position."""
-
-    def __init__(self, inner: RecordDecoder[T]) -> None:
-        self._inner = inner
-
-    def of_value(self, value: bytes, position: int) -> T:
-        """Return the message at a position."""
-        return self._inner.of_value(value[end_of(value) :], position)
-
-
-@overload
-def behind_history(schema: Schema, decode: Decode[T]) -> Decode[T]: ...
-@overload
-def behind_history(
-    schema: Schema, decode: Decode[T] | RecordDecoder[T]
-) -> Decode[T] | RecordDecoder[T]: ...
-def behind_history(
-    schema: Schema, decode: Decode[T] | RecordDecoder[T]
-) -> Decode[T] | RecordDecoder[T]:
+def behind_history(schema: Schema, decode: Decode[T]) -> Decode[T]:
     """Return what decodes the messages of a schema, from what decodes those without a history."""
     if not schema.has_history:
         return decode
-    if isinstance(decode, RecordDecoder):
-        return HistoryDecoder(decode)
     return lambda value: decode(value[end_of(value) :])

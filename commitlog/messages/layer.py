@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
+from commitlog._kernel.readers import Record
 from commitlog.errors import SchemaError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages import compression
-from commitlog.messages.codec import Decode, RecordDecoder
-from commitlog.messages.history import behind_history
+from commitlog.messages import compression, sealer
+from commitlog.messages.codec import Decode
+from commitlog.messages.history import behind_history, end_of
+from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.schema import Schema
+from commitlog.messages.unsealer import Unsealer
 
 T = TypeVar("T")
 LARGEST_SHARE = 8  # a record is at most this part of a segment
@@ -18,8 +21,45 @@ Opener: TypeAlias = Callable[[bytes], bytes]
 """Returns the bytes that the codec made; raises ValueError."""
 
 
+class RecordDecoder(Generic[T]):
+    """Decode messages that are bound to their record, because they are sealed.
+
+    Parameters
+    ----------
+    unsealer : Unsealer
+        Opens them.
+    schema : Schema
+        Theirs; a history is in front of what is sealed.
+    decode : callable
+        Decodes what was sealed.
+    """
+
+    def __init__(self, unsealer: Unsealer, schema: Schema, decode: Decode[T]) -> None:
+        self._unsealer = unsealer
+        self._has_history = schema.has_history
+        self._decode = decode
+
+    def of_value(self, value: bytes, position: int, key: bytes | None) -> T:
+        """Return the message of the record with that value, position and key.
+
+        Raises
+        ------
+        KeyUnavailableError
+            The key ring has no key for it.
+        ValueError
+            The message is not authentic, or does not match its schema.
+        """
+        if self._has_history:
+            value = value[end_of(value) :]
+        return self._decode(self._unsealer.opened(value, position, key))
+
+    def of_record(self, record: Record) -> T:
+        """As `of_value`."""
+        return self.of_value(record.value, record.position, record.key)
+
+
 def opener_of(log: CommitLog, schema: Schema) -> Opener | None:
-    """Return what takes the layers off a message of a schema; None if it has none.
+    """Return what takes the layers below a seal off a message of a schema; None if it has none.
 
     Raises
     ------
@@ -28,21 +68,23 @@ def opener_of(log: CommitLog, schema: Schema) -> Opener | None:
     MissingExtraError
         A package of a layer is not installed.
     """
-    names = [layer["name"] for layer in schema.layers]
+    below = schema.layers[: len(schema.layers) - sealer.is_sealed(schema)]
+    names = [layer["name"] for layer in below]
     if not names:
         return None
     if names != [compression.NAME]:
+        listed = ", ".join(layer["name"] for layer in schema.layers)
         raise SchemaError(
-            f"topic {schema.topic!r}: this release does not know the layers {', '.join(names)} of "
+            f"topic {schema.topic!r}: this release does not know the layers {listed} of "
             "its messages: use a newer release",
             topic=schema.topic,
         )
-    dictionary = compression.dictionary_of(schema.layers[0])
+    dictionary = compression.dictionary_of(below[0])
     return compression.Decompressor(dictionary, log.segment_size // LARGEST_SHARE).decompressed
 
 
 def layered(
-    log: CommitLog, schema: Schema, decode: Decode[T] | RecordDecoder[T]
+    log: CommitLog, schema: Schema, decode: Decode[T], keys: KeyRing
 ) -> Decode[T] | RecordDecoder[T]:
     """Return what decodes the records of a schema, from what decodes the bytes of its codec. A
     history is in front of what the layers made.
@@ -53,22 +95,11 @@ def layered(
         As for `opener_of`.
     """
     opened = opener_of(log, schema)
-    if opened is None:
-        return behind_history(schema, decode)
-    if isinstance(decode, RecordDecoder):
-        return behind_history(schema, _OpeningDecoder(opened, decode))
-    inner: Decode[T] = decode
-
-    def decode_opened(value: bytes) -> T:
-        return inner(opened(value))
-
-    return behind_history(schema, decode_opened)
+    inner = decode if opened is None else _behind(opened, decode)
+    if sealer.is_sealed(schema):
+        return RecordDecoder(Unsealer(log, schema.number, keys), schema, inner)
+    return behind_history(schema, inner)
 
 
-class _OpeningDecoder(RecordDecoder[T]):
-    def __init__(self, opened: Opener, inner: RecordDecoder[T]) -> None:
-        self._opened = opened
-        self._inner = inner
-
-    def of_value(self, value: bytes, position: int) -> Any:
-        return self._inner.of_value(self._opened(value), position)
+def _behind(opened: Opener, decode: Decode[T]) -> Decode[T]:
+    return lambda value: decode(opened(value))

@@ -20,6 +20,7 @@ from commitlog.messages.call_handler import CallHandler, OnError, OnUnknown
 from commitlog.messages.deadline import Deadline
 from commitlog.messages.history import History
 from commitlog.messages.interception import Intercept
+from commitlog.messages.key_ring import KeyRing, key_ring_of
 from commitlog.messages.method_table import MethodTable
 from commitlog.messages.pipeline import Pipeline
 from commitlog.messages.reader_thread import ReaderThread
@@ -85,6 +86,8 @@ class MethodReader(ProcessBound):
         ------
         UndecodableError
             The arguments cannot be decoded. The reader stays before the call.
+        KeyUnavailableError
+            The call is encrypted, and the key ring has no key for it. The reader stays before it.
         Exception
             What the method raised, without `on_error`. The reader stays before the call.
         """
@@ -310,6 +313,7 @@ def method_reader(
     intercept: Intercept | None = None,
     history: bool = True,
     after_last_written: CommitLog | None = None,
+    keys: KeyRing | None = None,
 ) -> MethodReader:
     """Return a reader that calls the public methods of objects with the calls in a log.
 
@@ -342,6 +346,8 @@ def method_reader(
         last call whose outputs it has, or at `start` if it has none. The place of the name is not
         used. The outputs of a call are appended when its method has returned, all of them or none.
         So each call has its outputs once, after any kill. `name` keeps a second reader away.
+    keys : topics.KeyRing, optional
+        Opens encrypted calls; by default that of the environment variable `COMMITLOG_KEYS`.
 
     Raises
     ------
@@ -355,7 +361,7 @@ def method_reader(
     SchemaError
         A method cannot take the calls that the log has.
     """
-    table = MethodTable(log, objects, intercept)
+    table = MethodTable(log, objects, key_ring_of(keys), intercept)
     if after_last_written is not None and not history:
         raise InvalidOptionError("after_last_written needs history: leave history=False out")
     is_resumed = name is not None and any(each.name == name for each in log.tailers())

@@ -6,24 +6,41 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from commitlog._kernel.readers import Record
 from commitlog.errors import InvalidOptionError, MessageError, SchemaError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Decode
-from commitlog.messages.history import behind_history
 from commitlog.messages.interception import Intercept, intercepted
+from commitlog.messages.key_ring import KeyRing
+from commitlog.messages.layer import RecordDecoder, layered
 from commitlog.messages.method import Method, methods_of, plain_decoder
 from commitlog.messages.schema import is_message_type
 
 
 class Target(NamedTuple):
-    """What calls of one type number are decoded with, and the method that takes their arguments;
-    None if no object has it.
+    """What calls of one type number are decoded with, and the method that takes their arguments.
+
+    Attributes
+    ----------
+    decode : callable or RecordDecoder
+        Takes the value of a call, or its record.
+    call : callable or None
+        None if no object has the method.
+    name : str
+        The name of the method.
+    is_sealed : bool
+        Whether `decode` is a `RecordDecoder`.
     """
 
-    decode: Decode[Any]
+    decode: Any
     call: Callable[..., Any] | None
     name: str
+    is_sealed: bool
+
+    def arguments(self, record: Record) -> Any:
+        """Return the arguments of a call; raise as `RecordDecoder.of_value`."""
+        return self.decode.of_record(record) if self.is_sealed else self.decode(record.value)
 
 
 class MethodTable(dict[int, Target | None]):
@@ -35,6 +52,8 @@ class MethodTable(dict[int, Target | None]):
         The log of the calls.
     objects : tuple of object
         Each public method belongs to one of them.
+    keys : KeyRing
+        Opens sealed calls.
     intercept : callable, optional
         As for `commitlog.method_reader`.
 
@@ -53,10 +72,16 @@ class MethodTable(dict[int, Target | None]):
     """
 
     def __init__(
-        self, log: CommitLog, objects: tuple[object, ...], intercept: Intercept | None = None
+        self,
+        log: CommitLog,
+        objects: tuple[object, ...],
+        keys: KeyRing,
+        intercept: Intercept | None = None,
     ) -> None:
         super().__init__()
         self.with_history: set[int] = set()
+        self._log = log
+        self._keys = keys
         self._catalog = SchemaCatalog(log)
         self._intercept = intercept
         self._methods = {each.title: (each, owner) for each, owner in _methods(objects)}
@@ -84,13 +109,15 @@ class MethodTable(dict[int, Target | None]):
         if schema.has_history:
             self.with_history.add(number)
         if schema.topic not in self._methods:
-            return Target(behind_history(schema, plain_decoder(schema)), None, schema.topic)
-        method, owner = self._methods[schema.topic]
-        decode = behind_history(schema, method.decoder(schema))
-        call = method.bound(owner)
-        if self._intercept is not None:
-            call = intercepted(method, self._intercept, call)
-        return Target(decode, call, schema.topic)
+            decode: Decode[Any] = plain_decoder(schema)
+            call = None
+        else:
+            method, owner = self._methods[schema.topic]
+            decode, call = method.decoder(schema), method.bound(owner)
+            if self._intercept is not None:
+                call = intercepted(method, self._intercept, call)
+        made = layered(self._log, schema, decode, self._keys)
+        return Target(made, call, schema.topic, isinstance(made, RecordDecoder))
 
 
 def _methods(objects: tuple[object, ...]) -> Iterator[tuple[Method, object]]:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.interception import Intercept, intercepted
+from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.method import Method, Step, methods_of
 from commitlog.messages.opening import open_topic
 from commitlog.messages.topic import Topic
@@ -23,6 +24,7 @@ def method_writer(
     *,
     history: bool = True,
     intercept: Intercept | None = None,
+    keys: KeyRing | None = None,
 ) -> T:
     """Return an object with the methods of an interface; each call of one is appended.
 
@@ -36,7 +38,7 @@ def method_writer(
     interface : type
         A class, such as a Protocol, whose public methods return None, or another interface that
         goes on with the call: ``shop.to("berlin").sold("lamp")`` is one call of `to.sold`.
-    history : bool
+    history, keys
         As for `commitlog.topic`.
     intercept : callable, optional
         Takes the name of a method, the arguments of a call by their names, and a function that
@@ -54,7 +56,7 @@ def method_writer(
     SchemaError
         A method cannot take the calls that the log has.
     MissingExtraError
-        msgspec is not installed.
+        msgspec, or a package of the encryption, is not installed.
     """
     if not isinstance(interface, type):
         raise InvalidOptionError(f"an interface must be a class, not {interface!r}")
@@ -70,7 +72,7 @@ def method_writer(
                 f"{method.title} is not async, so it cannot await an async interceptor: give a "
                 "plain function, or make each method of the interface async def"
             )
-        topic = open_topic(log, tuple, name=method.title, codec=method, history=history)
+        topic = open_topic(log, tuple, name=method.title, codec=method, history=history, keys=keys)
         appends[method.title] = _append(method, topic, intercept)
     writer: T = _writer_class(f"{interface.__name__}Writer", methods, 0, appends)()
     return writer

@@ -22,8 +22,10 @@ from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Codec, CodecName, codec_for
 from commitlog.messages.compression import DICTIONARY_BYTES, Compression, Zstd, form_of, zstd_of
 from commitlog.messages.encoder import MessageEncoder, name_of
+from commitlog.messages.key_ring import KeyRing, key_ring_of
 from commitlog.messages.layered_appender import LayeredAppender
 from commitlog.messages.schema import Schema
+from commitlog.messages.sealer import Sealer, is_sealed
 from commitlog.messages.topic import Topic
 from commitlog.messages.topic_compressor import TopicCompressor
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
@@ -56,6 +58,7 @@ def open_topic(
     validate: bool = False,
     history: bool = True,
     compress: Compression | None = None,
+    keys: KeyRing | None = None,
     mode: Mode = "a",
     **overrides: Unpack[OptionOverrides],
 ) -> Topic[T]:
@@ -83,6 +86,10 @@ def open_topic(
     compress : "zstd" or topics.Zstd, optional
         Compress each message, with a dictionary that the log keeps. Readers need no option. The
         append that completes the first 256 messages trains the dictionary, in some 20 ms.
+    keys : topics.KeyRing, optional
+        Encrypt each message, by keys that this ring wraps. Readers need a ring, too. By default it
+        is that of the environment variable `COMMITLOG_KEYS`, and messages are encrypted only if the
+        topic has encrypted messages already.
     mode, **overrides
         As for `commitlog.open`, if `log` is a path.
 
@@ -101,7 +108,8 @@ def open_topic(
     TopicNotFoundError
         The log is open with mode "r" and has no such topic.
     MissingExtraError
-        A package of the codec or of the compression is not installed: the error names the extra.
+        A package of the codec, the compression or the encryption is not installed: the error names
+        the extra.
     CommitLogError
         As for `commitlog.open`, if `log` is a path.
     """
@@ -112,10 +120,12 @@ def open_topic(
         if overrides or mode != "a":
             given = ", ".join(["mode"] * (mode != "a") + [*overrides])
             raise InvalidOptionError(f"{given}: an open log has its options; give them to open()")
-        return _joined(log, title, made, zstd, validate=validate, history=history)
+        return _joined(log, title, made, zstd, keys, validate=validate, history=history)
     opened = open_log(log, mode, **overrides)
     try:
-        return _joined(opened, title, made, zstd, validate=validate, history=history, owns_log=True)
+        return _joined(
+            opened, title, made, zstd, keys, validate=validate, history=history, owns_log=True
+        )
     except BaseException:
         opened.close()
         raise
@@ -126,6 +136,7 @@ def _joined(
     name: str,
     codec: Codec[T],
     zstd: Zstd | None,
+    keys: KeyRing | None,
     *,
     validate: bool,
     history: bool,
@@ -144,24 +155,29 @@ def _joined(
     catalog = SchemaCatalog(log)
     known_schemas = _checked_schemas(log, catalog, codec, schema)
     _check_size(log, schema, zstd)
-    appender: TopicAppender | LayeredAppender
+    ring = key_ring_of(keys)
+    seals = keys is not None or any(map(is_sealed, known_schemas.values()))
+
+    def end(schema: Schema) -> Layered:
+        if seals:
+            return Sealer(log, schema, catalog, shared.last, ring)
+        return TopicAppender(log, schema, catalog, shared.last)
+
     if zstd is None:
-        appender = TopicAppender(log, schema, catalog, shared.last)
-        with_history = replace(schema, has_history=True)
-        carrying: Layered = TopicAppender(log, with_history, catalog, shared.last)
+        plain, carrying = end(schema), end(replace(schema, has_history=True))
     else:
         compressor = TopicCompressor(
-            log, schema, catalog, shared.last, zstd=zstd, known=known_schemas
+            log, schema, end, zstd=zstd, known=known_schemas, trains=not seals
         )
-        appender = LayeredAppender(compressor.plain)
-        carrying = compressor.with_history
+        plain, carrying = compressor.plain, compressor.with_history
     topic = Topic(
         log,
         codec,
         MessageEncoder(codec, schema, path=log.path, validate=validate),
-        appender,
+        plain if isinstance(plain, TopicAppender) else LayeredAppender(plain),
         carrying if history else None,
         name=name,
+        keys=ring,
         owns_log=owns_log,
     )
     shared.classes[name] = codec.message_class
@@ -241,7 +257,7 @@ def open_tailer_of(
         raise InvalidOptionError("topics must be at least one topic, and all of one open log")
     return open_tailer(
         topics[0].log,
-        [topic._codec_by_name() for topic in topics],
+        [topic._named_reading() for topic in topics],
         on_undecodable,
         name=name,
         start=start,

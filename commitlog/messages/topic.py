@@ -12,7 +12,9 @@ from commitlog.messages.appender import Key, Layered, Positions, TopicAppender
 from commitlog.messages.codec import Codec
 from commitlog.messages.encoder import REFUSALS, MessageEncoder
 from commitlog.messages.handled import HANDLED
+from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layered_appender import LayeredAppender
+from commitlog.messages.message_decoders import Reading
 from commitlog.messages.outputs import OutputAppender
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
 from commitlog.tail.seek import Start, Visibility
@@ -49,13 +51,14 @@ class Topic(ProcessBound, Generic[T]):
         history: Layered | None,
         *,
         name: str,
+        keys: KeyRing,
         owns_log: bool,
     ) -> None:
         """Take the parts of a topic; only `commitlog.topic` calls this."""
         self.log = log
         self.name = name
         self.message_class = codec.message_class
-        self._codec = codec
+        self._reading = Reading(codec, keys)
         self._encoder = encoder
         self._appender = appender
         self._history = history
@@ -249,7 +252,7 @@ class Topic(ProcessBound, Generic[T]):
         """
         return open_tailer(
             self.log,
-            [self._codec_by_name()],
+            [self._named_reading()],
             on_undecodable,
             name=name,
             start=start,
@@ -258,8 +261,8 @@ class Topic(ProcessBound, Generic[T]):
             durable=durable,
         )
 
-    def _codec_by_name(self) -> tuple[str, Codec[T]]:
-        return self.name, self._codec
+    def _named_reading(self) -> tuple[str, Reading]:
+        return self.name, self._reading
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages import compression
-from commitlog.messages.appender import Key, LastAppend, TopicAppender, check_sizes
-from commitlog.messages.catalog import SchemaCatalog
+from commitlog.messages.appender import Key, Layered, TopicAppender, check_sizes
 from commitlog.messages.compression import Compressor, Samples, Zstd
 from commitlog.messages.layer import opener_of
 from commitlog.messages.schema import Schema
@@ -19,12 +18,12 @@ _SEARCHED = 4 * compression.SAMPLES  # records among which messages of an earlie
 
 @dataclass(frozen=True)
 class _Stage:
-    """What a schema says, done: the layers, and the appenders of their values, without a history
-    and with one.
+    """What a schema says, done: the compression, and what takes its values, without a history and
+    with one.
     """
 
     compressed: Callable[[bytes], bytes]
-    appenders: tuple[TopicAppender, TopicAppender]
+    ends: tuple[Layered, Layered]
 
 
 class TopicCompressor:
@@ -35,14 +34,18 @@ class TopicCompressor:
 
     Parameters
     ----------
-    log, catalog, last
-        As for `TopicAppender`.
+    log : CommitLog
+        The log of the topic.
     schema : Schema
         Without layers.
+    end : callable
+        Takes a schema with this layer, and returns what its values are for.
     zstd : Zstd
         How to compress.
     known : dict
         The schemas of the topic, by type number.
+    trains : bool
+        Whether a dictionary may have parts of messages.
 
     Attributes
     ----------
@@ -54,23 +57,22 @@ class TopicCompressor:
         self,
         log: CommitLog,
         schema: Schema,
-        catalog: SchemaCatalog,
-        last: LastAppend,
+        end: Callable[[Schema], Layered],
         *,
         zstd: Zstd,
         known: dict[int, Schema],
+        trains: bool,
     ) -> None:
-        self._last = last
         self._log = log
         self._schema = schema
-        self._catalog = catalog
+        self._end = end
         self._level = zstd.level
         self._limit = log.largest_value - 8
         self._samples: Samples | None = None
         dictionary = zstd.dictionary
         if dictionary is None:
             dictionary = self._found(known)
-            if not dictionary and log.mode != "r":
+            if not dictionary and trains and log.mode != "r":
                 self._samples = Samples()
                 dictionary = self._trained_on_earlier(known)
         self._stage = self._with(dictionary)
@@ -80,11 +82,8 @@ class TopicCompressor:
     def _with(self, dictionary: bytes) -> _Stage:
         schema = replace(self._schema, layers=(compression.form_of(dictionary),))
         compressor = Compressor(self._level, dictionary)
-        plain, history = (
-            TopicAppender(self._log, each, self._catalog, self._last)
-            for each in (schema, replace(schema, has_history=True))
-        )
-        return _Stage(compressor.compressed, (plain, history))
+        with_history = replace(schema, has_history=True)
+        return _Stage(compressor.compressed, (self._end(schema), self._end(with_history)))
 
     # --- the dictionary ---------------------------------------------------------------------------
 
@@ -159,10 +158,10 @@ class _Form:
 
     def one(self, value: bytes, key: Key | None) -> tuple[TopicAppender, bytes]:
         stage = self._compressor.stage_of_one(value, key)
-        return stage.appenders[self._has_history], stage.compressed(value)
+        return stage.ends[self._has_history].one(stage.compressed(value), key)
 
     def many(
         self, values: list[bytes], keys: list[Key | None] | None
     ) -> tuple[TopicAppender, list[bytes]]:
         stage = self._compressor.stage_of(values, keys)
-        return stage.appenders[self._has_history], list(map(stage.compressed, values))
+        return stage.ends[self._has_history].many(list(map(stage.compressed, values)), keys)

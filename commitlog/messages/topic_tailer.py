@@ -6,20 +6,24 @@ import contextlib
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, Literal, NoReturn, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from commitlog._kernel.readers import Idle, Record
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, parse_duration
-from commitlog.errors import CommitLogError, InvalidOptionError, SchemaError, UndecodableError
+from commitlog.errors import (
+    CommitLogError,
+    InvalidOptionError,
+    KeyUnavailableError,
+    UndecodableError,
+)
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
-from commitlog.messages.catalog import SchemaCatalog
-from commitlog.messages.codec import Codec, Decode, RecordDecoder, plain_decoder
 from commitlog.messages.handled import HANDLED, Handled
 from commitlog.messages.history import History
-from commitlog.messages.layer import layered
-from commitlog.messages.schema import Schema, is_message_type
+from commitlog.messages.layer import RecordDecoder
+from commitlog.messages.message_decoders import MessageDecoders, Reading, RefusedError
+from commitlog.messages.schema import Schema
 from commitlog.tail.seek import Start, Timestamp, Visibility
 from commitlog.tail.segment_holder import OnDamage
 from commitlog.tail.tailer import Tailer
@@ -29,60 +33,6 @@ T = TypeVar("T")
 OnUndecodable: TypeAlias = Literal["raise", "skip", "raw"]
 _PATH = re.compile(r"`(\$[^`]*)`$")
 _SHOWN = 200  # characters of a value in an error
-
-
-class _Decoders(dict[int, Decode[Any] | None]):
-    """The decoder of each type number; None for records that the tailer skips, and for those whose
-    decoder is in `of_records`.
-    """
-
-    def __init__(self, log: CommitLog, codecs: dict[str, Codec[Any]]) -> None:
-        super().__init__()
-        self._log = log
-        self._catalog = SchemaCatalog(log)
-        self._codecs = codecs
-        self.schemas: dict[int, Schema] = {}
-        self.of_records: dict[int, RecordDecoder[Any]] = {}
-
-    def __missing__(self, number: int) -> Decode[Any] | None:
-        decode: Decode[Any] | RecordDecoder[Any] | None = None
-        if is_message_type(number):
-            try:
-                schema = self._catalog.find(number)
-                if schema is None:  # it may be appended later
-                    return _refusing("no schema of its type number is in the log")
-                self.schemas[number] = schema
-                codec = self._codecs.get(schema.topic)
-                if codec is not None:
-                    decode = layered(self._log, schema, codec.decoder(schema))
-            except SchemaError as error:
-                if error.topic is None or error.topic in self._codecs:
-                    decode = _refusing(error.message, error.field)
-        if isinstance(decode, RecordDecoder):
-            self.of_records[number] = decode
-            decode = None
-        self[number] = decode
-        return decode
-
-    def has_history(self, number: int) -> bool:
-        """Return whether messages with a type number have a history, once one was decoded."""
-        schema = self.schemas.get(number)
-        return schema is not None and schema.has_history
-
-
-class _RefusedError(ValueError):
-    """Raised instead of decoding."""
-
-    field: str | None = None
-
-
-def _refusing(why: str, field: str | None = None) -> Decode[Any]:
-    def refuse(_: bytes) -> NoReturn:
-        error = _RefusedError(why)
-        error.field = field
-        raise error
-
-    return refuse
 
 
 class TopicTailer(ProcessBound, Generic[T]):
@@ -104,7 +54,7 @@ class TopicTailer(ProcessBound, Generic[T]):
         self,
         log: CommitLog,
         tailer: Tailer,
-        codecs: dict[str, Codec[Any]],
+        topics: dict[str, Reading],
         on_undecodable: OnUndecodable,
     ) -> None:
         """Wrap a tailer; only `Topic.tailer` calls this."""
@@ -112,7 +62,7 @@ class TopicTailer(ProcessBound, Generic[T]):
         self.undecodable = 0
         self._log = log
         self._tailer = tailer
-        self._decoders = _Decoders(log, codecs)
+        self._decoders = MessageDecoders(log, topics)
         self._on_undecodable = on_undecodable
 
     # --- reading ----------------------------------------------------------------------------------
@@ -156,6 +106,8 @@ class TopicTailer(ProcessBound, Generic[T]):
         ------
         UndecodableError
             The message cannot be decoded, and `on_undecodable` is "raise".
+        KeyUnavailableError
+            The message is sealed, and the key ring has no key for it.
         """
         end = None if timeout is None else time.monotonic() + parse_duration(timeout, "timeout")
         while True:
@@ -233,9 +185,12 @@ class TopicTailer(ProcessBound, Generic[T]):
             if decode is not None:
                 message = decode(record.value)
             elif record.type in self._decoders.of_records:
-                record, message = self._decoders.of_records[record.type].of_record(record)
+                message = self._decoders.of_records[record.type].of_record(record)
             else:
                 return None
+        except KeyUnavailableError:
+            self._tailer.seek(record.position)
+            raise
         except (ValueError, RecursionError) as error:
             found = self._undecodable(record, error)
             if found is None:
@@ -254,7 +209,7 @@ class TopicTailer(ProcessBound, Generic[T]):
     def _error(self, record: Record, error: Exception) -> UndecodableError:
         schema = self._decoders.schemas.get(record.type)
         path = _PATH.search(str(error))
-        field = error.field if isinstance(error, _RefusedError) else path[1] if path else None
+        field = error.field if isinstance(error, RefusedError) else path[1] if path else None
         value = None if schema is None or field is None else self._value_at(schema, record, field)
         return UndecodableError(
             f"{'a message' if schema is None else f'a message of topic {schema.topic!r}'} cannot "
@@ -271,9 +226,9 @@ class TopicTailer(ProcessBound, Generic[T]):
         error.
         """
         try:
-            decode = layered(self._log, schema, plain_decoder(schema))
+            decode = self._decoders.plain(schema)
             if isinstance(decode, RecordDecoder):
-                _, found = decode.of_record(record)
+                found = decode.of_record(record)
             else:
                 found = decode(record.value)
         except (ValueError, RecursionError, CommitLogError):
@@ -376,7 +331,7 @@ class MessageLoop(Generic[T]):
 
 def open_tailer(
     log: CommitLog,
-    codecs: Sequence[tuple[str, Codec[Any]]],
+    topics: Sequence[tuple[str, Reading]],
     on_undecodable: OnUndecodable,
     *,
     name: str | None,
@@ -393,4 +348,4 @@ def open_tailer(
     tailer = log.tailer(
         name, start=start, visibility=visibility, on_damage=on_damage, durable=durable
     )
-    return TopicTailer(log, tailer, dict(codecs), on_undecodable)
+    return TopicTailer(log, tailer, dict(topics), on_undecodable)

@@ -181,7 +181,7 @@ def test_messages_with_history_are_decoded_without_classes(logs: tuple[CommitLog
     with orders.tailer().reading():
         refunds.append(Refund(7))
     record = messages(target)[0]
-    found = MessageDecoder(target).decode(record.type, record.value, record.position)
+    found = MessageDecoder(target).decode(record.type, record.value, record.position, record.key)
     assert found == ("Refund", {"order": 7}, None)
 
 

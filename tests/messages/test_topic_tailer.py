@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +13,6 @@ import pytest
 import commitlog
 from commitlog import Record, topics
 from commitlog.errors import InvalidOptionError, TailerInUseError, UndecodableError
-from commitlog.messages import codec as codec_module
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.schema import SCHEMA_TYPE
 from tests.messages.orders import Order, Refund, records
@@ -280,45 +279,6 @@ def test_newer_schema_of_another_topic_is_skipped(log: commitlog.CommitLog) -> N
     log.append(b"{}", type=appended_schema(log, {"format": 3, "topic": "Refund"}))
     orders.append(Order(1))
     assert list(orders.tailer()) == [Order(1)]
-
-
-class Placed(codec_module.RecordDecoder[Order]):
-    """Decode an order, and give it the position as its id."""
-
-    def of_value(self, value: bytes, position: int) -> Order:
-        order = msgspec.json.decode(value, type=Order)
-        if order.item == "broken":
-            raise ValueError("broken")
-        return msgspec.structs.replace(order, id=position)
-
-
-class PlacedCodec:
-    """A codec whose messages need their position."""
-
-    name = "placed"
-    message_class = Order
-    form: ClassVar[dict[str, Any]] = {}
-    encode = staticmethod(msgspec.json.encode)
-
-    def decoder(self, schema: Any) -> Placed:
-        return Placed()
-
-
-def test_codec_that_needs_the_position_gets_it(log: commitlog.CommitLog) -> None:
-    placed, refunds = commitlog.topic(log, Order, codec=PlacedCodec()), commitlog.topic(log, Refund)
-    position = placed.append(Order(1))
-    refunds.append(Refund(2))
-    placed.append(Order(3, "broken"))
-    tailer = topics.tailer([placed, refunds], on_undecodable="skip")
-    assert [getattr(each, "id", None) for each in tailer] == [position, None]
-    assert tailer.undecodable == 1
-    tailer.seek("first")
-    read = tailer.read()
-    assert isinstance(read, Order)
-    assert read.id == position
-    assert list(refunds.tailer()) == [Refund(2)]
-    with pytest.raises(InvalidOptionError, match="leave validate= out"):
-        commitlog.topic(log, Order, name="checked", codec=PlacedCodec(), validate=True)
 
 
 def test_missing_schema_is_searched_once_per_growth(

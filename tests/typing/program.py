@@ -473,7 +473,10 @@ def use_topics(path: Path) -> None:
         raw.close()
         use_methods(sales.log)
         small = topics.Zstd(level=3, dictionary=b"")
-        refunds = commitlog.topic(sales.log, Refund, name="refunds", compress=small)
+        ring = topics.KeyRing("k1", lambda key_id, key: key, lambda key_id, wrapped: wrapped)
+        others = [topics.KeyRing.of_text(""), topics.KeyRing.of_environment()]
+        print(ring.key_ids, topics.KeyRing.of_file("/dev/null"), others)
+        refunds = commitlog.topic(sales.log, Refund, name="refunds", compress=small, keys=ring)
         print(small.level, small.dictionary)
         refunds.append(Refund(1))
         both: list[topics.Topic[Sale] | topics.Topic[Refund]] = [sales, refunds]
@@ -580,6 +583,7 @@ OTHER_ERRORS: tuple[type[errors.CommitLogError], ...] = (
         errors.ForkedError,
         errors.IOFailureError,
         errors.InvalidOptionError,
+        errors.KeyUnavailableError,
         errors.LogExistsError,
     ),
     *(

@@ -1,0 +1,119 @@
+"""DataKey: the key of some messages of a topic, and its record, which has it wrapped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import struct
+
+from commitlog.log.commit_log import CommitLog
+from commitlog.messages.cipher import KEY_BYTES, NONCE_BYTES, Cipher
+from commitlog.messages.key_ring import KeyRing, is_id, unwrapped_by, wrapped_by
+
+FORMAT = 1
+ID_BYTES = 8
+HEAD_BYTES = ID_BYTES + NONCE_BYTES
+# Log, type number, and how many bytes the key id has, which is behind them.
+_BOUND = struct.Struct("<16sIH")
+
+
+class DataKey:
+    """Seal and open messages of one type number by one key. Any thread may use it.
+
+    A sealed value is the id of the data key, a nonce, the sealed bytes and their tag. Log, type
+    number, key id and record key are associated: with other ones, nothing opens it.
+
+    Parameters
+    ----------
+    key : bytes
+        32 bytes.
+    key_id : str
+        The id of the master key.
+    wrapped : bytes
+        The key, wrapped by the master key.
+    log : CommitLog
+        The log of the messages.
+    number : int
+        Their type number.
+
+    Attributes
+    ----------
+    record : tuple of bytes
+        Key and value of its record.
+    """
+
+    def __init__(
+        self, key: bytes, key_id: str, wrapped: bytes, log: CommitLog, number: int
+    ) -> None:
+        self._cipher = Cipher(key)
+        content = {
+            "format": FORMAT,
+            "key_id": key_id,
+            "wrapped": base64.b64encode(wrapped).decode(),
+        }
+        value = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+        self._id = id_of(value)
+        self.record = (key_of(self._id), value)
+        encoded = key_id.encode()
+        bound = _BOUND.pack(log.identity.uuid, number, len(encoded)) + encoded
+        self._unkeyed, self._keyed = bound + b"\0", bound + b"\1"
+
+    @classmethod
+    def new(cls, ring: KeyRing, log: CommitLog, number: int) -> DataKey:
+        """Make a data key that nothing was sealed with.
+
+        Raises
+        ------
+        KeyUnavailableError
+            The ring cannot wrap it.
+        """
+        key = os.urandom(KEY_BYTES)
+        return cls(key, *wrapped_by(ring, key), log, number)
+
+    @classmethod
+    def of_value(cls, value: bytes, ring: KeyRing, log: CommitLog, number: int) -> DataKey:
+        """Read the value of a data key's record.
+
+        Raises
+        ------
+        KeyUnavailableError
+            The ring cannot open it.
+        ValueError
+            The record is damaged, or a newer release wrote it.
+        """
+        try:
+            content = json.loads(value)
+            version, key_id = content["format"], content["key_id"]
+            wrapped = base64.b64decode(content["wrapped"], validate=True)
+        except (KeyError, TypeError, RecursionError, ValueError):
+            raise ValueError("the record of its data key is damaged") from None
+        if version != FORMAT or not is_id(key_id):
+            raise ValueError(
+                f"the record of its data key has version {version!r}, and this release reads "
+                f"version {FORMAT}: use a newer release"
+            )
+        return cls(unwrapped_by(ring, key_id, wrapped), key_id, wrapped, log, number)
+
+    def sealed(self, value: bytes, key: bytes | bytearray | None, nonce: bytes) -> bytes:
+        """Return a value sealed with a nonce of its own, for a record with that key."""
+        return self._id + nonce + self._cipher.sealed(nonce, value, self._associated(key))
+
+    def opened(self, value: bytes, key: bytes | None) -> bytes:
+        """Return what was sealed; raise ValueError if it is not authentic."""
+        nonce, sealed = value[ID_BYTES:HEAD_BYTES], value[HEAD_BYTES:]
+        return self._cipher.opened(nonce, sealed, self._associated(key))
+
+    def _associated(self, key: bytes | bytearray | None) -> bytes:
+        return self._unkeyed if key is None else b"".join((self._keyed, key))
+
+
+def id_of(value: bytes) -> bytes:
+    """Return the id of the data key whose record has this value."""
+    return hashlib.blake2b(value, digest_size=ID_BYTES).digest()
+
+
+def key_of(data_key_id: bytes) -> bytes:
+    """Return the key of a data key's record."""
+    return b"datakey:" + data_key_id.hex().encode()

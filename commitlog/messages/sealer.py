@@ -1,0 +1,141 @@
+"""Sealer: seal the messages of a topic, with a new data key for each segment."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from dataclasses import dataclass, replace
+
+from commitlog.errors import KeyUnavailableError, RecordTypeError
+from commitlog.log.commit_log import CommitLog
+from commitlog.messages.appender import Key, LastAppend, TopicAppender, frames_length
+from commitlog.messages.catalog import SchemaCatalog
+from commitlog.messages.cipher import NONCE_BYTES, check_installed
+from commitlog.messages.data_key import DataKey
+from commitlog.messages.key_ring import KeyRing
+from commitlog.messages.schema import Schema
+
+NAME = "aes-256-gcm"
+LAYER = {"name": NAME}
+# Of random nonces of 96 bits, two of 2**32 are equal with a probability below 2**-32.
+MOST_MESSAGES = 1 << 32
+
+
+def is_sealed(schema: Schema) -> bool:
+    """Return whether the messages of a schema are sealed."""
+    return schema.layers[-1:] == (LAYER,)
+
+
+@dataclass(eq=False, slots=True)
+class _Stage:
+    """A data key, what appends the messages that it seals, and how many there are."""
+
+    data_key: DataKey
+    appender: TopicAppender
+    messages: int = 0
+
+
+class Sealer:
+    """Seal the messages of a topic, and say what appends them: see `Layered`.
+
+    A data key is new for each segment and each object of this class, and after a fork. A list that
+    begins in one segment has the same data key in the next. Any thread may use it.
+
+    Parameters
+    ----------
+    log, schema, catalog, last
+        As for `TopicAppender`; the schema is that below this layer.
+    keys : KeyRing
+        Wraps the data keys.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        schema: Schema,
+        catalog: SchemaCatalog,
+        last: LastAppend,
+        keys: KeyRing,
+    ) -> None:
+        check_installed()
+        self._log = log
+        self._schema = replace(schema, layers=(*schema.layers, LAYER))
+        self._catalog = catalog
+        self._last = last
+        self._keys = keys
+        self._stage: _Stage | None = None
+        _SEALERS.add(self)
+
+    def one(self, value: bytes, key: Key | None) -> tuple[TopicAppender, bytes]:
+        """Return what appends a value, and that value sealed."""
+        stage = self._stage
+        if (
+            stage is None
+            or stage.appender.last.position >= stage.appender.far_end
+            or stage.messages >= MOST_MESSAGES
+        ):
+            stage = self._stage_for([value], [key])
+        stage.messages += 1
+        return stage.appender, self._sealed(stage, value, key, os.urandom(NONCE_BYTES))
+
+    def many(
+        self, values: list[bytes], keys: list[Key | None] | None
+    ) -> tuple[TopicAppender, list[bytes]]:
+        """Return likewise for some values."""
+        given: list[Key | None] = [None] * len(values) if keys is None else keys
+        stage = self._stage_for(values, given)
+        stage.messages += len(values)
+        stage.appender.checked_keys(values, given)
+        nonces = os.urandom(NONCE_BYTES * len(values))
+        return stage.appender, [
+            self._sealed(stage, value, key, nonces[at : at + NONCE_BYTES])
+            for value, key, at in zip(
+                values, given, range(0, len(nonces), NONCE_BYTES), strict=True
+            )
+        ]
+
+    def _stage_for(self, values: list[bytes], keys: list[Key | None]) -> _Stage:
+        """Return the stage for messages: a new one if the segment has no room for them."""
+        stage = self._stage
+        if stage is None or stage.messages + len(values) > MOST_MESSAGES:
+            stage = self._stage = self._new()
+        # The record of a data key may have been dropped, and a message behind it not.
+        is_in_log = stage.appender.segment_end >= 0
+        if is_in_log and not stage.appender.has_room(frames_length(values, keys)):
+            stage = self._stage = self._new()
+        return stage
+
+    def _new(self) -> _Stage:
+        try:
+            data_key = DataKey.new(self._keys, self._log, self._schema.number)
+        except KeyUnavailableError as error:
+            error.path = self._log.path
+            raise
+        return _Stage(
+            data_key,
+            TopicAppender(self._log, self._schema, self._catalog, self._last, data_key.record),
+        )
+
+    def _sealed(self, stage: _Stage, value: bytes, key: Key | None, nonce: bytes) -> bytes:
+        try:
+            return stage.data_key.sealed(value, key, nonce)
+        except TypeError:
+            raise RecordTypeError(
+                f"the key must be bytes, not {type(key).__name__}: encode it first, for instance "
+                "with .encode()"
+            ) from None
+
+    def forget(self) -> None:
+        """Seal no more messages with the data key."""
+        self._stage = None
+
+
+_SEALERS: weakref.WeakSet[Sealer] = weakref.WeakSet()
+
+
+def _forget_in_child() -> None:
+    for sealer in list(_SEALERS):
+        sealer.forget()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
