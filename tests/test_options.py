@@ -153,7 +153,8 @@ def test_segment_size_within_bounds_is_accepted(size: int) -> None:
 def test_segment_size_out_of_bounds_raises(size: Any) -> None:
     with pytest.raises(
         InvalidOptionError,
-        match=r"^segment_size must be from 65536 to 1073741824 bytes, a multiple of 4096, not",
+        match=r"^segment_size must be from 65536 to 1073741824 bytes, a multiple of 4096, such as "
+        "'64MiB', not",
     ):
         Options(segment_size=size)
 

@@ -163,7 +163,7 @@ def test_log_without_records_has_no_last_position(logs: Logs, setup: Setup) -> N
         tailer = log.tailer()
         assert tailer.seek(sequence=0)
         assert not tailer.seek(timestamp=0)
-        with pytest.raises(PositionError):
+        with pytest.raises(PositionError, match="the log has no records"):
             tailer.seek(sequence=1)
         log.close()
     log = logs.open_as(setup)

@@ -44,12 +44,12 @@ cdef class RecordList:
             ]
             if len(self.keys) != self.count:
                 raise RecordTypeError(
-                    f"{self.count} values need {self.count} keys, not {len(self.keys)}"
+                    f"keys must have one item for each value: {len(self.keys)} for {self.count}"
                 )
         cdef list type_items = None if types is None else list(_each(types, "types"))
         if type_items is not None and len(type_items) != self.count:
             raise RecordTypeError(
-                f"{self.count} values need {self.count} types, not {len(type_items)}"
+                f"types must have one item for each value: {len(type_items)} for {self.count}"
             )
         self.records = <cl_record_input *>malloc(self.count * sizeof(cl_record_input))
         if self.records == NULL and self.count:

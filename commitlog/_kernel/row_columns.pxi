@@ -39,15 +39,15 @@ cdef class RowColumns:
         if keys is not None:
             self.keys, self.key_offsets, self.keyed = keys
             if self.key_offsets.shape[0] != self.count + 1 or self.keyed.shape[0] != self.count:
-                raise RecordTypeError(f"{self.count} values need {self.count} keys")
+                raise RecordTypeError("keys must have one row for each value")
         if types is not None:
             self.types = types
             if self.types.shape[0] != self.count:
-                raise RecordTypeError(f"{self.count} values need {self.count} types")
+                raise RecordTypeError("types must have one row for each value")
         if timestamps_ns is not None:
             self.timestamps_ns = timestamps_ns
             if self.timestamps_ns.shape[0] != self.count:
-                raise RecordTypeError(f"{self.count} values need {self.count} timestamps")
+                raise RecordTypeError("timestamps must have one row for each value")
 
     cdef int fill(self, Py_ssize_t first, Py_ssize_t count, cl_record_input *records) except -1:
         """Convert rows from `first` on to kernel records, and check their offsets, which are

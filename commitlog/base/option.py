@@ -61,7 +61,7 @@ def sized(smallest: int, largest: int, multiple: int = 1) -> Callable[[Size, str
     def read(value: Size, name: str) -> int:
         size = parse_size(value, name)
         if not smallest <= size <= largest or size % multiple:
-            whole = f", a multiple of {multiple}" if multiple > 1 else ""
+            whole = f", a multiple of {multiple}, such as '64MiB'" if multiple > 1 else ""
             raise InvalidOptionError(
                 f"{name} must be from {smallest} to {largest} bytes{whole}, not {value!r}"
             )

@@ -128,8 +128,8 @@ def _print(log: str, report: HistoryReport, *, chart: bool) -> None:
         _print_table(report, chart=chart)
     elif not report.problems:
         click.echo(
-            "No message has a history: those have one that are written while another is handled, "
-            "by a method reader or in `with tailer.reading()`."
+            "No message has a history. A message gets one if it is written while another is "
+            "handled, by a method reader or in `with tailer.reading()`."
         )
 
 

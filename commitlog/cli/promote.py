@@ -75,4 +75,4 @@ def command(
     if as_json:
         print_json({"path": log, **dataclasses.asdict(epoch)})
         return
-    click.echo(f"{log}: epoch {epoch.number}, goes on at position {epoch.start}")
+    click.echo(f"{log}: epoch {epoch.number} begins at position {epoch.start}")

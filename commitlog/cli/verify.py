@@ -8,7 +8,7 @@ import uuid
 import click
 
 from commitlog.cli.output import print_json
-from commitlog.cli.quantities import size_text
+from commitlog.cli.quantities import counted, size_text
 from commitlog.cli.report import state_of
 from commitlog.repair.reports import VerifyReport
 from commitlog.repair.verification import verify
@@ -87,8 +87,8 @@ def lines(report: VerifyReport) -> list[str]:
     state = "open for writing" if report.live else _STATES[report.kind, report.clean]
     text = [
         (
-            f"{report.path}: {report.records} records in {len(report.segments)} segments, ends at "
-            f"position {report.end}, {state}"
+            f"{report.path}: {counted(report.records, 'record')} in "
+            f"{counted(len(report.segments), 'segment')}, ends at position {report.end}, {state}"
         ),
     ]
     if report.skipped_bytes:

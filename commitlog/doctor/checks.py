@@ -23,7 +23,11 @@ class Check:
 CHECKS = (
     Check("platform", "commitlog needs Linux on x86-64 or aarch64", machine.check_platform),
     Check("memory lock", "a locked pool is not swapped out", machine.check_memory_lock),
-    Check("shared memory", "a pool that survives a kill is there", machine.check_shared_memory),
+    Check(
+        "shared memory",
+        "shared-memory buffers of a pool survive a kill there",
+        machine.check_shared_memory,
+    ),
     Check("file system", "mappings and locks need a local file system", storage.check_kind),
     Check("room", "segments are allocated ahead of need", storage.check_room),
     Check(

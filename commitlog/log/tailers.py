@@ -89,7 +89,7 @@ class TailerMethods:
         parts.check_open()
         lag, every_ns = _checked_options(name, required, max_lag, durable)
         named = None if name is None else check_name(name)
-        if visibility == "replicated":
+        if str(visibility) == "replicated":
             _check_replicated(parts)
         seeker = Seeker(
             parts.index,

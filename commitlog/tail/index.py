@@ -163,9 +163,14 @@ class LogIndex:
                 if position is not None:
                     return position
             end, behind = self.end()
+            oldest = self.first_sequence(first)
+            known = (
+                f"the log's sequences go from {oldest} to {behind - 1}"
+                if oldest < behind
+                else f"the log has no records, and the next one gets sequence {behind}"
+            )
             raise PositionError(
-                f"there is no record with sequence {sequence}: the log's sequences go from "
-                f"{self.first_sequence(first)} to {behind - 1}",
+                f"there is no record with sequence {sequence}: {known}",
                 path=self._core.path,
                 position=end,
                 first_position=first * self._size,

@@ -163,7 +163,7 @@ class Seeker:
             where = whole_of(position)
             if where is None:
                 raise InvalidOptionError(
-                    f"start must be 'first', 'end' or a position, not {position!r}"
+                    f"the position must be 'first', 'end' or an int of at least 0, not {position!r}"
                 )
             self._check_position(where)
             self.cursor.move_to(where)

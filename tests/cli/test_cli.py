@@ -96,7 +96,7 @@ def test_verify_accepts_a_lone_segment_file(files: LogFiles, log: str, tmp_path:
     assert (done.returncode, done.stderr) == (0, "")
     assert (
         done.stdout
-        == f"{copy}: 10 records in 1 segments, ends at position {end}, not finished\nsound\n"
+        == f"{copy}: 10 records in 1 segment, ends at position {end}, not finished\nsound\n"
     )
     files.claim(0, end, 40)
     files.records(0, numbered(2), end + 40)

@@ -197,7 +197,7 @@ def test_log_without_histories_explains_how_to_get_one(log: CommitLog) -> None:
     log.flush()
     done = run("history", log.path)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert b"No message has a history: those have one that are written while" in done.stdout
+    assert b"No message has a history. A message gets one if it is written while" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_promoted_copy_has_every_served_record(tmp_path: Path) -> None:
     assert (refused.returncode, refused.stdout) == (1, b"")
     assert b"commitlog promote" in refused.stderr
     done = run("promote", copy)
-    assert done.stdout.decode().startswith(f"{copy}: epoch 1, goes on at position ")
+    assert done.stdout.decode().startswith(f"{copy}: epoch 1 begins at position ")
     assert run("append", copy, feed=b"three\n").returncode == 0
     assert run("cat", copy).stdout == b"one\ntwo\nthree\n"
     assert run("verify", copy).stdout.decode().splitlines()[-1] == "sound"

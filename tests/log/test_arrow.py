@@ -272,7 +272,7 @@ def test_columns_of_unequal_length_are_refused() -> None:
         {"timestamps_ns": np.zeros(1, np.int64)},
         {"keys": (data, offsets[:2], np.zeros(2, np.uint8))},
     ):
-        with pytest.raises(RecordTypeError, match="2 values need 2"):
+        with pytest.raises(RecordTypeError, match="one row for each value"):
             RowColumns(data, offsets, **wrong)
 
 
