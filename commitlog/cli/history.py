@@ -12,7 +12,8 @@ from commitlog.base.histogram import Histogram
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.output import print_json
 from commitlog.cli.quantities import counted, latency_text
-from commitlog.cli.reading import Range, check_topics, range_options, report_damage
+from commitlog.cli.reading import Range, range_options, report_damage
+from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.history_report import Durations, HistoryReport, Stage, reported
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
@@ -72,7 +73,7 @@ def command(
         raise click.UsageError("--chart and --json exclude each other: use one of them")
     chosen = Range(**given)
     with commitlog.open(log, "r") as opened:
-        check_topics(opened, topics)
+        SchemaCatalog(opened).check_topics(topics)
         with opened.tailer(visibility=chosen.visibility, on_damage=chosen.on_damage) as tailer:
             end = chosen.find_end(tailer)
             chosen.seek_first(tailer)

@@ -14,7 +14,6 @@ from commitlog.cli import parameters
 from commitlog.cli.decoded import BatchDecoder
 from commitlog.cli.filter import Filter, Pattern
 from commitlog.cli.where import Condition
-from commitlog.errors import TopicNotFoundError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.schema import SCHEMA_TYPE
@@ -165,18 +164,6 @@ def chosen_format(format: str | None, *, as_json: bool) -> str | None:
     return "jsonl" if as_json else format
 
 
-def check_topics(log: CommitLog, topics: Sequence[str]) -> None:
-    """Refuse a topic that the log does not have."""
-    known = {schema.topic for schema in SchemaCatalog(log).schemas().values()} if topics else ()
-    for name in topics:
-        if name not in known:
-            raise TopicNotFoundError(
-                f"the log has no topic {name!r}: `commitlog topics LOG` lists its topics",
-                path=log.path,
-                topic=name,
-            )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Range:
     """A range of records, by the values of `range_options`."""
@@ -253,7 +240,7 @@ class Selection(Range):
     def decoder(self, log: CommitLog, *, follow: bool = False) -> BatchDecoder | None:
         """Return what decodes and chooses messages, if an option wants that."""
         if not follow:
-            check_topics(log, self.topics)
+            SchemaCatalog(log).check_topics(self.topics)
         if not self.decodes:
             return None
         return BatchDecoder(log, self.topics, self.where, shows_history=self.shows_history)

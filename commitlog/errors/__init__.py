@@ -262,9 +262,9 @@ class KeyUnavailableError(CommitLogError, LookupError):
 
 
 class TopicNotFoundError(CommitLogError, LookupError):
-    """Raised if a log that is open with mode "r" has no topic of that name.
+    """Raised if a log has no topic of that name, and the call does not create it.
 
-    Check the name, or open the log with mode "a" to create the topic.
+    Check the name. A log that is open with mode "a" creates a topic when it is opened.
 
     Attributes
     ----------

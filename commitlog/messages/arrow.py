@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from commitlog.base.extras import pyarrow_for
+from commitlog.errors import InvalidOptionError
+from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.decoding import MessageDecoder, as_json
 from commitlog.messages.history import History
 
@@ -35,7 +37,8 @@ def to_arrow(
     log : CommitLog
         An open log.
     topics : sequence of str, optional
-        The names of the topics; all by default.
+        The names of the topics; all by default. With a topic that the log does not have, the call
+        fails.
     start, end
         As for `CommitLog.to_arrow`.
     history : bool
@@ -54,6 +57,8 @@ def to_arrow(
 
     Raises
     ------
+    TopicNotFoundError
+        The log has no topic of a name.
     UndecodableError
         A message cannot be decoded.
     KeyUnavailableError
@@ -64,6 +69,9 @@ def to_arrow(
         As for `CommitLog.to_arrow`.
     """
     pa = pyarrow_for("topics.to_arrow")
+    if isinstance(topics, str):
+        raise InvalidOptionError(f"topics must be a list of names: use [{topics!r}]")
+    SchemaCatalog(log).check_topics(topics or ())
     decoder = MessageDecoder(log, topics, history=history, keys=keys)
     parts: list[Any] = []
     found_topics: list[str] = []

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import re
 import weakref
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TypeVar
 
 import numpy as np
 
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import sync_directory, telling_of_refusals
-from commitlog.errors import PositionError, SchemaError
+from commitlog.errors import PositionError, SchemaError, TopicNotFoundError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.schema import SCHEMA_TYPE, Schema, key_of, number_of
 from commitlog.segment.new_file import put_new_file
@@ -27,6 +28,7 @@ _NAME = re.compile(r"([0-9a-f]{8})\.json")
 # Numbers of foreign records may look like those of messages, so what is remembered has a limit.
 _MOST_KNOWN = 1 << 10
 _MOST_MISSED = 1 << 16
+_MOST_SHOWN = 10  # topics in an error
 # The schemas that were found in the log of each handle. A number always stands for one schema.
 _KNOWN: weakref.WeakKeyDictionary[CommitLog, dict[int, Schema]] = weakref.WeakKeyDictionary()
 
@@ -50,27 +52,64 @@ class SchemaCatalog:
         # Schemas that were searched in vain: the log's tail then, and where to go on.
         self._missed: dict[int, tuple[int, int]] = {}
 
-    def schemas(self) -> dict[int, Schema]:
-        """Return all schemas by the type number of their messages.
+    def schemas_of(self, *topics: str) -> dict[int, Schema]:
+        """Return the schemas of topics by the type number of their messages. Those of other topics
+        may be of a newer release.
 
         Raises
         ------
         SchemaError
-            A schema is damaged, or a newer release wrote it.
+            A newer release wrote a schema of the topics, or a schema is damaged.
         """
-        if not self._is_complete():
-            if self._log.mode == "r":
-                return dict(self._scanned())
-            self._build()
         found = {}
+        for number, schema in self._all():
+            if isinstance(schema, Schema):
+                if schema.topic in topics:
+                    found[number] = schema
+            elif schema.topic is None or schema.topic in topics:
+                raise schema
+        return found
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics whose schemas are not damaged, sorted."""
+        return sorted({schema.topic for _, schema in self._all() if schema.topic is not None})
+
+    def check_topics(self, names: Collection[str]) -> None:
+        """Refuse a topic that the log does not have.
+
+        Raises
+        ------
+        TopicNotFoundError
+            The message names a similar topic, or those that there are.
+        """
+        known = self.topics() if names else []
+        for name in names:
+            if name not in known:
+                raise TopicNotFoundError(
+                    f"the log has no topic {name!r}: {_instead(name, known)}",
+                    path=self._log.path,
+                    topic=name,
+                )
+
+    def _all(self) -> Iterator[tuple[int, Schema | SchemaError]]:
+        """Yield the number of each schema with the schema, or with what is wrong with it."""
+        if self._log.mode == "r" and not self._is_complete():
+            for number, value in self._scanned():
+                yield number, _read(value)
+            return
+        if not self._is_complete():
+            self._build()
         for name in sorted(os.listdir(self._folder)):
             match = _NAME.fullmatch(name)
             if match is not None:
                 number = int(match[1], 16)
-                schema = self.find(number)
-                if schema is not None:
-                    found[number] = schema
-        return found
+                try:
+                    schema = self.find(number)
+                except SchemaError as error:
+                    yield number, error
+                else:
+                    if schema is not None:
+                        yield number, schema
 
     def find(self, number: int) -> Schema | None:
         """Return the schema of messages with a type number: from the folder, else from the
@@ -109,7 +148,7 @@ class SchemaCatalog:
         with telling_of_refusals(self._folder):
             if not self._is_complete():
                 self._build()
-            self._put(schema)
+            self._put(schema.number, schema.value, schema.topic)
 
     def has_record(self, number: int) -> bool:
         """Return whether a record of the schema remains; the messages of a schema without any were
@@ -139,8 +178,8 @@ class SchemaCatalog:
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._folder)
         failpoint("topics made")
-        for _, schema in self._scanned():
-            self._put(schema)
+        for number, value in self._scanned():
+            self._put(number, value)
         fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             put_new_file(fd, _COMPLETE, b"")
@@ -149,33 +188,34 @@ class SchemaCatalog:
             os.close(fd)
         sync_directory(self._log.path)
 
-    def _put(self, schema: Schema) -> None:
-        name = f"{schema.number:08x}.json"
+    def _put(self, number: int, value: bytes, topic: str | None = None) -> None:
+        name = f"{number:08x}.json"
         fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            if not put_new_file(fd, name, schema.value):
-                self._check_same(schema, os.path.join(self._folder, name))
+            if not put_new_file(fd, name, value):
+                self._check_same(number, value, topic)
             os.fsync(fd)
         finally:
             os.close(fd)
 
-    def _check_same(self, schema: Schema, path: str) -> None:
+    def _check_same(self, number: int, value: bytes, topic: str | None) -> None:
+        path = self._file_of(number)
         with open(path, "rb") as file:
             content = file.read()
-        if content == schema.value:
+        if content == value:
             return
-        if number_of(content) == schema.number:
+        if number_of(content) == number:
             raise SchemaError(
-                f"topic {schema.topic!r}: another schema of this log has the same type number "
-                f"{schema.number}: {content.decode(errors='replace')}; give the topic another name",
+                f"topic {topic!r}: another schema of this log has the same type number "
+                f"{number}: {content.decode(errors='replace')}; give the topic another name",
                 path=path,
-                topic=schema.topic,
+                topic=topic,
             )
         os.unlink(path)  # damaged: the record is the truth
-        self._put(schema)
+        self._put(number, value, topic)
 
-    def _scanned(self) -> Iterator[tuple[int, Schema]]:
-        """Yield each schema that the records have, by reading the whole log."""
+    def _scanned(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the value of each schema that the records have, by reading the whole log."""
         seen = set()
         with self._log.tailer(on_damage="skip", visibility=self._visibility()) as tailer:
             while len(batch := tailer.read_batch()):
@@ -184,7 +224,7 @@ class SchemaCatalog:
                     number = number_of(value)
                     if number not in seen and batch.key(row) == key_of(number):
                         seen.add(number)
-                        yield number, Schema.of_value(value)
+                        yield number, value
 
     def _found_in_records(self, number: int, start: Start, tail: int) -> Schema | None:
         with self._log.tailer(on_damage="skip", visibility=self._visibility()) as tailer:
@@ -202,6 +242,24 @@ class SchemaCatalog:
                     return Schema.of_value(record.value)
         _keep(self._missed, number, (tail, end), _MOST_MISSED)
         return None
+
+
+def _read(value: bytes) -> Schema | SchemaError:
+    try:
+        return Schema.of_value(value)
+    except SchemaError as error:
+        return error
+
+
+def _instead(name: str, known: list[str]) -> str:
+    """Return what to do about an unknown topic."""
+    similar = difflib.get_close_matches(name, known, 1)
+    if similar:
+        return f"did you mean {similar[0]!r}?"
+    if not known:
+        return "it has no topics"
+    more = f" and {len(known) - _MOST_SHOWN} more" if len(known) > _MOST_SHOWN else ""
+    return f"it has {', '.join(known[:_MOST_SHOWN])}{more}"
 
 
 def _keep(kept: dict[int, T], number: int, value: T, most: int) -> None:

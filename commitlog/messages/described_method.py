@@ -114,11 +114,8 @@ def described_method(log: CommitLog, name: str) -> DescribedMethod:
     SchemaError
         The name is that of a topic which is no method.
     """
-    schemas = [
-        each
-        for each in SchemaCatalog(log).schemas().values()
-        if each.topic == name and each.codec == Method.name
-    ]
+    known = SchemaCatalog(log).schemas_of(name).values()
+    schemas = [each for each in known if each.codec == Method.name]
     if not schemas:
         raise TopicNotFoundError(
             f"the log has no calls of a method {name!r}: `commitlog topics LOG` lists its methods",

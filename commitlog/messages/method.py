@@ -10,6 +10,7 @@ from typing import Any, Self, get_type_hints
 from commitlog.base.extras import imported
 from commitlog.errors import MessageError
 from commitlog.messages.codec import Decode, conflict, other_codec
+from commitlog.messages.msgspec_codec import unsupported
 from commitlog.messages.reconciling import ConflictError, reconciled
 from commitlog.messages.schema import Schema
 
@@ -126,7 +127,7 @@ class Method:
             arguments = tuple.__class_getitem__(tuple(field[1] for field in fields))
             self._decode = msgspec.msgpack.Decoder(arguments).decode
         except (TypeError, NameError) as error:
-            raise MessageError(f"{path}: msgspec cannot encode it: {error}") from None
+            raise MessageError(f"{path}: {unsupported(error)}") from None
         self.form: dict[str, Any] = {**schema, "arguments": self.names}
         self.encode: Callable[[tuple[Any, ...]], bytes] = msgspec.msgpack.Encoder().encode
 

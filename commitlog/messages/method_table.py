@@ -90,8 +90,8 @@ class MethodTable(dict[int, Target | None]):
         self.async_method = next(
             (each.title for each in methods if each.is_async or is_async), None
         )
-        for schema in self._catalog.schemas().values():
-            if schema.codec == Method.name and schema.topic in self._methods:
+        for schema in self._catalog.schemas_of(*self._methods).values():
+            if schema.codec == Method.name:
                 self._methods[schema.topic][0].decoder(schema)
 
     def __missing__(self, number: int) -> Target | None:

@@ -119,8 +119,6 @@ def _refusal(message_class: Any, error: Exception) -> str:
     """Return a message that names the field, if a single one is at fault."""
     msgspec = _msgspec("json")
     name = getattr(message_class, "__name__", repr(message_class))
-    found = _CUSTOM.search(str(error))
-    why = f"msgspec cannot encode {found[1]}" if found else f"msgspec cannot encode it: {error}"
     try:
         hints = get_type_hints(message_class, include_extras=True)
     except (NameError, TypeError, AttributeError):
@@ -131,4 +129,11 @@ def _refusal(message_class: Any, error: Exception) -> str:
         except (TypeError, NameError):
             name = f"{name}.{field}"
             break
-    return f"{name}: {why}; use a type that msgspec supports"
+    return f"{name}: {unsupported(error)}"
+
+
+def unsupported(error: Exception) -> str:
+    """Return what msgspec does not support, of an error that it raised for a type."""
+    found = _CUSTOM.search(str(error))
+    why = f"msgspec cannot encode {found[1]}" if found else f"msgspec cannot encode it: {error}"
+    return f"{why}; use a type that msgspec supports"

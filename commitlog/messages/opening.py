@@ -13,7 +13,6 @@ from commitlog.errors import (
     MessageError,
     RecordTooLargeError,
     SchemaError,
-    TopicNotFoundError,
 )
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.parts import Mode
@@ -188,8 +187,7 @@ def _checked_schemas(
     log: CommitLog, catalog: SchemaCatalog, codec: Codec[Any], schema: Schema
 ) -> dict[int, Schema]:
     """Return the schemas of the topic; refuse a class that cannot take its messages."""
-    schemas = catalog.schemas().items()
-    known = {number: each for number, each in schemas if each.topic == schema.topic}
+    known = catalog.schemas_of(schema.topic)
     for each in known.values():
         try:
             codec.decoder(each)
@@ -198,12 +196,7 @@ def _checked_schemas(
                 raise
             catalog.forget(each.number)
     if not known and log.mode == "r":
-        raise TopicNotFoundError(
-            f"the log has no topic {schema.topic!r}: check the name, or open the log with mode "
-            '"a" to create the topic',
-            path=log.path,
-            topic=schema.topic,
-        )
+        catalog.check_topics([schema.topic])
     return known
 
 
@@ -253,6 +246,8 @@ def open_tailer_of(
     InvalidOptionError
         There is no topic, or the topics have different logs.
     """
+    if isinstance(topics, Topic):
+        raise InvalidOptionError("topics must be a list of topics: use Topic.tailer for one topic")
     if not topics or any(topic.log is not topics[0].log for topic in topics):
         raise InvalidOptionError("topics must be at least one topic, and all of one open log")
     return open_tailer(

@@ -10,6 +10,7 @@ import pytest
 
 import commitlog
 from commitlog.errors import (
+    MessageError,
     MissingExtraError,
     ReadOnlyError,
     RecordTooLargeError,
@@ -28,6 +29,23 @@ def test_missing_msgspec_is_named_with_its_extra(
         monkeypatch.setitem(sys.modules, "msgspec", None)
         with pytest.raises(MissingExtraError, match=r"commitlog-engine\[topics\]"):
             commitlog.method_writer(log, Shop)
+        assert log.count() == 0
+
+
+class Weird:
+    pass
+
+
+class Odd(Protocol):
+    def sold(self, item: Weird) -> None: ...
+
+
+def test_argument_of_an_unknown_type_is_refused_in_one_line(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log") as log:
+        with pytest.raises(MessageError) as caught:
+            commitlog.method_writer(log, Odd)
+        assert caught.value.message.startswith("Odd.sold: msgspec cannot encode <class ")
+        assert "\n" not in caught.value.message
         assert log.count() == 0
 
 

@@ -29,6 +29,7 @@ from commitlog.errors import (
     SchemaError,
     TopicNotFoundError,
 )
+from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.schema import SCHEMA_TYPE, is_message_type
 from tests.messages.orders import WHEN, Order, Refund, records, schema_positions
 
@@ -273,6 +274,16 @@ def test_missing_topic_of_a_read_only_log_raises(tmp_path: Path) -> None:
         ):
             commitlog.topic(reader, Refund)
     assert caught.value.topic == "Refund"
+
+
+def test_errors_of_a_missing_topic_list_some_topics(log: commitlog.CommitLog) -> None:
+    catalog = SchemaCatalog(log)
+    with pytest.raises(TopicNotFoundError, match="'Order': it has no topics"):
+        catalog.check_topics(["Order"])
+    for number in range(12):
+        commitlog.topic(log, Order, name=f"t{number:02}").append(Order(1))
+    with pytest.raises(TopicNotFoundError, match=r"it has t00, t01, .*t09 and 2 more"):
+        catalog.check_topics(["Order"])
 
 
 def test_refused_topic_of_a_path_closes_the_log(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import commitlog
 from commitlog import topics
-from commitlog.errors import UndecodableError
+from commitlog.errors import InvalidOptionError, TopicNotFoundError, UndecodableError
 from tests.messages.orders import Order, Refund
 
 
@@ -58,6 +58,32 @@ def test_log_without_messages_is_an_empty_table(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log") as log:
         log.append(b"no message")
         assert topics.to_arrow(log).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["Order", "Refnd"], "the log has no topic 'Refnd': did you mean 'Refund'?"),
+        (["xyz"], "the log has no topic 'xyz': it has Order, Refund"),
+    ],
+)
+def test_unknown_topic_is_refused(tmp_path: Path, names: list[str], said: str) -> None:
+    with commitlog.open(tmp_path / "log") as log:
+        commitlog.topic(log, Order).append(Order(1))
+        commitlog.topic(log, Refund).append(Refund(1))
+        with pytest.raises(TopicNotFoundError) as caught:
+            topics.to_arrow(log, names)
+    assert caught.value.message == said
+    assert caught.value.topic == names[-1]
+
+
+def test_name_in_place_of_a_list_is_refused(tmp_path: Path) -> None:
+    with commitlog.topic(tmp_path / "log", Order) as orders:
+        orders.append(Order(1))
+        with pytest.raises(InvalidOptionError, match=r"list of names: use \['Order'\]"):
+            topics.to_arrow(orders.log, "Order")
+        with pytest.raises(InvalidOptionError, match=r"list of topics: use Topic\.tailer"):
+            topics.tailer(orders)  # type: ignore[arg-type]
 
 
 def test_messages_without_a_common_type_are_json(tmp_path: Path) -> None:

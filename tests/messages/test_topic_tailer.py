@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 import commitlog
 from commitlog import Record, topics
-from commitlog.errors import InvalidOptionError, TailerInUseError, UndecodableError
+from commitlog.errors import InvalidOptionError, SchemaError, TailerInUseError, UndecodableError
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.schema import SCHEMA_TYPE
 from tests.messages.orders import Order, Refund, records
@@ -279,6 +280,28 @@ def test_newer_schema_of_another_topic_is_skipped(log: commitlog.CommitLog) -> N
     log.append(b"{}", type=appended_schema(log, {"format": 3, "topic": "Refund"}))
     orders.append(Order(1))
     assert list(orders.tailer()) == [Order(1)]
+
+
+@pytest.mark.parametrize("has_folder", [True, False])
+@pytest.mark.parametrize("mode", ["a", "r"])
+def test_newer_schema_refuses_its_own_topic_only(
+    tmp_path: Path, mode: Any, has_folder: bool
+) -> None:
+    folder = tmp_path / "log" / "topics"
+    with commitlog.topic(tmp_path / "log", Order) as orders:
+        orders.append(Order(1))
+        content = {"format": 3, "topic": "Refund"}
+        number = appended_schema(orders.log, content)
+        (folder / f"{number:08x}.json").write_bytes(msgspec.json.encode(content))
+        orders.log.append(b"{}", type=number)
+    if not has_folder:
+        shutil.rmtree(folder)
+    with commitlog.topic(tmp_path / "log", Order, mode=mode) as orders:
+        assert list(orders.tailer()) == [Order(1)]
+        with pytest.raises(SchemaError, match="use a newer release"):
+            commitlog.topic(orders.log, Refund)
+        with pytest.raises(UndecodableError, match="use a newer release"):
+            topics.to_arrow(orders.log)
 
 
 def test_missing_schema_is_searched_once_per_growth(
