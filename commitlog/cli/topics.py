@@ -11,8 +11,11 @@ from commitlog.cli import FAILURE
 from commitlog.cli.output import print_json
 from commitlog.cli.quantities import counted
 from commitlog.cli.record_format import time_text
+from commitlog.messages import compression, sealer
 from commitlog.messages.fields_text import fields_text
 from commitlog.messages.summary import LogSummary, TopicVersion, summarized
+
+_WORDS = {compression.NAME: "compressed", sealer.NAME: "sealed"}
 
 
 @click.command()
@@ -22,9 +25,10 @@ from commitlog.messages.summary import LogSummary, TopicVersion, summarized
 def command(context: click.Context, *, log: str, as_json: bool) -> None:
     """List the topics of LOG and their versions.
 
-    Each topic has a line with its codec, the number of its messages and their times. Below it, each
-    version of its schema has a line with type number, messages and fields, the oldest first. A
-    method whose calls are in LOG is a topic, too. The command reads all of LOG and changes nothing.
+    Each topic has a line with its codec, whether it is compressed or sealed, the number of its
+    messages and their times. Below it, each version of its schema has a line with type number,
+    messages and fields, the oldest first. A method whose calls are in LOG is a topic, too. The
+    command reads all of LOG and changes nothing.
 
     \b
     Examples:
@@ -68,8 +72,10 @@ def _print(log: str, found: LogSummary, topics: dict[Any, list[TopicVersion]]) -
             for time in (each.first_timestamp_ns, each.last_timestamp_ns)
             if time is not None
         ]
+        layers = dict.fromkeys(word for each in versions for word in _layers(each))
+        words = "".join(f", {_WORDS.get(name, name)}" for name in layers)
         span = f", {time_text(min(times))} to {time_text(max(times))}" if times else ""
-        click.echo(f"{name}: {codecs}, {counted(total, 'message')}{span}")
+        click.echo(f"{name}: {codecs}{words}, {counted(total, 'message')}{span}")
         for number, each in enumerate(versions, 1):
             assert each.schema is not None
             fields = fields_text(each.schema) or "no fields"
@@ -82,7 +88,8 @@ def _as_object(name: str, versions: list[TopicVersion]) -> dict[str, Any]:
         "name": name,
         "messages": sum(each.messages for each in versions),
         "versions": [
-            _version(each) | {"codec": each.schema.codec, "schema": each.schema.form}
+            _version(each)
+            | {"codec": each.schema.codec, "layers": _layers(each), "schema": each.schema.form}
             for each in versions
             if each.schema is not None
         ],
@@ -93,6 +100,10 @@ def _version(each: TopicVersion) -> dict[str, Any]:
     names = ("messages", "first_position", "last_position", "first_timestamp_ns")
     found = {name: getattr(each, name) for name in (*names, "last_timestamp_ns")}
     return {"type": each.number, **found}
+
+
+def _layers(each: TopicVersion) -> list[str]:
+    return [] if each.schema is None else [layer["name"] for layer in each.schema.layers]
 
 
 def _sorted(topics: dict[Any, list[TopicVersion]]) -> list[tuple[str, list[TopicVersion]]]:

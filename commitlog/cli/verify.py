@@ -7,9 +7,12 @@ import uuid
 
 import click
 
+import commitlog
 from commitlog.cli.output import print_json
 from commitlog.cli.quantities import counted, size_text
 from commitlog.cli.report import state_of
+from commitlog.messages.authentication import Authentication
+from commitlog.messages.key_ring import KeyRing
 from commitlog.repair.reports import VerifyReport
 from commitlog.repair.verification import verify
 from commitlog.segment.directory import Kind
@@ -39,7 +42,8 @@ def command(context: click.Context, log: str, as_json: bool) -> None:
     """Check every frame of LOG and change nothing.
 
     LOG may be open or closed. ARCHIVE is a directory or a URL. FILE.seg is a segment file;
-    the rest of its log is not needed.
+    the rest of its log is not needed. With keys in COMMITLOG_KEYS, messages of sealed topics are
+    authenticated, too.
 
     \b
     Examples:
@@ -51,6 +55,12 @@ def command(context: click.Context, log: str, as_json: bool) -> None:
     not damage: the next open for appending recovers it.
     """
     report = verify(log)
+    keys = KeyRing.of_environment()
+    if keys.key_ids and report.sound:
+        with commitlog.open(log, "r") as opened:
+            found = Authentication(opened, keys)
+        report.problems += found.problems
+        report.notes += found.notes()
     if as_json:
         print_json(as_object(report))
     else:

@@ -1,0 +1,98 @@
+"""Authentication: open each sealed message of a log, and say which ones nothing can vouch for."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from commitlog.errors import KeyUnavailableError, SchemaError
+from commitlog.log.commit_log import CommitLog
+from commitlog.messages.catalog import SchemaCatalog
+from commitlog.messages.key_ring import KeyRing
+from commitlog.messages.layer import RecordDecoder
+from commitlog.messages.schema import is_message_type
+from commitlog.messages.sealer import is_sealed
+from commitlog.messages.unsealer import Unsealer
+
+_MOST_PROBLEMS = 100
+
+
+class Authentication:
+    """Open each sealed message of a log, without decoding it.
+
+    Parameters
+    ----------
+    log : CommitLog
+        An open log; it is read once.
+    keys : KeyRing
+        Opens the messages.
+
+    Attributes
+    ----------
+    authentic, refused : int
+        The numbers of sealed messages that are authentic, and that are not.
+    problems : list of str
+        Of the first messages that are not authentic, each with its position.
+    unavailable : Counter of str
+        The numbers of messages whose master key the ring does not have, by its id.
+    """
+
+    def __init__(self, log: CommitLog, keys: KeyRing) -> None:
+        self.authentic = self.refused = 0
+        self.problems: list[str] = []
+        self.unavailable: Counter[str] = Counter()
+        self._log = log
+        self._keys = keys
+        self._catalog = SchemaCatalog(log)
+        self._decoders: dict[int, RecordDecoder[bytes] | None] = {}
+        with log.tailer(on_damage="skip") as tailer:
+            while len(batch := tailer.read_batch()):
+                for number in np.unique(batch.types).tolist():
+                    decoder = self._decoder_of(number)
+                    if decoder is None:
+                        continue
+                    for row in np.flatnonzero(batch.types == number).tolist():
+                        position = int(batch.positions[row])
+                        self._open(decoder, batch.value(row), position, batch.key(row))
+
+    def _decoder_of(self, number: int) -> RecordDecoder[bytes] | None:
+        if number not in self._decoders:
+            self._decoders[number] = None
+            if is_message_type(number):
+                try:
+                    schema = self._catalog.find(number)
+                except SchemaError:  # no reader decodes its messages
+                    schema = None
+                if schema is not None and is_sealed(schema):
+                    unsealer = Unsealer(self._log, number, self._keys)
+                    self._decoders[number] = RecordDecoder(unsealer, schema, bytes)
+        return self._decoders[number]
+
+    def _open(
+        self, decoder: RecordDecoder[bytes], value: bytes, position: int, key: bytes | None
+    ) -> None:
+        try:
+            decoder.of_value(value, position, key)
+        except KeyUnavailableError as error:
+            self.unavailable[str(error.key_id)] += 1
+        except ValueError as error:
+            self.refused += 1
+            if self.refused <= _MOST_PROBLEMS:
+                self.problems.append(f"position {position}: {error}")
+        else:
+            self.authentic += 1
+
+    def notes(self) -> list[str]:
+        """Return what was checked and what was not, in words."""
+        found = []
+        if self.authentic:
+            found.append(f"sealed messages that are authentic: {self.authentic}")
+        for key_id, count in sorted(self.unavailable.items()):
+            found.append(
+                f"sealed messages that need the key {key_id!r} to be authenticated: {count}"
+            )
+        more = self.refused - len(self.problems)
+        if more:
+            found.append(f"more sealed messages that are not authentic: {more}")
+        return found
