@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import click
+from click.core import ParameterSource
 
 from commitlog.cli.ending import Ending
 from commitlog.replication import serve
@@ -26,6 +27,12 @@ from commitlog.replication import serve
     help="Require this token. [default: the variable COMMITLOG_TOKEN]",
 )
 @click.option(
+    "--tokens",
+    metavar="FILE",
+    type=click.Path(),
+    help="Require one of these tokens: each line is TOKEN read|follow LOG..., or * for all logs.",
+)
+@click.option(
     "--tls",
     nargs=2,
     metavar="CERTIFICATE KEY",
@@ -33,11 +40,14 @@ from commitlog.replication import serve
     help="Encrypt with this certificate and private key, files in PEM.",
 )
 @click.option("--plain-text", is_flag=True, help="Serve other machines without TLS.")
+@click.pass_context
 def command(
+    context: click.Context,
     *,
     logs: tuple[str, ...],
     listen: str,
     token: str | None,
+    tokens: str | None,
     tls: tuple[str, str] | None,
     plain_text: bool,
 ) -> None:
@@ -50,10 +60,15 @@ def command(
     Examples:
       commitlog serve orders
       commitlog serve --listen 0.0.0.0:7070 --tls cert.pem key.pem orders trades
+      commitlog serve --tokens tokens.txt orders trades
     """
+    if tokens is not None and context.get_parameter_source("token") is ParameterSource.ENVIRONMENT:
+        token = None
     with (
         Ending(),
-        serve(logs, listen=listen, token=token, tls=tls, plain_text=plain_text) as server,
+        serve(
+            logs, listen=listen, token=token, tokens=tokens, tls=tls, plain_text=plain_text
+        ) as server,
     ):
         click.echo("\n".join(f"serving {server.url(name)}" for name in server.names))
         threading.Event().wait()

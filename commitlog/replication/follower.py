@@ -21,6 +21,7 @@ from commitlog.errors import (
 from commitlog.recovery.lineage import Rank
 from commitlog.replication import wire
 from commitlog.replication.meeting import ForkedLogError, meet, prepare
+from commitlog.replication.permits import Permits
 from commitlog.replication.primary import Access, Primary
 from commitlog.replication.replica import (
     Replica,
@@ -100,7 +101,7 @@ def follow(
                 f"a follower's name has at most {wire.NAME_LIMIT} characters, not {len(known)}: "
                 "pass a shorter name="
             )
-        port = None if listen is None else Port(listen, token, tls, plain_text)
+        port = None if listen is None else Port(listen, Permits.of(token, None), tls, plain_text)
         return Follower(primary, where, known, timeout_s, port)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from typing import Literal, get_args
 
@@ -10,6 +11,7 @@ from commitlog._kernel.engine import Engine
 from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import open_log
+from commitlog.replication.permits import Permits
 from commitlog.replication.replica import fence_closed
 from commitlog.replication.required_copies import RequiredCopies
 from commitlog.replication.served import Served
@@ -31,7 +33,7 @@ class Replication:
     ----------
     listen : str
         ``"host:port"``; port 0 takes a free one: see `url`.
-    token, tls, plain_text
+    token, tokens, tls, plain_text
         As for `serve`.
     require : int
         How many followers have a record durably before it is acknowledged, 0 to 64. 0: appends do
@@ -49,6 +51,7 @@ class Replication:
         *,
         listen: str = "127.0.0.1:0",
         token: str | None = None,
+        tokens: str | os.PathLike[str] | None = None,
         tls: tuple[str, str] | None = None,
         plain_text: bool = False,
         require: int = 1,
@@ -64,7 +67,7 @@ class Replication:
         self.require = int(require)
         self._goes_on = on_missing == "async"
         self._timeout_s = None if timeout is None else parse_duration(timeout, "timeout")
-        self._port = Port(listen, token, tls, plain_text)
+        self._port = Port(listen, Permits.of(token, tokens), tls, plain_text)
         self._port.address  # noqa: B018  (refuses a wrong address now, not at the first open)
         self._lock = threading.Lock()
         self._server: Server | None = None

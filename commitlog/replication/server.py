@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hmac
 import logging
 import os
 import threading
@@ -20,7 +19,9 @@ from commitlog.errors import ClosedError, CommitLogError, InvalidOptionError, Re
 from commitlog.log.commit_log import open_log
 from commitlog.log.parts import parts_of
 from commitlog.remote import piece as pieces
+from commitlog.replication import permits as permitting
 from commitlog.replication import wire
+from commitlog.replication.permits import Permits, permit_check
 from commitlog.replication.reading import Reading
 from commitlog.replication.replica import Promise, fence_closed
 from commitlog.replication.sender import Sender
@@ -29,6 +30,7 @@ from commitlog.replication.served import Served
 _logger = logging.getLogger("commitlog.replication")
 _FOLLOWERS_LIMIT = 64  # at once; each has a thread
 _READERS_LIMIT = 256  # likewise
+_READS = ("look", "tailer", "find")  # actions; all others are of followers
 _CLOSE_S = 5.0
 _PEM_LIMIT = 1 << 20  # bytes
 
@@ -38,6 +40,7 @@ def serve(
     *,
     listen: str = "127.0.0.1:0",
     token: str | None = None,
+    tokens: str | os.PathLike[str] | None = None,
     tls: tuple[str, str] | None = None,
     plain_text: bool = False,
 ) -> Server:
@@ -53,8 +56,11 @@ def serve(
     listen : str
         ``"host:port"``; port 0 takes a free one.
     token : str, optional
-        What a follower has to send. Without one, every host that reaches the port can read the
-        logs.
+        What followers and readers have to send. Without it and `tokens`, every host that reaches
+        the port can read the logs.
+    tokens : path, optional
+        A file in place of `token`, with a line for each token: the token, then ``read``, or
+        ``follow`` which includes it, then the names of logs, or ``*`` for all. It is read once.
     tls : (str, str), optional
         Paths of the certificate and of its private key, in PEM.
     plain_text : bool
@@ -72,7 +78,7 @@ def serve(
     """
     wanted = [logs] if isinstance(logs, str | os.PathLike) else list(logs)
     promises = {path_of(log): functools.partial(fence_closed, path_of(log)) for log in wanted}
-    return serve_promising(promises, Port(listen, token, tls, plain_text))
+    return serve_promising(promises, Port(listen, Permits.of(token, tokens), tls, plain_text))
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ class Port:
     """Where a server listens, and how clients reach it."""
 
     listen: str
-    token: str | None = None
+    permits: Permits | None = None
     tls: tuple[str, str] | None = None
     plain_text: bool = False
 
@@ -127,7 +133,13 @@ class Server:
         if port.tls is not None:
             chain, key = (read_small_file(path, _PEM_LIMIT, follow=True) for path in port.tls)
             certificates = [(chain, key)]
-        middleware = {} if port.token is None else {"token": _token_check(port.token)}
+        permits = port.permits
+        if permits is not None and not grows and permits.logs - logs.keys():
+            unknown = ", ".join(sorted(permits.logs - logs.keys()))
+            raise InvalidOptionError(
+                f"tokens names logs that are not served: {unknown}; correct the file, or serve them"
+            )
+        middleware = {} if permits is None else {permitting.KEY: permit_check(permits)}
         pyarrow = imported("pyarrow", "replication", "arrow")
         try:
             self._server = _server_class()(logs, grows, where.location, certificates, middleware)
@@ -260,22 +272,6 @@ class Server:
         self.close()
 
 
-def _token_check(token: str) -> Any:
-    flight = wire.flight()
-    wanted = f"Bearer {token}".encode()
-
-    class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[name-defined,misc]
-        """Refuse calls without the token before any method runs."""
-
-        def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
-            sent = [value for key, values in headers.items() if key.lower() == "authorization"
-                    for value in values]  # fmt: skip
-            if not any(hmac.compare_digest(str(value).encode(), wanted) for value in sent):
-                raise flight.FlightUnauthenticatedError("the token is missing or wrong")
-
-    return TokenCheck()
-
-
 @functools.cache
 def _server_class() -> Any:
     """Return the Flight server; its base class is in an extra."""
@@ -301,18 +297,28 @@ def _server_class() -> Any:
             self._reading_room = threading.BoundedSemaphore(_READERS_LIMIT)
             self._pieces_schema = pieces.schema()
 
-        def _log_of(self, message: bytes) -> tuple[Served, dict[str, Any]]:
+        def _content_of(self, message: bytes) -> dict[str, Any]:
             try:
-                content = wire.content_of(message, "the follower")
+                return wire.content_of(message, "the follower")
             except CommitLogError as error:
                 raise flight.FlightServerError(str(error)) from None
-            served = self._logs.get(str(content.get("log")))
+
+        def _log_of(self, context: Any, content: dict[str, Any], *, reads: bool) -> Served:
+            """Return the log that a call names, if its token allows what the call does."""
+            name = str(content.get("log"))
+            permitted = context.get_middleware(permitting.KEY)
+            if permitted is not None:
+                why = permitted.permit.refusal(name, follow=not reads)
+                if why is not None:
+                    raise flight.FlightUnauthorizedError(why)
+            served = self._logs.get(name)
             if served is None:
-                raise self._absent(f"there is no log {content.get('log')!r} here")
-            return served, content
+                raise self._absent(f"there is no log {name!r} here")
+            return served
 
         def do_action(self, context: Any, action: Any) -> Iterator[Any]:
-            served, content = self._log_of(action.body.to_pybytes())
+            content = self._content_of(action.body.to_pybytes())
+            served = self._log_of(context, content, reads=action.type in _READS)
             answers = {
                 "describe": served.describe,
                 "acknowledge": served.acknowledge,
@@ -330,8 +336,10 @@ def _server_class() -> Any:
                 raise flight.FlightServerError(str(error)) from None
 
         def do_get(self, context: Any, ticket: Any) -> Any:
-            served, content = self._log_of(ticket.ticket)
-            if "read" in content or "watch" in content:
+            content = self._content_of(ticket.ticket)
+            reads = "read" in content or "watch" in content
+            served = self._log_of(context, content, reads=reads)
+            if reads:
                 return flight.GeneratorStream(self._pieces_schema, self._pieces(served, content))
             try:
                 rank = wire.rank_of(content, "rank", "the follower")

@@ -45,6 +45,22 @@ def test_promoted_copy_has_every_served_record(tmp_path: Path) -> None:
     assert run("verify", copy).stdout.decode().splitlines()[-1] == "sound"
 
 
+def test_file_of_tokens_replaces_the_token_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders, tokens = tmp_path / "orders", tmp_path / "tokens"
+    with commitlog.open(orders, segment_size=SEGMENT) as log:
+        log.append(b"one")
+    tokens.write_text("reader read orders\n")
+    monkeypatch.setenv("COMMITLOG_TOKEN", "other")
+    with started("serve", "--listen", "127.0.0.1:0", "--tokens", tokens, orders) as server:
+        url = first_line(server).removeprefix("serving ")
+        assert b"refuses the token" in run("cat", url).stderr
+        monkeypatch.setenv("COMMITLOG_TOKEN", "reader")
+        assert run("cat", url).stdout == b"one\n"
+        assert interrupted(server)[0] == 130
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
@@ -54,6 +70,8 @@ def test_promoted_copy_has_every_served_record(tmp_path: Path) -> None:
         (["serve", "--listen", "0.0.0.0:0", "log"], 1, "plain text"),
         (["serve", "--listen", "192.0.2.1:7070", "--plain-text", "log"], 1, "cannot listen"),
         (["serve", "--tls", "no.pem", "no.key", "log"], 1, "no.pem"),
+        (["serve", "--tokens", "tokens", "log"], 1, "line 1 of"),
+        (["serve", "--tokens", "log/log.json", "--token", "x", "log"], 1, "not both"),
         (["follow", "log", "copy"], 1, "HOST:PORT"),
         (["follow", "tcp://192.0.2.1:7070/log", "copy"], 1, "plain text"),
         (["promote", "none"], 1, "no log here"),
@@ -64,6 +82,7 @@ def test_wrong_input_is_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     commitlog.open("log").close()
+    Path("tokens").write_text("secret reads log\n")
     before = sorted(path.name for path in tmp_path.rglob("*"))
     done = run(*arguments)
     last = done.stderr.decode().splitlines()[-1]

@@ -312,6 +312,7 @@ def replicate(path: Path, copy: Path) -> None:
             print(refused)
         follower.close()
         server.close()
+    replication.serve(path, tokens=path / "tokens.txt").close()
     missing: replication.OnMissing = "async"
     rule = replication.Replication(require=1, on_missing=missing, timeout="2s")
     with commitlog.open(path, flush="sync", replicate=rule) as log:

@@ -1,0 +1,117 @@
+"""Permits: the tokens of a server of logs, and what each of them allows."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from commitlog.base.path import path_of
+from commitlog.base.regular_file import read_small_file
+from commitlog.errors import InvalidOptionError
+from commitlog.replication import wire
+
+KEY = "token"  # of the middleware
+_SIZE_LIMIT = 1 << 20  # bytes
+_TOKEN = re.compile(r"[!-~]+")  # what a header can carry
+_ALL = "*"
+
+
+@dataclass(frozen=True)
+class Permit:
+    """What a token allows: to read logs, or also to follow and to fence them. By default, both for
+    all logs.
+    """
+
+    follow: bool = True
+    logs: frozenset[str] = frozenset((_ALL,))
+
+    def refusal(self, log: str, *, follow: bool) -> str | None:
+        """Return why a call is refused; None if it is allowed."""
+        if not self.logs & {log, _ALL}:
+            return f"the token does not allow to read the log {log!r}"
+        if follow and not self.follow:
+            return f"the token allows to read the log {log!r}, but not to follow it"
+        return None
+
+
+class Permits:
+    """The permit of each token."""
+
+    def __init__(self, by_token: Mapping[str, Permit]) -> None:
+        self._wanted = [(f"Bearer {token}".encode(), each) for token, each in by_token.items()]
+
+    @classmethod
+    def of(cls, token: str | None, tokens: str | os.PathLike[str] | None) -> Self | None:
+        """Return the permits of one token, or of a file of tokens; None if neither is given."""
+        if tokens is None:
+            return None if token is None else cls({token: Permit()})
+        if token is not None:
+            raise InvalidOptionError("pass token or tokens, not both")
+        return cls(_read(path_of(tokens)))
+
+    @property
+    def logs(self) -> frozenset[str]:
+        """Return the names of all logs that are named."""
+        return frozenset().union(*(permit.logs for _, permit in self._wanted)) - {_ALL}
+
+    def find(self, sent: Iterable[object]) -> Permit | None:
+        """Return the permit of the tokens that a call sent, each as a header's value."""
+        values = [str(value).encode() for value in sent]
+        found = None
+        for wanted, permit in self._wanted:  # all of them: the time tells nothing of the tokens
+            for value in values:
+                if hmac.compare_digest(value, wanted):
+                    found = permit
+        return found
+
+
+def _read(path: str) -> dict[str, Permit]:
+    """Read a file of tokens."""
+    found: dict[str, Permit] = {}
+    for number, words in _lines(path):
+        token, right, *logs = words if len(words) > 2 else ("", "", "")
+        if right not in ("read", "follow") or _TOKEN.fullmatch(token) is None:
+            raise InvalidOptionError(
+                f"line {number} of {path} must be a token, then read or follow, then names of "
+                "logs or *, with blanks between them"
+            )
+        if token in found:
+            raise InvalidOptionError(f"line {number} of {path} repeats the token of another line")
+        found[token] = Permit(right == "follow", frozenset(logs))
+    if not found:
+        raise InvalidOptionError(f"{path} has no token: write a line such as 'TOKEN read orders'")
+    return found
+
+
+def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
+    text = read_small_file(path, _SIZE_LIMIT, follow=True).decode(errors="replace")
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if words and not words[0].startswith("#"):
+            yield number, words
+
+
+def permit_check(permits: Permits) -> Any:
+    """Return Flight's middleware, which notes the permit of each call."""
+    flight = wire.flight()
+
+    class Permitted(flight.ServerMiddleware):  # type: ignore[name-defined,misc]
+        def __init__(self, permit: Permit) -> None:
+            self.permit = permit
+
+    class PermitCheck(flight.ServerMiddlewareFactory):  # type: ignore[name-defined,misc]
+        """Refuse calls without a token before any method runs."""
+
+        def start_call(self, info: Any, headers: dict[str, list[str]]) -> Permitted:
+            sent = [value for key, values in headers.items() if key.lower() == "authorization"
+                    for value in values]  # fmt: skip
+            permit = permits.find(sent)
+            if permit is None:
+                raise flight.FlightUnauthenticatedError("the token is missing or wrong")
+            return Permitted(permit)
+
+    return PermitCheck()

@@ -1,0 +1,155 @@
+"""Tokens of a server: each may read or follow some of its logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog import replication
+from commitlog.errors import InvalidOptionError, ReplicationError
+from commitlog.recovery.lineage import Rank
+from commitlog.replication.primary import Access
+from tests.replication.scene import LIMIT_S, SEGMENT
+
+flight = pytest.importorskip("pyarrow.flight")
+TOKENS = """\
+# the dashboard
+reader   read   orders trades
+any read *
+
+copier\tfollow\torders
+"""
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    path = tmp_path / "tokens.txt"
+    path.write_text(TOKENS)
+    return path
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[list[commitlog.CommitLog]]:
+    found = [commitlog.open(tmp_path / name, segment_size=SEGMENT) for name in ("orders", "trades")]
+    for log in found:
+        log.append(b"one")
+        log.flush()
+    yield found
+    for log in found:
+        log.close()
+
+
+@pytest.fixture
+def server(logs: list[commitlog.CommitLog], tokens: Path) -> Iterator[replication.Server]:
+    with replication.serve([log.path for log in logs], tokens=tokens) as server:
+        yield server
+
+
+def read(url: str) -> list[bytes]:
+    with commitlog.open(url, "r") as far, far.tailer() as tailer:
+        return [bytes(record.value) for record in iter(tailer.read, None)]
+
+
+@pytest.mark.parametrize(
+    ("token", "readable"),
+    [("reader", {"orders", "trades"}), ("any", {"orders", "trades"}), ("copier", {"orders"})],
+)
+def test_token_reads_the_logs_of_its_line(
+    server: replication.Server, monkeypatch: pytest.MonkeyPatch, token: str, readable: set[str]
+) -> None:
+    monkeypatch.setenv("COMMITLOG_TOKEN", token)
+    for name in server.names:
+        if name in readable:
+            assert read(server.url(name)) == [b"one"]
+        else:
+            with pytest.raises(ReplicationError, match=f"not allow to read the log '{name}'"):
+                read(server.url(name))
+
+
+@pytest.mark.parametrize("token", ["reade", "readers", "#", "read", ""])
+def test_unknown_token_reads_nothing(
+    server: replication.Server, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    monkeypatch.setenv("COMMITLOG_TOKEN", token)
+    with pytest.raises(ReplicationError, match="refuses the token"):
+        read(server.url("orders"))
+
+
+def test_unserved_log_is_named_as_one_that_is_not_allowed(
+    server: replication.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for token, said in (("copier", "not allow to read the log 'none'"), ("any", "no log 'none'")):
+        monkeypatch.setenv("COMMITLOG_TOKEN", token)
+        with pytest.raises(ReplicationError, match=said):
+            read(server.url("none"))
+
+
+def test_only_a_token_that_follows_is_followed(server: replication.Server, tmp_path: Path) -> None:
+    for token in ("reader", "any"):
+        with pytest.raises(ReplicationError, match="'orders', but not to follow it"):
+            replication.follow(server.url("orders"), tmp_path / "copy", token=token)
+    with pytest.raises(ReplicationError, match="not allow to read the log 'trades'"):
+        replication.follow(server.url("trades"), tmp_path / "copy", token="copier")
+    with replication.follow(server.url("orders"), tmp_path / "copy", token="copier") as copy:
+        assert copy.wait(4097, timeout=LIMIT_S)
+    assert read(str(tmp_path / "copy")) == [b"one"]
+
+
+def test_reader_can_neither_acknowledge_nor_fence_nor_copy(server: replication.Server) -> None:
+    primary = Access("any").primary(server.url("orders"))
+    with primary.connect() as client:
+        with pytest.raises(flight.FlightUnauthorizedError):
+            primary.acknowledge(client, "copy", Rank(), 1 << 20)
+        with pytest.raises(flight.FlightUnauthorizedError):
+            primary.fence(client, Rank(1), LIMIT_S)
+        # A word of a reader's call does not make it one.
+        for more in ({"read": []}, {"watch": None}):
+            with pytest.raises(flight.FlightUnauthorizedError):
+                primary._ask(client, "fence", {"rank": Rank(1)._asdict(), **more}, LIMIT_S)
+        with pytest.raises(flight.FlightUnauthorizedError):
+            primary.stream(client, Rank(), 0, []).read_chunk()
+    assert server.followers("orders") == {}
+
+
+def test_tokens_of_an_open_log_hold_for_its_followers(tmp_path: Path, tokens: Path) -> None:
+    rule = replication.Replication(tokens=tokens, require=1)
+    with commitlog.open(tmp_path / "orders", flush="sync", replicate=rule) as log:
+        url = rule.server.url("orders")
+        with pytest.raises(ReplicationError, match="not to follow"):
+            replication.follow(url, tmp_path / "copy", token="reader")
+        with replication.follow(url, tmp_path / "copy", token="copier"):
+            assert log.append(b"one") == 4096
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "has no token: write a line such as"),
+        ("# nothing\n\n", "has no token: write a line such as"),
+        ("secret\n", "line 1 of .* must be a token, then read or follow"),
+        ("secret read\n", "line 1 of .* must be a token, then read or follow"),
+        ("# one\nsecret write orders\n", "line 2 of .* must be a token, then read or follow"),
+        ("sécret read orders\n", "line 1 of .* must be a token, then read or follow"),
+        ("a read orders\na follow orders\n", "line 2 of .* repeats the token"),
+        ("a read orders ordres\nb read x\n", "not served: ordres, x; correct the file"),
+    ],
+)
+def test_unusable_file_of_tokens_is_one_clear_error(
+    logs: list[commitlog.CommitLog], tokens: Path, text: str, said: str
+) -> None:
+    tokens.write_text(text)
+    with pytest.raises(InvalidOptionError, match=said) as caught:
+        replication.serve(logs[0].path, tokens=tokens)
+    assert "secret" not in str(caught.value)
+
+
+def test_token_beside_a_file_of_tokens_is_refused(
+    logs: list[commitlog.CommitLog], tokens: Path
+) -> None:
+    with pytest.raises(InvalidOptionError, match="token or tokens, not both"):
+        replication.serve(logs[0].path, token="reader", tokens=tokens)
+    with pytest.raises(OSError, match=r"none\.txt"):
+        replication.serve(logs[0].path, tokens=tokens.with_name("none.txt"))
