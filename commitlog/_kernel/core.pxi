@@ -172,7 +172,7 @@ cdef class Core:
         self.log.slot_fds = CL_NO_SLOT_FDS
         self.users = 0  # the parent's threads
         if self.native != NULL:
-            self.native.writer.largest = self.native.largest
+            cl_writer_set_largest(self.native.writer, self.native.largest)
             self.native = NULL
         cl_log_after_fork(&self.log)
 

@@ -45,6 +45,7 @@ from commitlog._kernel.kernel cimport (
     cl_writer_append_rows, cl_writer_append_value, cl_writer_claim, cl_writer_clear,
     cl_writer_close_segment, cl_writer_init, cl_writer_limit, cl_writer_now,
     cl_writer_open_segment, cl_writer_roll, cl_writer_roll_ahead, cl_writer_rolls_from,
+    cl_writer_set_largest,
 )
 from commitlog._kernel.memory cimport Cursors, Memory
 from commitlog._kernel.segments cimport Segment

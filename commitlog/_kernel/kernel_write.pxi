@@ -39,6 +39,7 @@ cdef extern from "writer.h":
         cl_writer *writer, cl_log *log, bint plain, bint precise, uint32_t wake_bytes
     ) nogil
     void cl_writer_clear(cl_writer *writer) nogil
+    void cl_writer_set_largest(cl_writer *writer, uint32_t largest) nogil
     void cl_writer_limit(cl_writer *writer, uint64_t limit_tail, uint64_t required_seen) nogil
     int64_t cl_writer_now(const cl_writer *writer) nogil
     uint64_t cl_frame_write(

@@ -69,14 +69,14 @@ cdef class Writer(Committer):
         self.policy.writing()
         self.enter()
         cl_native_init(native, &self.writer)
-        self.writer.largest = 0
+        cl_writer_set_largest(&self.writer, 0)
         self.native = native
         return 0
 
     cdef int return_writer(self, cl_native_writer *native) except -1:
         if self.native == native:
             self.native = NULL
-            self.writer.largest = native.largest
+            cl_writer_set_largest(&self.writer, native.largest)
             self.leave()
         return 0
 

@@ -63,10 +63,10 @@ static void what_stops_an_append_stops_the_next_one(bool plain) {
     writer->cycle_end_ns = 0;
     CHECK(cl_writer_append_value(writer, noise, 24, &position) == CL_E_CYCLE);
     writer->cycle_end_ns = INT64_MAX;
-    writer->largest = 0;
+    cl_writer_set_largest(writer, 0);
     CHECK(cl_writer_append(writer, &input, &position) == CL_E_TOO_LARGE);
     CHECK(cl_writer_append_value(writer, noise, 24, &position) == CL_E_TOO_LARGE);
-    writer->largest = LARGEST;
+    cl_writer_set_largest(writer, LARGEST);
     cl_writer_clear(writer);
     CHECK(writer->fast_below == 0 && append_value(&handle, noise, 24) > last);
     CHECK(cl_writer_close_segment(writer, CL_SEGMENT_CURRENT) == CL_OK);

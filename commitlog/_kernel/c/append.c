@@ -92,6 +92,10 @@ static cl_record_input input_of(const short_value *value) {
                              .timestamp_ns = value->timestamp_ns};
 }
 
+static inline short_value short_of(const cl_record_input *input) {
+    return (short_value){input->value, CL_FRAME_HEADER + input->value_length, input->timestamp_ns};
+}
+
 /* Whether the fast path may be tried: it fits a frame, and has CRC instructions. */
 static inline bool is_fast(const cl_writer *writer, uint32_t largest, uint64_t length) {
     return length <= SHORT_LENGTH && length <= largest && writer->fast_below != 0;
@@ -133,10 +137,7 @@ static __attribute__((noinline)) int append_slowly(cl_writer *writer, short_valu
     return append_any(writer, value.length, &input, position);
 }
 
-WITH_CRC static __attribute__((noinline)) int append_plain(cl_writer *writer, const uint8_t *bytes,
-                                                           uint32_t length, uint64_t *position,
-                                                           int64_t timestamp_ns) {
-    short_value value = {bytes, length, timestamp_ns};
+WITH_CRC INLINED int append_plain(cl_writer *writer, short_value value, uint64_t *position) {
     int code = check_short(writer, &value);
     if (CL_UNLIKELY(code != CL_OK)) {
         return code;
@@ -190,10 +191,7 @@ WITH_CRC INLINED int write_shared(cl_writer *writer, const cl_segment *segment, 
     return CL_OK;
 }
 
-WITH_CRC static __attribute__((noinline)) int append_shared(cl_writer *writer, const uint8_t *bytes,
-                                                            uint32_t length, uint64_t *position,
-                                                            int64_t timestamp_ns) {
-    short_value value = {bytes, length, timestamp_ns};
+WITH_CRC INLINED int append_shared(cl_writer *writer, short_value value, uint64_t *position) {
     int code = check_short(writer, &value);
     if (CL_UNLIKELY(code != CL_OK)) {
         return code;
@@ -228,11 +226,18 @@ append_shared_at(cl_writer *writer, uint64_t packed, short_value value, uint64_t
     return code;
 }
 
-static inline int append_short(cl_writer *writer, const void *bytes, uint32_t length,
-                               uint64_t *position, int64_t timestamp_ns) {
-    return writer->plain ? append_plain(writer, bytes, length, position, timestamp_ns)
-                         : append_shared(writer, bytes, length, position, timestamp_ns);
-}
+/* Each way is compiled twice, because most appends have the clock's time. */
+#define SHORT_APPENDS(way)                                                                         \
+    WITH_CRC static __attribute__((noinline)) int way##_now(cl_writer *writer, const void *value,  \
+                                                            uint32_t length, uint64_t *position) { \
+        return way(writer, (short_value){value, length, -1}, position);                            \
+    }                                                                                              \
+    WITH_CRC static __attribute__((noinline)) int way##_input(                                     \
+        cl_writer *writer, const cl_record_input *input, uint64_t *position) {                     \
+        return way(writer, short_of(input), position);                                             \
+    }
+SHORT_APPENDS(append_plain)
+SHORT_APPENDS(append_shared)
 
 #endif
 
@@ -240,8 +245,8 @@ int cl_writer_append_upto(cl_writer *writer, uint32_t largest, const cl_record_i
                           uint64_t *position) {
 #ifdef HAS_INSTRUCTIONS
     if (!cl_input_extended(input) && is_fast(writer, largest, cl_input_length(input))) {
-        return append_short(writer, input->value, (uint32_t)cl_input_length(input), position,
-                            input->timestamp_ns);
+        return writer->plain ? append_plain_input(writer, input, position)
+                             : append_shared_input(writer, input, position);
     }
 #endif
     return append_any(writer, largest, input, position);
@@ -279,10 +284,8 @@ int cl_append_at(cl_writer *writer, uint64_t packed, const cl_record_input *inpu
     uint64_t length = cl_input_length(input);
     if (CL_LIKELY(!cl_input_extended(input) && is_fast(writer, writer->largest, length) &&
                   packed + cl_frame_aligned((uint32_t)length) < writer->fast_below)) {
-        short_value value = {input->value, (uint32_t)length, input->timestamp_ns};
-        return writer->plain
-                   ? append_plain(writer, value.bytes, value.length, position, value.timestamp_ns)
-                   : append_shared_at(writer, packed, value, position);
+        return writer->plain ? append_plain_input(writer, input, position)
+                             : append_shared_at(writer, packed, short_of(input), position);
     }
 #endif
     return append_slowly_at(writer, packed, input, position);
@@ -307,8 +310,9 @@ static __attribute__((noinline)) int append_long(cl_writer *writer, const void *
 int cl_writer_append_value(cl_writer *writer, const void *value, uint32_t length,
                            uint64_t *position) {
 #ifdef HAS_INSTRUCTIONS
-    if (CL_LIKELY(is_fast(writer, writer->largest, (uint64_t)CL_FRAME_HEADER + length))) {
-        return append_short(writer, value, CL_FRAME_HEADER + length, position, -1);
+    if (CL_LIKELY(length < writer->fast_length)) {
+        return writer->plain ? append_plain_now(writer, value, CL_FRAME_HEADER + length, position)
+                             : append_shared_now(writer, value, CL_FRAME_HEADER + length, position);
     }
 #endif
     return append_long(writer, value, length, position);

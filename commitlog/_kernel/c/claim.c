@@ -76,7 +76,7 @@ static int reserve_large(cl_writer *writer, uint32_t need, uint64_t *packed) {
 static __attribute__((noinline)) void refrain(cl_writer *writer, uint64_t overshot, bool missing) {
     writer->overshot = overshot;
     writer->segment_missing = missing;
-    writer->fast_below = 0;
+    cl_writer_set_fast(writer, 0);
 }
 
 static inline int claim_name(cl_writer *writer, uint64_t packed, uint32_t need, uint32_t length,

@@ -10,10 +10,8 @@
 
 /* The code with which appends are refused, or CL_OK. */
 static inline int cl_writer_refusal(const cl_writer *writer) {
-    if (CL_UNLIKELY(writer->log->refusal != 0)) {
-        return -(int)writer->log->refusal;
-    }
-    return CL_UNLIKELY(cl_log_failed(writer->log)) ? CL_E_FAILED : CL_OK;
+    const cl_log *log = writer->log;
+    return CL_LIKELY(log->refusal == 0 && !cl_log_failed(log)) ? CL_OK : cl_log_refusal(log);
 }
 
 /* Whether the writer holds segment `number`; if not, `cl_writer_switch` replaces its segment. */
@@ -40,7 +38,9 @@ void cl_pad_to_end(cl_segment *segment, uint32_t offset);
 /* Looks how far claims may reach in segment `number`. Its blocks only become more, and the other
  * segments have all of theirs: once it may, the writer adds without looking again. */
 void cl_writer_measure(cl_writer *writer, uint64_t number);
-/* Sets `fast_below`, after a change of what it depends on. */
+/* Sets `fast_below` and `fast_length`; 0: no append is fast. */
+void cl_writer_set_fast(cl_writer *writer, uint64_t below);
+/* Sets them after a change of what they depend on. */
 void cl_writer_plan(cl_writer *writer);
 
 /* Called every wake_bytes, and at the limit: wakes the commit loop of a pooled log and its

@@ -161,7 +161,7 @@ WITH_CRC INLINED uint64_t feed_words(uint64_t state, uint8_t *to, const uint8_t 
         __attribute__((fallthrough));
 #define FOUR_WORDS(n) WORD(n) WORD((n) - 1) WORD((n) - 2) WORD((n) - 3)
     _Static_assert(INTERLEAVED_LEAST == 32 * 8, "a short value has at most 31 whole words");
-    switch (length / 8 % 32) {
+    switch ((uint8_t)length / 8) { /* 0 to 31 by its type: the jump needs no check */
         WORD(31)
         WORD(30)
         WORD(29)

@@ -49,6 +49,13 @@ int cl_log_fail(cl_log *log, int cause) {
     return CL_E_FAILED;
 }
 
+int cl_log_refusal(const cl_log *log) {
+    if (log->refusal != 0) {
+        return -(int)log->refusal;
+    }
+    return cl_log_failed(log) ? CL_E_FAILED : CL_OK;
+}
+
 void cl_log_wake_sleepers(cl_log *log) {
     if (__atomic_exchange_n(&log->cursors->waiters.value, 0, __ATOMIC_SEQ_CST) != 0) {
         cl_futex_raise((uint32_t *)&log->cursors->append_signal.value);

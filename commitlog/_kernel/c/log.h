@@ -112,6 +112,8 @@ void cl_log_clear(cl_log *log);
 void cl_log_after_fork(cl_log *log);
 /* Fails the log for all its processes. Keeps the first cause. Returns CL_E_FAILED. */
 int cl_log_fail(cl_log *log, int cause);
+/* The code with which appends are refused, or CL_OK. */
+int cl_log_refusal(const cl_log *log);
 static inline bool cl_log_failed(const cl_log *log) {
     return cl_load(&log->cursors->failed.value) != 0;
 }

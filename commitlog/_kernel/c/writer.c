@@ -4,6 +4,7 @@
 
 #include "claim.h"
 #include "crc32c.h"
+#include "crc32c_steps.h"
 #include "futex.h"
 
 void cl_writer_measure(cl_writer *writer, uint64_t number) {
@@ -14,9 +15,20 @@ void cl_writer_measure(cl_writer *writer, uint64_t number) {
     writer->add_limit = allocated < size ? 0 : CL_FRAME_ADD_LIMIT;
 }
 
+void cl_writer_set_fast(cl_writer *writer, uint64_t below) {
+    writer->fast_below = below;
+    writer->fast_length = below != 0 && writer->largest != 0 ? INTERLEAVED_LEAST : 0;
+    cl_assert(writer->fast_length == 0 || writer->largest >= SHORT_LENGTH, ==, true);
+}
+
+void cl_writer_set_largest(cl_writer *writer, uint32_t largest) {
+    writer->largest = largest;
+    cl_writer_set_fast(writer, writer->fast_below);
+}
+
 void cl_writer_plan(cl_writer *writer) {
     const cl_segment *segment = writer->segment;
-    writer->fast_below = 0;
+    cl_writer_set_fast(writer, 0);
     if (segment == NULL || !cl_crc32c_steps) {
         return;
     }
@@ -25,7 +37,7 @@ void cl_writer_plan(cl_writer *writer) {
                 writer->add_limit == CL_FRAME_ADD_LIMIT;
     if (writer->plain || adds) {
         uint64_t end = cl_tail_pack(segment->number, writer->room);
-        writer->fast_below = end < writer->wake_tail ? end : writer->wake_tail;
+        cl_writer_set_fast(writer, end < writer->wake_tail ? end : writer->wake_tail);
     }
 }
 
@@ -64,7 +76,7 @@ void cl_writer_limit(cl_writer *writer, uint64_t limit_tail, uint64_t required_s
 void cl_writer_clear(cl_writer *writer) {
     cl_segment_release(writer->segment);
     writer->segment = NULL;
-    writer->fast_below = 0;
+    cl_writer_set_fast(writer, 0);
 }
 
 /* Whether a thread sees within milliseconds, without being woken, that the tail has left a segment.

@@ -39,6 +39,8 @@ typedef struct {
     uint64_t wanted; /* the end (packed) of the last claim that needed more blocks */
     uint32_t wake_bytes;
     uint32_t largest; /* of a frame, padding included */
+    uint32_t fast_length; /* a value that is shorter may be appended below `fast_below`; 0 while
+                             there is no such tail, or while `largest` is 0 */
     uint32_t room; /* the offset up to which claims may reach in the segment in use: its size, or
                       one cell less than its blocks, so that it can be closed */
     uint32_t add_limit; /* larger frames claim by compare-and-swap, so that they never overshoot:
@@ -84,6 +86,8 @@ static inline uint64_t cl_input_length(const cl_record_input *input) {
 
 void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, uint32_t wake_bytes);
 void cl_writer_clear(cl_writer *writer);
+/* Sets the largest frame of appends that do not name one; 0 while the C API uses the writer. */
+void cl_writer_set_largest(cl_writer *writer, uint32_t largest);
 /* Lets appends go up to limit_tail (packed). Beyond it they fail with CL_E_LAG, as they do if
  * `required` has changed, which the writer checks after wake_bytes at the latest. Clears an earlier
  * CL_E_LAG refusal. */
@@ -96,8 +100,7 @@ uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_rec
 /* Appends one record. CL_E_ROLL: the caller rolls to the next segment and calls again. CL_E_GROW:
  * the caller gets blocks allocated up to one cell past `wanted`, and calls again. */
 int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position);
-/* The same with frames of up to `largest` bytes. While the C API uses the writer, the writer's own
- * `largest` is 0. */
+/* The same with frames of up to `largest` bytes. */
 int cl_writer_append_upto(cl_writer *writer, uint32_t largest, const cl_record_input *input,
                           uint64_t *position);
 
