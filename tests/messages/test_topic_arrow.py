@@ -54,6 +54,23 @@ def test_table_is_queried_by_fields(tmp_path: Path) -> None:
     assert rows.fetchall() == [(5, 9)]
 
 
+def test_polars_selects_messages_and_histories(tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    with commitlog.open(tmp_path / "log") as log:
+        orders, refunds = commitlog.topic(log, Order), commitlog.topic(log, Refund)
+        orders.append_many([Order(n, "lamp" if n % 2 else "desk") for n in range(10)])
+        position = log.last_position
+        with orders.tailer(start=position) as tailer, tailer.reading():
+            refunds.append(Refund(9))
+        frame = polars.from_arrow(topics.to_arrow(log, history=True))
+    order = polars.col("message").struct.field("Order")
+    lamps = frame.filter(order.struct.field("item") == "lamp").select(order.struct.field("id"))
+    assert lamps["id"].to_list() == [1, 3, 5, 7, 9]
+    hops = frame.select(polars.col("history").struct.field("hops").drop_nulls().explode())["hops"]
+    assert hops.struct.field("position").to_list() == [position]
+    assert frame.filter(topic="Refund")["history"].struct.field("earlier").to_list() == [0]
+
+
 def test_log_without_messages_is_an_empty_table(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log") as log:
         log.append(b"no message")
