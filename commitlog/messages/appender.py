@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from commitlog.base.failpoint import failpoint
-from commitlog.errors import CommitLogError, InvalidOptionError, RecordTooLargeError
+from commitlog.errors import CommitLogError, InvalidOptionError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
+from commitlog.messages.message_sizes import FRAME_MOST, check_sizes, frames_length
 from commitlog.messages.schema import SCHEMA_TYPE, Schema
 
 Key: TypeAlias = bytes | bytearray
 Positions = npt.NDArray[np.int64]
-# More than a frame has beside key and value: its header and its padding, and a closing cell.
-_FRAME_MOST = 48
+_MARK = 32  # bytes in front of a record of a producer
 _CLAIM_MOST = 1 << 16  # bytes of the records that are appended at once, as one claim
+
+
+class ProducerNumber(NamedTuple):
+    """The name of a producer, and its number for a message: arguments of `CommitLog.append`."""
+
+    producer: str
+    producer_sequence: int
 
 
 @dataclass(eq=False, slots=True)
@@ -126,6 +132,42 @@ class TopicAppender:
                 position = int(each)
         return position
 
+    def append_once(
+        self,
+        value: bytes,
+        key: Key | None,
+        timestamp_ns: int | None,
+        sync: bool | None,
+        number: ProducerNumber,
+    ) -> int:
+        """Append one message of a producer."""
+        self._prepare_one(value, key)
+        position = self._log.append(
+            value, key=key, type=self.type, timestamp_ns=timestamp_ns, sync=sync, **number._asdict()
+        )
+        self.note_last(position)
+        return position
+
+    async def append_once_async(
+        self,
+        value: bytes,
+        key: Key | None,
+        timestamp_ns: int | None,
+        sync: bool | None,
+        number: ProducerNumber,
+    ) -> int:
+        """Append one message of a producer, and wait as `CommitLog.append_async` does."""
+        self._prepare_one(value, key)
+        position = await self._log.append_async(
+            value, key=key, type=self.type, timestamp_ns=timestamp_ns, sync=sync, **number._asdict()
+        )
+        self.note_last(position)
+        return position
+
+    def _prepare_one(self, value: bytes, key: Key | None) -> None:
+        check_sizes(self._log, self._schema, [value], [key])
+        self.prepare(frames_length([value], [key]) + _MARK)
+
     # --- parts ------------------------------------------------------------------------------------
 
     def _append_parts(
@@ -217,7 +259,7 @@ class TopicAppender:
 
     def _room(self) -> int:
         """Return how many bytes of frames fit the segment that has the schema."""
-        return self.segment_end - _FRAME_MOST - self._log.tail_position
+        return self.segment_end - FRAME_MOST - self._log.tail_position
 
     def _fitting(self, values: list[bytes], keys: list[Any], first: int) -> int:
         """Return the end of the messages from `first` on that fit the segment."""
@@ -271,7 +313,7 @@ class TopicAppender:
             size = self._log.segment_size
             self.segment_end = (position // size + 1) * size
             # Two of the largest records, an eighth of a segment each, fit behind it.
-            self.far_end = self.segment_end - size // 4 - 2 * _FRAME_MOST
+            self.far_end = self.segment_end - size // 4 - 2 * FRAME_MOST
 
     def declare_behind(self, position: int) -> None:
         """Append the schema to a segment that another appender, or the end of a cycle, began before
@@ -347,36 +389,3 @@ class Layered(Protocol):
         self, values: list[bytes], keys: list[Any] | None
     ) -> tuple[TopicAppender, list[bytes]]:
         """Return likewise for some values, which get the same layers."""
-
-
-def frames_length(values: list[bytes], keys: list[Any]) -> int:
-    """Return at least how many bytes the frames take."""
-    keyed = [key for key in keys if key is not None]
-    return sum(map(len, values)) + sum(map(len, keyed)) + len(values) * _FRAME_MOST
-
-
-def check_sizes(
-    log: CommitLog,
-    schema: Schema,
-    values: list[bytes],
-    keys: list[Any] | None,
-    when: str = "",
-) -> None:
-    """Refuse messages for which a record has no room; `when` says in the error what is counted."""
-    limit = log.largest_value - 8
-    longest = max(map(len, values), default=0)
-    if keys and any(keys):
-        longest += max(map(len, filter(None, keys)))
-    if longest <= limit:
-        return
-    for value, key in zip(values, keys or itertools.repeat(None), strict=False):
-        size = len(value) + len(key or b"")
-        if size > limit:
-            raise RecordTooLargeError(
-                f"a message of topic {schema.topic!r} has {size} bytes with its key{when}, and a "
-                f"record of this log has room for {limit}: split it, or create the log with a "
-                "larger segment_size",
-                path=log.path,
-                size=size,
-                limit=limit,
-            )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from commitlog.messages.appender import Key, Layered, Positions
+from commitlog.messages.appender import Key, Layered, Positions, ProducerNumber
 
 
 class LayeredAppender:
@@ -50,6 +50,31 @@ class LayeredAppender:
         head = self._head()
         behind = [head + value for value in layered]
         return appender.append_many(behind, given, timestamp_ns, sync, expect)
+
+    def append_once(
+        self,
+        value: bytes,
+        key: Key | None,
+        timestamp_ns: int | None,
+        sync: bool | None,
+        number: ProducerNumber,
+    ) -> int:
+        """Append one message of a producer."""
+        appender, layered = self._layered.one(value, key)
+        return appender.append_once(self._head() + layered, key, timestamp_ns, sync, number)
+
+    async def append_once_async(
+        self,
+        value: bytes,
+        key: Key | None,
+        timestamp_ns: int | None,
+        sync: bool | None,
+        number: ProducerNumber,
+    ) -> int:
+        """Append one message of a producer, and wait as `CommitLog.append_async` does."""
+        appender, layered = self._layered.one(value, key)
+        behind = self._head() + layered
+        return await appender.append_once_async(behind, key, timestamp_ns, sync, number)
 
     async def append_async(
         self,

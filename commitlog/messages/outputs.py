@@ -9,7 +9,8 @@ import numpy as np
 
 from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import Key, Layered, Positions, TopicAppender, frames_length
+from commitlog.messages.appender import Key, Layered, Positions, TopicAppender
+from commitlog.messages.message_sizes import frames_length
 
 _DROPPED = -1  # what an append returns whose position is not known yet
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 from commitlog.errors import KeyUnavailableError, RecordTypeError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import Key, LastAppend, TopicAppender, frames_length
+from commitlog.messages.appender import Key, LastAppend, TopicAppender
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.cipher import NONCE_BYTES, check_installed
 from commitlog.messages.data_key import DataKey
 from commitlog.messages.key_ring import KeyRing
+from commitlog.messages.message_sizes import frames_length
 from commitlog.messages.schema import Schema
 
 NAME = "aes-256-gcm"

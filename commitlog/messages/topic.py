@@ -7,8 +7,10 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from commitlog._kernel.readers import Record
 from commitlog.base.process_bound import ProcessBound
+from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import Key, Layered, Positions, TopicAppender
+from commitlog.log.producers import checked
+from commitlog.messages.appender import Key, Layered, Positions, ProducerNumber, TopicAppender
 from commitlog.messages.codec import Codec
 from commitlog.messages.encoder import REFUSALS, MessageEncoder
 from commitlog.messages.handled import HANDLED
@@ -79,6 +81,8 @@ class Topic(ProcessBound, Generic[T]):
         timestamp_ns: int | None = None,
         sync: bool | None = None,
         expect: int | None = None,
+        producer: str | None = None,
+        producer_sequence: int | None = None,
     ) -> int:
         """Append one message.
 
@@ -91,6 +95,9 @@ class Topic(ProcessBound, Generic[T]):
         expect : int, optional
             Append only if the log ends at this sequence, such as `TopicTailer.next_sequence`.
             Schemas count: if one goes before the message, both are appended, or nothing is.
+        producer, producer_sequence
+            As for `CommitLog.append`: a repeat of a number returns the position of the first
+            message. It may append the schema.
 
         Returns
         -------
@@ -104,6 +111,8 @@ class Topic(ProcessBound, Generic[T]):
             appended.
         ConflictError
             The log ends at another sequence than `expect`. Nothing was appended.
+        ProducerInUseError, ProducerSequenceError
+            As for `CommitLog.append`. No message was appended.
         CommitLogError
             As for `CommitLog.append`.
         """
@@ -113,6 +122,9 @@ class Topic(ProcessBound, Generic[T]):
             value = self._encode(message)
         except REFUSALS as error:
             raise self._encoder.value_error(message, error) from error
+        if producer is not None or producer_sequence is not None:
+            number = self._number(producer, producer_sequence, expect)
+            return self._numbering().append_once(value, key, timestamp_ns, sync, number)
         if _handled() is not None:
             return self._appender_now().append(value, key, timestamp_ns, sync, expect)
         plain = self._plain
@@ -175,12 +187,14 @@ class Topic(ProcessBound, Generic[T]):
         timestamp_ns: int | None = None,
         sync: bool | None = None,
         expect: int | None = None,
+        producer: str | None = None,
+        producer_sequence: int | None = None,
     ) -> int:
         """Append one message; wait for durability as `CommitLog.append_async` does.
 
         Parameters
         ----------
-        message, key, timestamp_ns, sync, expect
+        message, key, timestamp_ns, sync, expect, producer, producer_sequence
             As for `append`.
 
         Returns
@@ -189,6 +203,10 @@ class Topic(ProcessBound, Generic[T]):
             The position of the message; -1 if it was dropped.
         """
         value = self._encoder.encoded(message)
+        if producer is not None or producer_sequence is not None:
+            number = self._number(producer, producer_sequence, expect)
+            appender = self._numbering()
+            return await appender.append_once_async(value, key, timestamp_ns, sync, number)
         return await self._appender_now().append_async(value, key, timestamp_ns, sync, expect)
 
     def _appender_now(self) -> TopicAppender | LayeredAppender | OutputAppender:
@@ -196,6 +214,21 @@ class Topic(ProcessBound, Generic[T]):
         handled = _handled()
         carrying = None if handled is None else handled.appender(self.log, self._history)
         return self._appender if carrying is None else carrying
+
+    def _number(self, producer: object, sequence: object, expect: object) -> ProducerNumber:
+        """Check the arguments before the schema is appended."""
+        return ProducerNumber(*checked(self.log.path, producer, sequence, expect))
+
+    def _numbering(self) -> TopicAppender | LayeredAppender:
+        """Return what appends the messages of a producer."""
+        appender = self._appender_now()
+        if isinstance(appender, OutputAppender):
+            raise InvalidOptionError(
+                "with after_last_written= a method cannot give producer=, because each input has "
+                "its outputs once: leave it out",
+                path=self.log.path,
+            )
+        return appender
 
     # --- reading ----------------------------------------------------------------------------------
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages import compression
-from commitlog.messages.appender import Key, Layered, TopicAppender, check_sizes
+from commitlog.messages.appender import Key, Layered, TopicAppender
 from commitlog.messages.compression import Compressor, Samples, Zstd
 from commitlog.messages.layer import opener_of
+from commitlog.messages.message_sizes import check_sizes
 from commitlog.messages.schema import Schema
 
 _SEARCHED = 4 * compression.SAMPLES  # records among which messages of an earlier open are sought

@@ -60,8 +60,12 @@ def read_or_refused(
 
 # --- Avro -----------------------------------------------------------------------------------------
 
+_Field = tuple[str, Any, dict[str, Any]]
+_ID: _Field
+_ITEM: _Field
+_PRICE: _Field
 _ID, _ITEM, _PRICE = ("id", "int", {}), ("item", "string", {}), ("price", "int", {})
-AVROS: dict[str, list[tuple[str, Any, dict[str, Any]]]] = {
+AVROS: dict[str, list[_Field]] = {
     "base": [_ID, _ITEM, _PRICE],
     "added": [_ID, _ITEM, _PRICE, ("note", "string", {"default": "none"})],
     "removed": [_ID, _PRICE],

@@ -456,6 +456,7 @@ def use_topics(path: Path) -> None:
     with commitlog.topic(path, Sale, codec="msgpack", validate=True, segment_size="64KiB") as sales:
         assert_type(sales, topics.Topic[Sale])
         assert_type(sales.append(Sale("lamp", 3), key=b"lamp"), int)
+        assert_type(sales.append(Sale("lamp", 3), producer="till", producer_sequence=1), int)
         assert_type(sales.append_many([Sale("desk", 9)], sync=True), Positions)
         with sales.tailer("till", start="first", durable=True) as tailer:
             assert_type(tailer, topics.TopicTailer[Sale])

@@ -1,0 +1,46 @@
+"""The sizes of messages: what their frames take, and which ones a record has no room for."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from commitlog.errors import RecordTooLargeError
+from commitlog.log.commit_log import CommitLog
+from commitlog.messages.schema import Schema
+
+# More than a frame has beside key and value: its header and its padding, and a closing cell.
+FRAME_MOST = 48
+
+
+def frames_length(values: list[bytes], keys: list[Any]) -> int:
+    """Return at least how many bytes the frames take."""
+    keyed = [key for key in keys if key is not None]
+    return sum(map(len, values)) + sum(map(len, keyed)) + len(values) * FRAME_MOST
+
+
+def check_sizes(
+    log: CommitLog,
+    schema: Schema,
+    values: list[bytes],
+    keys: list[Any] | None,
+    when: str = "",
+) -> None:
+    """Refuse messages for which a record has no room; `when` says in the error what is counted."""
+    limit = log.largest_value - 8
+    longest = max(map(len, values), default=0)
+    if keys and any(keys):
+        longest += max(map(len, filter(None, keys)))
+    if longest <= limit:
+        return
+    for value, key in zip(values, keys or itertools.repeat(None), strict=False):
+        size = len(value) + len(key or b"")
+        if size > limit:
+            raise RecordTooLargeError(
+                f"a message of topic {schema.topic!r} has {size} bytes with its key{when}, and a "
+                f"record of this log has room for {limit}: split it, or create the log with a "
+                "larger segment_size",
+                path=log.path,
+                size=size,
+                limit=limit,
+            )
