@@ -66,3 +66,14 @@ def test_no_line_of_code_is_wider_than_100_columns() -> None:
         if len(PRAGMA.sub("", line)) > 100
     ]
     assert wide == []
+
+
+def test_names_of_tests_have_at_most_60_characters() -> None:
+    long = [
+        f"{name}:{number}"
+        for name, lines in texts().items()
+        if name.startswith("tests/")
+        for number, line in enumerate(lines, 1)
+        if (match := re.match(r"\s*(?:async )?def (test_\w+)", line)) and len(match[1]) > 60
+    ]
+    assert long == []

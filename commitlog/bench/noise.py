@@ -21,8 +21,8 @@ class Verdict:
 
 LEVELS = {
     "quiet": "The machine was quiet: the figures are those of commitlog and of this disk.",
-    "restless": "The machine was restless: trust ratios, and read the slowest appends with care.",
-    "noisy": "The machine was noisy: other work shows here. Measure again when it is idle.",
+    "restless": "Some other work ran: trust the ratios, but not the slowest appends.",
+    "noisy": "Other work distorts these figures: measure again when the machine is idle.",
 }
 _UNKNOWN = Verdict("unknown", "This run does not show how quiet the machine was.")
 
@@ -77,4 +77,4 @@ def _spread(results: Results) -> Sign:
     half = statistics.median(spreads)
     return _rank(
         half, 0.1, 0.25
-    ), f"Turns of the same case differ by ±{100 * half:.0f} % as a rule."
+    ), f"Turns of the same case typically differ by ±{100 * half:.0f} %."

@@ -380,9 +380,10 @@ def open_log(
 
     Raises
     ------
-    InvalidOptionError, LogNotFoundError, LogExistsError, NotALogError, LogLockedError,
-    OpenTimeoutError
-        The arguments, the path or another handle prevent the open; nothing was changed.
+    InvalidOptionError, LogNotFoundError, LogExistsError, NotALogError
+        The arguments or the path prevent the open; nothing was changed.
+    LogLockedError, OpenTimeoutError
+        Another handle prevents the open; nothing was changed.
     UnsupportedVersionError, UnsupportedError, CorruptSegmentError, ReadOnlyError, DiskFullError
         The log's files or the file system prevent the open; nothing was changed.
     """

@@ -74,9 +74,10 @@ class AsyncMethods:
             A required tailer is still too far behind after ``lag_timeout``. Nothing was appended.
         SyncTimeoutError, ClosedError, LogFailedError
             If the error has a ``position``, the record stays in the log and may be durable.
-        RecordTypeError, RecordTooLargeError, ConflictError, SequenceError, DiskFullError,
-        PoolExhaustedError, ReadOnlyError, ForkedError, ClaimError
-            Nothing was appended.
+        RecordTypeError, RecordTooLargeError, ConflictError, SequenceError, ClaimError
+            The call is not valid, or not valid now. Nothing was appended.
+        DiskFullError, PoolExhaustedError, ReadOnlyError, ForkedError
+            The log cannot take the record. Nothing was appended.
         """
         parts = self._parts
         durable = _is_awaited(parts, sync)

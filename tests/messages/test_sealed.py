@@ -326,7 +326,7 @@ def sealed_heads(path: Path) -> list[bytes]:
         return [record.value[:HEAD_BYTES] for record in messages(log)]
 
 
-def test_no_nonce_repeats_after_kills_copies_and_restored_backups(tmp_path: Path) -> None:
+def test_no_nonce_repeats_after_kills_copies_and_restores(tmp_path: Path) -> None:
     path, backup = tmp_path / "log", tmp_path / "backup"
     assert ended(run(WRITER, path, OLD, "killed")) == 0
     shutil.copytree(path, backup)
