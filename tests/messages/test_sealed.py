@@ -161,7 +161,7 @@ def test_list_with_expect_has_its_data_key_before_it(log: commitlog.CommitLog) -
     orders.append(Order(3), expect=4)
 
 
-def test_process_that_begins_a_segment_for_others_leaves_messages_readable(tmp_path: Path) -> None:
+def test_process_that_begins_a_segment_keeps_messages_readable(tmp_path: Path) -> None:
     with commitlog.topic(tmp_path / "log", Order, keys=RING, segment_size=SEGMENT) as orders:
         orders.append(Order(1))
         with commitlog.open(tmp_path / "log") as other:
