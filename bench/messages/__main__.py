@@ -1,5 +1,5 @@
 """`python -m bench.messages`: what a typed append and a typed read cost above their parts, and what
-a method call costs.
+a method call and a sealed message cost.
 
 Each round measures all cases one after the other; the table has the medians of the rounds.
 """
@@ -19,6 +19,7 @@ from typing import Protocol
 import msgspec
 
 import commitlog
+from bench.messages import sealing
 
 ROUNDS = 7
 MESSAGES = 20_000
@@ -141,12 +142,14 @@ def measured_calls(folder: Path) -> dict[str, float]:
 def main() -> None:
     """Print a table of medians, what typed calls add, and what method calls take."""
     calls: list[dict[str, float]] = []
+    sealing_rounds: list[dict[str, float]] = []
     rounds: dict[str, list[dict[str, float]]] = {"json": [], "msgpack": []}
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         for _ in range(ROUNDS):
             for codec, found in rounds.items():
                 found.append(measured(codec, Path(folder)))
             calls.append(measured_calls(Path(folder)))
+            sealing_rounds.append(sealing.measured(Path(folder)))
     for codec, found in rounds.items():
         medians = {name: statistics.median(each[name] for each in found) for name in found[0]}
         print(codec)
@@ -164,6 +167,7 @@ def main() -> None:
         print(f"  {name:<23} {statistics.median(each[name] for each in calls):6.0f} ns")
     both = statistics.median(sum(each.values()) for each in calls)
     print(f"  both take {both:.0f} ns (goal: at most {CALL_GOAL_NS})")
+    sealing.report(sealing_rounds)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ import hashlib
 import json
 import os
 import struct
+from collections.abc import Sequence
+from itertools import repeat
 
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.cipher import KEY_BYTES, NONCE_BYTES, Cipher
@@ -96,9 +98,23 @@ class DataKey:
             )
         return cls(unwrapped_by(ring, key_id, wrapped), key_id, wrapped, log, number)
 
-    def sealed(self, value: bytes, key: bytes | bytearray | None, nonce: bytes) -> bytes:
-        """Return a value sealed with a nonce of its own, for a record with that key."""
+    def sealed(self, value: bytes, key: bytes | bytearray | None) -> bytes:
+        """Return a value sealed with a new nonce, for a record with that key."""
+        nonce = os.urandom(NONCE_BYTES)
         return self._id + nonce + self._cipher.sealed(nonce, value, self._associated(key))
+
+    def sealed_list(
+        self, values: list[bytes], keys: Sequence[bytes | bytearray | None] | None
+    ) -> list[bytes]:
+        """Return values sealed with a new nonce each, for records with those keys."""
+        drawn = os.urandom(NONCE_BYTES * len(values))
+        nonces = [drawn[at : at + NONCE_BYTES] for at in range(0, len(drawn), NONCE_BYTES)]
+        bound = repeat(self._unkeyed, len(values)) if keys is None else map(self._associated, keys)
+        data_key_id, seal = self._id, self._cipher.sealed
+        return [
+            data_key_id + nonce + seal(nonce, value, associated)
+            for nonce, value, associated in zip(nonces, values, bound, strict=True)
+        ]
 
     def opened(self, value: bytes, key: bytes | None) -> bytes:
         """Return what was sealed; raise ValueError if it is not authentic."""

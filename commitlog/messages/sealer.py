@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from commitlog.errors import KeyUnavailableError, RecordTypeError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.appender import Key, LastAppend, TopicAppender
 from commitlog.messages.catalog import SchemaCatalog
-from commitlog.messages.cipher import NONCE_BYTES, check_installed
+from commitlog.messages.cipher import check_installed
 from commitlog.messages.data_key import DataKey
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.message_sizes import frames_length
@@ -77,7 +78,10 @@ class Sealer:
         ):
             stage = self._stage_for([value], [key])
         stage.messages += 1
-        return stage.appender, self._sealed(stage, value, key, os.urandom(NONCE_BYTES))
+        try:
+            return stage.appender, stage.data_key.sealed(value, key)
+        except TypeError:
+            raise _not_bytes([key]) from None
 
     def many(
         self, values: list[bytes], keys: list[Key | None] | None
@@ -87,13 +91,10 @@ class Sealer:
         stage = self._stage_for(values, given)
         stage.messages += len(values)
         stage.appender.checked_keys(values, given)
-        nonces = os.urandom(NONCE_BYTES * len(values))
-        return stage.appender, [
-            self._sealed(stage, value, key, nonces[at : at + NONCE_BYTES])
-            for value, key, at in zip(
-                values, given, range(0, len(nonces), NONCE_BYTES), strict=True
-            )
-        ]
+        try:
+            return stage.appender, stage.data_key.sealed_list(values, keys)
+        except TypeError:
+            raise _not_bytes(given) from None
 
     def _stage_for(self, values: list[bytes], keys: list[Key | None]) -> _Stage:
         """Return the stage for messages: a new one if the segment has no room for them."""
@@ -117,18 +118,17 @@ class Sealer:
             TopicAppender(self._log, self._schema, self._catalog, self._last, data_key.record),
         )
 
-    def _sealed(self, stage: _Stage, value: bytes, key: Key | None, nonce: bytes) -> bytes:
-        try:
-            return stage.data_key.sealed(value, key, nonce)
-        except TypeError:
-            raise RecordTypeError(
-                f"the key must be bytes, not {type(key).__name__}: encode it first, for instance "
-                "with .encode()"
-            ) from None
-
     def forget(self) -> None:
         """Seal no more messages with the data key."""
         self._stage = None
+
+
+def _not_bytes(keys: Sequence[object]) -> RecordTypeError:
+    wrong = next((key for key in keys if isinstance(key, str)), keys[0])
+    return RecordTypeError(
+        f"the key must be bytes, not {type(wrong).__name__}: encode it first, for instance with "
+        ".encode()"
+    )
 
 
 _SEALERS: weakref.WeakSet[Sealer] = weakref.WeakSet()

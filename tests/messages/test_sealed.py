@@ -32,7 +32,7 @@ from commitlog.messages.data_key import HEAD_BYTES, ID_BYTES
 from commitlog.messages.key_ring import VARIABLE
 from commitlog.messages.schema import SCHEMA_TYPE, is_message_type
 from commitlog.topics import KeyRing
-from tests.messages.orders import Order, Refund, ended, records, run
+from tests.messages.orders import Order, ended, records, run
 
 pytest.importorskip("cryptography")
 SEGMENT = "64KiB"
@@ -527,6 +527,8 @@ def test_unusable_ring_is_refused(log: commitlog.CommitLog) -> None:
         commitlog.topic(log, Order, keys=OLD)  # type: ignore[arg-type]
     with pytest.raises(RecordTypeError, match="the key must be bytes, not str"):
         orders_of(log).append(Order(1), key="lena")  # type: ignore[arg-type]
+    with pytest.raises(RecordTypeError, match="the key must be bytes, not str"):
+        orders_of(log).append_many([Order(1), Order(2)], keys=[b"a", "lena"])  # type: ignore[list-item]
     with pytest.raises(InvalidOptionError, match="2 keys for 1 messages"):
         orders_of(log).append_many([Order(1)], keys=[b"a", b"b"])
     assert log.count() == 0
@@ -550,11 +552,11 @@ def test_moved_message_is_refused(tmp_path: Path) -> None:
             orders.log.append(record.value, type=record.type, key=key)
         others.log.append(declared.value, type=SCHEMA_TYPE, key=declared.key)
         others.log.append(record.value, type=record.type, key=b"lena")
-        refunds = commitlog.topic(orders.log, Refund, keys=RING)
-        refunds.append(Refund(1))
-        refund = messages(orders.log)[-1].type
-        orders.log.append(record.value, type=refund, key=b"lena")
-        for topic, count in ((orders, 3), (others, 1), (refunds, 1)):
+        copies = commitlog.topic(orders.log, Order, name="copies", keys=RING)
+        copies.append(Order(3))
+        number = messages(orders.log)[-1].type
+        orders.log.append(record.value, type=number, key=b"lena")
+        for topic, count in ((orders, 3), (others, 1), (copies, 1)):
             tailer = topic.tailer(on_undecodable="skip")
             assert len(list(tailer)) == 1
             assert tailer.undecodable == count
