@@ -32,14 +32,20 @@ DDL = (
     "timestampType int, sequence bigint, "
     "type bigint"
 )
+# With the option decode, a message of a topic, by the schemas in the log. Its type is the same for
+# all logs, because a stream keeps its columns when a topic or a version is added.
+MESSAGE = "message"
+MESSAGE_TYPE = pa.struct([("topic", pa.string()), ("json", pa.string())])
+MESSAGE_DDL = f"{DDL}, {MESSAGE} struct<topic: string, json: string>"
 # The others are known without reading a record.
-RECORD_COLUMNS = frozenset({"key", "value", "offset", "timestamp", "type"})
+RECORD_COLUMNS = frozenset({"key", "value", "offset", "timestamp", "type", MESSAGE})
 _SPARK_NAMES = {
     pa.binary(): "binary",
     pa.string(): "string",
     pa.int32(): "int",
     pa.int64(): "bigint",
     FIELDS["timestamp"]: "timestamp",
+    MESSAGE_TYPE: "struct<topic:string,json:string>",
 }
 
 ROWS_DEFAULT = 1 << 16
@@ -56,13 +62,14 @@ def arrow_schema(fields: Sequence[tuple[str, str, bool]]) -> pa.Schema:
         A log has no such column, or its type differs, or a column is named twice.
     """
     known = {name.lower(): arrow_type for name, arrow_type in FIELDS.items()}
+    known[MESSAGE] = MESSAGE_TYPE
     made = []
     for name, spark_type, nullable in fields:
         arrow_type = known.get(name.lower())
         if arrow_type is None:
             raise InvalidOptionError(
                 f"the schema has a column {name!r}, which a commit log does not have: choose among "
-                f"{', '.join(FIELDS)}"
+                f"{', '.join((*FIELDS, MESSAGE))}"
             )
         if spark_type != _SPARK_NAMES[arrow_type]:
             raise InvalidOptionError(

@@ -49,6 +49,7 @@ _BOTH = (
     "visibility",
     "onDamage",
     "store",
+    "decode",
 )
 _BATCH_ONLY = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 _STREAM_ONLY = (
@@ -106,6 +107,7 @@ class ReadOptions:
         ask = _OptionText(given)
         if "subscribe" in given and "subscribepattern" in given:
             raise InvalidOptionError("subscribe and subscribePattern are both given: choose one")
+        ask.flag("decode", False)  # it chooses the columns, in `CommitLogSource.schema`
         return cls(
             paths=_paths(given),
             subscribe=ask.names("subscribe"),

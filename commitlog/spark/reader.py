@@ -7,14 +7,15 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from commitlog.spark.columns import RECORD_COLUMNS, arrow_schema
+from commitlog.spark.columns import MESSAGE, RECORD_COLUMNS, arrow_schema
 from commitlog.spark.filters import RowFilter, is_taken
 from commitlog.spark.plan import LogPartition, cores, partitions_of
 from commitlog.spark.read_options import ReadOptions
-from commitlog.spark.slices import read_slices
+from commitlog.spark.slices import Slice, read_slices
 from commitlog.spark.topic import Topic
 from commitlog.spark.topics import check_names, end_of, locate, open_topic, start_of
 
@@ -64,9 +65,20 @@ class Reading:
         partition of its own.
         """
         slices = partition.slices if isinstance(partition, LogPartition) else ()
-        yield from read_slices(
+        if MESSAGE not in map(str.lower, self._schema.names):
+            yield from self._rows(slices, self._schema)
+            return
+        from commitlog.spark.message_column import MessageColumn
+
+        column = MessageColumn(self._schema, self._options.on_damage)
+        for piece in slices:
+            yield from column.added(piece, self._rows([piece], column.needed))
+
+    def _rows(self, slices: Iterable[Slice], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of slices that messages are decoded from."""
+        return read_slices(
             slices,
-            self._schema,
+            schema,
             on_damage=self._options.on_damage,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
@@ -112,9 +124,9 @@ class FilteringReader(LogReader):
         self._filter = RowFilter([one for one in filters if is_taken(one)])
         return [one for one in filters if not is_taken(one)]
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the rows of a partition that pass the filters."""
-        yield from self._filter.passing(super().read(partition))
+    def _rows(self, slices: Iterable[Slice], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that pass the filters."""
+        return self._filter.passing(super()._rows(slices, schema))
 
 
 def batch_reader(

@@ -40,9 +40,10 @@ class CommitLogSource(DataSource):
 
     def schema(self) -> str:
         """Return all columns. With `schema(...)` on Spark's reader, a query requests fewer."""
-        from commitlog.spark.columns import DDL
+        from commitlog.spark.columns import DDL, MESSAGE_DDL
 
-        return DDL
+        given = {name.lower(): value.lower() for name, value in self.options.items()}
+        return MESSAGE_DDL if given.get("decode") == "true" else DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""

@@ -23,6 +23,7 @@ def test_code_of_the_page_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.M
         "shop/orders",
         "shop",
         "checkpoint",
+        "shop/sales",
         "shop/sold",
         "shop/copied",
         "copying",

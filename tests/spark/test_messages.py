@@ -1,0 +1,120 @@
+"""The column `message` in Spark: messages of topics, decoded by the schemas in the log."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import functions as f
+
+import commitlog
+from commitlog import topics
+from tests.messages.orders import Order, Refund
+from tests.spark.logs_in_spark import SIZE, archive
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log of several segments with two topics and a plain record."""
+    path = tmp_path / "shop"
+    with commitlog.open(path, segment_size=SIZE) as opened:
+        opened.append(b"plain")
+        orders = commitlog.topic(opened, Order, compress=topics.Zstd(dictionary=b""))
+        refunds = commitlog.topic(opened, Refund, codec="msgpack")
+        for number in range(300):
+            orders.append(Order(number, "lamp" * 100), key=b"%d" % number)
+            refunds.append(Refund(number))
+            opened.append(b"x" * 500)
+    return path
+
+
+def read(spark: Any, path: Path, **options: object) -> Any:
+    given = {"decode": "true", **{name: str(value) for name, value in options.items()}}
+    return spark.read.format("commitlog").options(**given).load(str(path))
+
+
+def messages(frame: Any, topic: str) -> list[Any]:
+    rows = frame.where(f.col("message.topic") == topic).select("message.json").collect()
+    return [json.loads(row.json) for row in rows]
+
+
+def test_messages_are_a_struct_of_topic_and_json(spark: Any, log: Path) -> None:
+    frame = read(spark, log, minPartitions=3)
+    assert dict(frame.dtypes)["message"] == "struct<topic:string,json:string>"
+    assert "message" not in spark.read.format("commitlog").load(str(log)).columns
+    orders = messages(frame, "Order")
+    assert sorted(order["id"] for order in orders) == list(range(300))
+    assert orders[0]["amount"] == "12.50"
+    assert {refund["order"] for refund in messages(frame, "Refund")} == set(range(300))
+    none = frame.where("message is null and type = 0").count()
+    assert none == 301
+
+
+def test_json_is_read_with_a_schema(spark: Any, log: Path) -> None:
+    order = f.from_json(f.col("message.json"), "id bigint, amount decimal(10,2)").alias("order")
+    frame = read(spark, log).where("message.topic = 'Order'").select("key", order)
+    total = frame.agg(f.sum("order.amount"), f.max("order.id")).first()
+    assert (float(total[0]), total[1]) == (300 * 12.5, 299)
+
+
+def test_filters_choose_which_messages_are_decoded(spark: Any, log: Path) -> None:
+    with commitlog.topic(log, Order, mode="r") as orders:
+        tailer = orders.tailer()
+        assert tailer.read() is not None
+        assert tailer.record is not None
+        position, number = tailer.record.position, tailer.record.type
+    with commitlog.open(log) as opened:
+        opened.append(b"{", type=number)  # cannot be decoded
+    frame = read(spark, log)
+    (row,) = frame.where(f.col("offset") == position).select("message").collect()
+    assert row.message.topic == "Order"
+    with pytest.raises(PythonException, match="a message cannot be decoded"):
+        frame.select("message").collect()
+    skipping = read(spark, log, onDamage="skip").where(f.col("type") == number).select("message")
+    assert sum(row.message is None for row in skipping.collect()) == 1
+
+
+def test_archive_and_single_segment_are_decoded(spark: Any, log: Path, tmp_path: Path) -> None:
+    place = archive(log, tmp_path / "archive")
+    assert len(messages(read(spark, place), "Order")) > 100
+    alone = tmp_path / "alone" / f"{SIZE:020d}.seg"
+    alone.parent.mkdir()
+    shutil.copy(log / alone.name, alone)
+    assert len(messages(read(spark, alone), "Order")) > 10
+
+
+def test_stream_decodes_topics_that_begin_later(spark: Any, log: Path, tmp_path: Path) -> None:
+    found: list[str] = []
+
+    def take(batch: Any, _: int) -> None:
+        found.extend(row.topic for row in batch.select("message.topic").distinct().collect())
+
+    def run() -> None:
+        frame = spark.readStream.format("commitlog").option("decode", "true")
+        query = (
+            frame.option("startingOffsets", "earliest")
+            .load(str(log))
+            .where("message is not null")
+            .writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .foreachBatch(take)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    run()
+    assert sorted(found) == ["Order", "Refund"]
+    with commitlog.topic(log, Refund, name="Return") as returns:
+        returns.append(Refund(1))
+        returns.log.flush()
+    run()
+    assert sorted(found) == ["Order", "Refund", "Return"]
+
+
+def test_wrong_value_of_decode_is_refused(spark: Any, log: Path) -> None:
+    with pytest.raises((PythonException, AnalysisException), match="decode must be true or false"):
+        read(spark, log, decode="yes").count()
