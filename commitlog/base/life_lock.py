@@ -5,7 +5,7 @@ through the same open description would keep the lock in every forked child, so 
 the file itself.
 
 A process that can only read a file can place shared locks on it. A lock that keeps writers out is
-therefore on a file that `open_gate` opens, or ignores shared locks of others.
+therefore on a file that `open_lock_file` opens, or ignores shared locks of others.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def byte(offset: int) -> Span:
     return offset, 1
 
 
-# A lock is opened and added here under the gate, which forks wait for. A child closes them all: a
-# lock that stayed open there would make a dead process look alive.
-_gate = threading.RLock()
+# A lock is opened and added here under `_fork_lock`, which a fork acquires. A child closes them
+# all: a lock that stayed open there would make a dead process look alive.
+_fork_lock = threading.RLock()
 _held: set[LifeLock] = set()
 
 
@@ -59,7 +59,7 @@ class LifeLock:
         self, opener: Callable[[], int], kind: Kind | None = "exclusive", span: Span = WHOLE
     ) -> None:
         self._span = span
-        with _gate:
+        with _fork_lock:
             self.descriptor = opener()
             _held.add(self)
         try:
@@ -86,7 +86,7 @@ class LifeLock:
 
     def close(self) -> None:
         """Release the lock. In the child of a fork, where it is closed already, do nothing."""
-        with _gate:
+        with _fork_lock:
             _held.discard(self)
             if self.descriptor >= 0:
                 # Unlock first: a program that another thread is starting shares the description
@@ -103,7 +103,7 @@ def is_held(descriptor: int, against: Kind = "exclusive", span: Span = WHOLE) ->
     return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
 
 
-def open_gate(name: str, dir_fd: int, *, create: bool = True) -> int:
+def open_lock_file(name: str, dir_fd: int, *, create: bool = True) -> int:
     """Open a file for locks that keep writers out; only users who may write it may open it. If it
     is missing, create it or, without `create`, raise `FileNotFoundError`.
     """
@@ -112,7 +112,7 @@ def open_gate(name: str, dir_fd: int, *, create: bool = True) -> int:
     except FileNotFoundError:
         if not create:
             raise
-        fd = open_regular(name, os.O_RDWR | os.O_CREAT, _gate_mode(dir_fd), dir_fd=dir_fd)
+        fd = open_regular(name, os.O_RDWR | os.O_CREAT, _lock_file_mode(dir_fd), dir_fd=dir_fd)
     mode = stat.S_IMODE(os.fstat(fd).st_mode)
     writers_only = mode & ~(0o044 & ~((mode & 0o022) << 1))
     if mode != writers_only:
@@ -121,7 +121,7 @@ def open_gate(name: str, dir_fd: int, *, create: bool = True) -> int:
     return fd
 
 
-def _gate_mode(dir_fd: int) -> int:
+def _lock_file_mode(dir_fd: int) -> int:
     """Return the mode of a new file that only users who may write it may read."""
     try:
         if _ACL in os.listxattr(dir_fd):
@@ -152,9 +152,9 @@ def _close_in_child() -> None:
             lock.descriptor = -1
         _held.clear()
     finally:
-        _gate.release()
+        _fork_lock.release()
 
 
 os.register_at_fork(
-    before=_gate.acquire, after_in_parent=_gate.release, after_in_child=_close_in_child
+    before=_fork_lock.acquire, after_in_parent=_fork_lock.release, after_in_child=_close_in_child
 )

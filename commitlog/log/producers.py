@@ -9,7 +9,7 @@ from typing import Any
 
 from commitlog._kernel.engine import Engine, RecordList
 from commitlog.base.failpoint import failpoint
-from commitlog.base.life_lock import LifeLock, open_gate
+from commitlog.base.life_lock import LifeLock, open_lock_file
 from commitlog.base.polling import attempts
 from commitlog.base.units import whole_of
 from commitlog.errors import (
@@ -117,7 +117,9 @@ class Producers:
     def _locked(self, name: str, number: int) -> LifeLock:
         """Lock a name; wait until the handle that has it is closed or its process has died."""
         fd = self._queue.directory.fd
-        life = LifeLock(lambda: open_gate(LOCK_NAME, fd), None, producers_file.name_lock(number))
+        life = LifeLock(
+            lambda: open_lock_file(LOCK_NAME, fd), None, producers_file.name_lock(number)
+        )
         for _ in attempts(_WAIT_S, f"another user of producer {name!r}"):
             if life.acquire("exclusive"):
                 return life

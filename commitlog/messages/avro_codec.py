@@ -29,7 +29,7 @@ class AvroCodec:
     Raises
     ------
     MessageError
-        It is no Avro schema.
+        It is not an Avro schema.
     MissingExtraError
         fastavro is not installed.
     """
@@ -44,7 +44,7 @@ class AvroCodec:
             self.form: dict[str, Any] = {"avro": given}
             self._parsed = fastavro.parse_schema(given)
         except (ValueError, TypeError, KeyError, fastavro.schema.SchemaParseException) as error:
-            raise MessageError(f"this is no Avro schema: {error}") from None
+            raise MessageError(f"this is not an Avro schema: {error}") from None
         self._write = fastavro.schemaless_writer
 
     def encode(self, message: dict[str, Any], /) -> bytes:

@@ -132,7 +132,7 @@ def form_of_dtype(label: str, dtype: np.dtype[Any]) -> Form:
     if len(dtype.shape) == 1 and 0 < dtype.itemsize <= LARGEST_FIELD and _is_number(dtype.base):
         return _array(dtype.base.name, dtype.shape[0])
     raise MessageError(
-        f"{label}: {dtype} is no kind of field; a field is of bool, int8 to int64, uint8 to "
+        f"{label}: {dtype} is not a kind of field; a field is of bool, int8 to int64, uint8 to "
         "uint64, float32, float64, an array of them in one dimension, datetime64[ns], or S1 to "
         f"S{LARGEST_FIELD}"
     )
@@ -228,4 +228,4 @@ def _hint(base: Any) -> str:
         for known, hint in _HINTS.items():
             if issubclass(plain, known):
                 return hint
-    return f"{base!r} is no kind of field; {_CHOICE}"
+    return f"{base!r} is not a kind of field; {_CHOICE}"

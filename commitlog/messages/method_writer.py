@@ -48,8 +48,8 @@ def method_writer(
     Raises
     ------
     InvalidOptionError
-        The interface is no class, or has no public method, or `intercept` is async and a method is
-        not.
+        The interface is not a class, or has no public method, or `intercept` is async and a method
+        is not.
     MessageError
         A method returns a value, msgspec cannot encode a parameter, or two methods of a chain have
         a parameter of one name.

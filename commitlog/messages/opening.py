@@ -84,7 +84,7 @@ def open_topic(
         a message came from.
     compress : "zstd" or topics.Zstd, optional
         Compress each message, with a dictionary that the log keeps. Readers need no option. The
-        append that completes the first 256 messages trains the dictionary, in some 20 ms.
+        append that completes the first 256 messages trains the dictionary, in about 20 ms.
     keys : topics.KeyRing, optional
         Encrypt each message, by keys that this ring wraps. Readers need a ring, too. By default it
         is that of the environment variable `COMMITLOG_KEYS`, and messages are encrypted only if the

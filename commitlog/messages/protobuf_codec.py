@@ -49,8 +49,8 @@ class ProtobufCodec(Generic[T]):
         kind: Any = message_class
         if self._module.Message not in getattr(kind, "__mro__", ()):
             raise MessageError(
-                f"{message_class!r} is no class of Protocol Buffers: generate it with protoc, or "
-                'use the codec "json" or "msgpack"'
+                f"{message_class!r} is not a class of Protocol Buffers: generate it with protoc, "
+                'or use the codec "json" or "msgpack"'
             )
         self.message_class = message_class
         self._kind = kind

@@ -56,7 +56,7 @@ class SchemaTypes:
         Raises
         ------
         AttributeError, KeyError, TypeError, ValueError, RecursionError
-            The part is no JSON Schema of msgspec.
+            The part is not a JSON Schema of msgspec.
         """
         reference = form.get("$ref")
         if reference is not None:

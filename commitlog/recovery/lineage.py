@@ -84,7 +84,7 @@ class Lineage:
         return replace(self, epochs=tuple(each for each in self.epochs if each.start <= end))
 
     def parted(self, other: Lineage) -> int | None:
-        """Return where two logs went on beside each other, or None if none of them did."""
+        """Return where two logs diverged, or None if they did not."""
         apart = set(self.epochs) ^ set(other.epochs)
         return min((epoch.start for epoch in apart), default=None)
 

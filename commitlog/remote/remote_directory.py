@@ -113,7 +113,7 @@ class RemoteDirectory(LogDirectory):
         url = self.path
         if identities.parse(str(said.get("identity")).encode(), url).uuid != self.log_uuid:
             raise NotALogError(
-                "the server has another log of this name by now: open it again", path=url
+                "the server now has another log of this name: open it again", path=url
             )
         committed = wire.number_of(said, "committed", url)
         theirs = _lineage_of(said, url)

@@ -194,6 +194,6 @@ def _needed(own: Lineage, quorum: Quorum, require: int) -> int:
 
 def _refused(doubts: str, opened: Opened) -> ReplicationError:
     return ReplicationError(
-        f"not promoted: {doubts}; see to that, or promote by force and lose what is named",
+        f"not promoted: {doubts}; correct that, or promote by force and lose what is named",
         path=opened.directory.path,
     )

@@ -211,9 +211,8 @@ class Replica:
         numbers = self.directory.segment_numbers()
         if position < numbers[0] * self._size:
             raise FencedError(
-                f"this log and its primary went on beside each other from {position} on, and the "
-                "segments before are deleted here: keep what you need of this log, remove it, and "
-                "follow again",
+                f"this log and its primary diverged at {position}, and the segments before are "
+                "deleted here: keep what you need of this log, remove it, and follow again",
                 path=self.directory.path,
                 position=position,
             )
@@ -261,8 +260,8 @@ class Replica:
             return
         if self._offset > HEADER_SIZE:
             raise FencedError(
-                "the copy and the primary have different segments here: they went on beside each "
-                "other; keep what you need of the copy, remove it, and follow again",
+                "the copy and the primary have different segments here: they diverged; keep what "
+                "you need of the copy, remove it, and follow again",
                 path=self.directory.path,
                 position=chunk.number * self._size,
             )

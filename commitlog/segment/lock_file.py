@@ -9,7 +9,7 @@ import json
 import os
 from dataclasses import dataclass, field
 
-from commitlog.base.life_lock import Kind, LifeLock, Span, byte, is_held, open_gate
+from commitlog.base.life_lock import Kind, LifeLock, Span, byte, is_held, open_lock_file
 from commitlog.base.path import telling
 from commitlog.base.polling import attempts
 from commitlog.base.regular_file import open_regular, read_at_most
@@ -107,7 +107,7 @@ class LockFile(LifeLock):
     __slots__ = ()
 
     def __init__(self, dir_fd: int) -> None:
-        super().__init__(lambda: open_gate(NAME, dir_fd), kind=None)
+        super().__init__(lambda: open_lock_file(NAME, dir_fd), kind=None)
 
     def acquire(self, kind: Kind, timeout_s: float = 0.0) -> bool:
         """Take the lock or change its kind, polling for at most `timeout_s` seconds."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.base.failpoint import failpoint
-from commitlog.base.life_lock import LifeLock, Span, byte, open_gate
+from commitlog.base.life_lock import LifeLock, Span, byte, open_lock_file
 from commitlog.base.polling import attempts
 from commitlog.errors import CommitLogError, LogLockedError
 from commitlog.segment import checked_json
@@ -113,7 +113,7 @@ def keep(directory: LogDirectory, number: int) -> None:
 
 @contextlib.contextmanager
 def _locked(directory: LogDirectory) -> Iterator[None]:
-    lock = LifeLock(lambda: open_gate(LOCK_NAME, directory.fd), None, _FILE_LOCK)
+    lock = LifeLock(lambda: open_lock_file(LOCK_NAME, directory.fd), None, _FILE_LOCK)
     try:
         for _ in attempts(_LOCK_S, f"the file `{NAME}` of {directory.path}"):
             if lock.acquire("exclusive"):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError
 from commitlog.base import temporary_file
-from commitlog.base.life_lock import LifeLock, is_held, open_gate
+from commitlog.base.life_lock import LifeLock, is_held, open_lock_file
 from commitlog.base.path import telling
 from commitlog.base.polling import attempts
 from commitlog.base.regular_file import open_regular, opened_regular
@@ -94,7 +94,9 @@ def terms_locked(directory: LogDirectory, name: str) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         try:
             byte = LifeLock(
-                lambda: open_gate(lock_file.NAME, directory.fd, create=False), kind=None, span=TERMS
+                lambda: open_lock_file(lock_file.NAME, directory.fd, create=False),
+                kind=None,
+                span=TERMS,
             )
         except (FileNotFoundError, PermissionError):
             pass
@@ -235,7 +237,7 @@ class TailerLock:
         span = tailer_span(os.fstat(self.descriptor).st_ino)
         try:
             self._byte = LifeLock(
-                lambda: open_gate(lock_file.NAME, dir_fd, create=False), span=span
+                lambda: open_lock_file(lock_file.NAME, dir_fd, create=False), span=span
             )
         except BlockingIOError:
             raise TailerLockedError(owned=True) from None

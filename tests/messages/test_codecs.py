@@ -191,8 +191,8 @@ def test_message_that_does_not_fit_the_schema_appends_nothing(
 @pytest.mark.parametrize(
     ("make", "error", "match"),
     [
-        (lambda: topics.AvroCodec({"type": "nothing"}), MessageError, "no Avro schema"),
-        (lambda: topics.AvroCodec("{"), MessageError, "no Avro schema"),
+        (lambda: topics.AvroCodec({"type": "nothing"}), MessageError, "not an Avro schema"),
+        (lambda: topics.AvroCodec("{"), MessageError, "not an Avro schema"),
         (lambda: topics.ArrowCodec(7), MessageError, "must be a pyarrow.Schema"),  # type: ignore[arg-type]
         (
             lambda: topics.ArrowCodec(pa.schema([("a", pa.dictionary(pa.int8(), pa.string()))])),
@@ -210,7 +210,7 @@ def test_bad_schema_is_refused(make: Any, error: type[Exception], match: str) ->
     [
         (dict, "avro", InvalidOptionError, r"use codec=topics\.AvroCodec\(schema\)"),
         (dict, "arrow", InvalidOptionError, r"use codec=topics\.ArrowCodec\(schema\)"),
-        (Order, "protobuf", MessageError, "no class of Protocol Buffers"),
+        (Order, "protobuf", MessageError, "not a class of Protocol Buffers"),
         (Order, AVRO, InvalidOptionError, "encodes <class 'dict'>, not"),
     ],
 )

@@ -244,7 +244,7 @@ def test_hidden_field_is_left_out_of_the_repr() -> None:
         (Annotated[tuple[int, ...], 2], "an array needs"),
         (Annotated[tuple[bus.int8, bus.int8], 2], "an array needs"),
         (Annotated[tuple[bus.float64, ...], 1 << 18], "an array needs"),
-        (dt.date, "no kind"),
+        (dt.date, "not a kind"),
     ],
     ids=str,
 )

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import commitlog
-from commitlog.base.life_lock import LifeLock, open_gate
+from commitlog.base.life_lock import LifeLock, open_lock_file
 from commitlog.errors import TailerInUseError
 from commitlog.log.parts import parts_of
 from commitlog.repair.verification import verify
@@ -175,7 +175,7 @@ def test_locked_tailer_folder_does_not_delay_appends(
             return bool(guard._seen == parts_of(log).engine.cursors["required"])
 
         until(settled)
-        changing = LifeLock(lambda: open_gate("lock", parts_of(log).directory.fd), span=TERMS)
+        changing = LifeLock(lambda: open_lock_file("lock", parts_of(log).directory.fd), span=TERMS)
         parts_of(log).engine.cursors.raise_cell("required")
         assert not settled()
         time.sleep(2 * tailer_folder.FOLDER_WAIT_S)

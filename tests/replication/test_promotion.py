@@ -1,4 +1,4 @@
-"""A promotion begins an epoch durably, and logs that went on beside each other never mix."""
+"""A promotion begins an epoch durably, and logs that diverged never mix."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ static bool leads_on(const cl_index *index, cl_reader *reader, size_t entry) {
                                          at.offset == index->entries[entry + 1].offset);
 }
 
-/* Moves the reader to an entry, and makes it careful if the stretch from there is damaged. */
+/* Moves the reader to an entry, and makes it careful if the range from there is damaged. */
 static uint64_t stand_checked(const cl_index *index, cl_reader *reader, size_t entry) {
     reader->careful = false;
     reader->careful = !leads_on(index, reader, entry < index->count ? entry : 0);

@@ -69,7 +69,7 @@ static inline bool in_file_only(const cl_reader *reader) {
 /* The offset from which on a bad frame is a torn tail, not damage. Frames that another process's
  * pooled log has not committed yet may be half copied: a reader that learned their position from
  * the appender must see the end there. */
-static inline uint64_t doubtful_from(const cl_reader *reader) {
+static inline uint64_t uncertain_offset(const cl_reader *reader) {
     uint64_t uncertain_from = reader->log->uncertain_from;
     if (in_file_only(reader)) {
         uint64_t committed = cl_load(&reader->log->cursors->committed.value);
@@ -132,7 +132,7 @@ static __attribute__((noinline)) int pass_other(cl_reader *reader, uint64_t step
         return CL_OK;
     }
     bool damaged = code == CL_E_DAMAGE;
-    if (damaged && reader->offset >= doubtful_from(reader)) {
+    if (damaged && reader->offset >= uncertain_offset(reader)) {
         return CL_E_END;
     }
     if (damaged || is_settled(reader)) {
@@ -141,7 +141,7 @@ static __attribute__((noinline)) int pass_other(cl_reader *reader, uint64_t step
         if (reads_otherwise(reader, damaged)) {
             return CL_OK;
         }
-        return reader->offset >= doubtful_from(reader) ? CL_E_END : CL_E_DAMAGE;
+        return reader->offset >= uncertain_offset(reader) ? CL_E_END : CL_E_DAMAGE;
     }
     return pass_unpublished(reader, step, code);
 }
@@ -226,7 +226,7 @@ static uint64_t source_end(const cl_reader *reader, uint64_t limit) {
 
 /* The offset below which the reader trusts a header without its CRC. */
 static inline uint64_t believed_to(const cl_reader *reader) {
-    return reader->careful ? 0 : doubtful_from(reader);
+    return reader->careful ? 0 : uncertain_offset(reader);
 }
 
 size_t cl_reader_step_run(cl_reader *reader, uint64_t limit, uint32_t *offsets, size_t most) {
