@@ -106,8 +106,10 @@ class ArchivedDirectory(LogDirectory):
         return number in self._numbers
 
     def is_whole(self, number: int) -> bool:
-        """Return whether a segment is there as one object, and not as parts."""
-        return number in self._contents.sizes
+        """Return whether a segment was there as one object, and not as parts, when the store was
+        listed.
+        """
+        return number in self._contents.sizes and (number + 1) * self.segment_size <= self._end
 
     def part_start(self, position: int) -> int:
         """Return where the last part begins that begins at or before a position; else the base of

@@ -49,11 +49,11 @@ class TieredDirectory(LogDirectory):
 
     def _stored(self, number: int | None = None, below: int = 0) -> ArchivedDirectory | None:
         """Return what the store has; None if it has nothing yet. List it again if it should have a
-        segment that it does not list; at once if `below`, the first one here, has changed.
+        segment whole that it does not list so; at once if `below`, the first one here, has changed.
         """
         with self._store_lock:
             older, now_s = self._older, time.monotonic()
-            behind = older is None or (number is not None and not older.has(number))
+            behind = older is None or (number is not None and not older.is_whole(number))
             due = now_s - self._listed_s >= _LIST_S or below > self._listed_below
             if behind and due:
                 self._listed_s, self._listed_below = now_s, below
@@ -78,14 +78,16 @@ class TieredDirectory(LogDirectory):
         return found
 
     def _in_store(self, number: int) -> ArchivedDirectory | None:
-        """Return the store if it has a segment that is not on this disk."""
+        """Return the store if it has a segment whole that is not on this disk. The parts of one are
+        of the time when it was here and grew.
+        """
         if super().has(number):
             return None
         local = super().segment_numbers()
         if not local or number >= local[0]:
             return None
         older = self._stored(number, local[0])
-        return older if older is not None and older.has(number) else None
+        return older if older is not None and older.is_whole(number) else None
 
     def is_older(self, number: int) -> bool:
         """Return whether a segment is in the store, and below those of this disk."""
@@ -105,7 +107,8 @@ class TieredDirectory(LogDirectory):
         older = self._stored(local[0] - 1 if local[0] else None, local[0])
         if older is None:
             return local
-        return [*(number for number in older.segment_numbers() if number < local[0]), *local]
+        stored = older.segment_numbers()
+        return [*(each for each in stored if each < local[0] and older.is_whole(each)), *local]
 
     def has(self, number: int) -> bool:
         return super().has(number) or self._in_store(number) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from commitlog import CommitLog, Store
 from commitlog.base.polling import attempts
 from commitlog.errors import NotALogError, PositionError
 from commitlog.log.parts import parts_of
+from tests.retention.test_store import is_stored
 
 pytest.importorskip("zstandard")
 SEGMENT = 64 << 10
@@ -131,6 +132,22 @@ def test_deletion_under_a_reader_leaves_no_gap(log: CommitLog, store: Store) -> 
         writer.join()
     assert ended.is_set()
     assert seen == list(range(6 * COUNT))
+
+
+def test_segment_that_was_listed_as_parts_is_read_whole(
+    log: CommitLog, store: Store, until: Callable[..., None]
+) -> None:
+    """The reader lists the parts of the live segment, which is then stored whole and deleted."""
+    first = SEGMENT // 300
+    append(log, 0, first)
+    assert SEGMENT < log.tail_position < 2 * SEGMENT
+    log.flush()
+    until(lambda: is_stored(log))
+    with commitlog.open(log.path, "r", store=store) as tiered, tiered.tailer() as tailer:
+        assert tailer.read() is not None
+        append(log, first, COUNT)
+        drop_stored(log)
+        assert sequences(tailer) == list(range(1, COUNT))
 
 
 def test_reader_behind_the_store_raises_position_error(log: CommitLog, store: Store) -> None:
