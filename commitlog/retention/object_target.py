@@ -16,8 +16,9 @@ from commitlog.errors import InvalidOptionError
 # Addresses that obstore opens. pyarrow and fsspec open others.
 SCHEMES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss")
 _READ_BYTES = 1 << 20
-# One request, and all tries of one call. obstore waits between the tries, longer each time.
-_CONNECT_S, _REQUEST_S, _TRIES_S, _TRIES_MOST = 5, 60, 60, 8
+# `_SILENT_S`: until the store answers, and between two pieces of a body. obstore waits between the
+# tries of one call, longer each time.
+_CONNECT_S, _SILENT_S, _REQUEST_S, _TRIES_S, _TRIES_MOST = 5, 60, 3600, 60, 8
 
 
 class ObjectTarget:
@@ -42,6 +43,7 @@ class ObjectTarget:
                     # obstore takes the other settings from the environment by itself.
                     "allow_http": os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true"),
                     "connect_timeout": timedelta(seconds=_CONNECT_S),
+                    "read_timeout": timedelta(seconds=_SILENT_S),
                     "timeout": timedelta(seconds=_REQUEST_S),
                 },
                 retry_config={
@@ -111,9 +113,25 @@ class ObjectTarget:
                             self._store, name, whole.read(), mode="create", use_multipart=False
                         )
             except FileExistsError:
+                self._refuse_missing(name)
                 return False
             failpoint("archive file renamed")
         return True
+
+    def _refuse_missing(self, name: str) -> None:
+        """Raise if a put was refused although there is no object: the store was busy with another
+        request for that name, or has no conditional put.
+        """
+        try:
+            with self._asking(self.path_of(name)):
+                self._api.head(self._store, name)
+        except FileNotFoundError:
+            raise OSError(
+                errno.EIO,
+                "the store refused a new object although it has none of that name: try again; if "
+                "it does so each time, use one that knows If-None-Match",
+                self.path_of(name),
+            ) from None
 
     def delete(self, names: list[str]) -> None:
         """Delete objects; that one is gone already is success."""
@@ -127,6 +145,8 @@ class ObjectTarget:
         errors = self._api.exceptions
         try:
             yield
+        except FileNotFoundError as error:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
         except OSError:
             raise
         except (errors.AlreadyExistsError, errors.PreconditionError) as error:

@@ -71,8 +71,8 @@ class StoredSegments:
             self.refuse_deleted(number)
             break
         raise CorruptSegmentError(
-            f"the parts of this segment from position {at} on are missing: restore them from "
-            "another copy of the store",
+            f"the store lacks the parts of this segment from position {at} on, or its listing is "
+            "behind: try again, then restore them from another copy of the store",
             path=self.target.name,
             position=at,
         )

@@ -14,9 +14,13 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-# What a fault does to a request: fail it, drop the connection before or after the work, or send
-# half of the body.
+# What a fault does to a request: "500" and other numbers answer so without doing it, "drop" and
+# "lost" close the connection before or after it, "hang" never answers, "torn" sends half of the
+# body, "slow" sends it in pieces, and "stall" half of it and then nothing more.
 Fault = str | None
+SLOW_S = 0.02  # between two of the pieces
+_PIECES = 32
+_HANG_S = 30.0
 
 
 class S3Server:
@@ -28,6 +32,7 @@ class S3Server:
         self.fault: Callable[[str, str], Fault] = lambda method, key: None
         self.listed: dict[str, bytes] | None = None  # an old state that listings show
         self.lock = threading.Lock()
+        self.closing = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._server.daemon_threads = True
         self._server.bucket = self  # type: ignore[attr-defined]
@@ -36,6 +41,7 @@ class S3Server:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def close(self) -> None:
+        self.closing.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -74,16 +80,15 @@ class _Handler(BaseHTTPRequestHandler):
         with bucket.lock:
             bucket.requests.append((self.command, key))
             fault = bucket.fault(self.command, key)
-            if fault == "500":
-                status, answer, headers = 500, b"<Error><Code>InternalError</Code></Error>", {}
-            elif fault == "403":
-                status, answer, headers = 403, b"<Error><Code>AccessDenied</Code></Error>", {}
-            elif fault == "drop":
+            if fault is not None and fault.isdecimal():
+                status, answer, headers = int(fault), f"<Error>{fault}</Error>".encode(), {}
+            elif fault in ("drop", "hang"):
                 self.close_connection = True
-                return
             else:
                 status, answer, headers = self._answer(bucket, key, query, body)
-        if fault == "lost":
+        if fault == "hang":
+            bucket.closing.wait(_HANG_S)
+        if fault in ("drop", "lost", "hang"):
             self.close_connection = True
             return
         self.send_response(status)
@@ -92,9 +97,21 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(answer)))
         self.end_headers()
         if self.command != "HEAD":
-            half = fault == "torn"
-            self.wfile.write(answer[: len(answer) // 2] if half else answer)
-            self.close_connection = self.close_connection or half
+            with contextlib.suppress(ConnectionError):
+                self._send(bucket, answer, fault)
+
+    def _send(self, bucket: S3Server, answer: bytes, fault: Fault) -> None:
+        if fault == "slow":
+            step = max(1, len(answer) // _PIECES)
+            for start in range(0, len(answer), step):
+                bucket.closing.wait(SLOW_S)
+                self.wfile.write(answer[start : start + step])
+            return
+        half = fault in ("torn", "stall")
+        self.wfile.write(answer[: len(answer) // 2] if half else answer)
+        if fault == "stall":
+            bucket.closing.wait(_HANG_S)
+        self.close_connection = self.close_connection or half
 
     do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = handle_any  # noqa: N815
 
