@@ -32,6 +32,7 @@ typedef struct {
     uint64_t walked;
     uint64_t records; /* that were appended to be read */
     uint32_t *sizes; /* of values whose lengths vary */
+    const cl_record_input *inputs;
     cl_index index;
     cl_backward_scan backward;
     cl_rows_out rows;
@@ -91,6 +92,23 @@ static void append_rows(measurement *at, uint32_t count) {
     size_t done = 0;
     CHECK(cl_writer_append_rows(&at->scene.handle.writer, &rows, &done, at->batch.positions) ==
               CL_OK &&
+          done == count);
+}
+
+static void make_records(measurement *at, uint32_t count) {
+    static cl_record_input records[MOST];
+    for (uint32_t index = 0; index < count; index++) {
+        records[index] = record_of(at->value, VALUE_SIZE);
+        records[index].timestamp_ns = -1;
+    }
+    at->inputs = records;
+    make_positions(at, count);
+}
+
+static void append_records(measurement *at, uint32_t count) {
+    size_t done = 0;
+    CHECK(cl_writer_append_records(&at->scene.handle.writer, at->inputs, count, &done,
+                                   at->batch.positions) == CL_OK &&
           done == count);
 }
 
@@ -345,6 +363,7 @@ static const hot_path hot_paths[] = {
     {"append-pooled-varied", true, MOST, vary, NULL, append_varied},
     {"append-mapped", false, MOST, NULL, NULL, append},
     {"append-rows", false, MOST, make_positions, NULL, append_rows},
+    {"append-records", false, MOST, make_records, NULL, append_records},
     {"claim-publish", false, MOST, NULL, NULL, claim_and_publish},
     {"read", false, MOST, append_what_is_read, NULL, read_each},
     {"read-varied", false, MOST, append_varied_to_read, NULL, read_each},

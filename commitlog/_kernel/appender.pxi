@@ -53,59 +53,12 @@ cdef class Engine(Writer):
     ) except -1:
         """How many of them were appended; the rest is dropped, or held while the caller does not
         wait. A record's timestamp below 0 is the clock's at its batch."""
-        cdef Py_ssize_t first = 0
-        cdef Py_ssize_t last
-        cdef uint64_t length, step
-        cdef uint64_t most = min(<uint64_t>CL_FRAME_ADD_LIMIT, <uint64_t>self.writer.largest)
-        cdef int64_t now_ns
-        cdef cl_claim claim
+        cdef size_t done = 0
         cdef int code
-        while first < count:
-            length = cl_frame_aligned(<uint32_t>cl_input_length(&records[first]))
-            last = first + 1
-            while last < count:
-                step = cl_frame_aligned(<uint32_t>cl_input_length(&records[last]))
-                if length + step > most:
-                    break
-                length += step
-                last += 1
-            now_ns = self.stamped(-1)
-            code = cl_batch_claim(&self.writer, <uint32_t>length, &claim)
-            if code != CL_OK:
-                if self.handle_refusal(code, &records[first], count - first, waits):
-                    return first
-                continue
-            code = self.publish_batch(
-                &claim, &records[first], last - first, &positions[first], now_ns
-            )
-            if code == CL_OK:
-                first = last
-            elif code != CL_E_ROLLED_BACK:
-                self.handle_refusal(code, &records[first], 1, waits)
-        return count
-
-    cdef int publish_batch(
-        self, const cl_claim *claim, const cl_record_input *records, Py_ssize_t count,
-        int64_t *positions, int64_t now_ns
-    ) noexcept:
-        """Write records into a claim and publish them; note their positions."""
-        cdef Py_ssize_t index
-        cdef uint32_t offset = claim.offset
-        cdef uint64_t cell
-        cdef uint64_t first_cell = 0
-        cdef cl_record_input record
-        for index in range(count):
-            record = records[index]
-            if record.timestamp_ns < 0:
-                record.timestamp_ns = now_ns
-            cell = cl_frame_write(claim.segment, offset, &record)
-            if index == 0:
-                first_cell = cell
-            else:
-                memcpy(claim.segment.bytes + offset, &cell, sizeof(cell))
-            positions[index] = <int64_t>(claim.segment.base + offset)
-            offset += cl_frame_aligned(<uint32_t>cl_input_length(&records[index]))
-        return cl_batch_publish(&self.writer, claim, first_cell, <uint32_t>count)
+        while True:
+            code = cl_writer_append_records(&self.writer, records, count, &done, positions)
+            if code == CL_OK or self.handle_refusal(code, &records[done], count - done, waits):
+                return done
 
     cdef Py_ssize_t append_whole(
         self, RecordList records, int64_t *positions, bint waits
@@ -122,8 +75,8 @@ cdef class Engine(Writer):
                 &self.writer, records.bytes, &records.condition, &claim
             )
             if code == CL_OK:
-                code = self.publish_batch(
-                    &claim, records.records, records.count, positions, now_ns
+                code = cl_batch_append(
+                    &self.writer, &claim, records.records, records.count, now_ns, positions
                 )
             if code == CL_OK:
                 return records.count

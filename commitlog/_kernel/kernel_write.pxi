@@ -42,9 +42,6 @@ cdef extern from "writer.h":
     void cl_writer_set_largest(cl_writer *writer, uint32_t largest) nogil
     void cl_writer_limit(cl_writer *writer, uint64_t limit_tail, uint64_t required_seen) nogil
     int64_t cl_writer_now(const cl_writer *writer) nogil
-    uint64_t cl_frame_write(
-        const cl_segment *segment, uint32_t offset, const cl_record_input *input
-    ) nogil
     int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position) nogil
     int cl_writer_append_value(
         cl_writer *writer, const void *value, uint32_t length, uint64_t *position
@@ -59,12 +56,16 @@ cdef extern from "writer.h":
     void cl_claim_hold(cl_segment *segment) nogil
     void cl_claim_release(cl_log *log, cl_segment *segment) nogil
     void cl_writer_abandon(cl_writer *writer, const cl_claim *claim) nogil
-    int cl_batch_claim(cl_writer *writer, uint32_t length, cl_claim *claim) nogil
-    int cl_batch_publish(
-        cl_writer *writer, const cl_claim *claim, uint64_t first_cell, uint32_t records
-    ) nogil
     int cl_writer_append_rows(
         cl_writer *writer, const cl_rows *rows, size_t *done, int64_t *positions
+    ) nogil
+    int cl_writer_append_records(
+        cl_writer *writer, const cl_record_input *records, size_t count, size_t *done,
+        int64_t *positions
+    ) nogil
+    int cl_batch_append(
+        cl_writer *writer, const cl_claim *claim, const cl_record_input *records, size_t count,
+        int64_t now_ns, int64_t *positions
     ) nogil
     uint64_t CL_SEGMENT_CURRENT
     int cl_writer_close_segment(cl_writer *writer, uint64_t number) nogil

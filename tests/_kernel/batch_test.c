@@ -37,6 +37,54 @@ static void appended_rows_are_read_as_single_records(bool plain) {
     }
 }
 
+/* Of every length around that of short values, with and without key, type and timestamp. */
+static void appended_records_are_read_as_they_were(bool plain) {
+    static cl_record_input inputs[3000];
+    static int64_t positions[3000];
+    const size_t count = sizeof inputs / sizeof *inputs;
+    test_place place;
+    test_handle handle;
+    start(&place, &handle, SMALL, plain);
+    for (size_t index = 0; index < count; index++) {
+        cl_record_input *input = &inputs[index];
+        *input = record_of(noise + index % 7, (uint32_t)(index % 300));
+        input->type = index % 5 == 4 ? 9 : 0;
+        input->timestamp_ns = index % 3 == 2 ? -1 : (int64_t)index;
+        if (index % 11 == 10) {
+            input->key = "key";
+            input->key_length = (uint32_t)(index % 4);
+        }
+    }
+    inputs[7].value_length = LARGEST - CL_FRAME_HEADER;
+    size_t done = 0;
+    int code;
+    while ((code = cl_writer_append_records(&handle.writer, inputs, count, &done, positions)) ==
+           CL_E_ROLL) {
+        CHECK(done < count);
+        roll_on(&handle);
+    }
+    CHECK(code == CL_OK && done == count && scan_log(&handle) == count &&
+          handle.writer.counters.records == count && handle.writer.counters.appends < count);
+    test_reader reader;
+    cl_record record;
+    open_reader(&reader, &handle.log);
+    for (size_t index = 0; index < count; index++) {
+        const cl_record_input *input = &inputs[index];
+        const bool keyed = input->key_length != CL_KEYLEN_NONE;
+        CHECK(read_on(&reader, &record) == CL_OK && (int64_t)record.position == positions[index] &&
+              record.type == input->type && record.value_length == input->value_length &&
+              memcmp(record.value, input->value, record.value_length) == 0);
+        CHECK((record.key != NULL) == keyed &&
+              (!keyed || (record.key_length == input->key_length &&
+                          memcmp(record.key, input->key, record.key_length) == 0)));
+        CHECK(input->timestamp_ns < 0 ? record.timestamp_ns > (int64_t)count
+                                      : record.timestamp_ns == input->timestamp_ns);
+    }
+    CHECK(read_on(&reader, &record) == CL_E_END);
+    close_reader(&reader);
+    end(&place, &handle);
+}
+
 static void batch_is_one_claim_and_becomes_visible_at_once(bool plain) {
     test_place place;
     test_handle handle;
@@ -67,6 +115,7 @@ int main(void) {
     fill_noise();
     for (int plain = 0; plain < 2; plain++) {
         appended_rows_are_read_as_single_records(plain);
+        appended_records_are_read_as_they_were(plain);
         batch_is_one_claim_and_becomes_visible_at_once(plain);
     }
     return 0;

@@ -392,6 +392,7 @@ static void refusal_or_failure_refuses_every_call(void) {
         CHECK(cl_writer_claim(&handle.writer, UINT32_MAX / 2, &claim) == expected);
         CHECK(cl_batch_claim(&handle.writer, 16, &claim) == expected);
         CHECK(cl_writer_append_rows(&handle.writer, &rows, &done, NULL) == expected);
+        CHECK(cl_writer_append_records(&handle.writer, &input, 1, &done, NULL) == expected);
         CHECK(cl_writer_close_segment(&handle.writer, CL_SEGMENT_CURRENT) == expected);
     }
     CHECK(place.cursors->failed.value == ENOSPC &&

@@ -112,14 +112,9 @@ static inline int check_short(const cl_writer *writer, short_value *value) {
     return cl_writer_refusal(writer);
 }
 
-/* As cl_frame_write; the frame is at `at`. */
 WITH_CRC INLINED uint64_t write_short(uint32_t seed, uint32_t offset, uint8_t *at,
                                       const short_value *value) {
-    uint64_t state = feed_plain_head(seed, offset, value->length, (uint64_t)value->timestamp_ns);
-    memcpy(at + CL_FRAME_TIMESTAMP, &value->timestamp_ns, sizeof value->timestamp_ns);
-    state =
-        feed_into_frame(state, at + CL_FRAME_HEADER, value->bytes, value->length - CL_FRAME_HEADER);
-    return cl_cell(value->length, (uint32_t)~state);
+    return write_plain_frame(seed, offset, at, value->bytes, value->length, value->timestamp_ns);
 }
 
 /* Returns where the frame at a tail below `fast_below` begins. */

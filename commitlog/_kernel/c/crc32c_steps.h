@@ -233,5 +233,15 @@ WITH_CRC INLINED uint64_t feed_plain_head(uint32_t seed, uint64_t offset, uint32
     return step_u64(feed_position(seed, offset, length), timestamp);
 }
 
+/* Writes all of a short frame without key and type but its cell, at `at`, and returns the cell. */
+WITH_CRC INLINED uint64_t write_plain_frame(uint32_t seed, uint64_t offset, uint8_t *at,
+                                            const uint8_t *from, uint32_t length,
+                                            int64_t timestamp_ns) {
+    uint64_t state = feed_plain_head(seed, offset, length, (uint64_t)timestamp_ns);
+    memcpy(at + CL_FRAME_TIMESTAMP, &timestamp_ns, sizeof timestamp_ns);
+    state = feed_into_frame(state, at + CL_FRAME_HEADER, from, length - CL_FRAME_HEADER);
+    return cl_cell(length, (uint32_t)~state);
+}
+
 #endif /* HAS_INSTRUCTIONS */
 #endif

@@ -1,4 +1,4 @@
-/* Appends equal rows of bytes in batches: one claim for as many as fit. */
+/* Appends rows and records in batches: one claim for as many as fit. */
 #include <string.h>
 
 #include "claim.h"
@@ -21,10 +21,7 @@ WITH_CRC static uint64_t write_short_rows(const cl_segment *segment, uint32_t of
     void *cell_at = &first_cell;
     for (size_t row = 0; row < count; row++) {
         __builtin_prefetch(at + CL_AHEAD, 1);
-        memcpy(at + CL_FRAME_TIMESTAMP, &timestamp_ns, sizeof timestamp_ns);
-        uint64_t state = feed_plain_head(seed, offset, length, (uint64_t)timestamp_ns);
-        state = feed_into_frame(state, at + CL_FRAME_HEADER, from, rows->length);
-        uint64_t cell = cl_cell(length, (uint32_t)~state);
+        uint64_t cell = write_plain_frame(seed, offset, at, from, length, timestamp_ns);
         memcpy(cell_at, &cell, sizeof cell);
         positions[row] = (int64_t)(base + offset);
         at += step;
@@ -62,6 +59,17 @@ static uint64_t write_rows(const cl_segment *segment, uint32_t offset, const cl_
     return first_cell;
 }
 
+/* The most bytes of a batch; one frame may be larger. */
+static uint32_t batch_most(const cl_writer *writer) {
+    return writer->largest < CL_FRAME_ADD_LIMIT ? writer->largest : CL_FRAME_ADD_LIMIT;
+}
+
+/* Claims a batch, at the clock's time. */
+static int claim_batch(cl_writer *writer, uint32_t bytes, cl_claim *claim, int64_t *now_ns) {
+    *now_ns = cl_writer_now(writer);
+    return *now_ns >= writer->cycle_end_ns ? CL_E_CYCLE : cl_batch_claim(writer, bytes, claim);
+}
+
 int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done,
                           int64_t *positions) {
     int refusal = cl_writer_refusal(writer);
@@ -69,35 +77,106 @@ int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done,
         return refusal;
     }
     cl_assert(*done, <=, rows->count);
-    uint32_t length = CL_FRAME_HEADER + rows->length;
-    uint32_t step = cl_frame_aligned(length);
     if ((uint64_t)CL_FRAME_HEADER + rows->length > writer->largest) {
         return CL_E_TOO_LARGE;
     }
-    size_t most =
-        writer->largest < CL_FRAME_ADD_LIMIT ? writer->largest / step : CL_FRAME_ADD_LIMIT / step;
+    uint32_t step = cl_frame_aligned(CL_FRAME_HEADER + rows->length);
+    size_t most = batch_most(writer) / step;
     most = most == 0 ? 1 : most;
     /* A batch that another handle rolls back is retried until `cl_batch_publish` gives up. */
     while (*done < rows->count) {
         size_t count = rows->count - *done < most ? rows->count - *done : most;
-        int64_t timestamp_ns = rows->timestamp_ns;
-        if (rows->timestamp_ns < 0 || writer->cycle_end_ns != INT64_MAX) {
-            int64_t now_ns = cl_writer_now(writer);
-            if (now_ns >= writer->cycle_end_ns) {
-                return CL_E_CYCLE;
-            }
-            timestamp_ns = rows->timestamp_ns < 0 ? now_ns : rows->timestamp_ns;
-        }
+        int64_t now_ns;
         cl_claim claim;
-        int code = cl_batch_claim(writer, (uint32_t)count * step, &claim);
+        int code = claim_batch(writer, (uint32_t)count * step, &claim, &now_ns);
         if (code != CL_OK) {
             return code;
         }
-        uint64_t first_cell = write_rows(claim.segment, claim.offset, rows, *done, count,
-                                         timestamp_ns, positions + *done);
+        uint64_t first_cell =
+            write_rows(claim.segment, claim.offset, rows, *done, count,
+                       rows->timestamp_ns < 0 ? now_ns : rows->timestamp_ns, positions + *done);
         code = cl_batch_publish(writer, &claim, first_cell, (uint32_t)count);
         if (code == CL_OK) {
             *done += count;
+        } else if (code != CL_E_ROLLED_BACK) {
+            return code;
+        }
+    }
+    return CL_OK;
+}
+
+/* As cl_frame_write, at now_ns if the record has no timestamp. */
+static uint64_t write_record(const cl_segment *segment, uint32_t offset,
+                             const cl_record_input *input, int64_t now_ns) {
+    cl_record_input record = *input;
+    record.timestamp_ns = record.timestamp_ns < 0 ? now_ns : record.timestamp_ns;
+    return cl_frame_write(segment, offset, &record);
+}
+
+#ifdef HAS_INSTRUCTIONS
+
+/* As write_record, for a short value without key and type. */
+WITH_CRC static __attribute__((noinline)) uint64_t write_short_record(const cl_segment *segment,
+                                                                      uint32_t offset,
+                                                                      const cl_record_input *input,
+                                                                      int64_t now_ns) {
+    return write_plain_frame(segment->seed, offset, segment->bytes + offset, input->value,
+                             CL_FRAME_HEADER + input->value_length,
+                             input->timestamp_ns < 0 ? now_ns : input->timestamp_ns);
+}
+
+#endif
+
+int cl_batch_append(cl_writer *writer, const cl_claim *claim, const cl_record_input *records,
+                    size_t count, int64_t now_ns, int64_t *positions) {
+    const cl_segment *segment = claim->segment;
+    uint32_t offset = claim->offset;
+    uint64_t cell, first_cell;
+    void *cell_at = &first_cell;
+    for (size_t index = 0; index < count; index++) {
+        const cl_record_input *record = &records[index];
+#ifdef HAS_INSTRUCTIONS
+        bool is_short = record->value_length < INTERLEAVED_LEAST && !cl_input_extended(record);
+        cell = is_short && cl_crc32c_steps ? write_short_record(segment, offset, record, now_ns)
+                                           : write_record(segment, offset, record, now_ns);
+#else
+        cell = write_record(segment, offset, record, now_ns);
+#endif
+        memcpy(cell_at, &cell, sizeof cell);
+        positions[index] = (int64_t)(segment->base + offset);
+        offset += cl_frame_aligned((uint32_t)cl_input_length(record));
+        cell_at = segment->bytes + offset;
+    }
+    cl_assert(offset, ==, claim->offset + claim->length);
+    return cl_batch_publish(writer, claim, first_cell, (uint32_t)count);
+}
+
+int cl_writer_append_records(cl_writer *writer, const cl_record_input *records, size_t count,
+                             size_t *done, int64_t *positions) {
+    int refusal = cl_writer_refusal(writer);
+    if (refusal != CL_OK) {
+        return refusal;
+    }
+    const uint32_t most = batch_most(writer);
+    while (*done < count) { /* as for rows */
+        const cl_record_input *first = records + *done;
+        uint32_t bytes = cl_frame_aligned((uint32_t)cl_input_length(first));
+        size_t batch = 1;
+        for (; *done + batch < count; batch++) {
+            uint32_t step = cl_frame_aligned((uint32_t)cl_input_length(first + batch));
+            if ((uint64_t)bytes + step > most) {
+                break;
+            }
+            bytes += step;
+        }
+        int64_t now_ns;
+        cl_claim claim;
+        int code = claim_batch(writer, bytes, &claim, &now_ns);
+        if (code == CL_OK) {
+            code = cl_batch_append(writer, &claim, first, batch, now_ns, positions + *done);
+        }
+        if (code == CL_OK) {
+            *done += batch;
         } else if (code != CL_E_ROLLED_BACK) {
             return code;
         }

@@ -142,6 +142,13 @@ typedef struct {
 /* Appends rows from *done on in batches, and advances *done. CL_E_ROLL, CL_E_CYCLE: the caller
  * rolls, or closes the segment, and calls again. */
 int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done, int64_t *positions);
+/* As cl_writer_append_rows, for records of any kind, none of which is larger than the largest
+ * frame. A timestamp below 0 is the clock's at the record's batch. */
+int cl_writer_append_records(cl_writer *writer, const cl_record_input *records, size_t count,
+                             size_t *done, int64_t *positions);
+/* Writes records into a batch's claim, which they fill, and publishes them as cl_batch_publish. */
+int cl_batch_append(cl_writer *writer, const cl_claim *claim, const cl_record_input *records,
+                    size_t count, int64_t now_ns, int64_t *positions);
 
 /* Closes a segment early, if the tail is in it: moves the tail to its end and turns the rest into a
  * SKIP. CL_SEGMENT_CURRENT: the segment that the tail is in. */
