@@ -85,10 +85,26 @@ class Connection:
 
         def once(client: Any) -> None:
             options = flight.FlightCallOptions(timeout=_READ_S, headers=self._headers)
+            due = ranges[::-1]
             for batch in _chunks(client.do_get(ticket, options)):
-                take(pieces.piece_of(batch, self._layout, self.url))
+                piece = pieces.piece_of(batch, self._layout, self.url)
+                self._check_due(piece, due)
+                take(piece)
+            if due:
+                raise ReplicationError(f"{self.url} sent fewer bytes than it has: open it again")
 
         self._patiently(once, self.patience_s)
+
+    def _check_due(self, piece: Piece, due: list[tuple[int, int]]) -> None:
+        """Refuse a piece that does not go on where the last one ended; take it off what is due, the
+        next range last.
+        """
+        start, stop = due.pop() if due else (-1, -1)
+        end = piece.position + len(piece.content)
+        if piece.position != start or not start < end <= stop:
+            raise ReplicationError(f"{self.url} sent other bytes than were asked for")
+        if end < stop:
+            due.append((end, stop))
 
     def watch(self, position: int | None) -> PieceStream:
         """Begin the stream of what becomes visible, with the bytes from a position on, or without

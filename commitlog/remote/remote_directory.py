@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -37,6 +38,7 @@ _BLOCK_BYTES = 16 << 20  # of one call
 _HEADERS = 64  # that one call brings
 _UNSEALED_S = 1.0  # how long a segment that the log left counts as not sealed without a new look
 _CLOSE_S = 10.0
+_SEGMENTS_LIMIT = 1 << 20  # of a log
 
 
 class RemoteDirectory(LogDirectory):
@@ -53,7 +55,7 @@ class RemoteDirectory(LogDirectory):
     def __init__(self, url: str, cache_bytes: int, timeout_s: float) -> None:
         self.connection = Connection(url)
         said = self.connection.ask("look", limit_s=timeout_s)
-        identity = identities.parse(str(said.get("identity")).encode(), url)
+        identity = identities.parse(str(said.get("identity")), url)
         size = identity.segment_size
         self._cache = SegmentCache(
             size, cache_bytes, write=self._fill, has=self.has, path_of=self.segment_path
@@ -110,8 +112,24 @@ class RemoteDirectory(LogDirectory):
 
     def adopt(self, said: dict[str, Any]) -> None:
         """Take what the server says of its log, after a connection; refuse another log."""
+        committed = self._checked(said)
+        with self._lock:
+            self._numbers = frozenset(_numbers_of(said, self.path))
+        self.take(
+            Piece(
+                position=0,
+                first=(self._first() or 0) * self.segment_size,
+                committed=committed,
+                flushed=wire.number_of(said, "flushed", self.path),
+            )
+        )
+
+    def _checked(self, said: dict[str, Any]) -> int:
+        """Refuse another log, and one that has not all that was read; return its committed
+        position.
+        """
         url = self.path
-        if identities.parse(str(said.get("identity")).encode(), url).uuid != self.log_uuid:
+        if identities.parse(str(said.get("identity")), url).uuid != self.log_uuid:
             raise NotALogError(
                 "the server now has another log of this name: open it again", path=url
             )
@@ -129,16 +147,7 @@ class RemoteDirectory(LogDirectory):
                 path=url,
                 position=end,
             )
-        with self._lock:
-            self._numbers = frozenset(_numbers_of(said, url))
-        self.take(
-            Piece(
-                position=0,
-                first=(self._first() or 0) * self.segment_size,
-                committed=committed,
-                flushed=wire.number_of(said, "flushed", url),
-            )
-        )
+        return committed
 
     def take(self, piece: Piece) -> None:
         """Take the bytes and the watermarks of a piece, then show them to readers."""
@@ -149,6 +158,11 @@ class RemoteDirectory(LogDirectory):
             last = max(self._numbers, default=-1)
             reached = (committed - 1) // size
             grown = range(max(last + 1, piece.first // size), reached + 1)
+            if len(self._numbers) + len(grown) > _SEGMENTS_LIMIT:
+                raise ReplicationError(
+                    f"{self.path} says that it has a record at {committed - 1}, and so more than "
+                    f"{_SEGMENTS_LIMIT} segments"
+                )
             if piece.first > (self._first() or 0) * size or grown:
                 kept = (each for each in self._numbers if each * size >= piece.first)
                 self._numbers = frozenset((*kept, *grown))
@@ -236,6 +250,11 @@ class RemoteDirectory(LogDirectory):
             if error.first_position is not None:
                 self._drop_below(error.first_position)
             raise
+        except ReplicationError:
+            with contextlib.suppress(ReplicationError):
+                # Raises if the server has lost records.
+                self._checked(self.connection.ask("look", limit_s=0))
+            raise
 
     def _fill(self, number: int, fd: int) -> None:
         """Write what the server has of a segment to a file."""
@@ -280,9 +299,9 @@ def _numbers_of(said: dict[str, Any], url: str) -> Iterable[int]:
         isinstance(run, list)
         and len(run) == 2
         and all(type(number) is int and 0 <= number < 1 << 32 for number in run)
-        and 0 <= run[1] - run[0] < 1 << 24
+        and 0 <= run[1] - run[0] < _SEGMENTS_LIMIT
         for run in runs
     )
-    if not sound or not isinstance(runs, list) or sum(b - a for a, b in runs) > 1 << 24:
+    if not sound or not isinstance(runs, list) or sum(b - a for a, b in runs) > _SEGMENTS_LIMIT:
         raise ReplicationError(f"{url} sent no usable list of segments")
     return (number for first, last in runs for number in range(first, last + 1))

@@ -41,7 +41,7 @@ class Leases:
 
     def answer(self, content: dict[str, Any]) -> dict[str, Any]:
         """Do what a reader asks for."""
-        answers: dict[object, Callable[[dict[str, Any]], dict[str, Any]]] = {
+        answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "open": self._open,
             "save": self._save,
             "close": self._close,
@@ -50,7 +50,7 @@ class Leases:
             "delete": self._delete,
             "evict": self._evict,
         }
-        found = answers.get(content.get("what"))
+        found = answers.get(str(content.get("what")))
         if found is None:
             raise ReplicationError("the reader asked for an unknown change of a tailer")
         with self._lock:

@@ -31,7 +31,7 @@ class ForkedLogError(Exception):
 def prepare(primary: Primary, client: Any, said: dict[str, Any], path: str) -> None:
     """Create the copy, or check that the directory holds one of this log."""
     url = primary.url
-    identity = identities.parse(str(said.get("identity")).encode(), url)
+    identity = identities.parse(str(said.get("identity")), url)
     theirs = _lineage_of(said, url)
     known = read_replica(path)
     if known is None:

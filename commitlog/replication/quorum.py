@@ -31,7 +31,7 @@ class _Member:
         url = self.primary.url
         with self.primary.connect() as client:
             said = self.primary.describe(client, timeout_s)
-        identity = identities.parse(str(said.get("identity")).encode(), url)
+        identity = identities.parse(str(said.get("identity")), url)
         if identity.uuid != uuid:
             raise ReplicationError(f"{url} is another log: name the copies of this one")
         try:

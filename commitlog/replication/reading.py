@@ -94,11 +94,11 @@ class Reading:
         elif what == "since":
             found = index.position_since(value)
         elif what == "sequence_of":
-            found = index.sequence_of(self._checked_position(value))
+            found = index.sequence_of(self._position_in_log(value))
         elif what == "position_of":
             found = index.position_of(value)
         elif what == "boundary":
-            found = index.entry(self._checked_position(value), before=True)
+            found = index.entry(self._position_in_log(value), before=True)
         else:
             raise ReplicationError(f"a reader asked for an unknown place: {what!r:.100}")
         return {"found": found}
@@ -158,6 +158,17 @@ class Reading:
         return [
             (start, min(stop, most)) for (start, stop), most in zip(ranges, header, strict=True)
         ]
+
+    def _position_in_log(self, value: int) -> int:
+        """Refuse a position beyond the end: a search would go through all segments in between."""
+        position, end = self._checked_position(value), self._log.tail_position
+        if position > end:
+            raise PositionError(
+                f"the log ends at {end}",
+                position=position,
+                first_position=self._parts.queue.first_number * self._size,
+            )
+        return position
 
     def _checked_position(self, position: object) -> int:
         if type(position) is not int or not 0 <= position < 1 << 63:

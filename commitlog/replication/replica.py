@@ -358,7 +358,11 @@ class Replica:
 
 def _check_page(directory: LogDirectory, number: int, page: bytes) -> None:
     base, size = number * directory.segment_size, directory.segment_size
-    if len(page) != HEADER_SIZE or check_header(page, directory.log_uuid, base, size) != 0:
+    if (
+        len(page) != HEADER_SIZE
+        or base >= 1 << 63
+        or check_header(page, directory.log_uuid, base, size) != 0
+    ):
         raise ReplicationError("the primary sent a damaged header", path=directory.path)
 
 

@@ -98,4 +98,6 @@ def chunk_of(batch: Any, layout: Any, peer: str) -> Chunk:
     values = {name: batch.column(name)[0].as_py() for name in layout.names}
     if any(value is None for value in values.values()):
         raise ReplicationError(f"{peer} sent a chunk without a value")
+    if any(values[name] < 0 for name in ("number", "offset", "flushed", "crc")):
+        raise ReplicationError(f"{peer} sent a negative position")
     return Chunk(**values)

@@ -82,7 +82,7 @@ def _roll_cycle(content: dict[str, object], path: str) -> RollCycle | None:
         raise _refuse(path, f"has no usable 'roll_cycle' ({error})") from None
 
 
-def parse(text: bytes, path: str) -> Identity:
+def parse(text: bytes | str, path: str) -> Identity:
     """Read the content of a `log.json`; refuse what is not one, and what a newer format wrote."""
     try:
         content = json.loads(text)

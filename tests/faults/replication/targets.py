@@ -1,0 +1,287 @@
+"""What peers send, fed into the code that takes it: any bytes may raise `CommitLogError`, and
+nothing else. Each target takes one input, so a random mutator and a fuzzer can both drive it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import itertools
+import json
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import commitlog
+from commitlog._kernel.segments import HEADER_SIZE, crc32c
+from commitlog.errors import CommitLogError
+from commitlog.log.commit_log import open_log
+from commitlog.recovery.lineage import Rank
+from commitlog.remote import piece as pieces
+from commitlog.remote import wire as remote_wire
+from commitlog.remote.piece import Piece
+from commitlog.remote.remote_directory import RemoteDirectory
+from commitlog.replication import serve, wire
+from commitlog.replication.reading import Reading
+from commitlog.replication.replica import Replica, Standing, begin_replica, create_replica
+from commitlog.replication.served import Served
+from commitlog.replication.wire import Chunk
+from commitlog.segment import identity as identities
+
+SEGMENT = 64 << 10
+PEER = "a peer"
+_ANSWER_MOST = 1 << 24  # bytes
+_HEAD = struct.Struct("<qqqq")
+
+
+class Target(Protocol):
+    """Takes inputs; `seeds` are sound ones."""
+
+    seeds: list[bytes]
+
+    def take(self, data: bytes) -> None:
+        """Take an input; raise if it does harm."""
+
+    def close(self) -> None:
+        """Release what the target holds."""
+
+
+def made_log(path: Path, records: int = 3000) -> str:
+    """Create a log of some segments."""
+    with commitlog.open(path, segment_size=SEGMENT) as log:
+        log.append_many([b"record %d" % number for number in range(records)])
+    return str(path)
+
+
+class Questions:
+    """A server takes what followers and readers ask for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = open_log(made_log(folder / "log"), "r")
+        self.served = Served(self.log, _promise)
+        self.ended = threading.Event()
+        rank = {"number": 0, "id": ""}
+        asked: list[dict[str, Any]] = [
+            {"action": "describe"},
+            {"action": "acknowledge", "name": "f", "rank": rank, "position": SEGMENT},
+            {"action": "fence", "rank": {"number": 2, "id": "0" * 32}},
+            {"action": "look"},
+            *({"action": "find", "what": what, "value": SEGMENT + HEADER_SIZE}
+              for what in ("flush", "since", "sequence_of", "position_of", "boundary")),
+            *({"action": "tailer", "what": what, "name": "t", "position": 0, "start": 0,
+               "lease": "0", "required": False, "max_lag": 1000, "durable_s": 1.5}
+              for what in ("open", "save", "close", "list", "reset", "delete", "evict")),
+            {"read": [[0, 4096], [SEGMENT, SEGMENT + 100]]},
+            {"watch": HEADER_SIZE},
+            {"position": HEADER_SIZE, "rank": rank, "unsealed": [0]},
+        ]  # fmt: skip
+        self.seeds = [wire.text({"log": "log", **each}) for each in asked]
+
+    def take(self, data: bytes) -> None:
+        with contextlib.suppress(CommitLogError):
+            self._answer(wire.content_of(data, PEER))
+
+    def _answer(self, content: dict[str, Any]) -> None:
+        served, reading = self.served, Reading(self.log)
+        answers = {
+            "describe": served.describe,
+            "acknowledge": served.acknowledge,
+            "fence": served.fence,
+            "look": served.look,
+            "find": served.find,
+            "tailer": served.tailer,
+        }
+        answer = answers.get(str(content.get("action")))
+        if answer is not None:
+            assert len(wire.text(answer(content))) < _ANSWER_MOST
+        elif "read" in content:
+            self._exhaust(reading.read(content["read"]))
+        elif "watch" in content:
+            self._exhaust(reading.watch(content["watch"], self.ended))
+        else:
+            wire.rank_of(content, "rank", PEER)
+            wire.number_of(content, "position", PEER)
+
+    def _exhaust(self, found: Iterator[Piece]) -> None:
+        # A watch ends never, and waits at the end of the log.
+        for piece in itertools.islice(found, 2):
+            assert len(piece.content) <= pieces.PIECE_BYTES
+
+    def close(self) -> None:
+        self.served.end()
+        self.log.close()
+
+
+def _promise(rank: Rank) -> tuple[Rank, Standing]:
+    return rank, Standing(rank, 0)
+
+
+class Answers:
+    """A reader on another machine takes what a server says of its log, and pieces of it.
+
+    The input is a message of JSON, or the numbers of a piece and its bytes behind a NUL.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = made_log(folder / "log")
+        self._server = serve(self._path, listen="127.0.0.1:0")
+        self._directory: RemoteDirectory | None = None
+        self._taken = 0
+        with open_log(self._path, "r") as log:
+            look, end = Reading(log).look(), log.committed_position
+            pieces_read = list(Reading(log).read([[end - 512, end]]))
+        self.seeds = [
+            wire.text(look),
+            wire.text({**look, "epochs": [{"number": 1, "start": end, "id": "0" * 32}]}),
+            pieces.text_of(CommitLogError("refused")).encode(),
+            *(b"\0" + _HEAD.pack(each.position, each.first, each.committed, each.flushed)
+              + bytes(each.content) for each in pieces_read),
+        ]  # fmt: skip
+
+    def take(self, data: bytes) -> None:
+        directory = self._opened()
+        with contextlib.suppress(CommitLogError):
+            if data[:1] == b"\0":
+                numbers, content = data[1 : 1 + _HEAD.size], data[1 + _HEAD.size :]
+                if len(numbers) == _HEAD.size:
+                    position, first, committed, flushed = _HEAD.unpack(numbers)
+                    piece = Piece(position, first, committed, flushed, content, crc32c(content))
+                    batch = pieces.batch_of(piece, pieces.schema())
+                    directory.take(pieces.piece_of(batch, pieces.schema(), PEER))
+            else:
+                pieces.error_of(data.decode(errors="replace"), PEER)
+                directory.adopt(remote_wire.content_of(data, PEER))
+        assert len(directory.segment_numbers()) <= 1 << 20
+
+    def _opened(self) -> RemoteDirectory:
+        self._taken += 1
+        if self._directory is None or self._taken % 1000 == 0:
+            self._drop()
+            self._directory = RemoteDirectory(self._server.url(), 1 << 24, 10.0)
+        return self._directory
+
+    def _drop(self) -> None:
+        if self._directory is not None:
+            self._directory.close()
+            self._directory = None
+
+    def close(self) -> None:
+        self._drop()
+        self._server.close()
+
+
+class Chunks:
+    """A follower takes chunks. The input is where a chunk belongs, one byte for its kind, and its
+    bytes.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        source = Path(made_log(folder / "log"))
+        files = sorted(source.glob("*.seg")) or sorted(source.glob("0*"))
+        self._pages = [file.read_bytes()[:HEADER_SIZE] for file in files[:2]]
+        frames = files[0].read_bytes()[HEADER_SIZE:][: 64 * 32]
+        with open_log(str(source), "r") as log:
+            self._identity = identities.parse(Reading(log).look()["identity"].encode(), PEER)
+        self._folder, self._number = folder, 0
+        self._layout = wire.schema()
+        self._replica: Replica | None = None
+        self._begin()
+        head = _HEAD.pack(0, HEADER_SIZE, HEADER_SIZE, 0)
+        self.seeds = [
+            head + b"F" + frames,
+            head + b"F" + frames[:64],
+            _HEAD.pack(1, HEADER_SIZE, SEGMENT, 0) + b"H" + self._pages[1],
+            _HEAD.pack(0, SEGMENT, SEGMENT, 0) + b"H" + self._pages[0],
+        ]
+
+    def take(self, data: bytes) -> None:
+        replica = self._replica
+        assert replica is not None
+        if len(data) <= _HEAD.size:
+            return
+        number, offset, flushed, flips = _HEAD.unpack_from(data)
+        kind, content = data[_HEAD.size : _HEAD.size + 1], data[_HEAD.size + 1 :]
+        header, frames = (content, b"") if kind == b"H" else (b"", content)
+        before = replica.position
+        with contextlib.suppress(CommitLogError):
+            crc = crc32c(content) ^ (flips % 2)
+            sent = wire.batch_of(Chunk(number, offset, flushed, crc, header, frames), self._layout)
+            replica.write(wire.chunk_of(sent, self._layout, PEER))
+        # Only whole sound frames count.
+        assert before <= replica.position <= before + len(frames) + HEADER_SIZE
+        if replica.position != before:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Begin with an empty copy."""
+        self.close()
+        self._number += 1
+        path = str(self._folder / f"copy{self._number}")
+        create_replica(path, self._identity, commitlog.recovery.lineage.Lineage())
+        begin_replica(path, self._identity, 0, self._pages[0])
+        self._replica = Replica(path)
+
+    def close(self) -> None:
+        if self._replica is not None:
+            self._replica.close()
+            self._replica = None
+
+
+TARGETS: dict[str, type[Questions | Answers | Chunks]] = {
+    "questions": Questions,
+    "answers": Answers,
+    "chunks": Chunks,
+}
+
+
+def mutated(data: bytes, random: Any) -> bytes:
+    """Return an input that differs in some places from a sound one."""
+    if data[:1] == b"{" and random.random() < 0.8:
+        return _other_json(data, random)
+    found = bytearray(data)
+    for _ in range(random.randint(1, 4)):
+        at = random.randrange(len(found) + 1)
+        kind = random.randrange(4)
+        if kind == 0 and at < len(found):
+            found[at] ^= 1 << random.randrange(8)
+        elif kind == 1:
+            found[at:at] = random.choice(_NUMBERS_BYTES)
+        elif kind == 2:
+            del found[at : at + random.randint(1, 16)]
+        else:
+            found[at : at + 8] = random.choice(_NUMBERS_BYTES)
+    return bytes(found)
+
+
+_NUMBERS_BYTES = [
+    struct.pack("<q", number)
+    for number in (0, 1, -1, 4096, SEGMENT, 1 << 31, 1 << 40, (1 << 62), (1 << 63) - 1, -(1 << 63))
+]
+_VALUES: list[Any] = [
+    *(None, True, False, 0, 1, -1, 1.5, 1e308, "", "x", "\0", "\ud800", "x" * 5000, [], {}, [[]]),
+    *(4096, SEGMENT, 1 << 31, 1 << 40, (1 << 62), (1 << 63) - 1, 1 << 63, 1 << 200, -(1 << 63)),
+    *([0, 1], [1, 0], [[0, 1]], [[1, 0]], [[0, 1 << 62]], {"number": 1, "id": "0" * 32}, ["x"]),
+]
+
+
+def _other_json(data: bytes, random: Any) -> bytes:
+    content = json.loads(data)
+    for _ in range(random.randint(1, 3)):
+        _change(content, random)
+    return json.dumps(content).encode()
+
+
+def _change(content: Any, random: Any) -> None:
+    """Change, add or take away one value, at any depth."""
+    keys = list(content) if isinstance(content, dict) else list(range(len(content)))
+    if not keys:
+        return
+    key = random.choice(keys)
+    if isinstance(content[key], dict | list) and random.random() < 0.7:
+        _change(content[key], random)
+    elif random.random() < 0.15:
+        del content[key]
+    else:
+        content[key] = copy.deepcopy(random.choice(_VALUES))

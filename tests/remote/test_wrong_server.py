@@ -1,0 +1,75 @@
+"""A server that sends other bytes than a reader asks for is refused, with one clear error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import flight
+
+import commitlog
+from commitlog.errors import ReplicationError
+from commitlog.log.commit_log import open_log
+from commitlog.remote import piece as pieces
+from commitlog.remote.piece import Piece
+from commitlog.replication import wire
+from commitlog.replication.reading import Reading
+
+Change = Callable[[Iterator[Piece]], Iterator[Piece]]
+
+
+class WrongServer(flight.FlightServerBase):  # type: ignore[misc]
+    """Answers for a log, and changes the pieces that it sends."""
+
+    def __init__(self, path: Path, change: Change) -> None:
+        super().__init__("grpc://127.0.0.1:0")
+        self.log = open_log(path, "r")
+        self.change = change
+
+    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
+        return iter([flight.Result(wire.text(Reading(self.log).look()))])
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        content = json.loads(ticket.ticket)
+        if "read" not in content:
+            raise flight.FlightUnavailableError("nothing is new")
+        layout, found = pieces.schema(), self.change(Reading(self.log).read(content["read"]))
+        return flight.GeneratorStream(layout, (pieces.batch_of(each, layout) for each in found))
+
+
+def moved(found: Iterator[Piece]) -> Iterator[Piece]:
+    for each in found:
+        yield replace(each, position=each.position + 8)
+
+
+def none(found: Iterator[Piece]) -> Iterator[Piece]:
+    yield from ()
+
+
+def repeated(found: Iterator[Piece]) -> Iterator[Piece]:
+    for each in found:
+        yield each
+        yield each
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [(moved, "other bytes"), (none, "fewer bytes"), (repeated, "other bytes")],
+)
+def test_bytes_that_were_not_asked_for_are_refused(
+    tmp_path: Path, change: Change, message: str
+) -> None:
+    with commitlog.open(tmp_path / "log", segment_size="64KiB") as log:
+        log.append_many([b"a record"] * 3000)
+    server = WrongServer(tmp_path / "log", change)
+    try:
+        url = f"tcp://127.0.0.1:{server.port}/log"
+        with pytest.raises(ReplicationError, match=message), commitlog.open(url, mode="r") as log:
+            list(log.tailer().values())
+    finally:
+        server.shutdown()
+        server.log.close()
