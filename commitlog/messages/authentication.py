@@ -13,7 +13,6 @@ from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder
 from commitlog.messages.schema import is_message_type
 from commitlog.messages.sealer import is_sealed
-from commitlog.messages.unsealer import Unsealer
 
 _MOST_PROBLEMS = 100
 
@@ -65,8 +64,7 @@ class Authentication:
                 except SchemaError:  # no reader decodes its messages
                     schema = None
                 if schema is not None and is_sealed(schema):
-                    unsealer = Unsealer(self._log, number, self._keys)
-                    self._decoders[number] = RecordDecoder(unsealer, schema, bytes)
+                    self._decoders[number] = RecordDecoder(self._log, self._keys, schema, bytes)
         return self._decoders[number]
 
     def _open(

@@ -42,6 +42,8 @@ class DataKey:
 
     Attributes
     ----------
+    key_id : str
+        As given.
     record : tuple of bytes
         Key and value of its record.
     """
@@ -49,6 +51,7 @@ class DataKey:
     def __init__(
         self, key: bytes, key_id: str, wrapped: bytes, log: CommitLog, number: int
     ) -> None:
+        self.key_id = key_id
         self._cipher = Cipher(key)
         content = {
             "format": FORMAT,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Generic, TypeAlias, TypeVar
 
 from commitlog._kernel.readers import Record
-from commitlog.errors import SchemaError
+from commitlog.errors import KeyUnavailableError, SchemaError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages import compression, sealer
 from commitlog.messages.codec import Decode
 from commitlog.messages.history import behind_history, end_of
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.schema import Schema
+from commitlog.messages.sealed_dictionary import has_sealed, opened_dictionary
 from commitlog.messages.unsealer import Unsealer
 
 T = TypeVar("T")
@@ -26,7 +28,9 @@ class RecordDecoder(Generic[T]):
 
     Parameters
     ----------
-    unsealer : Unsealer
+    log : CommitLog
+        The log of the messages.
+    keys : KeyRing
         Opens them.
     schema : Schema
         Theirs; a history is in front of what is sealed.
@@ -34,8 +38,9 @@ class RecordDecoder(Generic[T]):
         Decodes what was sealed.
     """
 
-    def __init__(self, unsealer: Unsealer, schema: Schema, decode: Decode[T]) -> None:
-        self._unsealer = unsealer
+    def __init__(self, log: CommitLog, keys: KeyRing, schema: Schema, decode: Decode[T]) -> None:
+        self._path = log.path
+        self._unsealer = Unsealer(log, schema.number, keys)
         self._has_history = schema.has_history
         self._decode = decode
 
@@ -51,23 +56,19 @@ class RecordDecoder(Generic[T]):
         """
         if self._has_history:
             value = value[end_of(value) :]
-        return self._decode(self._unsealer.opened(value, position, key))
+        try:
+            return self._decode(self._unsealer.opened(value, position, key))
+        except KeyUnavailableError as error:  # of the message, or of its dictionary
+            error.path, error.position = self._path, position
+            raise
 
     def of_record(self, record: Record) -> T:
         """As `of_value`."""
         return self.of_value(record.value, record.position, record.key)
 
 
-def opener_of(log: CommitLog, schema: Schema) -> Opener | None:
-    """Return what takes the layers below a seal off a message of a schema; None if it has none.
-
-    Raises
-    ------
-    SchemaError
-        This release does not know the layers.
-    MissingExtraError
-        A package of a layer is not installed.
-    """
+def _opener_of(log: CommitLog, schema: Schema, keys: KeyRing) -> Opener | None:
+    """Return what takes the layers below a seal off a message of a schema; None if it has none."""
     below = schema.layers[: len(schema.layers) - sealer.is_sealed(schema)]
     names = [layer["name"] for layer in below]
     if not names:
@@ -79,8 +80,20 @@ def opener_of(log: CommitLog, schema: Schema) -> Opener | None:
             "its messages: use a newer release",
             topic=schema.topic,
         )
-    dictionary = compression.dictionary_of(below[0])
-    return compression.Decompressor(dictionary, log.segment_size // LARGEST_SHARE).decompressed
+    form = below[0]
+    limit = log.segment_size // LARGEST_SHARE
+    if not has_sealed(form):
+        return compression.Decompressor(compression.dictionary_of(form), limit).decompressed
+
+    @cache  # a missing key is the problem of a message: the first one that needs it
+    def decompressor() -> Opener:
+        _, dictionary = opened_dictionary(form, keys, log)
+        return compression.Decompressor(dictionary, limit).decompressed
+
+    def opened(value: bytes) -> bytes:
+        return decompressor()(value)
+
+    return opened
 
 
 def layered(
@@ -91,13 +104,15 @@ def layered(
 
     Raises
     ------
-    SchemaError, MissingExtraError
-        As for `opener_of`.
+    SchemaError
+        This release does not know the layers.
+    MissingExtraError
+        A package of a layer is not installed.
     """
-    opened = opener_of(log, schema)
+    opened = _opener_of(log, schema, keys)
     inner = decode if opened is None else _behind(opened, decode)
     if sealer.is_sealed(schema):
-        return RecordDecoder(Unsealer(log, schema.number, keys), schema, inner)
+        return RecordDecoder(log, keys, schema, inner)
     return behind_history(schema, inner)
 
 

@@ -24,6 +24,7 @@ from commitlog.messages.encoder import MessageEncoder, name_of
 from commitlog.messages.key_ring import KeyRing, key_ring_of
 from commitlog.messages.layered_appender import LayeredAppender
 from commitlog.messages.schema import Schema
+from commitlog.messages.sealed_dictionary import SEAL_BYTES
 from commitlog.messages.sealer import Sealer, is_sealed
 from commitlog.messages.topic import Topic
 from commitlog.messages.topic_compressor import TopicCompressor
@@ -153,9 +154,9 @@ def _joined(
     schema = Schema(name, codec.name, codec.form)
     catalog = SchemaCatalog(log)
     known_schemas = _checked_schemas(log, catalog, codec, schema)
-    _check_size(log, schema, zstd)
     ring = key_ring_of(keys)
     seals = keys is not None or any(map(is_sealed, known_schemas.values()))
+    _check_size(log, schema, zstd, SEAL_BYTES if seals else 0)
 
     def end(schema: Schema) -> Layered:
         if seals:
@@ -166,7 +167,7 @@ def _joined(
         plain, carrying = end(schema), end(replace(schema, has_history=True))
     else:
         compressor = TopicCompressor(
-            log, schema, end, zstd=zstd, known=known_schemas, trains=not seals
+            log, schema, end, zstd=zstd, known=known_schemas, keys=ring, seals=seals
         )
         plain, carrying = compressor.plain, compressor.with_history
     topic = Topic(
@@ -200,12 +201,12 @@ def _checked_schemas(
     return known
 
 
-def _check_size(log: CommitLog, schema: Schema, zstd: Zstd | None) -> None:
+def _check_size(log: CommitLog, schema: Schema, zstd: Zstd | None, more: int) -> None:
     """Refuse a schema that has no room, with the dictionary that it may get."""
     if zstd is not None:
         given = zstd.dictionary
         dictionary = bytes(DICTIONARY_BYTES) if given is None else given
-        schema = replace(schema, layers=(form_of(dictionary),))
+        schema = replace(schema, layers=(form_of(dictionary + bytes(more)),))
     size = len(schema.value) + len(schema.key) + 8
     if log.mode != "r" and size > log.largest_value:
         raise RecordTooLargeError(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from commitlog.errors import KeyUnavailableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages import compression
 from commitlog.messages.appender import Key, Layered, TopicAppender
-from commitlog.messages.compression import Compressor, Samples, Zstd
-from commitlog.messages.layer import opener_of
+from commitlog.messages.compression import Compressor, Form, Samples, Zstd
+from commitlog.messages.key_ring import KeyRing
+from commitlog.messages.layer import RecordDecoder, layered
 from commitlog.messages.message_sizes import check_sizes
 from commitlog.messages.schema import Schema
+from commitlog.messages.sealed_dictionary import has_sealed, opened_dictionary, sealed_form
+from commitlog.messages.sealer import is_sealed
 
 _SEARCHED = 4 * compression.SAMPLES  # records among which messages of an earlier open are sought
 
@@ -45,8 +50,11 @@ class TopicCompressor:
         How to compress.
     known : dict
         The schemas of the topic, by type number.
-    trains : bool
-        Whether a dictionary may have parts of messages.
+    keys : KeyRing
+        Opens earlier messages.
+    seals : bool
+        Whether the messages are sealed. Their dictionary then is, too, because it has parts of
+        them.
 
     Attributes
     ----------
@@ -62,39 +70,61 @@ class TopicCompressor:
         *,
         zstd: Zstd,
         known: dict[int, Schema],
-        trains: bool,
+        keys: KeyRing,
+        seals: bool,
     ) -> None:
+        self._keys = keys
+        self._seals = seals
         self._log = log
         self._schema = schema
         self._end = end
         self._level = zstd.level
         self._limit = log.largest_value - 8
         self._samples: Samples | None = None
-        dictionary = zstd.dictionary
-        if dictionary is None:
-            dictionary = self._found(known)
-            if not dictionary and trains and log.mode != "r":
+        stage = self._found(known, zstd.dictionary)
+        if stage is None:
+            dictionary = zstd.dictionary
+            if dictionary is None and log.mode != "r":
                 self._samples = Samples()
                 dictionary = self._trained_on_earlier(known)
-        self._stage = self._with(dictionary)
+            stage = self._with(dictionary or b"")
+        self._stage = stage
         self.plain = _Form(self, has_history=False)
         self.with_history = _Form(self, has_history=True)
 
-    def _with(self, dictionary: bytes) -> _Stage:
-        schema = replace(self._schema, layers=(compression.form_of(dictionary),))
+    def _with(self, dictionary: bytes, form: Form | None = None) -> _Stage:
+        if form is None and self._seals and self._log.mode != "r":
+            form = sealed_form(dictionary, self._keys, self._log)
+        schema = replace(self._schema, layers=(form or compression.form_of(dictionary),))
         compressor = Compressor(self._level, dictionary)
         with_history = replace(schema, has_history=True)
         return _Stage(compressor.compressed, (self._end(schema), self._end(with_history)))
 
     # --- the dictionary ---------------------------------------------------------------------------
 
-    def _found(self, known: dict[int, Schema]) -> bytes:
-        """Return the dictionary that an earlier open or another process has trained."""
+    def _found(self, known: dict[int, Schema], wanted: bytes | None) -> _Stage | None:
+        """Return the stage of a dictionary that an earlier open or another process has trained, or
+        of the one that is wanted.
+        """
         for _, schema in sorted(known.items()):
-            if self._is_same_version(schema) and len(schema.layers) == 1:
-                dictionary = compression.dictionary_of(schema.layers[0])
-                if dictionary:
-                    return dictionary
+            if not self._is_same_version(schema) or not schema.layers:
+                continue
+            form = schema.layers[0]
+            dictionary = b""
+            if is_sealed(schema) and self._seals and has_sealed(form):
+                dictionary = self._opened(form)
+            elif not is_sealed(schema) and not self._seals:
+                dictionary = compression.dictionary_of(form)
+            if dictionary and wanted in (None, dictionary):
+                return self._with(dictionary, form)
+        return None
+
+    def _opened(self, form: Form) -> bytes:
+        """Return a sealed dictionary, or empty bytes if a former master key sealed it."""
+        with contextlib.suppress(KeyUnavailableError, ValueError):
+            key_id, dictionary = opened_dictionary(form, self._keys, self._log)
+            if key_id == self._keys.key_ids[-1]:
+                return dictionary
         return b""
 
     def _is_same_version(self, schema: Schema) -> bool:
@@ -102,20 +132,23 @@ class TopicCompressor:
 
     def _trained_on_earlier(self, known: dict[int, Schema]) -> bytes:
         """Train a dictionary on the messages at the beginning of the log, if there are enough."""
-        openers = {
-            number: opener_of(self._log, schema)
+        decoders = {
+            number: layered(self._log, schema, bytes, self._keys)
             for number, schema in known.items()
-            if self._is_same_version(schema) and not schema.has_history
+            if self._is_same_version(schema)
         }
-        if not openers:
+        if not decoders:
             return b""
         with self._log.tailer(visibility="appended", on_damage="skip") as tailer:
             for record in itertools.islice(tailer, _SEARCHED):
-                if record.type in openers:
-                    opened = openers[record.type]
+                if record.type in decoders:
+                    decode = decoders[record.type]
                     try:
-                        value = record.value if opened is None else opened(record.value)
-                    except ValueError:
+                        if isinstance(decode, RecordDecoder):
+                            value = decode.of_record(record)
+                        else:
+                            value = decode(record.value)
+                    except (ValueError, KeyUnavailableError):
                         continue
                     if self._samples is not None and self._samples.add(value):
                         return self._trained()

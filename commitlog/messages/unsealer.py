@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from commitlog.errors import KeyUnavailableError, PositionError
+from commitlog.errors import PositionError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.cipher import check_installed
 from commitlog.messages.data_key import ID_BYTES, DataKey, id_of, key_of
@@ -70,11 +70,7 @@ class Unsealer:
                 f"the log has no data key {data_key_id.hex()}: the message comes from another log, "
                 "or was changed"
             )
-        try:
-            found = DataKey.of_value(record, self._keys, self._log, self._number)
-        except KeyUnavailableError as error:
-            error.path, error.position = self._log.path, position
-            raise
+        found = DataKey.of_value(record, self._keys, self._log, self._number)
         if len(self._found) >= _KEPT:
             self._found = {}
         self._found[data_key_id] = found

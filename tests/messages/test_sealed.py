@@ -275,18 +275,6 @@ def test_methods_are_sealed(log: commitlog.CommitLog, monkeypatch: pytest.Monkey
         assert reader.run(timeout=0) == 2
 
 
-def test_compressed_messages_are_sealed(tmp_path: Path) -> None:
-    pytest.importorskip("zstandard")
-    item = "a desk lamp with a green shade " * 20
-    with commitlog.topic(tmp_path / "log", Order, keys=RING, compress="zstd") as orders:
-        for number in range(600):
-            orders.append(Order(number, item))
-        assert all(len(record.value) < 200 for record in messages(orders.log))
-        assert len(list(orders.tailer())) == 600
-    for path in (tmp_path / "log").rglob("*"):
-        assert path.is_dir() or b"green shade" not in path.read_bytes()
-
-
 def test_fork_takes_a_new_data_key(log: commitlog.CommitLog) -> None:
     orders = orders_of(log)
     orders.append(Order(1))

@@ -1,0 +1,60 @@
+"""Sealed dictionaries: what a topic compresses with, in its schema, for those who have its keys."""
+
+from __future__ import annotations
+
+import base64
+
+from commitlog.log.commit_log import CommitLog
+from commitlog.messages import compression
+from commitlog.messages.compression import Form
+from commitlog.messages.data_key import DataKey
+from commitlog.messages.key_ring import KeyRing
+from commitlog.messages.schema import SCHEMA_TYPE
+
+SEAL_BYTES = 512  # at least what a seal adds to a dictionary, unless a service wraps at length
+_SEALED = "sealed_dictionary"
+
+
+def sealed_form(dictionary: bytes, keys: KeyRing, log: CommitLog) -> Form:
+    """Return the layer of a schema whose messages are compressed with a dictionary, and sealed.
+
+    Raises
+    ------
+    KeyUnavailableError
+        The ring cannot wrap the data key of the dictionary.
+    """
+    if not dictionary:
+        return compression.form_of(dictionary)
+    data_key = DataKey.new(keys, log, SCHEMA_TYPE)
+    _, value = data_key.record
+    sealed = base64.b64encode(data_key.sealed(dictionary, None)).decode()
+    return {"name": compression.NAME, "data_key": value.decode(), _SEALED: sealed}
+
+
+def has_sealed(form: Form) -> bool:
+    """Return whether a layer has a sealed dictionary."""
+    return _SEALED in form
+
+
+def opened_dictionary(form: Form, keys: KeyRing, log: CommitLog) -> tuple[str, bytes]:
+    """Return the id of the master key of a sealed dictionary, and the dictionary.
+
+    Raises
+    ------
+    KeyUnavailableError
+        The ring cannot open its data key.
+    ValueError
+        The layer is damaged, or comes from another log.
+    """
+    try:
+        record = form["data_key"].encode()
+        sealed = base64.b64decode(form[_SEALED], validate=True)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise ValueError("the sealed dictionary of its schema is damaged") from None
+    data_key = DataKey.of_value(record, keys, log, SCHEMA_TYPE)
+    try:
+        return data_key.key_id, data_key.opened(sealed, None)
+    except ValueError:
+        raise ValueError(
+            "the sealed dictionary of its schema is not authentic: restore the log from a copy"
+        ) from None
