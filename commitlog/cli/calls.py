@@ -69,7 +69,8 @@ def _documents(file: IO[bytes], name: str) -> Iterator[Call]:
             node = loader.get_node()
             content = loader.construct_document(node)
             if content is not None:
-                yield _call(f"{name}:{node.start_mark.line + 1}", content)
+                where = f"{name}:{node.start_mark.line + 1}"
+                yield _call(where, content, "; write --- between calls")
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = name if mark is None else f"{name}:{mark.line + 1}"
@@ -100,11 +101,14 @@ def _loader(yaml: Any) -> Any:
     return Loader
 
 
-def _call(where: str, content: Any) -> Call:
+def _call(where: str, content: Any, between: str = "; write each call in a line") -> Call:
+    """Return a call; `between` says in an error how to separate calls."""
     if isinstance(content, dict) and {"topic", "message"} <= content.keys():
         content = {content["topic"]: content["message"]}
     if not isinstance(content, dict) or len(content) != 1:
-        raise click.ClickException(f"{where}: not a call: expected {_FORM}")
+        several = isinstance(content, dict) and len(content) > 1
+        why = f"a call has one method, not {len(content)}{between}" if several else "not a call"
+        raise click.ClickException(f"{where}: {why}: expected {_FORM}")
     ((method, arguments),) = content.items()
     if isinstance(arguments, dict) and all(isinstance(name, str) for name in arguments):
         return Call(where, str(method), [], arguments)

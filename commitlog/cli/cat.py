@@ -97,6 +97,8 @@ def command(
             with record_progress(view.bytes) as show:
                 view.run(show)
         sink.close()
+    if decoder is not None:
+        decoder.report_fields()
     is_undecodable = decoder is not None and decoder.undecodable > 0
     if target != STANDARD_OUTPUT:
         click.echo(f"{view.records} record{'s' * (view.records != 1)} to {target}", err=True)

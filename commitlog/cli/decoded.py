@@ -68,6 +68,12 @@ class BatchDecoder:
             if isinstance(each, Decoded) and (where is None or where(each.message))
         ]
 
+    def report_fields(self) -> None:
+        """Report the fields of the condition that no message had."""
+        unknown = [] if self._where is None else self._where.unknown
+        if unknown:
+            click.echo(f"commitlog: --where: no message has {' and no '.join(unknown)}", err=True)
+
     def report(self, batch: Batch, count: int) -> None:
         """Report what could not be decoded among the first rows of a batch."""
         if batch is self._batch:

@@ -166,7 +166,10 @@ def where(text: str) -> Condition:
     try:
         return condition(text)
     except ValueError as error:
-        raise click.BadParameter(f"{text!r} is not a condition: {error}") from None
+        raise click.BadParameter(
+            f"{text!r} is not a condition: {error}; write it like "
+            "'amount > 3 and city in [\"Rome\"]', with texts in quotes"
+        ) from None
 
 
 def record_format(*names: str) -> Callable[[str], str]:

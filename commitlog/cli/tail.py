@@ -172,6 +172,8 @@ def command(
             named=named,
         )
         view.run()
+    if decoder is not None:
+        decoder.report_fields()
     is_undecodable = decoder is not None and decoder.undecodable > 0
     context.exit(FAILURE if view.damaged or is_undecodable else 0)
 

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, NoReturn
 
-Condition = Callable[[Any], bool]
-"""Returns whether a message, as dicts and lists, meets it."""
+_Test = Callable[[Any], bool]
 _Operand = Callable[[Any], Any]
 
 _LONGEST = 10_000  # characters of a condition
@@ -40,6 +39,41 @@ _SIGNS: dict[str, Callable[[Any, Any], Any]] = {
 _MISSING = object()
 
 
+class Condition:
+    """A condition on a message, as dicts and lists: see `condition`."""
+
+    def __init__(self, meets: _Test, fields: list[_Field]) -> None:
+        self._meets = meets
+        self._fields = fields
+
+    def __call__(self, message: Any) -> bool:
+        """Return whether a message meets it."""
+        return self._meets(message)
+
+    @property
+    def unknown(self) -> list[str]:
+        """Return the fields that no message had, of those that were looked for."""
+        missed = [each.text for each in self._fields if each.is_missed and not each.is_found]
+        return list(dict.fromkeys(missed))
+
+
+class _Field:
+    """A field of messages, by the names and indexes that lead to it."""
+
+    def __init__(self, text: str, steps: list[str | int]) -> None:
+        self.text = text
+        self.is_found = self.is_missed = False
+        self._steps = steps
+
+    def __call__(self, message: Any) -> Any:
+        value = _value_at(message, self._steps)
+        if value is _MISSING:
+            self.is_missed = True
+        else:
+            self.is_found = True
+        return value
+
+
 def condition(text: str) -> Condition:
     """Read a condition.
 
@@ -60,20 +94,23 @@ def condition(text: str) -> Condition:
     parser = _Parser(text)
     found = parser.either(0)
     parser.end()
-    return found
+    return Condition(found, parser.fields)
 
 
 class _Parser:
     """Read the tokens of a condition from left to right."""
 
     def __init__(self, text: str) -> None:
+        self.fields: list[_Field] = []
         self._text = text
         self._at = 0
+        self._before = 0  # the end of the token before this one
         self._kind: str | None = None
         self._token = ""
         self._step()
 
     def _step(self) -> None:
+        self._before = self._at
         match = _TOKEN.match(self._text, self._at)
         if match is None:
             self._at += len(self._text) - self._at - len(self._text[self._at :].lstrip())
@@ -106,20 +143,20 @@ class _Parser:
         if self._kind is not None:
             self._refuse(f"{self._token!r} is not expected")
 
-    def either(self, depth: int) -> Condition:
+    def either(self, depth: int) -> _Test:
         """Read conditions that are joined by ``or``."""
         parts = [self._both(depth)]
         while self._took("or"):
             parts.append(self._both(depth))
         return parts[0] if len(parts) == 1 else lambda found: any(part(found) for part in parts)
 
-    def _both(self, depth: int) -> Condition:
+    def _both(self, depth: int) -> _Test:
         parts = [self._negated(depth)]
         while self._took("and"):
             parts.append(self._negated(depth))
         return parts[0] if len(parts) == 1 else lambda found: all(part(found) for part in parts)
 
-    def _negated(self, depth: int) -> Condition:
+    def _negated(self, depth: int) -> _Test:
         if depth > _DEEPEST:
             self._refuse(f"more than {_DEEPEST} levels are nested")
         if self._took("not"):
@@ -131,7 +168,7 @@ class _Parser:
             return part
         return self._comparison()
 
-    def _comparison(self) -> Condition:
+    def _comparison(self) -> _Test:
         left = self._operand()
         if self._is(*_SIGNS):
             compare = _SIGNS[self._token]
@@ -173,6 +210,7 @@ class _Parser:
         return lambda _: value
 
     def _path(self) -> _Operand:
+        start = self._at - len(self._token)
         steps: list[str | int] = [self._name()]
         while self._is(".", "["):
             if self._took("."):
@@ -184,7 +222,10 @@ class _Parser:
             steps.append(int(self._token))
             self._step()
             self._expect("]")
-        return lambda found: _value_at(found, steps)
+        # The token behind the field is read already.
+        field = _Field(self._text[start : self._before].strip(), steps)
+        self.fields.append(field)
+        return field
 
     def _name(self) -> str:
         if self._kind != "name" or self._token in _KEYWORDS:

@@ -70,9 +70,16 @@ class SchemaCatalog:
                 raise schema
         return found
 
-    def topics(self) -> list[str]:
-        """Return the names of all topics whose schemas are not damaged, sorted."""
-        return sorted({schema.topic for _, schema in self._all() if schema.topic is not None})
+    def topics(self, codec: str | None = None) -> list[str]:
+        """Return the names of all topics, or of those with a codec, sorted. Those whose schemas are
+        damaged are not known.
+        """
+        found = {
+            schema.topic
+            for _, schema in self._all()
+            if codec is None or (isinstance(schema, Schema) and schema.codec == codec)
+        }
+        return sorted(name for name in found if name is not None)
 
     def check_topics(self, names: Collection[str]) -> None:
         """Refuse a topic that the log does not have.
@@ -86,7 +93,7 @@ class SchemaCatalog:
         for name in names:
             if name not in known:
                 raise TopicNotFoundError(
-                    f"the log has no topic {name!r}: {_instead(name, known)}",
+                    f"the log has no topic {name!r}: {instead(name, known)}",
                     path=self._log.path,
                     topic=name,
                 )
@@ -251,13 +258,13 @@ def _read(value: bytes) -> Schema | SchemaError:
         return error
 
 
-def _instead(name: str, known: list[str]) -> str:
-    """Return what to do about an unknown topic."""
+def instead(name: str, known: list[str], what: str = "topics") -> str:
+    """Return what there is in place of an unknown topic."""
     similar = difflib.get_close_matches(name, known, 1)
     if similar:
         return f"did you mean {similar[0]!r}?"
     if not known:
-        return "it has no topics"
+        return f"it has no {what}"
     more = f" and {len(known) - _MOST_SHOWN} more" if len(known) > _MOST_SHOWN else ""
     return f"it has {', '.join(known[:_MOST_SHOWN])}{more}"
 

@@ -7,7 +7,7 @@ from typing import Any
 from commitlog.base.extras import imported
 from commitlog.errors import MessageValueError, SchemaError, TopicNotFoundError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.catalog import SchemaCatalog
+from commitlog.messages.catalog import SchemaCatalog, instead
 from commitlog.messages.codec import Decode
 from commitlog.messages.method import Method, plain_decoder
 from commitlog.messages.schema import Schema, key_of
@@ -114,11 +114,12 @@ def described_method(log: CommitLog, name: str) -> DescribedMethod:
     SchemaError
         The name is that of a topic which is no method.
     """
-    known = SchemaCatalog(log).schemas_of(name).values()
-    schemas = [each for each in known if each.codec == Method.name]
+    catalog = SchemaCatalog(log)
+    schemas = [each for each in catalog.schemas_of(name).values() if each.codec == Method.name]
     if not schemas:
         raise TopicNotFoundError(
-            f"the log has no calls of a method {name!r}: `commitlog topics LOG` lists its methods",
+            f"the log has no calls of a method {name!r}: "
+            f"{instead(name, catalog.topics(Method.name), 'methods')}",
             path=log.path,
             topic=name,
         )

@@ -205,11 +205,19 @@ def test_deeply_nested_message_is_printed_or_reported(tmp_path: Path, depth: int
         lists.append([])
         number = lists.log.read(lists.log.last_position or 0).type
         lists.log.append(b"[" * depth + b"1" + b"]" * depth, type=number)
-    for options in ([], ["--json"], ["--where", "a > 1"]):
+    for options in ([], ["--json"], ["--where", "3 > 1"]):
         done = run("tail", "--decode", *options, tmp_path / "log")
         assert b"Traceback" not in done.stderr
         assert done.returncode == (1 if done.stderr else 0)
         assert bool(done.stderr) == (depth > 1000) or depth == 900
+
+
+def test_field_that_no_message_has_is_reported(log: Path) -> None:
+    for command in ("cat", "tail"):
+        done = run(command, "--where", "amont > 3 or customer.city == Rome", log)
+        assert (done.returncode, done.stdout) == (0, b"")
+        text = done.stderr.decode()
+        assert text == "commitlog: --where: no message has amont and no customer.city and no Rome\n"
 
 
 def test_where_and_topic_choose_messages(log: Path) -> None:
@@ -223,7 +231,7 @@ def test_where_and_topic_choose_messages(log: Path) -> None:
     assert chosen("--where", "levels[1] = 2", "-n", "1") == ["Price"]
     assert chosen("--where", "id > 1") == []
     assert chosen("--topic", "Order", "--method", "Price") == ["Order", "Price"]
-    assert chosen("--topic", "Order", "--where", "order = 1") == []
+    assert chosen("--topic", "Order", "--where", "id = 7") == []
     assert chosen("--topic", "Refund", "-n", "5", "--reverse") == ["Refund"]
 
 

@@ -144,6 +144,31 @@ def test_any_text_is_a_condition_or_a_value_error(text: str) -> None:
     assert found({"a": 1, "b": {"n": [1, "2"]}}) in (True, False)
 
 
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("amont > 3", ["amont"]),
+        ("customer.city == Rome", ["Rome"]),
+        ("customer . town == 'Rome' or lines[7].sku == 'x'", ["customer . town", "lines[7].sku"]),
+        ("`first name` in [1] or amount > amont", ["`first name`", "amont"]),
+        ("amount > 5 and amont > 3", []),  # no message made it look for the second field
+        ("amount > 3 and item == 'x'", []),
+    ],
+)
+def test_fields_that_no_message_had_are_known(text: str, unknown: list[str]) -> None:
+    found = condition(text)
+    for _ in range(2):
+        found(MESSAGE)
+    assert found.unknown == unknown
+
+
+def test_field_that_one_message_had_is_not_unknown() -> None:
+    found = condition("note > 3")
+    for message in ({}, {"note": 1}, {}):
+        found(message)
+    assert found.unknown == []
+
+
 values = some.one_of(
     some.none(),
     some.booleans(),
