@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +58,20 @@ def test_history_behind_compression_is_read(tmp_path: Path, log: CommitLog) -> N
     assert history is not None
     assert [hop.position for hop in history.hops][-1] == order.position
     assert len(history.hops) == 2
+
+
+def test_history_of_a_sealed_message_needs_no_key(log: CommitLog) -> None:
+    pytest.importorskip("cryptography")
+    ring = topics.KeyRing.of_text(f"k1:{base64.b64encode(bytes(32)).decode()}")
+    sealed = commitlog.topic(log, Refund, name="sealed", keys=ring)
+    source = of_messages(log)[-1]
+    with commitlog.topic(log, Order).tailer() as tailer, tailer.reading():
+        position = sealed.append(Refund(1))
+    history = topics.history_of(log, log.read(position))
+    assert history is not None
+    assert history.hops[-1].position == source.position
+    table = topics.to_arrow(log, ["sealed"], history=True, keys=ring)
+    assert table["history"][0]["hops"][1]["position"].as_py() == source.position
 
 
 @pytest.mark.parametrize(

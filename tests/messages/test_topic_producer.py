@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +20,15 @@ from tests.messages.orders import Order, Refund, records, schema_positions
 def log(tmp_path: Path) -> Iterator[CommitLog]:
     with commitlog.open(tmp_path / "log", segment_size="64KiB") as opened:
         yield opened
+
+
+def test_repeat_of_a_sealed_message_returns_the_first_position(log: CommitLog) -> None:
+    pytest.importorskip("cryptography")
+    ring = topics.KeyRing.of_text(f"k1:{base64.b64encode(bytes(32)).decode()}")
+    orders = commitlog.topic(log, Order, keys=ring)
+    first = orders.append(Order(1), producer="till", producer_sequence=1)
+    assert orders.append(Order(1), producer="till", producer_sequence=1) == first
+    assert list(orders.tailer()) == [Order(1)]
 
 
 @pytest.mark.parametrize("compress", [None, topics.Zstd(dictionary=b"")])

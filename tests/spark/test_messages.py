@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 from pathlib import Path
@@ -10,9 +11,12 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import functions as f
+from pyspark.sql.types import StringType, StructType
 
 import commitlog
 from commitlog import topics
+from commitlog.errors import KeyUnavailableError
+from commitlog.spark.reader import LogReader
 from tests.messages.orders import Order, Refund
 from tests.spark.logs_in_spark import SIZE, archive
 
@@ -113,6 +117,33 @@ def test_stream_decodes_topics_that_begin_later(spark: Any, log: Path, tmp_path:
         returns.log.flush()
     run()
     assert sorted(found) == ["Order", "Refund", "Return"]
+
+
+def test_sealed_messages_need_a_key_of_the_environment(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cryptography")
+    text = f"k1:{base64.b64encode(bytes(32)).decode()}"
+    with commitlog.topic(log, Refund, name="sealed", keys=topics.KeyRing.of_text(text)) as sealed:
+        position = sealed.append(Refund(7))
+        sealed.log.flush()
+    options = {
+        "path": str(log),
+        "decode": "true",
+        "startingOffsets": f'{{"shop":{{"0":{position}}}}}',
+    }
+    message = StructType().add("topic", StringType()).add("json", StringType())
+    reader = LogReader(options, StructType().add("message", message))
+
+    def rows() -> list[Any]:
+        parts = reader.partitions()
+        return [row for part in parts for each in reader.read(part) for row in each[0].to_pylist()]
+
+    monkeypatch.delenv("COMMITLOG_KEYS", raising=False)
+    with pytest.raises(KeyUnavailableError, match="k1"):
+        rows()
+    monkeypatch.setenv("COMMITLOG_KEYS", text)
+    assert rows() == [{"topic": "sealed", "json": '{"order": 7}'}]
 
 
 def test_wrong_value_of_decode_is_refused(spark: Any, log: Path) -> None:
