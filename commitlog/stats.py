@@ -175,10 +175,10 @@ class LogStats:
     uncommitted_bytes, unflushed_bytes : int
         What a kill of this process (anonymous buffers) and a power cut would lose now.
     replicated_position, replication_lag_bytes : int or None
-        Where the records end that as many copies have as the writer requires, at least one, and
-        what the loss of this machine would lose now. None if no writer uses `replicate=`.
+        The end of the records that enough copies have, as for `CommitLog.replicated_position`; and
+        the bytes that the loss of this machine would lose now. None if no writer uses `replicate=`.
     replication_lag_ms : float or None
-        The age of the oldest record that it would lose, by its timestamp.
+        The age of the oldest record that this loss would lose, by its timestamp.
     appends, records, appended_bytes : int
         Claims published (a batch is one), records in them, bytes of their frames.
     refused_claims, rolled_back_claims : int

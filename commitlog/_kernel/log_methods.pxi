@@ -265,7 +265,7 @@ cdef class LogMethods:
 
     @property
     def replicated_position(self):
-        """The end of the records that as many copies have durably as the writer with `replicate=`
-        requires, at least one; 0 without such a writer.
+        """The end of the records that enough copies have durably: as many as the writer's
+        `replicate=` requires, at least one. 0 without such a writer.
         """
         return self.engine.replicated_position

@@ -27,7 +27,7 @@ from commitlog.retention.store import Store
     type=int,
     default=1,
     show_default=True,
-    help="Take this as the number of copies that have each acknowledged record.",
+    help="Assume that this many copies have each acknowledged record.",
 )
 @click.option(
     "--store",

@@ -72,8 +72,8 @@ _HOW = (
         type=click.Choice(["committed", "flushed", "replicated"]),
         default="committed",
         show_default=True,
-        help="Print all committed records, or only flushed records, which survive a power cut, or "
-        "only replicated records, which as many copies have as the writer requires.",
+        help="Print all committed records, or only flushed ones, which survive a power cut, or "
+        "only replicated ones, which enough copies have.",
     ),
     click.option(
         "--on-damage",
@@ -130,8 +130,8 @@ _OPTIONS = (
         "--history",
         "shows_history",
         is_flag=True,
-        help="Print where each message came from: the logs on its way. Implies --decode; needs "
-        "the lines of --decode or --json.",
+        help="Print the history of each message: the logs through which it came. Implies "
+        "--decode; needs the lines of --decode or --json.",
     ),
     click.option(
         "--json",

@@ -75,7 +75,7 @@ class AsyncMethods:
         SyncTimeoutError, ClosedError, LogFailedError
             If the error has a ``position``, the record stays in the log and may be durable.
         RecordTypeError, RecordTooLargeError, ConflictError, SequenceError, ClaimError
-            The call is not valid, or not valid now. Nothing was appended.
+            The record or its condition is refused. Nothing was appended.
         DiskFullError, PoolExhaustedError, ReadOnlyError, ForkedError
             The log cannot take the record. Nothing was appended.
         """

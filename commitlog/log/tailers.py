@@ -58,8 +58,8 @@ class TailerMethods:
         visibility : {"committed", "appended", "flushed", "replicated"}
             "committed": records that every process sees. "appended": also the records in this
             process's pool buffers; a kill loses them. "flushed": only durable records.
-            "replicated": only records that as many copies have durably as the writer requires, at
-            least one; for logs that a writer on this machine has opened with `replicate=`.
+            "replicated": only records that enough copies have durably; see
+            `CommitLog.replicated_position`. A writer on this machine must use `replicate=`.
         on_damage : {"raise", "skip"}
             Raise `CorruptRecordError`, or continue at the next whole frame.
         durable : bool, float or str
@@ -272,7 +272,7 @@ def _checked_options(
 
 
 def _check_replicated(parts: LogParts) -> None:
-    """Raise if no writer has said how far the copies are."""
+    """Raise unless a writer publishes how far the copies are."""
     parts.find_cursors()
     if not parts.engine.cursors["replicated"]:
         raise InvalidOptionError(

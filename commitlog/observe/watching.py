@@ -102,10 +102,10 @@ class LogFigures:
         The start of the oldest record, and the watermarks. In a pooled log, other processes see
         only what is committed.
     replicated_position, replication_lag_bytes : int or None
-        Where the records end that as many copies have as the writer requires, at least one, and
-        what the loss of this machine would lose now. None if no writer uses `replicate=`.
+        The end of the records that enough copies have, as for `CommitLog.replicated_position`; and
+        the bytes that the loss of this machine would lose now. None if no writer uses `replicate=`.
     replication_lag_ms : float or None
-        The age of the oldest record that it would lose, by its timestamp.
+        The age of the oldest record that this loss would lose, by its timestamp.
     first_sequence, next_sequence : int or None
         The sequences of the oldest and of the next record; None if damage prevents counting.
     segments, disk_bytes : int

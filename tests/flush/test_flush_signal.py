@@ -14,7 +14,7 @@ from commitlog.log.parts import parts_of
 LONG_S = 60.0
 
 
-def test_flush_since_the_look_ends_a_wait_at_once(tmp_path: Path) -> None:
+def test_flush_after_the_check_ends_the_wait_at_once(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log") as log, commitlog.open(tmp_path / "log", "r") as reader:
         core, began_s = parts_of(reader).engine, time.monotonic()
         seen = flush_signal(core)

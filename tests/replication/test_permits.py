@@ -137,7 +137,7 @@ def test_tokens_of_an_open_log_hold_for_its_followers(tmp_path: Path, tokens: Pa
         ("a read orders ordres\nb read x\n", "not served: ordres, x; correct the file"),
     ],
 )
-def test_unusable_file_of_tokens_is_one_clear_error(
+def test_unusable_file_of_tokens_is_refused_with_its_reason(
     logs: list[commitlog.CommitLog], tokens: Path, text: str, said: str
 ) -> None:
     tokens.write_text(text)

@@ -110,7 +110,7 @@ def test_writer_without_copies_shows_nothing_replicated(tmp_path: Path) -> None:
         copy.tailer(visibility="replicated")
 
 
-def test_lag_is_what_the_loss_of_the_machine_would_lose(tmp_path: Path) -> None:
+def test_replication_lag_counts_bytes_that_copies_lack(tmp_path: Path) -> None:
     log, url = served(tmp_path / "orders")
     with log:
         with replication.follow(url, tmp_path / "copy"):

@@ -41,7 +41,7 @@ class Place:
 
 
 @pytest.mark.parametrize(("kept", "ahead"), [(0, 1), (3, 1), (4, 2), (100, 2)])
-def test_forward_reader_has_the_next_segments_come_at_once(
+def test_forward_reader_prefetches_the_next_segments(
     kept: int, ahead: int, until: Callable[..., None]
 ) -> None:
     place = Place()
@@ -60,7 +60,7 @@ def test_forward_reader_has_the_next_segments_come_at_once(
     assert sorted(place.begun) == list(range(COUNT))
 
 
-def test_reader_that_jumps_brings_only_what_it_reads() -> None:
+def test_seeking_reader_fetches_only_what_it_reads() -> None:
     place = Place()
     with contextlib.closing(place.cache(100)) as cache:
         for number in (5, 2, 7, 3):
