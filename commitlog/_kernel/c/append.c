@@ -103,13 +103,8 @@ static inline bool is_fast(const cl_writer *writer, uint32_t largest, uint64_t l
 
 /* The code with which an append is refused, or CL_OK. Completes a timestamp below 0. */
 static inline int check_short(const cl_writer *writer, short_value *value) {
-    if (value->timestamp_ns < 0) {
-        value->timestamp_ns = cl_writer_now(writer);
-        if (CL_UNLIKELY(value->timestamp_ns >= writer->cycle_end_ns)) {
-            return CL_E_CYCLE;
-        }
-    }
-    return cl_writer_refusal(writer);
+    int code = cl_writer_stamp(writer, &value->timestamp_ns);
+    return CL_LIKELY(code == CL_OK) ? cl_writer_refusal(writer) : code;
 }
 
 WITH_CRC INLINED uint64_t write_short(uint32_t seed, uint32_t offset, uint8_t *at,
@@ -263,11 +258,9 @@ static __attribute__((noinline)) int append_slowly_at(cl_writer *writer, uint64_
                                                       const cl_record_input *input,
                                                       uint64_t *position) {
     cl_record_input record = *input;
-    if (record.timestamp_ns < 0) {
-        record.timestamp_ns = cl_writer_now(writer);
-        if (record.timestamp_ns >= writer->cycle_end_ns) {
-            return CL_E_CYCLE;
-        }
+    int code = cl_writer_stamp(writer, &record.timestamp_ns);
+    if (code != CL_OK) {
+        return code;
     }
     return writer->plain ? append_any(writer, writer->largest, &record, position)
                          : append_claimed(writer, packed, &record, position);
@@ -292,14 +285,10 @@ int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *
 
 static __attribute__((noinline)) int append_long(cl_writer *writer, const void *value,
                                                  uint32_t length, uint64_t *position) {
-    const cl_record_input input = {.value = value,
-                                   .value_length = length,
-                                   .key_length = CL_KEYLEN_NONE,
-                                   .timestamp_ns = cl_writer_now(writer)};
-    if (CL_UNLIKELY(input.timestamp_ns >= writer->cycle_end_ns)) {
-        return CL_E_CYCLE;
-    }
-    return append_any(writer, writer->largest, &input, position);
+    cl_record_input input = {
+        .value = value, .value_length = length, .key_length = CL_KEYLEN_NONE, .timestamp_ns = -1};
+    int code = cl_writer_stamp(writer, &input.timestamp_ns);
+    return code == CL_OK ? append_any(writer, writer->largest, &input, position) : code;
 }
 
 int cl_writer_append_value(cl_writer *writer, const void *value, uint32_t length,

@@ -14,6 +14,15 @@ static inline int cl_writer_refusal(const cl_writer *writer) {
     return CL_LIKELY(log->refusal == 0 && !cl_log_failed(log)) ? CL_OK : cl_log_refusal(log);
 }
 
+/* Replaces a timestamp below 0 by the clock's. CL_E_CYCLE: the cycle may have ended. */
+static inline int cl_writer_stamp(const cl_writer *writer, int64_t *timestamp_ns) {
+    if (*timestamp_ns >= 0) {
+        return CL_OK;
+    }
+    *timestamp_ns = cl_writer_now(writer);
+    return CL_UNLIKELY(*timestamp_ns >= writer->cycle_end_ns) ? CL_E_CYCLE : CL_OK;
+}
+
 /* Whether the writer holds segment `number`; if not, `cl_writer_switch` replaces its segment. */
 static inline bool cl_writer_at(const cl_writer *writer, uint64_t number) {
     return writer->segment != NULL && writer->segment->number == number;

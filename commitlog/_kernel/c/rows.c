@@ -66,8 +66,9 @@ static uint32_t batch_most(const cl_writer *writer) {
 
 /* Claims a batch, at the clock's time. */
 static int claim_batch(cl_writer *writer, uint32_t bytes, cl_claim *claim, int64_t *now_ns) {
-    *now_ns = cl_writer_now(writer);
-    return *now_ns >= writer->cycle_end_ns ? CL_E_CYCLE : cl_batch_claim(writer, bytes, claim);
+    *now_ns = -1;
+    int code = cl_writer_stamp(writer, now_ns);
+    return code == CL_OK ? cl_batch_claim(writer, bytes, claim) : code;
 }
 
 int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done,
