@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import socket
@@ -20,6 +19,7 @@ from commitlog.errors import (
 )
 from commitlog.recovery.lineage import Rank
 from commitlog.replication import wire
+from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.meeting import ForkedLogError, meet, prepare
 from commitlog.replication.permits import Permits
 from commitlog.replication.primary import Access, Primary
@@ -117,7 +117,7 @@ class Follower:
         self._news = threading.Condition()
         self._flushed = 0
         self._error: CommitLogError | None = None
-        self._stream: Any = None
+        self._stream: ChunkStream | None = None
         self._failures = primary.failures()
         self._replica = self._open(path, timeout_s)
         self._server: Server | None = None
@@ -201,7 +201,7 @@ class Follower:
         return promised
 
     def _cancel(self) -> None:
-        with contextlib.suppress(*self._failures, AttributeError):
+        if self._stream is not None:
             self._stream.cancel()
 
     def __enter__(self) -> Self:
@@ -301,18 +301,16 @@ class Follower:
             self._news.notify_all()
 
     def _copy(self, client: Any) -> None:
-        replica, layout = self._replica, wire.schema()
+        replica = self._replica
         if not self._acknowledge(client):
             return
         rank = replica.lineage.rank
-        self._stream = self._primary.stream(client, rank, replica.position, replica.unsealed())
-        try:
+        with self._primary.stream(client, rank, replica.position, replica.unsealed()) as stream:
+            self._stream = stream
             while not self._stopping.is_set():
-                try:
-                    batch = self._stream.read_chunk().data
-                except StopIteration:
+                chunk = stream.next()
+                if chunk is None:
                     return  # the server closes
-                chunk = wire.chunk_of(batch, layout, self._primary.url)
                 with replica.lock:
                     if replica.is_fenced:
                         return  # until the primary has the epoch that was promised
@@ -322,8 +320,6 @@ class Follower:
                     self._news.notify_all()
                 if chunk.frames and not self._acknowledge(client):
                     return
-        finally:
-            self._stream.cancel()
 
     def _acknowledge(self, client: Any) -> bool:
         """Tell the primary what is durable here; return False if its epoch has changed."""

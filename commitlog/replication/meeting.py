@@ -9,6 +9,7 @@ from commitlog.errors import FencedError, ReplicationError
 from commitlog.recovery import lineage
 from commitlog.recovery.lineage import Lineage
 from commitlog.replication import wire
+from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.primary import Primary
 from commitlog.replication.replica import (
     Replica,
@@ -51,19 +52,16 @@ def prepare(primary: Primary, client: Any, said: dict[str, Any], path: str) -> N
             )
     start = wire.number_of(said, "first", url)
     if known is None or not _has_segments(path):
-        _begin(primary.stream(client, theirs.rank, start, []), url, path, identity)
+        with primary.stream(client, theirs.rank, start, []) as stream:
+            _begin(stream, url, path, identity)
 
 
-def _begin(stream: Any, url: str, path: str, identity: identities.Identity) -> None:
-    try:
-        layout = wire.schema()
-        while True:
-            chunk = wire.chunk_of(stream.read_chunk().data, layout, url)
-            if chunk.header:
-                begin_replica(path, identity, chunk.number, chunk.header)
-                return
-    finally:
-        stream.cancel()
+def _begin(stream: ChunkStream, url: str, path: str, identity: identities.Identity) -> None:
+    while chunk := stream.next():
+        if chunk.header:
+            begin_replica(path, identity, chunk.number, chunk.header)
+            return
+    raise ReplicationError(f"{url} was closed before it sent a segment: follow again", path=path)
 
 
 def meet(

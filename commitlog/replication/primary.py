@@ -10,6 +10,7 @@ from commitlog.base.regular_file import read_small_file
 from commitlog.errors import ReplicationError
 from commitlog.recovery.lineage import Rank
 from commitlog.replication import wire
+from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.replica import Standing
 
 _ANSWER_S = 10.0
@@ -78,7 +79,7 @@ class Primary:
         reached = wire.rank_of(answer, "reached", self.url)
         return promised, Standing(reached, wire.number_of(answer, "position", self.url))
 
-    def stream(self, client: Any, rank: Rank, position: int, unsealed: list[int]) -> Any:
+    def stream(self, client: Any, rank: Rank, position: int, unsealed: list[int]) -> ChunkStream:
         """Begin the stream of chunks of an epoch."""
         flight = wire.flight()
         content = {
@@ -88,13 +89,15 @@ class Primary:
             "unsealed": unsealed,
         }
         options = flight.FlightCallOptions(headers=self._headers)
-        return client.do_get(flight.Ticket(wire.text(content)), options)
+        return ChunkStream(client.do_get(flight.Ticket(wire.text(content)), options), self.url)
 
     def refused(self, error: Exception) -> ReplicationError | None:
         """Return the error that ends the follower; None if another try may succeed."""
         flight = wire.flight()
         if isinstance(error, flight.FlightUnavailableError | flight.FlightTimedOutError
                       | flight.FlightCancelledError | flight.FlightInternalError):  # fmt: skip
+            return None
+        if "Stream removed" in str(error):  # gRPC's words for a connection with damaged bytes
             return None
         return ReplicationError(f"{self.url} refuses to be followed: {self.reason(error)}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +33,7 @@ class WrongServer(flight.FlightServerBase):  # type: ignore[misc]
         return iter([flight.Result(wire.text(Reading(self.log).look()))])
 
     def do_get(self, context: Any, ticket: Any) -> Any:
-        content = json.loads(ticket.ticket)
+        content = wire.content_of(ticket.ticket, "a reader")
         if "read" not in content:
             raise flight.FlightUnavailableError("nothing is new")
         layout, found = pieces.schema(), self.change(Reading(self.log).read(content["read"]))

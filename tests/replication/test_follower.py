@@ -21,6 +21,8 @@ from commitlog.errors import (
     NotALogError,
     ReplicationError,
 )
+from commitlog.replication.sender import Sender
+from commitlog.replication.wire import Chunk
 from tests.replication.scene import LIMIT_S, SEGMENT, check_same, fill, records
 
 _FOLLOW = """
@@ -228,3 +230,24 @@ def test_plain_text_beyond_this_machine_needs_consent(tmp_path: Path) -> None:
         replication.follow("tcp://192.0.2.1:7070/orders", tmp_path / "copy")
     with pytest.raises(InvalidOptionError, match="plain text"):
         replication.serve(tmp_path / "orders", listen="0.0.0.0:0")
+
+
+def test_follower_leaves_a_silent_stream(
+    primary: commitlog.CommitLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("commitlog.replication.chunk_stream.SILENT_S", 1.0)
+    silent = iter([True, False, True])  # for the first segment, and for the frames
+
+    def chunks(self: Sender) -> Iterator[Chunk]:
+        if next(silent, False):
+            self._stopping.wait(LIMIT_S)
+        yield from chunks_of(self)
+
+    chunks_of = Sender.chunks
+    monkeypatch.setattr(Sender, "chunks", chunks)
+    fill(primary, 10)
+    with (
+        replication.serve(primary.path) as server,
+        replication.follow(server.url(), tmp_path / "copy") as follower,
+    ):
+        assert follower.wait(primary.flushed_position, LIMIT_S / 2)

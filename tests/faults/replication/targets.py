@@ -48,6 +48,15 @@ class Target(Protocol):
         """Release what the target holds."""
 
 
+def _body(content: dict[str, Any]) -> bytes:
+    """Return a message without its CRC, which would refuse each change of it."""
+    return wire.text(content)[remote_wire.CRC_SIZE :]
+
+
+def _whole(body: bytes) -> bytes:
+    return b"%08x%s" % (crc32c(body), body)
+
+
 def made_log(path: Path, records: int = 3000) -> str:
     """Create a log of some segments."""
     with commitlog.open(path, segment_size=SEGMENT) as log:
@@ -77,11 +86,11 @@ class Questions:
             {"watch": HEADER_SIZE},
             {"position": HEADER_SIZE, "rank": rank, "unsealed": [0]},
         ]  # fmt: skip
-        self.seeds = [wire.text({"log": "log", **each}) for each in asked]
+        self.seeds = [_body({"log": "log", **each}) for each in asked]
 
     def take(self, data: bytes) -> None:
         with contextlib.suppress(CommitLogError):
-            self._answer(wire.content_of(data, PEER))
+            self._answer(wire.content_of(_whole(data), PEER))
 
     def _answer(self, content: dict[str, Any]) -> None:
         served, reading = self.served, Reading(self.log)
@@ -133,8 +142,8 @@ class Answers:
             look, end = Reading(log).look(), log.committed_position
             pieces_read = list(Reading(log).read([[end - 512, end]]))
         self.seeds = [
-            wire.text(look),
-            wire.text({**look, "epochs": [{"number": 1, "start": end, "id": "0" * 32}]}),
+            _body(look),
+            _body({**look, "epochs": [{"number": 1, "start": end, "id": "0" * 32}]}),
             pieces.text_of(CommitLogError("refused")).encode(),
             *(b"\0" + _HEAD.pack(each.position, each.first, each.committed, each.flushed)
               + bytes(each.content) for each in pieces_read),
@@ -152,7 +161,7 @@ class Answers:
                     directory.take(pieces.piece_of(batch, pieces.schema(), PEER))
             else:
                 pieces.error_of(data.decode(errors="replace"), PEER)
-                directory.adopt(remote_wire.content_of(data, PEER))
+                directory.adopt(remote_wire.content_of(_whole(data), PEER))
         assert len(directory.segment_numbers()) <= 1 << 20
 
     def _opened(self) -> RemoteDirectory:

@@ -1,0 +1,62 @@
+"""ChunkStream: the chunks of a log as they arrive; a silent stream ends."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import Any, Self
+
+from commitlog.base.extras import imported
+from commitlog.replication import wire
+
+SILENT_S = 20 * wire.HEARTBEAT_S
+_SLICE_S = 0.5
+
+
+class ChunkStream:
+    """Read the chunks of a stream, in one thread.
+
+    The server sends a chunk each `HEARTBEAT_S` at least. If none arrives for `SILENT_S`, the other
+    end has lost the request or a part of the stream, and a thread cancels it; gRPC's pings do not
+    show that.
+    """
+
+    def __init__(self, reader: Any, url: str) -> None:
+        self._reader = reader
+        self._url = url
+        self._layout = wire.schema()
+        self._waits_since_s: float | None = None
+        self._ended = threading.Event()
+        self._watch = threading.Thread(target=self._run, name="commitlog silence", daemon=True)
+        self._watch.start()
+
+    def next(self) -> wire.Chunk | None:
+        """Return the next chunk; None if the server closes."""
+        self._waits_since_s = time.monotonic()
+        try:
+            batch = self._reader.read_chunk().data
+        except StopIteration:
+            return None
+        finally:
+            self._waits_since_s = None  # writing the chunk may take any time
+        return wire.chunk_of(batch, self._layout, self._url)
+
+    def cancel(self) -> None:
+        """End the stream, from any thread."""
+        with contextlib.suppress(imported("pyarrow", "replication", "arrow").ArrowException):
+            self._reader.cancel()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_SLICE_S):
+            since_s = self._waits_since_s
+            if since_s is not None and time.monotonic() - since_s > SILENT_S:
+                self.cancel()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self.cancel()
+        self._watch.join()
