@@ -141,7 +141,7 @@ $(BUILT): $(BASE) $(KERNEL) setup.py
 # pip finds the kernel built.
 $(INSTALLED): pyproject.toml | $(BUILT)
 	@echo "Installing commitlog into .venv, editable, and what it needs ..."
-	@$(PIP) --no-build-isolation --editable '.[cli]' || $(NOT_INSTALLED)
+	@$(PIP) --no-build-isolation --editable '.[cli,arrow]' || $(NOT_INSTALLED)
 	@touch $@
 
 $(BASE): constraints.txt

@@ -1,4 +1,5 @@
-"""Stream text into a log, kill the writer in the middle, recover, and account for every line.
+"""Stream text into a log, kill the writer in the middle, recover or promote a copy, and account for
+every line.
 
     python demo/demo.py [--seed N] [--lines N] [--seconds S] [--dir PATH]
 
@@ -21,6 +22,7 @@ from types import FrameType
 
 import corpus
 from crash_run import CrashRun, Scenario, Setting
+from failover import Failover
 from processes import ChildError
 from rich.console import Console
 from rich.padding import Padding
@@ -55,6 +57,15 @@ SCENARIOS = (
         introduction="Each append waits until its line is durable, so one thread appends a part "
         "of the corpus, at the speed of the disk. An acknowledged record survives a kill, and a "
         "power cut, which the demo cannot show. The tailing process reads only flushed records.",
+    ),
+    Scenario(
+        "failover",
+        backing="anonymous",
+        flush="sync",
+        title="a copy that becomes the primary, replicate=Replication(require=1)",
+        introduction="A follower copies the log from a port, and each append waits until the copy "
+        "has its line durably. The primary is killed and does not come back: the copy is promoted, "
+        "and goes on where it ends.",
     ),
 )
 SEGMENT_SIZE = 2 << 20
@@ -107,7 +118,10 @@ def _parse() -> argparse.Namespace:
         "--lines", type=int, help="use this many lines, at least 1000 [default: all]"
     )
     parser.add_argument(
-        "--seconds", type=float, default=2.0, help="stream for this time, 0.1 to 60 [default: 2]"
+        "--seconds",
+        type=float,
+        default=2.0,
+        help="stream for this time, 0.1 to 60 [default: 2]",
     )
     parser.add_argument(
         "--dir",
@@ -169,7 +183,11 @@ def _run(arguments: argparse.Namespace, lines: list[bytes], workspace: str) -> i
         console.print(Text(title, "bold"))
         say(scenario.introduction)
         log = os.path.join(workspace, scenario.name)
-        run = CrashRun(scenario, log, setting, say, console)
+        run = (
+            Failover(log, setting, say)
+            if scenario.name == "failover"
+            else CrashRun(scenario, log, setting, say, console)
+        )
         run.run()
         shutil.rmtree(log, ignore_errors=True)
         kept = all(run.promises.values())
@@ -194,7 +212,7 @@ def _segment_size(lines: list[bytes]) -> int:
     return size
 
 
-def _verdict(run: CrashRun) -> str:
+def _verdict(run: CrashRun | Failover) -> str:
     broken = [text for text, kept in run.promises.items() if not kept]
     if broken:
         return f"not true: {'; '.join(broken)}"

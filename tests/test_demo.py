@@ -84,11 +84,12 @@ def test_demo_reports_every_promise_kept(nothing_left: Path) -> None:
     with start([str(DEMO), "--seconds", "0.5", "--seed", "7"], nothing_left) as demo:
         output, errors = demo.communicate(timeout=PATIENCE_S)
     assert (demo.returncode, errors) == (0, "")
-    assert verdicts(output) == ["KEPT"] * 3
+    assert verdicts(output) == ["KEPT"] * 4
     assert output.splitlines()[-1].startswith("All promises were kept")
     words = " ".join(output.split())
     assert "The seed: 7 " in words
     assert words.count("read on and has seen 20,000 lines.") == 2
+    assert "read on at its position and has seen 1,000." in words
 
 
 def test_demo_reports_a_lost_line(nothing_left: Path) -> None:
