@@ -44,7 +44,7 @@ class ArchivedDirectory(LogDirectory):
             identity.segment_size,
             cache_bytes,
             write=self._fill,
-            has=self.has,
+            has=self.is_whole,  # parts may be a whole segment when it is their turn
             path_of=self.segment_path,
         )
         try:
