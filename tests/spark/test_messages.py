@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -152,32 +149,3 @@ def test_sealed_messages_need_a_key_of_the_environment(
 def test_wrong_value_of_decode_is_refused(spark: Any, log: Path) -> None:
     with pytest.raises((PythonException, AnalysisException), match="decode must be true or false"):
         read(spark, log, decode="yes").count()
-
-
-_SEALED_READ = """
-import sys
-from commitlog import spark
-session = spark.session("sealed", master="local[1]")
-frame = session.read.format("commitlog").option("decode", "true").load(sys.argv[1])
-print("found", frame.where("message.topic = 'secret'").select("message.json").first().json)
-"""
-
-
-def test_sealed_message_is_read_with_the_keys_of_the_environment(spark: Any, log: Path) -> None:
-    pytest.importorskip("cryptography")
-    line = f"k1:{base64.b64encode(bytes(32)).decode()}"
-    keys = topics.KeyRing.of_text(line)
-    with commitlog.topic(log, Refund, name="secret", keys=keys) as sealed:
-        sealed.append(Refund(7), key=b"k")
-    with pytest.raises(PythonException, match="the key 'k1' is not in the key ring"):
-        messages(read(spark, log), "secret")
-    done = subprocess.run(
-        [sys.executable, "-c", _SEALED_READ, str(log)],
-        env=os.environ | {"COMMITLOG_KEYS": line},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert 'found {"order":7}' in done.stdout.replace(": ", ":"), done.stderr
-    assert line not in done.stdout + done.stderr
