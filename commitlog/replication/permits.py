@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from commitlog.base.path import path_of
+from commitlog.base.path import path_of, telling
 from commitlog.base.regular_file import read_small_file
 from commitlog.errors import InvalidOptionError
 from commitlog.replication import wire
@@ -88,7 +88,8 @@ def _read(path: str) -> dict[str, Permit]:
 
 
 def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
-    text = read_small_file(path, _SIZE_LIMIT, follow=True).decode(errors="replace")
+    with telling(path, "read the tokens"):
+        text = read_small_file(path, _SIZE_LIMIT, follow=True).decode(errors="replace")
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if words and not words[0].startswith("#"):

@@ -53,7 +53,7 @@ def keys_of(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, st
             type(value).__name__, type(value).__name__
         )
         yield prefix + key, kind, value
-        if isinstance(value, dict) and key != "schema":  # its keys are those of a codec
+        if isinstance(value, dict) and key not in ("schema", "message"):  # keys of a codec
             yield from keys_of(value, f"{prefix}{key}.")
         for element in value if isinstance(value, list) else ():
             if isinstance(element, dict):
@@ -156,6 +156,7 @@ def test_json_of_every_command_follows_the_page(log: Path, damaged: Path, tmp_pa
         ("remove", printed("remove", "--yes", tmp_path / "open")),
         ("topics", printed("topics", _with_topics(tmp_path / "topics"))),
         ("history", printed("history", _with_histories(tmp_path / "histories"))),
+        *((each, printed(each, "--history", tmp_path / "histories")) for each in ("cat", "tail")),
         ("spark export", [as_object(_export())]),
         ("spark compact", [as_object(_compaction())]),
     ]

@@ -9,7 +9,7 @@ import pytest
 
 import commitlog
 from commitlog import replication
-from commitlog.errors import InvalidOptionError, ReplicationError
+from commitlog.errors import InvalidOptionError, IOFailureError, ReplicationError
 from commitlog.recovery.lineage import Rank
 from commitlog.replication.primary import Access
 from tests.replication.scene import LIMIT_S, SEGMENT
@@ -144,6 +144,11 @@ def test_unusable_file_of_tokens_is_refused_with_its_reason(
     with pytest.raises(InvalidOptionError, match=said) as caught:
         replication.serve(logs[0].path, tokens=tokens)
     assert "secret" not in str(caught.value)
+
+
+def test_missing_file_of_tokens_is_named(logs: list[commitlog.CommitLog], tokens: Path) -> None:
+    with pytest.raises(IOFailureError, match="cannot read the tokens"):
+        replication.serve(logs[0].path, tokens=tokens.with_name("missing"))
 
 
 def test_token_beside_a_file_of_tokens_is_refused(

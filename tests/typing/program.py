@@ -312,7 +312,9 @@ def replicate(path: Path, copy: Path) -> None:
             print(refused)
         follower.close()
         server.close()
-    replication.serve(path, tokens=path / "tokens.txt").close()
+    tokens = copy.with_name("tokens.txt")
+    tokens.write_text("secret read *\n", encoding="utf-8")
+    replication.serve(path, tokens=tokens).close()
     missing: replication.OnMissing = "async"
     rule = replication.Replication(require=1, on_missing=missing, timeout="2s")
     with commitlog.open(path, flush="sync", replicate=rule) as log:
@@ -337,6 +339,7 @@ def watch(path: Path, page: Path) -> None:
     print(
         writers,
         figures.uncommitted_bytes,
+        figures.replication_lag_seconds,
         figures.unflushed_bytes,
         figures.seconds_since(figures),
         watched.log,
@@ -491,7 +494,10 @@ def use_topics(path: Path) -> None:
         columns = topics.ArrowCodec(schema=batch.schema)
         commitlog.topic(sales.log, type(batch), name="batches", codec=columns).append(batch)
         print(topics.to_arrow(sales.log, ["Sale"], start=None, end=None, history=True))
-        assert_type(topics.history_of(sales.log, sales.log.read(0)), topics.History | None)
+        assert_type(
+            topics.history_of(sales.log, sales.log.read(sales.log.last_position or 0)),
+            topics.History | None,
+        )
         print(text.form, text.message_class)
         asyncio.run(use_topics_async(sales))
         refunds.close()
