@@ -99,9 +99,11 @@ class Primary(Process):
     def _read(self) -> None:
         assert self._child.stdout is not None
         for line in self._child.stdout:
-            number, now_ns = map(int, line.split())
+            words = line.split()
+            if len(words) < 2 or not line.endswith("\n"):
+                continue  # the kill has torn the last line
             with self._news:
-                self.acknowledged[number] = now_ns
+                self.acknowledged[int(words[0])] = int(words[1])
                 self._news.notify_all()
 
     def acknowledge(self, count: int) -> None:
