@@ -25,10 +25,10 @@ _WORDS = {compression.NAME: "compressed", sealer.NAME: "sealed"}
 def command(context: click.Context, *, log: str, as_json: bool) -> None:
     """List the topics of LOG and their versions.
 
-    Each topic has a line with its codec, whether it is compressed or sealed, the number of its
-    messages and their times. Below it, each version of its schema has a line with type number,
-    messages and fields, the oldest first. A method whose calls are in LOG is a topic, too. The
-    command reads all of LOG and changes nothing.
+    Each topic has a line with its codec, whether it is compressed or sealed, how many times
+    smaller compression made it, the number of its messages and their times. Below it, each version
+    of its schema has a line with type number, messages and fields, the oldest first. A method whose
+    calls are in LOG is a topic, too. The command reads all of LOG and changes nothing.
 
     \b
     Examples:
@@ -73,7 +73,7 @@ def _print(log: str, found: LogSummary, topics: dict[Any, list[TopicVersion]]) -
             if time is not None
         ]
         layers = dict.fromkeys(word for each in versions for word in _layers(each))
-        words = "".join(f", {_WORDS.get(name, name)}" for name in layers)
+        words = "".join(f", {_WORDS.get(name, name)}{_times(name, versions)}" for name in layers)
         span = f", {time_text(min(times))} to {time_text(max(times))}" if times else ""
         click.echo(f"{name}: {codecs}{words}, {counted(total, 'message')}{span}")
         for number, each in enumerate(versions, 1):
@@ -81,6 +81,15 @@ def _print(log: str, found: LogSummary, topics: dict[Any, list[TopicVersion]]) -
             fields = fields_text(each.schema) or "no fields"
             count = counted(each.messages, "message")
             click.echo(f"  version {number}, type {each.number}, {count}: {fields}")
+
+
+def _times(layer: str, versions: list[TopicVersion]) -> str:
+    """Return how many times compression made the values smaller, if that is known."""
+    known = [each for each in versions if each.plain_bytes and layer == compression.NAME]
+    if not known:
+        return ""
+    before = sum(each.plain_bytes or 0 for each in known)
+    return f" {before / sum(each.value_bytes for each in known):.1f} times"
 
 
 def _as_object(name: str, versions: list[TopicVersion]) -> dict[str, Any]:
@@ -97,8 +106,10 @@ def _as_object(name: str, versions: list[TopicVersion]) -> dict[str, Any]:
 
 
 def _version(each: TopicVersion) -> dict[str, Any]:
-    names = ("messages", "first_position", "last_position", "first_timestamp_ns")
-    found = {name: getattr(each, name) for name in (*names, "last_timestamp_ns")}
+    names = ("messages", "value_bytes", "plain_bytes", "first_position", "last_position")
+    found = {
+        name: getattr(each, name) for name in (*names, "first_timestamp_ns", "last_timestamp_ns")
+    }
     return {"type": each.number, **found}
 
 

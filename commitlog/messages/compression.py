@@ -171,6 +171,15 @@ class Decompressor:
         return found
 
 
+def size_before(value: bytes) -> int:
+    """Return how many bytes a compressed message says that it had; 0 if it is damaged."""
+    library = _library()
+    try:
+        return max(0, int(library.frame_content_size(value)))
+    except library.ZstdError:
+        return 0
+
+
 class Samples:
     """The first messages of a topic, from which a dictionary is trained."""
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from commitlog.errors import SchemaError
+from commitlog.errors import MissingExtraError, SchemaError
 from commitlog.log.commit_log import CommitLog
+from commitlog.messages import compression
 from commitlog.messages.catalog import SchemaCatalog
+from commitlog.messages.history import end_of, is_whole
 from commitlog.messages.schema import SCHEMA_TYPE, Schema, key_of
 from commitlog.tail.batch import Batch
 
@@ -27,6 +30,11 @@ class TopicVersion:
     messages : int
     first_position, last_position, first_timestamp_ns, last_timestamp_ns : int or None
         Of the first and the last message; None without messages.
+    value_bytes : int
+        Of all values, as they are in the log.
+    plain_bytes : int or None
+        What these were before they were compressed; None if they are not, are sealed, or the extra
+        is not installed.
     """
 
     number: int
@@ -37,6 +45,8 @@ class TopicVersion:
     last_position: int | None = None
     first_timestamp_ns: int | None = None
     last_timestamp_ns: int | None = None
+    value_bytes: int = 0
+    plain_bytes: int | None = None
 
     def add(self, batch: Batch, rows: npt.NDArray[np.int64]) -> None:
         """Count some messages of a batch, which is behind the earlier ones."""
@@ -47,6 +57,11 @@ class TopicVersion:
         self.last_position = int(batch.positions[last])
         self.last_timestamp_ns = int(batch.timestamps_ns[last])
         self.messages += len(rows)
+        self.value_bytes += int(np.diff(batch.offsets)[rows].sum())
+        if _is_compressed(self.schema):
+            sizes = (_size_before(batch.value(row), self.schema) for row in rows.tolist())
+            with contextlib.suppress(MissingExtraError):
+                self.plain_bytes = (self.plain_bytes or 0) + sum(sizes)
 
 
 @dataclass(eq=False)
@@ -78,6 +93,7 @@ def summarized(log: CommitLog) -> LogSummary:
     """Read a log once, and count the messages of each version of its topics."""
     summary = LogSummary()
     versions = summary.versions
+    catalog = SchemaCatalog(log)
     with log.tailer() as tailer:
         while len(batch := tailer.read_batch()):
             summary.records += len(batch)
@@ -87,19 +103,36 @@ def summarized(log: CommitLog) -> LogSummary:
             for row in declared.tolist():
                 number = _number_in(batch.key(row) or b"")
                 if number is not None and number not in versions:
-                    versions[number] = TopicVersion(number)
+                    versions[number] = _found(catalog, number)
             for number in np.unique(numbers[numbers > SCHEMA_TYPE]).tolist():
-                version = versions.setdefault(number, TopicVersion(number))
-                version.add(batch, np.flatnonzero(numbers == number))
-    catalog = SchemaCatalog(log)
-    for number, version in versions.items():
-        try:
-            version.schema = catalog.find(number)
-            if version.schema is None:
-                version.problem = "no schema of its type number is in the log"
-        except SchemaError as error:
-            version.problem = error.message
+                if number not in versions:
+                    versions[number] = _found(catalog, number)
+                versions[number].add(batch, np.flatnonzero(numbers == number))
     return summary
+
+
+def _found(catalog: SchemaCatalog, number: int) -> TopicVersion:
+    """Return a version without messages, with its schema or what is wrong with it."""
+    try:
+        schema = catalog.find(number)
+    except SchemaError as error:
+        return TopicVersion(number, problem=error.message)
+    problem = "no schema of its type number is in the log" if schema is None else None
+    return TopicVersion(number, schema, problem)
+
+
+def _is_compressed(schema: Schema | None) -> bool:
+    """Return whether the sizes before compression can be read: a seal hides them."""
+    names = [] if schema is None else [layer["name"] for layer in schema.layers]
+    return names == [compression.NAME]
+
+
+def _size_before(value: bytes, schema: Schema | None) -> int:
+    if schema is not None and schema.has_history:
+        if not is_whole(value):
+            return 0
+        value = value[end_of(value) :]
+    return compression.size_before(value)
 
 
 def _number_in(key: bytes) -> int | None:

@@ -10,9 +10,11 @@ import msgspec
 import pytest
 
 import commitlog
+from commitlog import topics
 from commitlog.messages.fields_text import fields_text
 from commitlog.messages.schema import SCHEMA_TYPE, Schema
 from tests.cli.program import run
+from tests.messages.events import Event, events
 from tests.messages.orders import Order, Refund
 from tests.messages.test_codecs import CASES
 from tests.messages.test_topic import PRICE, Price
@@ -50,6 +52,31 @@ def test_topics_have_counts_versions_and_fields(log: Path) -> None:
     assert lines[4].endswith("1 message: order integer")
     assert lines[5].endswith('2 messages: order integer, note string = ""')
     assert lines[7].endswith("1 message: item string, amount integer = 1")
+
+
+def test_compressed_topic_shows_its_sizes(tmp_path: Path) -> None:
+    pytest.importorskip("zstandard")
+    written = events(600)
+    with commitlog.topic(tmp_path / "log", Event, compress="zstd") as topic:
+        topic.append_many(written)
+        topic.append(written[0])
+    line = run("topics", tmp_path / "log").stdout.decode().splitlines()[1]
+    versions = json.loads(run("topics", "--json", tmp_path / "log").stdout)["topics"][0]["versions"]
+    before = sum(each["plain_bytes"] for each in versions)
+    assert before == sum(len(msgspec.json.encode(each)) for each in [*written, written[0]])
+    times = before / sum(each["value_bytes"] for each in versions)
+    assert times > 2
+    assert line.startswith(f"Event: json, compressed {times:.1f} times, 601 messages, ")
+
+
+def test_sealed_topic_hides_what_compression_saved(tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    ring = topics.KeyRing.of_text("key:" + "A" * 43 + "=")
+    with commitlog.topic(tmp_path / "log", Event, compress="zstd", keys=ring) as topic:
+        topic.append_many(events(10))
+    assert "compressed, sealed" in run("topics", tmp_path / "log").stdout.decode()
+    found = json.loads(run("topics", "--json", tmp_path / "log").stdout)["topics"][0]["versions"]
+    assert [each["plain_bytes"] for each in found] == [None] * len(found)
 
 
 def test_json_has_the_schemas_and_positions(log: Path) -> None:
