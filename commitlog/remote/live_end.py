@@ -81,7 +81,10 @@ class LiveEnd(Service):
         while not self._stopping.is_set():
             try:
                 if not known:
-                    self._adopt(self._connection.ask("look", limit_s=0))
+                    said = self._connection.ask("look", limit_s=0)
+                    # Readers may see what it brings at once, and then no earlier failure.
+                    self._failed = None
+                    self._adopt(said)
                 known = False
                 self._follow()
                 pause_s = _PAUSE_S
@@ -108,8 +111,9 @@ class LiveEnd(Service):
         try:
             while not self._stopping.is_set():
                 piece = stream.next()
+                self._failed = None
                 self._take(piece)
-                self._taken_s, self._failed = time.monotonic(), None
+                self._taken_s = time.monotonic()
                 wants = self._wants()
                 unused = unused + 1 if piece.content and wants is None else 0
                 if (wants is not None and begun is None) or unused > _UNUSED_PIECES:
