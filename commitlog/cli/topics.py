@@ -72,7 +72,7 @@ def _print(log: str, found: LogSummary, topics: dict[Any, list[TopicVersion]]) -
             for time in (each.first_timestamp_ns, each.last_timestamp_ns)
             if time is not None
         ]
-        layers = dict.fromkeys(word for each in versions for word in _layers(each))
+        layers = dict.fromkeys(word for each in versions for word in each.layers)
         words = "".join(f", {_WORDS.get(name, name)}{_times(name, versions)}" for name in layers)
         span = f", {time_text(min(times))} to {time_text(max(times))}" if times else ""
         click.echo(f"{name}: {codecs}{words}, {counted(total, 'message')}{span}")
@@ -98,7 +98,7 @@ def _as_object(name: str, versions: list[TopicVersion]) -> dict[str, Any]:
         "messages": sum(each.messages for each in versions),
         "versions": [
             _version(each)
-            | {"codec": each.schema.codec, "layers": _layers(each), "schema": each.schema.form}
+            | {"codec": each.schema.codec, "layers": each.layers, "schema": each.schema.form}
             for each in versions
             if each.schema is not None
         ],
@@ -111,10 +111,6 @@ def _version(each: TopicVersion) -> dict[str, Any]:
         name: getattr(each, name) for name in (*names, "first_timestamp_ns", "last_timestamp_ns")
     }
     return {"type": each.number, **found}
-
-
-def _layers(each: TopicVersion) -> list[str]:
-    return [] if each.schema is None else [layer["name"] for layer in each.schema.layers]
 
 
 def _sorted(topics: dict[Any, list[TopicVersion]]) -> list[tuple[str, list[TopicVersion]]]:

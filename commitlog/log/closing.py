@@ -114,9 +114,8 @@ def _release(parts: LogParts) -> None:
     with parts.named_lock:
         named = list(parts.named)
     for file in named:
-        with contextlib.suppress(
-            IOFailureError
-        ):  # the next tailer of the name then rereads some records
+        # After a failure, the next tailer of the name rereads some records.
+        with contextlib.suppress(IOFailureError):
             file.close()
     if parts.pid == os.getpid():
         parts.unmap()

@@ -57,6 +57,7 @@ class Step:
         for each in self.parameters:
             if each.kind not in _KINDS:
                 raise MessageError(f"{self.path}: a call cannot have {each}: name it")
+        self._named = [each.name for each in self.parameters if each.kind is each.KEYWORD_ONLY]
         self.types = [hints.get(each.name, Any) for each in self.parameters]
         returned = hints.get("return", Any)
         self.returned = owner if returned is Self else returned
@@ -64,7 +65,7 @@ class Step:
     def bound(self, target: object) -> Callable[..., Any]:
         """Return the method of an object as a callable that takes all arguments by position."""
         method: Callable[..., Any] = getattr(target, self.title)
-        named = [each.name for each in self.parameters if each.kind is each.KEYWORD_ONLY]
+        named = self._named
         if not named:
             return method
         plain = len(self.parameters) - len(named)
@@ -103,7 +104,6 @@ class Method:
     def __init__(self, steps: Sequence[Step]) -> None:
         msgspec = imported("msgspec", "a method writer or reader", "topics")
         self._convert = msgspec.convert
-        self._plain = msgspec.msgpack.Decoder().decode
         self.steps = steps
         self.title = ".".join([each.title for each in steps])
         self.is_async = steps[-1].is_async

@@ -48,6 +48,11 @@ class TopicVersion:
     value_bytes: int = 0
     plain_bytes: int | None = None
 
+    @property
+    def layers(self) -> list[str]:
+        """Return the names of what is applied to the bytes of the codec."""
+        return [] if self.schema is None else [layer["name"] for layer in self.schema.layers]
+
     def add(self, batch: Batch, rows: npt.NDArray[np.int64]) -> None:
         """Count some messages of a batch, which is behind the earlier ones."""
         first, last = int(rows[0]), int(rows[-1])
@@ -58,7 +63,7 @@ class TopicVersion:
         self.last_timestamp_ns = int(batch.timestamps_ns[last])
         self.messages += len(rows)
         self.value_bytes += int(np.diff(batch.offsets)[rows].sum())
-        if _is_compressed(self.schema):
+        if self.layers == [compression.NAME]:  # a seal hides the sizes before compression
             sizes = (_size_before(batch.value(row), self.schema) for row in rows.tolist())
             with contextlib.suppress(MissingExtraError):
                 self.plain_bytes = (self.plain_bytes or 0) + sum(sizes)
@@ -119,12 +124,6 @@ def _found(catalog: SchemaCatalog, number: int) -> TopicVersion:
         return TopicVersion(number, problem=error.message)
     problem = "no schema of its type number is in the log" if schema is None else None
     return TopicVersion(number, schema, problem)
-
-
-def _is_compressed(schema: Schema | None) -> bool:
-    """Return whether the sizes before compression can be read: a seal hides them."""
-    names = [] if schema is None else [layer["name"] for layer in schema.layers]
-    return names == [compression.NAME]
 
 
 def _size_before(value: bytes, schema: Schema | None) -> int:
