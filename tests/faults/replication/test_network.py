@@ -145,16 +145,22 @@ def test_old_primary_acknowledges_nothing_after_a_promotion(
     tmp_path: Path, numbers: random.Random
 ) -> None:
     old, b, c = tmp_path / "a", tmp_path / "b", tmp_path / "c"
-    with Primary(old, 0) as writer, Proxy(writer.port, numbers) as proxy:
-        url = proxy.url("a")
-        with replication.follow(url, c, listen="127.0.0.1:0") as third:
+    with (
+        Primary(old, 0) as writer,
+        Proxy(writer.port, numbers) as proxy,
+        Proxy(writer.port, numbers) as proxy_of_third,
+    ):
+        with replication.follow(proxy_of_third.url("a"), c, listen="127.0.0.1:0") as third:
             assert third.server is not None
-            with replication.follow(url, b, listen="127.0.0.1:0"):
+            with replication.follow(proxy.url("a"), b, listen="127.0.0.1:0"):
                 writer.acknowledge(10)
+                proxy_of_third.hold("up", "down")
+                writer.acknowledge(2)  # by b, which now has all that the third has
                 proxy.hold(numbers.choice(("up", "down")))
             replication.promote(b, others=[third.server.url()], require=1)
             promoted_ns = time.monotonic_ns()
             proxy.heal()
+            proxy_of_third.heal()
             with commitlog.open(b, flush="sync") as log, replication.serve(b) as server:
                 for number in range(10):
                     log.append(b"%d " % (1_000_000 + number))
