@@ -60,7 +60,21 @@ class Served:
             known = self._known = version, lineage.read(directory)
         return known[1]
 
-    def describe(self, _: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, action: str, content: dict[str, Any]) -> dict[str, Any]:
+        """Do what a follower, a reader or a promotion asks for; return what it is to know."""
+        answers = {
+            "describe": self._describe,
+            "acknowledge": self._acknowledge,
+            "fence": self._fence,
+            "look": self._look,
+            "find": self._find,
+            "tailer": self._tailer,
+        }
+        if action not in answers:
+            raise ReplicationError(f"there is no action {action!r}: update the older program")
+        return answers[action](content)
+
+    def _describe(self, _: dict[str, Any]) -> dict[str, Any]:
         """Return what a follower has to know of the log before it reads its frames."""
         parts = parts_of(self.log)
         return {
@@ -73,7 +87,7 @@ class Served:
             **self.lineage().content(),
         }
 
-    def acknowledge(self, content: dict[str, Any]) -> dict[str, Any]:
+    def _acknowledge(self, content: dict[str, Any]) -> dict[str, Any]:
         """Take a follower's position; if it knows a later epoch than the log, fence the log."""
         name = content.get("name")
         if type(name) is not str or not 0 < len(name) <= wire.NAME_LIMIT:
@@ -89,7 +103,7 @@ class Served:
             self.acknowledged.add(name, rank, reached)
         return {"rank": current.rank._asdict()}  # an earlier one has to adopt this epoch first
 
-    def fence(self, content: dict[str, Any]) -> dict[str, Any]:
+    def _fence(self, content: dict[str, Any]) -> dict[str, Any]:
         """Promise an epoch durably, so that the old primary gets no acknowledgement from here."""
         promised, standing = self._promise(wire.rank_of(content, "rank", "the promotion"))
         return {
@@ -98,18 +112,18 @@ class Served:
             "position": standing.position,
         }
 
-    def look(self, _: dict[str, Any]) -> dict[str, Any]:
+    def _look(self, _: dict[str, Any]) -> dict[str, Any]:
         """Return what a reader has to know of the log: see `Reading.look`."""
         return Reading(self.log).look()
 
-    def find(self, content: dict[str, Any]) -> dict[str, Any]:
+    def _find(self, content: dict[str, Any]) -> dict[str, Any]:
         """Answer a reader's question for a place in the log; tell it of an error by its kind."""
         try:
             return Reading(self.log).find(content)
         except CommitLogError as error:
             return {"error": text_of(error)}
 
-    def tailer(self, content: dict[str, Any]) -> dict[str, Any]:
+    def _tailer(self, content: dict[str, Any]) -> dict[str, Any]:
         """Do what a reader asks for a named tailer; tell it of an error by its kind."""
         try:
             return self.leases.answer(content)

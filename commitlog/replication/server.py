@@ -319,19 +319,8 @@ def _server_class() -> Any:
         def do_action(self, context: Any, action: Any) -> Iterator[Any]:
             content = self._content_of(action.body.to_pybytes())
             served = self._log_of(context, content, reads=action.type in _READS)
-            answers = {
-                "describe": served.describe,
-                "acknowledge": served.acknowledge,
-                "fence": served.fence,
-                "look": served.look,
-                "tailer": served.tailer,
-                "find": served.find,
-            }
-            answer = answers.get(action.type)
-            if answer is None:
-                raise flight.FlightServerError(f"there is no action {action.type!r}")
             try:
-                return iter([flight.Result(wire.text(answer(content)))])
+                return iter([flight.Result(wire.text(served.answer(action.type, content)))])
             except CommitLogError as error:
                 raise flight.FlightServerError(str(error)) from None
 

@@ -196,11 +196,11 @@ def test_copy_below_the_start_of_an_epoch_does_not_count(tmp_path: Path) -> None
         served = Served(log, fence_closed_never)
         rank = served.lineage().rank
         said = {"name": "b", "rank": rank._asdict()}
-        served.acknowledge({**said, "position": start - 8})
+        served.answer("acknowledge", {**said, "position": start - 8})
         assert served.acknowledged.reached(1) == 0
-        served.acknowledge({**said, "position": start})
+        served.answer("acknowledge", {**said, "position": start})
         assert served.acknowledged.reached(1) == start
-        served.acknowledge({**said, "rank": Rank()._asdict(), "position": start + 8})
+        served.answer("acknowledge", {**said, "rank": Rank()._asdict(), "position": start + 8})
         assert served.acknowledged.reached(1) == start
 
 

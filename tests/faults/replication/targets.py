@@ -93,18 +93,10 @@ class Questions:
             self._answer(wire.content_of(_whole(data), PEER))
 
     def _answer(self, content: dict[str, Any]) -> None:
-        served, reading = self.served, Reading(self.log)
-        answers = {
-            "describe": served.describe,
-            "acknowledge": served.acknowledge,
-            "fence": served.fence,
-            "look": served.look,
-            "find": served.find,
-            "tailer": served.tailer,
-        }
-        answer = answers.get(str(content.get("action")))
-        if answer is not None:
-            assert len(wire.text(answer(content))) < _ANSWER_MOST
+        reading = Reading(self.log)
+        if "action" in content:
+            answer = self.served.answer(str(content["action"]), content)
+            assert len(wire.text(answer)) < _ANSWER_MOST
         elif "read" in content:
             self._exhaust(reading.read(content["read"]))
         elif "watch" in content:
