@@ -20,6 +20,12 @@ from commitlog.replication import follow
     help="Serve COPY at this address, to followers and to promotions; port 0 takes a free one.",
 )
 @click.option(
+    "--tokens",
+    metavar="FILE",
+    type=click.Path(),
+    help="Serve COPY to the tokens of this file, as serve does. [default: the token]",
+)
+@click.option(
     "--tls",
     nargs=2,
     metavar="CERTIFICATE KEY",
@@ -34,6 +40,7 @@ def command(
     tls_roots: str | None,
     plain_text: bool,
     listen: str | None,
+    tokens: str | None,
     tls: tuple[str, str] | None,
 ) -> None:
     """Copy the log at URL to COPY, and follow it until Ctrl-C.
@@ -57,6 +64,7 @@ def command(
             tls_roots=tls_roots,
             plain_text=plain_text,
             listen=listen,
+            tokens=tokens,
             tls=tls,
         ) as follower,
     ):

@@ -43,6 +43,7 @@ def follow(
     plain_text: bool = False,
     connect_timeout: Duration = 10,
     listen: str | None = None,
+    tokens: str | os.PathLike[str] | None = None,
     tls: tuple[str, str] | None = None,
 ) -> Follower:
     """Copy a log from its server, and go on copying until the follower is closed.
@@ -70,7 +71,9 @@ def follow(
         Seconds, or a duration such as ``"1min"``, for the first connection.
     listen : str, optional
         ``"host:port"``: serve the copy there, to followers of its own and to promotions; see
-        `Follower.server`. Clients need the same token.
+        `Follower.server`. Clients need the same token, unless `tokens` is given.
+    tokens : path, optional
+        A file with the tokens of that server, as for `serve`.
     tls : (str, str), optional
         Paths of the certificate and private key of that server, in PEM.
 
@@ -101,7 +104,10 @@ def follow(
                 f"a follower's name has at most {wire.NAME_LIMIT} characters, not {len(known)}: "
                 "pass a shorter name="
             )
-        port = None if listen is None else Port(listen, Permits.of(token, None), tls, plain_text)
+        if listen is None and (tokens is not None or tls is not None):
+            raise InvalidOptionError("tokens and tls are for the server of the copy: pass listen")
+        permits = Permits.of(token if tokens is None else None, tokens)
+        port = None if listen is None else Port(listen, permits, tls, plain_text)
         return Follower(primary, where, known, timeout_s, port)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,9 +12,10 @@ from typing import Any, Self
 
 from commitlog.base.path import path_of, telling
 from commitlog.base.regular_file import read_small_file
-from commitlog.errors import InvalidOptionError
+from commitlog.errors import CommitLogError, InvalidOptionError
 from commitlog.replication import wire
 
+_logger = logging.getLogger("commitlog.replication")
 KEY = "token"  # of the middleware
 _SIZE_LIMIT = 1 << 20  # bytes
 _TOKEN = re.compile(r"[!-~]+")  # what a header can carry
@@ -39,10 +41,14 @@ class Permit:
 
 
 class Permits:
-    """The permit of each token."""
+    """The permit of each token. A file of tokens is read again when it has changed."""
 
-    def __init__(self, by_token: Mapping[str, Permit]) -> None:
-        self._wanted = [(f"Bearer {token}".encode(), each) for token, each in by_token.items()]
+    def __init__(
+        self, by_token: Mapping[str, Permit], path: str = "", version: tuple[int, ...] = ()
+    ) -> None:
+        self._path = path
+        self._version = version  # of the file when it was read
+        self._wanted = _wanted(by_token)
 
     @classmethod
     def of(cls, token: str | None, tokens: str | os.PathLike[str] | None) -> Self | None:
@@ -51,7 +57,9 @@ class Permits:
             return None if token is None else cls({token: Permit()})
         if token is not None:
             raise InvalidOptionError("pass token or tokens, not both")
-        return cls(_read(path_of(tokens)))
+        path = os.path.abspath(path_of(tokens))
+        version = _version_of(path)  # before the file is read: a change meanwhile is seen later
+        return cls(_read(path_of(tokens)), path, version)
 
     @property
     def logs(self) -> frozenset[str]:
@@ -60,6 +68,7 @@ class Permits:
 
     def find(self, sent: Iterable[object]) -> Permit | None:
         """Return the permit of the tokens that a call sent, each as a header's value."""
+        self._read_again()
         values = [str(value).encode() for value in sent]
         found = None
         for wanted, permit in self._wanted:  # all of them: the time tells nothing of the tokens
@@ -67,6 +76,31 @@ class Permits:
                 if hmac.compare_digest(value, wanted):
                     found = permit
         return found
+
+    def _read_again(self) -> None:
+        """Read the file if it has changed. If it is unusable, the tokens stay as they were."""
+        version = _version_of(self._path) if self._path else ()
+        if version == self._version:
+            return
+        self._version = version
+        try:
+            self._wanted = _wanted(_read(self._path))
+            _logger.info("%s: read the tokens again", self._path)
+        except CommitLogError as error:
+            _logger.warning("the tokens stay as they were: %s", error)
+
+
+def _wanted(by_token: Mapping[str, Permit]) -> list[tuple[bytes, Permit]]:
+    return [(f"Bearer {token}".encode(), each) for token, each in by_token.items()]
+
+
+def _version_of(path: str) -> tuple[int, ...]:
+    """Return what changes with a file; empty if it cannot be looked up."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _read(path: str) -> dict[str, Permit]:

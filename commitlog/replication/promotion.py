@@ -157,6 +157,11 @@ def _promoted(
             raise _refused(doubts, opened)
     if doubts:
         _logger.warning("%s: promoted by force: %s", directory.path, doubts)
+    if own.follows is None and store is None:
+        _logger.warning(
+            "%s: this log was no copy: its own next epoch begins, and no other log stops",
+            directory.path,
+        )
     return own.promoted(end, rank)
 
 

@@ -60,7 +60,8 @@ def serve(
         the port can read the logs.
     tokens : path, optional
         A file in place of `token`, with a line for each token: the token, then ``read``, or
-        ``follow`` which includes it, then the names of logs, or ``*`` for all. It is read once.
+        ``follow`` which includes it, then the names of logs, or ``*`` for all. It is read again
+        when it has changed.
     tls : (str, str), optional
         Paths of the certificate and of its private key, in PEM.
     plain_text : bool

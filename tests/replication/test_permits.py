@@ -124,6 +124,49 @@ def test_tokens_of_an_open_log_hold_for_its_followers(tmp_path: Path, tokens: Pa
             assert log.append(b"one") == 4096
 
 
+def test_changed_file_of_tokens_holds_for_the_next_call(
+    server: replication.Server, tokens: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def replaced(text: str) -> None:
+        new = tokens.with_name("new.txt")
+        new.write_text(text)
+        new.replace(tokens)
+
+    url = server.url("orders")
+    with replication.follow(url, tmp_path / "copy", token="copier") as copy:
+        assert copy.wait(4097, timeout=LIMIT_S)
+        replaced("other follow orders\n")
+        with pytest.raises(ReplicationError, match="the token is missing or wrong"):
+            replication.follow(url, tmp_path / "refused", token="copier")
+        with replication.follow(url, tmp_path / "next", token="other") as following:
+            assert following.wait(4097, timeout=LIMIT_S)
+    for unusable in ("", "new line\n"):
+        replaced(unusable)
+        with replication.follow(url, tmp_path / "next", token="other") as following:
+            assert following.wait(4097, timeout=LIMIT_S)
+    assert caplog.text.count("the tokens stay as they were") == 2
+    tokens.unlink()
+    with replication.follow(url, tmp_path / "next", token="other") as following:
+        assert following.wait(4097, timeout=LIMIT_S)
+
+
+def test_copy_is_served_to_its_own_tokens(
+    server: replication.Server, tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tokens.with_name("own.txt")
+    own.write_text("guest read *\n")
+    with replication.follow(
+        server.url("orders"), tmp_path / "copy", token="copier", listen="127.0.0.1:0", tokens=own
+    ) as copy:
+        assert copy.wait(4097, timeout=LIMIT_S)
+        assert copy.server is not None
+        monkeypatch.setenv("COMMITLOG_TOKEN", "guest")
+        assert read(copy.server.url()) == [b"one"]
+        monkeypatch.setenv("COMMITLOG_TOKEN", "copier")
+        with pytest.raises(ReplicationError, match="refuses the token"):
+            read(copy.server.url())
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -149,6 +192,11 @@ def test_unusable_file_of_tokens_is_refused_with_its_reason(
 def test_missing_file_of_tokens_is_named(logs: list[commitlog.CommitLog], tokens: Path) -> None:
     with pytest.raises(IOFailureError, match="cannot read the tokens"):
         replication.serve(logs[0].path, tokens=tokens.with_name("missing"))
+
+
+def test_tokens_of_a_copy_that_is_not_served_are_refused(tokens: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError, match="pass listen"):
+        replication.follow("tcp://127.0.0.1:1/orders", tmp_path / "copy", tokens=tokens)
 
 
 def test_token_beside_a_file_of_tokens_is_refused(

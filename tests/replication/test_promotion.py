@@ -48,6 +48,16 @@ def test_each_promotion_takes_the_next_epoch(tmp_path: Path) -> None:
     assert len({epoch.id for epoch in epochs}) == 3
 
 
+def test_promotion_of_a_log_that_is_no_copy_warns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    copy_of(tmp_path / "orders", tmp_path / "copy")
+    replication.promote(tmp_path / "copy")
+    assert "was no copy" not in caplog.text
+    replication.promote(tmp_path / "copy")
+    assert "was no copy" in caplog.text
+
+
 def test_old_primary_without_more_records_follows_the_new_one(tmp_path: Path) -> None:
     copy_of(tmp_path / "orders", tmp_path / "copy")
     replication.promote(tmp_path / "copy")

@@ -296,7 +296,13 @@ def replicate(path: Path, copy: Path) -> None:
     with commitlog.open(path) as log, replication.serve(path, token="secret") as server:
         print(server.names, server.port, server.followers(), server.replicated_position(2))
         with replication.follow(
-            server.url(), copy, name="b", token="secret", listen="127.0.0.1:0", tls=None
+            server.url(),
+            copy,
+            name="b",
+            token="secret",
+            listen="127.0.0.1:0",
+            tokens=None,
+            tls=None,
         ) as follower:
             listening: replication.Server | None = follower.server
             assert server.wait_replicated(log.append(b"x", sync=True), copies=1, timeout="30s")
