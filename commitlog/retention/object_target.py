@@ -19,6 +19,7 @@ _READ_BYTES = 1 << 20
 # `_SILENT_S`: until the store answers, and between two pieces of a body. obstore waits between the
 # tries of one call, longer each time.
 _CONNECT_S, _SILENT_S, _REQUEST_S, _TRIES_S, _TRIES_MOST = 5, 60, 3600, 60, 8
+_PAUSE_S, _PAUSE_MOST_S = 0.1, 15
 
 
 class ObjectTarget:
@@ -49,6 +50,11 @@ class ObjectTarget:
                 retry_config={
                     "max_retries": _TRIES_MOST,
                     "retry_timeout": timedelta(seconds=_TRIES_S),
+                    "backoff": {
+                        "init_backoff": timedelta(seconds=_PAUSE_S),
+                        "max_backoff": timedelta(seconds=_PAUSE_MOST_S),
+                        "base": 2,
+                    },
                 },
             )
         except (ValueError, TypeError, _obstore().exceptions.BaseError) as error:

@@ -67,6 +67,7 @@ def served_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else the body waits 40 ms for the client's ACK of the headers
 
     def log_message(self, *given: Any) -> None:
         pass

@@ -28,6 +28,7 @@ ADDRESS = "s3://bucket/orders"
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     monkeypatch.setattr(object_target, "_TRIES_MOST", 3)
+    monkeypatch.setattr(object_target, "_PAUSE_S", 0.01)
     with served_bucket(monkeypatch) as server:
         yield server
 

@@ -39,6 +39,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     monkeypatch.setattr(object_target, "_SILENT_S", 0.5)
     monkeypatch.setattr(object_target, "_TRIES_S", 3)
     monkeypatch.setattr(object_target, "_TRIES_MOST", 2)
+    monkeypatch.setattr(object_target, "_PAUSE_S", 0.01)
     with served_bucket(monkeypatch) as server:
         yield server
 
@@ -123,7 +124,7 @@ def test_slow_body_is_read_and_a_stalled_one_is_an_error(
 ) -> None:
     """A body may take longer than the time in which a store has to answer."""
     monkeypatch.setattr(s3_server, "SLOW_S", 0.03)
-    everything = stored_log(logs, 150)
+    everything = stored_log(logs, 20)
     s3.fault = lambda method, key: "slow" if key.endswith(".zst") else None
     started_s = time.monotonic()
     with commitlog.open(ADDRESS, "r") as copy:
