@@ -6,7 +6,7 @@ docs/performance.md uses of them: the goals, and the curves of the picture in `d
 quick run is only shown.
 
 Other measurements have modules of their own: `python -m bench.columns`, `bench.tuning`,
-`bench.instructions`, `bench.peers`, `bench.spark`.
+`bench.instructions`, `bench.peers`, `bench.replicated`, `bench.spark`.
 """
 
 from __future__ import annotations

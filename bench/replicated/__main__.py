@@ -1,0 +1,61 @@
+"""``python -m bench.replicated [DIR]``: appends that wait for a copy, a stream to a new copy, and
+what a follower costs appends that do not wait.
+
+The follower is a process of its own. With ``--namespace`` it is in a network namespace, joined to
+this one by a veth, which needs root. With ``--delay-ms`` a proxy delays each byte on each way; the
+kernel need not have netem. ``--turns 1 --appends 100 --mebibytes 64`` takes seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.replicated.peer import Peer
+from bench.replicated.rows import ROWS, Setting
+from commitlog.bench.machine import check_disk
+from commitlog.errors import CommitLogError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and print each row's figures; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.replicated",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "directory", nargs="?", default=ROOT, type=Path, metavar="DIR", help="where to measure"
+    )
+    parser.add_argument("--row", action="append", choices=list(ROWS), help="only this row")
+    parser.add_argument("--turns", type=int, default=7, help="turns of each row [7]")
+    parser.add_argument("--appends", type=int, default=1000, help="appends of a turn [1000]")
+    parser.add_argument("--mebibytes", type=int, default=512, help="size of the stream [512]")
+    parser.add_argument("--delay-ms", type=float, default=0.0, help="delay of each way [0]")
+    parser.add_argument("--namespace", action="store_true", help="follow through a veth")
+    parser.add_argument("--memory", action="store_true", help="measure in memory too")
+    given = parser.parse_args(arguments)
+    try:
+        check_disk(given.directory, given.memory)
+        with (
+            tempfile.TemporaryDirectory(prefix="replicated-", dir=given.directory) as folder,
+            Peer(namespaced=given.namespace, delay_s=given.delay_ms / 1e3) as peer,
+        ):
+            setting = Setting(Path(folder), peer, given.turns, given.appends, given.mebibytes)
+            for name in given.row or list(ROWS):
+                figures = {key: round(value, 3) for key, value in ROWS[name](setting).items()}
+                print(json.dumps({"row": name, **figures}), flush=True)
+    except (CommitLogError, OSError) as error:
+        print(f"replicated: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
