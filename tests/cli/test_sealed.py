@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import commitlog
+from commitlog.messages.key_ring import VARIABLE
 from tests.cli.program import run
 from tests.messages.orders import Order, Refund
-from tests.messages.test_sealed import NEW, OLD, RING, VARIABLE, messages
+from tests.messages.sealed import NEW, OLD, RING, messages
 
 pytest.importorskip("cryptography")
 

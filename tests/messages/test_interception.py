@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import pytest
 
-import commitlog
 from commitlog import CommitLog, method_reader, method_writer
 from commitlog.errors import InvalidOptionError, MessageError
 
@@ -46,12 +44,6 @@ def doubling(name: str, arguments: dict[str, Any], proceed: Proceed) -> Any:
         return None
     changed = {key: each * 2 if isinstance(each, int) else each for key, each in arguments.items()}
     return proceed(changed)
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[CommitLog]:
-    with commitlog.open(tmp_path / "log", segment_size="64KiB") as opened:
-        yield opened
 
 
 def write(log: CommitLog, **options: Any) -> None:

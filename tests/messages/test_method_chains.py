@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Protocol, Self
 
 import pytest
 from click.testing import CliRunner
 
-import commitlog
 from commitlog import CommitLog, method_reader, method_writer
 from commitlog.cli.call import command as call_command
 from commitlog.errors import MessageError
@@ -91,12 +88,6 @@ class Many:
     def e(self) -> Self: ...  # type: ignore[empty-body]
     def f(self) -> Self: ...  # type: ignore[empty-body]
     def end(self) -> None: ...
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[CommitLog]:
-    with commitlog.open(tmp_path / "log", segment_size="64KiB") as opened:
-        yield opened
 
 
 def test_chain_reaches_the_chain_of_an_object(log: CommitLog) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import pytest
 
-import commitlog
 from commitlog import CommitLog, method_reader, method_writer
 from commitlog.errors import InvalidOptionError, MessageError, SchemaError, TailerInUseError
 
@@ -55,12 +53,6 @@ class OtherTill:
 class Answering:
     def asked(self) -> int:
         return 1
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[CommitLog]:
-    with commitlog.open(tmp_path / "log", segment_size="64KiB") as opened:
-        yield opened
 
 
 def test_calls_reach_several_objects_in_order(log: CommitLog) -> None:

@@ -18,17 +18,12 @@ from commitlog.messages.schema import SCHEMA_TYPE, Schema
 from commitlog.topics import KeyRing
 from tests.messages.events import Event, events
 from tests.messages.orders import Order, records
-from tests.messages.test_sealed import NEW, OLD, RING, VARIABLE, messages
+from tests.messages.sealed import NEW, OLD, RING, messages
 
 pytest.importorskip("cryptography")
 pytest.importorskip("zstandard")
 EVENTS = events(700)
 BOTH = KeyRing.of_text(f"{OLD}\n{NEW}")
-
-
-@pytest.fixture(autouse=True)
-def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
 
 
 def layers(log: commitlog.CommitLog) -> list[dict[str, Any]]:

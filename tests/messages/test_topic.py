@@ -72,12 +72,6 @@ MESSAGES: list[tuple[Any, Any, Any]] = [
 ]
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Any:
-    with commitlog.open(tmp_path / "log", segment_size="64KiB") as opened:
-        yield opened
-
-
 def undeclared(log: commitlog.CommitLog) -> list[commitlog.Record]:
     return [record for record in records(log) if record.type != SCHEMA_TYPE]
 

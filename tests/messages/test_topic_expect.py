@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,12 +14,6 @@ from commitlog.messages.schema import SCHEMA_TYPE
 from tests.messages.orders import Order, records, schema_positions
 
 SEGMENT = 65536
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Any:
-    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as opened:
-        yield opened
 
 
 def test_expected_end_appends_schema_and_message(log: commitlog.CommitLog) -> None:

@@ -19,12 +19,6 @@ from commitlog.messages.schema import SCHEMA_TYPE
 from tests.messages.orders import Order, Refund, records
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Any:
-    with commitlog.open(tmp_path / "log", segment_size="64KiB") as opened:
-        yield opened
-
-
 def test_tailer_of_a_topic_skips_other_topics(log: commitlog.CommitLog) -> None:
     orders, refunds = commitlog.topic(log, Order), commitlog.topic(log, Refund, codec="msgpack")
     log.append(b"not a message")
