@@ -30,6 +30,10 @@ class ProducerNumber(NamedTuple):
     producer_sequence: int
 
 
+Condition: TypeAlias = int | ProducerNumber | None
+"""Of an append: the sequence at which the log must end, or the number of its producer."""
+
+
 @dataclass(eq=False, slots=True)
 class LastAppend:
     """The position of the record that the topics of a handle appended last."""
@@ -90,16 +94,21 @@ class TopicAppender:
         key: Key | None,
         timestamp_ns: int | None,
         sync: bool | None,
-        expect: int | None,
+        condition: Condition,
     ) -> int:
         """Append one message; return its position, or -1 if it was dropped."""
-        if self.last.position < self.far_end and expect is None:
+        if condition is None and self.last.position < self.far_end:
             position = self._log.append(
                 value, key=key, type=self.type, timestamp_ns=timestamp_ns, sync=sync
             )
-            self.note_last(position)
-            return position
-        return int(self._append_parts([value], [key], timestamp_ns, sync, expect)[0])
+        elif isinstance(condition, ProducerNumber):
+            position = self._log.append(
+                value, timestamp_ns=timestamp_ns, sync=sync, **self._once(value, key, condition)
+            )
+        else:
+            return int(self._append_parts([value], [key], timestamp_ns, sync, condition)[0])
+        self.note_last(position)
+        return position
 
     def append_many(
         self,
@@ -120,11 +129,17 @@ class TopicAppender:
         key: Key | None,
         timestamp_ns: int | None,
         sync: bool | None,
-        expect: int | None,
+        condition: Condition,
     ) -> int:
         """Append one message as `append` does, and wait as `CommitLog.append_async` does."""
         position = -1
-        for part in self._parts([value], [key], sync, expect):
+        if isinstance(condition, ProducerNumber):
+            position = await self._log.append_async(
+                value, timestamp_ns=timestamp_ns, sync=sync, **self._once(value, key, condition)
+            )
+            self.note_last(position)
+            return position
+        for part in self._parts([value], [key], sync, condition):
             positions = await self._log.append_many_async(
                 part.values, timestamp_ns=timestamp_ns, **part.options
             )
@@ -132,41 +147,11 @@ class TopicAppender:
                 position = int(each)
         return position
 
-    def append_once(
-        self,
-        value: bytes,
-        key: Key | None,
-        timestamp_ns: int | None,
-        sync: bool | None,
-        number: ProducerNumber,
-    ) -> int:
-        """Append one message of a producer."""
-        self._prepare_one(value, key)
-        position = self._log.append(
-            value, key=key, type=self.type, timestamp_ns=timestamp_ns, sync=sync, **number._asdict()
-        )
-        self.note_last(position)
-        return position
-
-    async def append_once_async(
-        self,
-        value: bytes,
-        key: Key | None,
-        timestamp_ns: int | None,
-        sync: bool | None,
-        number: ProducerNumber,
-    ) -> int:
-        """Append one message of a producer, and wait as `CommitLog.append_async` does."""
-        self._prepare_one(value, key)
-        position = await self._log.append_async(
-            value, key=key, type=self.type, timestamp_ns=timestamp_ns, sync=sync, **number._asdict()
-        )
-        self.note_last(position)
-        return position
-
-    def _prepare_one(self, value: bytes, key: Key | None) -> None:
+    def _once(self, value: bytes, key: Key | None, number: ProducerNumber) -> dict[str, Any]:
+        """Append the schema if it is needed; return what `append` takes."""
         check_sizes(self._log, self._schema, [value], [key])
         self.prepare(frames_length([value], [key]) + _MARK)
+        return {"key": key, "type": self.type, **number._asdict()}
 
     # --- parts ------------------------------------------------------------------------------------
 

@@ -6,12 +6,12 @@ from collections import Counter
 
 import numpy as np
 
-from commitlog.errors import KeyUnavailableError, SchemaError
+from commitlog.errors import KeyUnavailableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder
-from commitlog.messages.schema import is_message_type
+from commitlog.messages.schema import Schema, is_message_type
 from commitlog.messages.sealer import is_sealed
 
 _MOST_PROBLEMS = 100
@@ -58,13 +58,9 @@ class Authentication:
     def _decoder_of(self, number: int) -> RecordDecoder[bytes] | None:
         if number not in self._decoders:
             self._decoders[number] = None
-            if is_message_type(number):
-                try:
-                    schema = self._catalog.find(number)
-                except SchemaError:  # no reader decodes its messages
-                    schema = None
-                if schema is not None and is_sealed(schema):
-                    self._decoders[number] = RecordDecoder(self._log, self._keys, schema, bytes)
+            schema = self._catalog.checked(number) if is_message_type(number) else None
+            if isinstance(schema, Schema) and is_sealed(schema):
+                self._decoders[number] = RecordDecoder(self._log, self._keys, schema, bytes)
         return self._decoders[number]
 
     def _open(

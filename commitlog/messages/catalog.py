@@ -22,6 +22,7 @@ from commitlog.tail.seek import Start, Visibility
 
 T = TypeVar("T")
 FOLDER = "topics"
+NO_SCHEMA = "no schema of its type number is in the log"
 # Its presence says that the folder had all schemas of the log when it was made.
 _COMPLETE = "complete"
 _NAME = re.compile(r"([0-9a-f]{8})\.json")
@@ -128,6 +129,26 @@ class SchemaCatalog:
             if known is not None:
                 _keep(self._known, number, known, _MOST_KNOWN)
         return known
+
+    def schema_of(self, number: int) -> Schema:
+        """Return the schema of messages with a type number.
+
+        Raises
+        ------
+        SchemaError
+            The log has none that this release can read.
+        """
+        schema = self.find(number)
+        if schema is None:
+            raise SchemaError(NO_SCHEMA)
+        return schema
+
+    def checked(self, number: int) -> Schema | SchemaError:
+        """Return the schema of messages with a type number, or what is wrong with it."""
+        try:
+            return self.schema_of(number)
+        except SchemaError as error:
+            return error
 
     def _searched(self, number: int) -> Schema | None:
         tail = self._log.tail_position

@@ -8,7 +8,7 @@ import json
 from collections.abc import Collection
 from typing import Any, NamedTuple, TypeAlias
 
-from commitlog.errors import SchemaError, UndecodableError
+from commitlog.errors import UndecodableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Decode, plain_decoder
@@ -117,9 +117,7 @@ class MessageDecoder:
             ) from None
 
     def _decoder_of(self, number: int) -> _Known | None:
-        schema = self._catalog.find(number)
-        if schema is None:
-            raise SchemaError("no schema of its type number is in the log")
+        schema = self._catalog.schema_of(number)
         if self._topics is not None and schema.topic not in self._topics:
             return None
         # The standard library decodes JSON, so that a shell needs no extra for it.

@@ -183,13 +183,8 @@ class _Schemas:
         """Return the schema of a type number, or what is wrong with it; None if its topic is not
         chosen.
         """
-        found: Schema | str | None
-        try:
-            found = self._catalog.find(number)
-        except SchemaError as error:
-            found = error.message
-        if found is None:
-            found = "the log has no schema of their type, which says if they have a history"
+        schema = self._catalog.checked(number)
+        found = schema.message if isinstance(schema, SchemaError) else schema
         if self._topics and (isinstance(found, str) or found.topic not in self._topics):
             return None
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from commitlog.messages.appender import Key, Layered, Positions, ProducerNumber
+from commitlog.messages.appender import Condition, Key, Layered, Positions
 
 
 class LayeredAppender:
@@ -30,11 +30,11 @@ class LayeredAppender:
         key: Key | None,
         timestamp_ns: int | None,
         sync: bool | None,
-        expect: int | None,
+        condition: Condition,
     ) -> int:
         """Append one message; return its position, or -1 if it was dropped."""
         appender, layered = self._layered.one(value, key)
-        return appender.append(self._head() + layered, key, timestamp_ns, sync, expect)
+        return appender.append(self._head() + layered, key, timestamp_ns, sync, condition)
 
     def append_many(
         self,
@@ -51,39 +51,16 @@ class LayeredAppender:
         behind = [head + value for value in layered]
         return appender.append_many(behind, given, timestamp_ns, sync, expect)
 
-    def append_once(
-        self,
-        value: bytes,
-        key: Key | None,
-        timestamp_ns: int | None,
-        sync: bool | None,
-        number: ProducerNumber,
-    ) -> int:
-        """Append one message of a producer."""
-        appender, layered = self._layered.one(value, key)
-        return appender.append_once(self._head() + layered, key, timestamp_ns, sync, number)
-
-    async def append_once_async(
-        self,
-        value: bytes,
-        key: Key | None,
-        timestamp_ns: int | None,
-        sync: bool | None,
-        number: ProducerNumber,
-    ) -> int:
-        """Append one message of a producer, and wait as `CommitLog.append_async` does."""
-        appender, layered = self._layered.one(value, key)
-        behind = self._head() + layered
-        return await appender.append_once_async(behind, key, timestamp_ns, sync, number)
-
     async def append_async(
         self,
         value: bytes,
         key: Key | None,
         timestamp_ns: int | None,
         sync: bool | None,
-        expect: int | None,
+        condition: Condition,
     ) -> int:
         """Append one message, and wait as `CommitLog.append_async` does."""
         appender, layered = self._layered.one(value, key)
-        return await appender.append_async(self._head() + layered, key, timestamp_ns, sync, expect)
+        return await appender.append_async(
+            self._head() + layered, key, timestamp_ns, sync, condition
+        )

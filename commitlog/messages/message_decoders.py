@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from commitlog.errors import SchemaError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.catalog import SchemaCatalog
+from commitlog.messages.catalog import NO_SCHEMA, SchemaCatalog
 from commitlog.messages.codec import Codec, Decode, plain_decoder
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder, layered
@@ -39,7 +39,7 @@ class MessageDecoders(dict[int, Decode[Any] | None]):
             try:
                 schema = self._catalog.find(number)
                 if schema is None:  # it may be appended later
-                    return _refusing("no schema of its type number is in the log")
+                    return _refusing(NO_SCHEMA)
                 self.schemas[number] = schema
                 topic = self._topics.get(schema.topic)
                 if topic is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from commitlog._kernel.readers import Record
-from commitlog.errors import InvalidOptionError, MessageError, SchemaError
+from commitlog.errors import InvalidOptionError, MessageError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Decode
@@ -101,9 +101,7 @@ class MethodTable(dict[int, Target | None]):
     def _target(self, number: int) -> Target | None:
         if not is_message_type(number):
             return None
-        schema = self._catalog.find(number)
-        if schema is None:
-            raise SchemaError("no schema of its type number is in the log")
+        schema = self._catalog.schema_of(number)
         if schema.codec != Method.name:
             return None
         if schema.has_history:

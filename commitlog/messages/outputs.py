@@ -9,7 +9,7 @@ import numpy as np
 
 from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import Key, Layered, Positions, TopicAppender
+from commitlog.messages.appender import Condition, Key, Layered, Positions, TopicAppender
 from commitlog.messages.message_sizes import frames_length
 
 _DROPPED = -1  # what an append returns whose position is not known yet
@@ -126,10 +126,10 @@ class OutputAppender:
         key: Key | None,
         timestamp_ns: int | None,
         sync: bool | None,
-        expect: int | None,
+        condition: Condition,
     ) -> int:
         """Gather one message."""
-        self.append_many([value], [key], timestamp_ns, sync, expect)
+        self.append_many([value], [key], timestamp_ns, sync, condition)
         return _DROPPED
 
     def append_many(
@@ -138,13 +138,14 @@ class OutputAppender:
         keys: Iterable[Key | None] | None,
         timestamp_ns: int | None,
         sync: bool | None,
-        expect: int | None,
+        condition: Condition,
     ) -> Positions:
         """Gather messages."""
-        if expect is not None:
+        if condition is not None:
             raise InvalidOptionError(
-                "with after_last_written= a method cannot give expect=, because its outputs are "
-                "appended when it has returned"
+                "with after_last_written= a method cannot give expect= or producer=, because its "
+                "outputs are appended when it has returned, and once for each input: leave it out",
+                path=self._outputs.log.path,
             )
         given = None if keys is None else list(keys)
         appender, layered = self._layered.many(values, given)
@@ -158,10 +159,10 @@ class OutputAppender:
         key: Key | None,
         timestamp_ns: int | None,
         sync: bool | None,
-        expect: int | None,
+        condition: Condition,
     ) -> int:
         """Gather one message."""
-        return self.append(value, key, timestamp_ns, sync, expect)
+        return self.append(value, key, timestamp_ns, sync, condition)
 
 
 def _note(outputs: list[_Output], positions: Positions) -> None:

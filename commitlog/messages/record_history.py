@@ -35,9 +35,7 @@ def history_of(log: CommitLog, record: Record) -> History | None:
     try:
         if not is_message_type(record.type):
             return None
-        schema = SchemaCatalog(log).find(record.type)
-        if schema is None:
-            raise ValueError("no schema of its type number is in the log")
+        schema = SchemaCatalog(log).schema_of(record.type)
         topic = schema.topic
         return History.of_value(record.value) if schema.has_history else None
     except ValueError as error:

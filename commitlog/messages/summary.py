@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +13,7 @@ from commitlog.errors import MissingExtraError, SchemaError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages import compression
 from commitlog.messages.catalog import SchemaCatalog
-from commitlog.messages.history import end_of, is_whole
+from commitlog.messages.history import behind_history
 from commitlog.messages.schema import SCHEMA_TYPE, Schema, key_of
 from commitlog.tail.batch import Batch
 
@@ -63,8 +64,10 @@ class TopicVersion:
         self.last_timestamp_ns = int(batch.timestamps_ns[last])
         self.messages += len(rows)
         self.value_bytes += int(np.diff(batch.offsets)[rows].sum())
-        if self.layers == [compression.NAME]:  # a seal hides the sizes before compression
-            sizes = (_size_before(batch.value(row), self.schema) for row in rows.tolist())
+        # A seal hides the sizes before compression.
+        if self.schema is not None and self.layers == [compression.NAME]:
+            measure = behind_history(self.schema, compression.size_before)
+            sizes = (_size_of(measure, batch.value(row)) for row in rows.tolist())
             with contextlib.suppress(MissingExtraError):
                 self.plain_bytes = (self.plain_bytes or 0) + sum(sizes)
 
@@ -118,20 +121,16 @@ def summarized(log: CommitLog) -> LogSummary:
 
 def _found(catalog: SchemaCatalog, number: int) -> TopicVersion:
     """Return a version without messages, with its schema or what is wrong with it."""
-    try:
-        schema = catalog.find(number)
-    except SchemaError as error:
-        return TopicVersion(number, problem=error.message)
-    problem = "no schema of its type number is in the log" if schema is None else None
-    return TopicVersion(number, schema, problem)
+    schema = catalog.checked(number)
+    if isinstance(schema, SchemaError):
+        return TopicVersion(number, problem=schema.message)
+    return TopicVersion(number, schema)
 
 
-def _size_before(value: bytes, schema: Schema | None) -> int:
-    if schema is not None and schema.has_history:
-        if not is_whole(value):
-            return 0
-        value = value[end_of(value) :]
-    return compression.size_before(value)
+def _size_of(measure: Callable[[bytes], int], value: bytes) -> int:
+    with contextlib.suppress(ValueError):  # its history is damaged
+        return measure(value)
+    return 0
 
 
 def _number_in(key: bytes) -> int | None:

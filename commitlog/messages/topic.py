@@ -7,10 +7,16 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from commitlog._kernel.readers import Record
 from commitlog.base.process_bound import ProcessBound
-from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.producers import checked
-from commitlog.messages.appender import Key, Layered, Positions, ProducerNumber, TopicAppender
+from commitlog.messages.appender import (
+    Condition,
+    Key,
+    Layered,
+    Positions,
+    ProducerNumber,
+    TopicAppender,
+)
 from commitlog.messages.codec import Codec
 from commitlog.messages.encoder import REFUSALS, MessageEncoder
 from commitlog.messages.handled import HANDLED
@@ -122,11 +128,11 @@ class Topic(ProcessBound, Generic[T]):
             value = self._encode(message)
         except REFUSALS as error:
             raise self._encoder.value_error(message, error) from error
+        condition: Condition = expect
         if producer is not None or producer_sequence is not None:
-            number = self._number(producer, producer_sequence, expect)
-            return self._numbering().append_once(value, key, timestamp_ns, sync, number)
+            condition = self._number(producer, producer_sequence, expect)
         if _handled() is not None:
-            return self._appender_now().append(value, key, timestamp_ns, sync, expect)
+            return self._appender_now().append(value, key, timestamp_ns, sync, condition)
         plain = self._plain
         if (
             plain is not None
@@ -134,13 +140,13 @@ class Topic(ProcessBound, Generic[T]):
             and key is None
             and timestamp_ns is None
             and sync is None
-            and expect is None
+            and condition is None
         ):
             position = plain.last.position = self._append(value, type=plain.type)
             if position >= plain.segment_end:
                 plain.declare_behind(position)
             return position
-        return self._appender.append(value, key, timestamp_ns, sync, expect)
+        return self._appender.append(value, key, timestamp_ns, sync, condition)
 
     def append_many(
         self,
@@ -203,11 +209,10 @@ class Topic(ProcessBound, Generic[T]):
             The position of the message; -1 if it was dropped.
         """
         value = self._encoder.encoded(message)
+        condition: Condition = expect
         if producer is not None or producer_sequence is not None:
-            number = self._number(producer, producer_sequence, expect)
-            appender = self._numbering()
-            return await appender.append_once_async(value, key, timestamp_ns, sync, number)
-        return await self._appender_now().append_async(value, key, timestamp_ns, sync, expect)
+            condition = self._number(producer, producer_sequence, expect)
+        return await self._appender_now().append_async(value, key, timestamp_ns, sync, condition)
 
     def _appender_now(self) -> TopicAppender | LayeredAppender | OutputAppender:
         """Return what appends the messages, also while another one is handled."""
@@ -218,17 +223,6 @@ class Topic(ProcessBound, Generic[T]):
     def _number(self, producer: object, sequence: object, expect: object) -> ProducerNumber:
         """Check the arguments before the schema is appended."""
         return ProducerNumber(*checked(self.log.path, producer, sequence, expect))
-
-    def _numbering(self) -> TopicAppender | LayeredAppender:
-        """Return what appends the messages of a producer."""
-        appender = self._appender_now()
-        if isinstance(appender, OutputAppender):
-            raise InvalidOptionError(
-                "with after_last_written= a method cannot give producer=, because each input has "
-                "its outputs once: leave it out",
-                path=self.log.path,
-            )
-        return appender
 
     # --- reading ----------------------------------------------------------------------------------
 
