@@ -100,16 +100,14 @@ class SegmentCache:
     def _add(self, number: int) -> None:
         try:
             self._place(number)
-            with self._news:
-                self._kept[number] = None
-                self._trim()
         finally:
             with self._news:
                 self._coming.discard(number)
                 self._news.notify_all()
 
-    def _trim(self) -> None:
-        while len(self._kept) > self._most:
+    def _make_room(self) -> None:
+        """Remove the oldest files until one more is within the bound."""
+        while len(self._kept) >= self._most:
             # A mapping of the file stays valid.
             oldest, _ = self._kept.popitem(last=False)
             with contextlib.suppress(FileNotFoundError):
@@ -122,7 +120,10 @@ class SegmentCache:
             try:
                 with temporary_file(folder_fd, name, 0o600) as (fd, temporary):
                     self._write(number, fd)
-                    os.rename(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+                    with self._news:
+                        self._make_room()
+                        os.rename(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+                        self._kept[number] = None
             finally:
                 os.close(folder_fd)
         except OSError as error:
