@@ -17,6 +17,7 @@ if _sys.platform != "linux":
 
 from commitlog._kernel.engine import Claim
 from commitlog._kernel.readers import Record
+from commitlog.base.roll_cycle import RollCycle
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.commit_log import open_log as open
 from commitlog.options import Options, Tuning
@@ -64,6 +65,7 @@ __all__ = [
     "Options",
     "Record",
     "Retention",
+    "RollCycle",
     "Store",
     "Tailer",
     "TailerState",

@@ -197,7 +197,7 @@ class Stress:
         if mode == "r" and not (self.folder / name / "log.json").exists():
             return
         # The stress test does not search for disks that stall for seconds.
-        options: dict[str, Any] = {"open_timeout": 0.2, "claim_timeout": 5.0, "sync_timeout": 60.0}
+        options: dict[str, Any] = {"wait_for_log": 0.2, "claim_timeout": 5.0, "sync_timeout": 60.0}
         if mode == "a":
             options["flush"] = numbers.choice(("none", "async", "async", "sync"))
             if name in POOLED:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 import math
 import pickle
 from dataclasses import dataclass
@@ -12,8 +11,16 @@ from typing import Any, get_type_hints
 import numpy as np
 import pytest
 
+from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import InvalidOptionError
-from commitlog.options import BufferSource, OptionOverrides, Options, Tuning
+from commitlog.options import (
+    BufferSource,
+    OptionOverrides,
+    Options,
+    Tuning,
+    new_segment_size,
+    ready_wait_s,
+)
 
 MIB = 1 << 20
 TUNING = {field.name for field in dataclasses.fields(Tuning)}
@@ -47,14 +54,11 @@ def test_defaults_of_options_and_tuning() -> None:
         "claim_timeout": 2.0,
         "timestamps": None,
         "roll_cycle": None,
-        "roll_epoch": None,
-        "time_zone": None,
         "prefault": True,
-        "open_timeout": 10.0,
+        "wait_for_log": None,
         "on_lag": "wait",
         "lag_timeout": 30.0,
         "evict_after": None,
-        "wait_for_log": 0.0,
         "close_timeout": 60.0,
         "retention": None,
         "store": None,
@@ -167,9 +171,7 @@ def test_wrong_duration_raises_naming_the_option(name: str) -> None:
     assert kept(name, "1500ms") == 1.5
 
 
-@pytest.mark.parametrize(
-    "name", sorted(DURATIONS - {"open_timeout", "lag_timeout", "wait_for_log"})
-)
+@pytest.mark.parametrize("name", sorted(DURATIONS - {"lag_timeout"}))
 def test_duration_below_one_millisecond_raises(name: str) -> None:
     assert kept(name, "1ms") == 0.001
     for value in (0, "999us"):
@@ -177,9 +179,10 @@ def test_duration_below_one_millisecond_raises(name: str) -> None:
             kept(name, value)
 
 
-def test_timeouts_of_open_and_lag_accept_zero() -> None:
-    assert Options(open_timeout=0).open_timeout == 0.0
+def test_waits_for_log_and_lag_accept_zero() -> None:
     assert Options(wait_for_log=0).wait_for_log == 0.0
+    assert ready_wait_s(Options(wait_for_log=0)) == 0.0
+    assert ready_wait_s(Options()) == 10.0
     assert Options(lag_timeout=0).lag_timeout == 0.0
 
 
@@ -220,8 +223,7 @@ def test_unknown_choice_raises(name: str, choices: tuple[str, ...]) -> None:
 
 
 def test_none_means_default_for_timestamps_only() -> None:
-    assert Options(timestamps=None).new_timestamps == "coarse"
-    assert Options(timestamps="precise").new_timestamps == "precise"
+    assert kept("timestamps", None) is None
     with pytest.raises(InvalidOptionError, match="^flush must be one of"):
         kept("flush", None)
 
@@ -245,10 +247,10 @@ def test_prefault_distance_out_of_bounds_raises(distance: Any) -> None:
 
 
 def test_new_log_takes_segment_size_from_option_pool_or_default() -> None:
-    assert Options().new_segment_size == 64 * MIB
-    assert Options(pool=Pool(MIB)).new_segment_size == MIB
-    assert Options(segment_size="2MiB").new_segment_size == 2 * MIB
-    assert Options(segment_size="1MiB", pool=Pool(MIB)).new_segment_size == MIB
+    assert new_segment_size(Options()) == 64 * MIB
+    assert new_segment_size(Options(pool=Pool(MIB))) == MIB
+    assert new_segment_size(Options(segment_size="2MiB")) == 2 * MIB
+    assert new_segment_size(Options(segment_size="1MiB", pool=Pool(MIB))) == MIB
 
 
 def test_segment_size_contradicting_pool_raises_naming_both() -> None:
@@ -293,15 +295,10 @@ def test_impossible_roll_cycle_raises(period: float) -> None:
         kept("roll_cycle", period)
 
 
-@pytest.mark.parametrize("cycle", ["HOURLY", "DAILY", "WEEKLY"])
-@pytest.mark.parametrize("epoch", [(1, 1, 1), (9999, 12, 31)], ids=["first", "last"])
-def test_roll_epoch_out_of_bounds_raises(cycle: str, epoch: tuple[int, int, int]) -> None:
-    with pytest.raises(InvalidOptionError, match="^roll_epoch must be within a thousand years"):
-        Options(
-            roll_cycle=cycle,
-            time_zone="Asia/Kathmandu",
-            roll_epoch=dt.datetime(*epoch, tzinfo=dt.UTC),
-        )
+def test_roll_cycle_given_as_text_is_that_cycle_in_utc() -> None:
+    assert Options(roll_cycle="daily").roll_cycle == RollCycle("DAILY")
+    cycle = RollCycle("DAILY", time_zone="Europe/Berlin")
+    assert Options(roll_cycle=cycle).roll_cycle is cycle
 
 
 def test_unknown_option_raises_suggesting_the_nearest() -> None:

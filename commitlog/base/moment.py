@@ -6,7 +6,6 @@ import datetime as dt
 import re
 import time
 
-from commitlog.base.roll_cycle import nanoseconds_of
 from commitlog.base.units import SECOND_NS, nanoseconds_in
 
 FORMS = (
@@ -20,7 +19,9 @@ _DATE = re.compile(
     re.ASCII,
 )
 _SINCE_1970 = re.compile(r"@(\d{1,10})(?:\.(\d{1,9}))?", re.ASCII)
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_NAIVE_EPOCH = EPOCH.replace(tzinfo=None)
+_MICROSECOND = dt.timedelta(microseconds=1)
 _DAYS = {"today": 0, "yesterday": 1}
 
 
@@ -40,9 +41,14 @@ def read_moment(text: str, zone: dt.tzinfo | None = dt.UTC) -> int:
     return found
 
 
+def nanoseconds_of(moment: dt.datetime) -> int:
+    """Convert a datetime to nanoseconds since 1970; without a zone, by its clock."""
+    return (moment - (_NAIVE_EPOCH if moment.tzinfo is None else EPOCH)) // _MICROSECOND * 1000
+
+
 def utc_datetime(timestamp_ns: int) -> dt.datetime:
     """Convert nanoseconds since 1970 to a datetime in UTC, truncated to microseconds."""
-    return _EPOCH + dt.timedelta(microseconds=timestamp_ns // 1000)
+    return EPOCH + dt.timedelta(microseconds=timestamp_ns // 1000)
 
 
 def _nanoseconds_of(text: str, zone: dt.tzinfo | None) -> int | None:

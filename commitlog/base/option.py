@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, SupportsIndex, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, SupportsIndex, TypeVar, overload
 
-from commitlog.base import roll_cycle as cycles
-from commitlog.base.roll_cycle import zone_of
-from commitlog.base.units import (
-    DURATION_LARGEST_S,
-    SECOND_NS,
-    Duration,
-    Size,
-    parse_duration,
-    parse_size,
-    seconds_of,
-    whole_of,
-)
+from commitlog.base.units import Duration, Size, parse_duration, parse_size, whole_of
 from commitlog.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    import zoneinfo
 
 Stored = TypeVar("Stored")
 Given = TypeVar("Given")
@@ -116,6 +107,18 @@ def switch(value: bool, name: str) -> bool:
     return value
 
 
+def zone_of(name: str) -> zoneinfo.ZoneInfo:
+    """Return the zone with an IANA name; if there is none, raise `ValueError`."""
+    import zoneinfo
+
+    try:
+        if isinstance(name, str):
+            return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        pass
+    raise ValueError(f"there is no time zone {name!r}")
+
+
 def zone_name(value: str, name: str) -> str:
     try:
         return zone_of(value).key
@@ -127,37 +130,6 @@ def zone_name(value: str, name: str) -> str:
             f"{name} must be the name of a time zone, such as 'Europe/Berlin' or 'UTC', not "
             f"{value!r}{did_you_mean(value, known)}"
         ) from None
-
-
-def roll_cycle_name(value: str | Duration | None, name: str) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, str) and value.upper() in cycles.NAMES:
-        return value.upper()
-    period_s = seconds_of(value)
-    try:
-        return cycles.period_name(
-            round(period_s * SECOND_NS) if 0 <= period_s <= DURATION_LARGEST_S else 0
-        )
-    except ValueError:
-        raise InvalidOptionError(
-            f"{name} must be one of {', '.join(cycles.NAMES)}, or a period of whole milliseconds "
-            "from 10 ms to 366 days, such as 90 or "
-            f"'15min', not {value!r}{did_you_mean(str(value).upper(), cycles.NAMES)}"
-        ) from None
-
-
-def roll_epoch(value: Duration | dt.datetime | None, name: str) -> float | dt.datetime | None:
-    """Accept a duration, or an instant with a time zone."""
-    if value is None:
-        return None
-    if not isinstance(value, dt.datetime):
-        return parse_duration(value, name)
-    if value.tzinfo is None:
-        raise InvalidOptionError(
-            f"{name} must have a time zone, and {value!r} has none: use replace(tzinfo=...)"
-        )
-    return value
 
 
 def segment_listener(value: object | None, name: str) -> object | None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import click
 
@@ -24,9 +22,7 @@ from commitlog.cli.stop import Stop
 from commitlog.errors import CommitLogError, InvalidOptionError, LogNotFoundError
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
-from commitlog.options import SEGMENT_SIZE_DEFAULT, Options
-from commitlog.pool.pool_options import MOST_BUFFERS
-from commitlog.pool.transient_store_pool import TransientStorePool
+from commitlog.options import Options
 from commitlog.repair.verification import open_directory
 from commitlog.segment import identity as identities
 from commitlog.segment.identity import Identity
@@ -79,13 +75,6 @@ class _Appended:
 )
 @click.option("--sync", is_flag=True, help="Wait until each batch is durable.")
 @click.option(
-    "--pool",
-    type=parameters.whole(1, MOST_BUFFERS),
-    default=None,
-    metavar="N",
-    help="Append through a pool of N buffers.",
-)
-@click.option(
     "--segment-size",
     type=parameters.segment_size,
     default=None,
@@ -105,7 +94,6 @@ def command(
     key: str | None,
     kind: int,
     sync: bool,
-    pool: int | None,
     segment_size: int | None,
     roll_cycle: str | None,
     roll_epoch: float | None,
@@ -135,12 +123,12 @@ def command(
     def split(largest: int) -> Splitter:
         return Frames(largest) if format == "frames" else Delimited(ENDINGS[format], largest)
 
-    options: dict[str, Any] = {
-        "segment_size": segment_size,
-        **roll_cycle_of(roll_cycle, roll_epoch, time_zone),
-    }
+    options = Options(
+        segment_size=segment_size, roll_cycle=roll_cycle_of(roll_cycle, roll_epoch, time_zone)
+    )
+    _check(log, options, create=not no_create)
     appender = _Appending(split, None if key is None else os.fsencode(key), kind, sync=sync)
-    interrupted, failure = appender.run(log, sources, options, buffers=pool, create=not no_create)
+    interrupted, failure = appender.run(log, sources, options)
     _report(appender.done, interrupted=interrupted, failure=failure, as_json=as_json, log=log)
     if failure is not None:
         click.echo(f"commitlog: {failure}", err=True)
@@ -161,13 +149,7 @@ class _Appending:
         self._taken = 0
 
     def run(
-        self,
-        path: str,
-        sources: tuple[str, ...],
-        options: dict[str, Any],
-        *,
-        buffers: int | None,
-        create: bool,
+        self, path: str, sources: tuple[str, ...], options: Options
     ) -> tuple[bool, Exception | None]:
         """Append all sources; return whether Ctrl-C ended it, and what failed.
 
@@ -176,31 +158,10 @@ class _Appending:
         CommitLogError
             The log cannot be opened. Nothing was appended.
         """
-        found = _identity(path)
-        if found is None and not create:
-            raise LogNotFoundError(
-                "there is no log here: leave out --no-create to create it", path=path
-            )
-        cycle = Options.of(None, **options).new_roll_cycle
-        if found is not None and cycle not in (None, found.roll_cycle):
-            raise InvalidOptionError(
-                f"roll_cycle is {cycle}, but the log was created with "
-                f"{found.roll_cycle or 'none'}: leave it out",
-                path=path,
-            )
         interrupted = False
         failure: Exception | None = None
-        with contextlib.ExitStack() as stack:
-            if buffers is not None:
-                size = options["segment_size"] or (
-                    found.segment_size if found is not None else SEGMENT_SIZE_DEFAULT
-                )
-                options["pool"] = stack.enter_context(
-                    TransientStorePool(buffers=buffers, buffer_size=size)
-                )
-            opened = commitlog.open(path, "a", **options)
-            # It covers the closing, too: only a second Ctrl-C interrupts that.
-            stop = stack.enter_context(Stop())
+        opened = commitlog.open(path, "a", options)
+        with Stop() as stop:  # it covers the closing, too: only a second Ctrl-C interrupts that
             try:
                 with opened, record_progress(total_bytes(sources)) as show:
                     try:
@@ -260,6 +221,21 @@ class _Appending:
                 done.first_position = done.first_position if done.records else first
                 done.records += len(taken)
                 done.bytes += sum(map(len, taken))
+
+
+def _check(path: str, options: Options, *, create: bool) -> None:
+    """Refuse a log that is missing and not to be created, or that has another roll cycle."""
+    found = _identity(path)
+    if found is None and not create:
+        raise LogNotFoundError(
+            "there is no log here: leave out --no-create to create it", path=path
+        )
+    if found is not None and options.roll_cycle not in (None, found.roll_cycle):
+        raise InvalidOptionError(
+            f"roll_cycle is {options.roll_cycle}, but the log was created with "
+            f"{found.roll_cycle or 'none'}: leave it out",
+            path=path,
+        )
 
 
 def _appended_by(log: CommitLog) -> int:

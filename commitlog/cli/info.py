@@ -11,8 +11,8 @@ from dataclasses import asdict
 import click
 
 import commitlog
-from commitlog.base.moment import read_moment
-from commitlog.base.roll_cycle import nanoseconds_of
+from commitlog.base.moment import nanoseconds_of, read_moment
+from commitlog.base.option import zone_of
 from commitlog.cli import FAILURE, parameters, report
 from commitlog.cli.output import print_json
 from commitlog.cli.quantities import size_text
@@ -89,7 +89,7 @@ def _cycles_between(log: str, since: str | None, until: str | None) -> Iterator[
     """Yield the cycles that end after one time and begin before another, in the zone of the log."""
     with commitlog.open(log, "r") as opened:
         cycle = opened.identity.roll_cycle
-        zone: dt.tzinfo = dt.UTC if cycle is None else cycle.zone
+        zone: dt.tzinfo = dt.UTC if cycle is None else zone_of(cycle.time_zone)
         low, high = (
             None if given is None else read_moment(given, zone) for given in (since, until)
         )

@@ -14,12 +14,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from commitlog.base.moment import FORMS, read_moment
-from commitlog.base.roll_cycle import zone_of
+from commitlog.base.option import zone_of
+from commitlog.base.roll_cycle import cycle_name
 from commitlog.base.units import parse_age, parse_duration, parse_size
 from commitlog.cli.filter import Pattern, compiled
 from commitlog.cli.where import Condition, condition
 from commitlog.errors import CommitLogError, InvalidOptionError
-from commitlog.options import Options
+from commitlog.options import Options, new_segment_size
 from commitlog.tail.replay import SPEED_LEAST, SPEED_MOST
 from commitlog.tail.tailer_folder import check_name
 
@@ -139,7 +140,7 @@ def zone_name(text: str) -> str:
 
 def segment_size(text: str) -> int:
     try:
-        return Options(segment_size=size(text)).new_segment_size
+        return new_segment_size(Options(segment_size=size(text)))
     except InvalidOptionError as error:
         raise click.BadParameter(
             f"expected a size {str(error).partition(' must be ')[2]}"
@@ -148,7 +149,7 @@ def segment_size(text: str) -> int:
 
 def roll_cycle(text: str) -> str:
     try:
-        return Options(roll_cycle=text).roll_cycle or text
+        return cycle_name(text, "roll_cycle")
     except InvalidOptionError as error:
         raise click.BadParameter(f"expected {str(error).partition(' must be ')[2]}") from None
 

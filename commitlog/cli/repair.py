@@ -8,7 +8,6 @@ import click
 
 from commitlog.cli.output import print_json
 from commitlog.cli.roll_options import roll_cycle_of, roll_options
-from commitlog.options import Options
 from commitlog.repair.repair import repair
 from commitlog.repair.reports import RepairReport
 
@@ -43,7 +42,7 @@ def command(
 
     The exit status is 1 if problems remain; with --dry-run, if there is something to repair.
     """
-    cycle = Options.of(None, **roll_cycle_of(roll_cycle, roll_epoch, time_zone)).new_roll_cycle
+    cycle = roll_cycle_of(roll_cycle, roll_epoch, time_zone)
     report = repair(log, dry_run=dry_run, roll_cycle=cycle)
     if as_json:
         print_json({"sound": report.sound, **dataclasses.asdict(report)})

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from commitlog.base.roll_cycle import RollCycle
 from commitlog.cli import parameters
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -48,9 +49,11 @@ def roll_options(when: str) -> Callable[[_Command], _Command]:
 
 def roll_cycle_of(
     roll_cycle: str | None, roll_epoch: float | None, time_zone: str | None
-) -> dict[str, Any]:
-    if roll_cycle is None and (roll_epoch is not None or time_zone is not None):
+) -> RollCycle | None:
+    if roll_cycle is not None:
+        return RollCycle(roll_cycle, time_zone=time_zone or "UTC", epoch=roll_epoch or 0.0)
+    if roll_epoch is not None or time_zone is not None:
         raise click.UsageError(
             "--roll-epoch and --time-zone need --roll-cycle: add it, or leave them out"
         )
-    return {"roll_cycle": roll_cycle, "roll_epoch": roll_epoch, "time_zone": time_zone}
+    return None

@@ -72,9 +72,9 @@ class LogLockedError(_SystemError, BlockingIOError, errno=codes.EAGAIN):
 
 
 class OpenTimeoutError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
-    """Raised if another process still opens or recovers the log when `open_timeout` expires.
+    """Raised if another process still opens or recovers the log when `wait_for_log` expires.
 
-    Try again, or raise `open_timeout`.
+    Try again, or raise `wait_for_log`.
     """
 
 

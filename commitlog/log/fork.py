@@ -10,6 +10,7 @@ from commitlog._kernel.engine import REFUSED_FORKED
 from commitlog._kernel.memory import MODE_MAPPED
 from commitlog.errors import ForkedError
 from commitlog.log.parts import LogParts
+from commitlog.options import ready_wait_s
 from commitlog.segment.lock_file import LockFile
 
 
@@ -74,7 +75,7 @@ def _rejoin(parts: LogParts, lock_file: LockFile) -> bool:
     """
     cursors = parts.engine.cursors
     if not lock_file.acquire("exclusive"):
-        joined = lock_file.acquire("shared", parts.options.open_timeout)
+        joined = lock_file.acquire("shared", ready_wait_s(parts.options))
         return joined and cursors.mode == MODE_MAPPED
     mark = parts.recount_checkpoint()
     if cursors.mode != MODE_MAPPED or mark is None or not mark.clean:

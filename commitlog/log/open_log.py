@@ -134,12 +134,12 @@ class OpenLog(LogParts):
         if several handles find its cycle over. A clock that was set back closes nothing and never
         reopens an earlier cycle.
         """
-        tail, cycle = self.engine.tail, self.directory.roll_cycle
-        if tail is None or cycle is None or tail[1] >= self.engine.segment_size:
+        tail, clock = self.engine.tail, self.directory.cycle_clock
+        if tail is None or clock is None or tail[1] >= self.engine.segment_size:
             return
         opened_ns = self._opened_ns(tail[0])
         # A segment without a time is in no known cycle.
-        end_ns = cycle.end_ns(cycle.number_at(opened_ns)) if opened_ns else 0
+        end_ns = clock.end_ns(clock.number_at(opened_ns)) if opened_ns else 0
         if time.time_ns() < end_ns:
             self.engine.cycle_end_ns = end_ns
         else:

@@ -68,12 +68,11 @@ def check_options(identity: Identity, options: Options, path: str) -> None:
             f"{identity.timestamps!r}",
             path=path,
         )
-    wanted_cycle = options.new_roll_cycle
-    if wanted_cycle is not None and wanted_cycle != identity.roll_cycle:
+    if options.roll_cycle not in (None, identity.roll_cycle):
         _logger.warning(
             "%s: roll_cycle=%s is ignored: the log was created with %s",
             path,
-            wanted_cycle,
+            options.roll_cycle,
             identity.roll_cycle or "none",
         )
 

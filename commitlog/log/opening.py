@@ -19,7 +19,7 @@ from commitlog.errors import (
 )
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.opened import Opened, check_options, refuse_foreign
-from commitlog.options import Options
+from commitlog.options import Options, new_segment_size, ready_wait_s
 from commitlog.pool import shm_survey
 from commitlog.recovery import Recovered, lineage, recover
 from commitlog.recovery.pending_join import finish_pending
@@ -103,13 +103,13 @@ def _refuse_follower(fd: int, path: str) -> None:
 def _open_locked(
     fd: int, path: str, mode: str, options: Options, lock_file: LockFile, *, follower: bool
 ) -> Opened:
-    for _ in attempts(options.open_timeout, f"the process that opens or recovers {path}"):
+    for _ in attempts(ready_wait_s(options), f"the process that opens or recovers {path}"):
         if lock_file.acquire("exclusive"):
             return _open_exclusively(fd, path, mode, options, lock_file, follower=follower)
         opened = _try_to_join(fd, path, mode, options, lock_file)
         if opened is not None:
             return opened
-    raise OpenTimeoutError(_why_not_ready(fd, path, lock_file, options.open_timeout), path=path)
+    raise OpenTimeoutError(_why_not_ready(fd, path, lock_file, ready_wait_s(options)), path=path)
 
 
 def _try_to_join(
@@ -210,7 +210,7 @@ def _open_exclusively(
         raise LogExistsError("the log exists: mode 'x' creates a new one", path=path)
     if identity is None:
         identity = Identity.new(
-            options.new_segment_size, options.new_timestamps, options.new_roll_cycle
+            new_segment_size(options), options.timestamps or "coarse", options.roll_cycle
         )
         # First: if it fails, the next open finds no log and repeats it. A parent directory that
         # this user may not read cannot be synced.

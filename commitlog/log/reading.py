@@ -10,7 +10,7 @@ from commitlog.base.polling import attempts
 from commitlog.errors import CommitLogError, LogNotFoundError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.opened import NEVER_UNCERTAIN, Opened, check_options, refuse_foreign
-from commitlog.options import Options
+from commitlog.options import Options, ready_wait_s
 from commitlog.retention.detached import Detached, open_detached
 from commitlog.retention.store import Store
 from commitlog.retention.tiered_directory import TieredDirectory
@@ -27,7 +27,7 @@ def open_for_reading(path: str, options: Options) -> Opened:
     detached = open_detached(path, options.tuning.archive_cache)
     if detached is not None:
         return _open_detached(detached)
-    identity = _await_identity(path, options.wait_for_log)
+    identity = _await_identity(path, options.wait_for_log or 0.0)
     check_options(identity, options, path)
     directory = _directory(path, identity, options)
     file = cursors_file.open_for_reading(directory.fd, identity)
@@ -41,7 +41,7 @@ def _open_remote(path: str, options: Options) -> Opened:
     from commitlog.remote.remote_directory import RemoteDirectory, TieredRemoteDirectory
 
     cache_bytes = options.tuning.archive_cache
-    place = path, cache_bytes, options.open_timeout
+    place = path, cache_bytes, ready_wait_s(options)
     store = cast("Store | None", options.store)
     far = (
         RemoteDirectory(*place)

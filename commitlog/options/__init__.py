@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self, TypedDict, Unpack, get_args
@@ -16,21 +15,12 @@ from commitlog.base.option import (
     did_you_mean,
     lasting,
     optional,
-    roll_cycle_name,
-    roll_epoch,
     segment_listener,
     sized,
     switch,
-    zone_name,
 )
-from commitlog.base.roll_cycle import TIME_ZONE_DEFAULT, RollCycle
-from commitlog.base.units import (
-    MIB,
-    SECOND_NS,
-    Duration,
-    Size,
-    parse_size,
-)
+from commitlog.base.roll_cycle import RollCycle, cycle_name
+from commitlog.base.units import MIB, Duration, Size, parse_size
 from commitlog.errors import InvalidOptionError
 from commitlog.options.tuning import Tuning as Tuning
 
@@ -42,6 +32,7 @@ PAGE_SIZE = segments.HEADER_SIZE  # a segment's size is a multiple of it
 SEGMENT_SIZE_SMALLEST = segments.SMALLEST
 SEGMENT_SIZE_LARGEST = segments.LARGEST
 SEGMENT_SIZE_DEFAULT = 64 * MIB
+_READY_WAIT_S = 10.0
 
 
 class BufferSource(Protocol):
@@ -106,6 +97,7 @@ _segment_size = sized(SEGMENT_SIZE_SMALLEST, SEGMENT_SIZE_LARGEST, PAGE_SIZE)
 _segment_size_or_none = optional(_segment_size)
 _interval = lasting(0.001)
 _interval_or_none = optional(_interval)
+_wait_or_none = optional(lasting(0.0))
 _clock: Callable[[Timestamps, str], Timestamps] = chosen(get_args(Timestamps))
 _clock_or_none = optional(_clock)
 
@@ -147,6 +139,12 @@ def _replicate(value: ReplicationRule | None, name: str) -> ReplicationRule | No
     return value
 
 
+def _roll_cycle(value: RollCycle | str | Duration | None, name: str) -> RollCycle | None:
+    if value is None or isinstance(value, RollCycle):
+        return value
+    return RollCycle(cycle_name(value, name))
+
+
 def _tuning(value: Tuning, name: str) -> Tuning:
     if not isinstance(value, Tuning):
         raise InvalidOptionError(f"{name} must be a commitlog.Tuning, not {type(value).__name__}")
@@ -164,16 +162,13 @@ class OptionOverrides(TypedDict, total=False):
     commit_interval: Duration
     claim_timeout: Duration
     timestamps: Timestamps | None
-    roll_cycle: str | Duration | None
-    roll_epoch: Duration | dt.datetime | None
-    time_zone: str | None
+    roll_cycle: RollCycle | str | Duration | None
     prefault: bool
-    open_timeout: Duration
+    wait_for_log: Duration | None
     close_timeout: Duration
     on_lag: OnLag
     lag_timeout: Duration
     evict_after: Duration | None
-    wait_for_log: Duration
     retention: RetentionRule | None
     store: StoreRule | None
     replicate: ReplicationRule | None
@@ -222,27 +217,20 @@ class Options:
         "coarse" is the kernel's tick (1 to 10 ms apart, 6 ns to read), "precise" its clock (34 ns
         to read). Coarse loses the time between neighbouring records, not their order. Fixed when
         the log is created. None: the log's own, and "coarse" for a new log.
-    roll_cycle : str, float or None
-        When the log rolls by time; it also rolls when a segment is full. "MINUTELY",
-        "FIVE_MINUTELY", "TEN_MINUTELY", "TWENTY_MINUTELY", "HALF_HOURLY", "HOURLY", "TWO_HOURLY",
-        "FOUR_HOURLY", "SIX_HOURLY", "DAILY", "WEEKLY", or a period of your own, from 10 ms to 366
-        days, such as ``"90s"``. Fixed when the log is created. None: the log's own; a new log rolls
-        by size alone. Each cycle with records takes at least one segment; a shorter cycle makes
-        more and smaller files.
-    roll_epoch : float, str, datetime.datetime or None
-        The origin of the cycles: a duration after midnight of 1 January 1970 (``"6h"`` begins
-        a "DAILY" cycle at six), or an instant with a time zone. Fixed when the log is created.
-        None: the log's own, and 0 for a new log.
-    time_zone : str or None
-        The IANA time zone of named cycles of two hours and longer; they follow its daylight saving
-        time. Shorter cycles and custom periods have a fixed length and are counted in UTC. Fixed
-        when the log is created. None: the log's own, and "UTC" for a new log.
+    roll_cycle : RollCycle, str, float or None
+        When the log rolls by time; it also rolls when a segment is full. ``"DAILY"``, another
+        name or a period such as ``"90s"`` is that `RollCycle` in UTC; a `RollCycle` also has a time
+        zone and an epoch. Fixed when the log is created. None: the log's own; a new log rolls by
+        size alone. Each cycle with records takes at least one segment; a shorter cycle makes more
+        and smaller files.
     prefault : bool
         Whether a thread pre-faults pages ahead of the appends. Off: less memory is touched, and the
         slowest appends take milliseconds.
-    open_timeout : float or str
-        Seconds that opening waits for another process that opens or recovers the log, before
-        `OpenTimeoutError`. 0 does not wait.
+    wait_for_log : float, str or None
+        Seconds that opening waits until the log is ready. A writer waits for another process that
+        opens or recovers it, before `OpenTimeoutError`. Mode "r" waits for a writer to create a
+        missing log, before `LogNotFoundError`, and for the server of a log on another machine. 0
+        does not wait. None: 10 s, but not for a missing log, which mode "r" never creates.
     close_timeout : float or str
         Seconds (at least 0.001) that closing may take to commit and flush everything, before
         `CloseTimeoutError`. A timeout drops nothing.
@@ -259,9 +247,6 @@ class Options:
         Seconds (at least 0.001) after which this handle evicts a required tailer that blocks its
         appends and has not moved. An evicted tailer is not required any more, and retention may
         delete what it has not read. None: the handle evicts no tailer.
-    wait_for_log : float or str
-        Mode "r": seconds that opening waits for a writer to create a missing log, before
-        `LogNotFoundError`. 0 does not wait. Mode "r" never creates a log.
     retention : Retention or None
         Which old segments a writing handle deletes, and when. None: it deletes segments only if a
         caller asks for it. Deleted records are lost.
@@ -299,18 +284,15 @@ class Options:
     commit_interval: Option[float, Duration] = Option(0.2, _interval)
     claim_timeout: Option[float, Duration] = Option(2.0, _interval)
     timestamps: Option[Timestamps | None, Timestamps | None] = Option(None, _clock_or_none)
-    roll_cycle: Option[str | None, str | Duration | None] = Option(None, roll_cycle_name)
-    roll_epoch: Option[float | dt.datetime | None, Duration | dt.datetime | None] = Option(
-        None, roll_epoch
+    roll_cycle: Option[RollCycle | None, RollCycle | str | Duration | None] = Option(
+        None, _roll_cycle
     )
-    time_zone: Option[str | None, str | None] = Option(None, optional(zone_name))
     prefault: Option[bool, bool] = Option(True, switch)
-    open_timeout: Option[float, Duration] = Option(10.0, lasting(0.0))
+    wait_for_log: Option[float | None, Duration | None] = Option(None, _wait_or_none)
     close_timeout: Option[float, Duration] = Option(60.0, _interval)
     on_lag: Option[OnLag, OnLag] = Option("wait", chosen(get_args(OnLag)))
     lag_timeout: Option[float, Duration] = Option(30.0, lasting(0.0))
     evict_after: Option[float | None, Duration | None] = Option(None, _interval_or_none)
-    wait_for_log: Option[float, Duration] = Option(0.0, lasting(0.0))
     retention: Option[RetentionRule | None, RetentionRule | None] = Option(None, _retention)
     store: Option[StoreRule | None, StoreRule | None] = Option(None, _store)
     replicate: Option[ReplicationRule | None, ReplicationRule | None] = Option(None, _replicate)
@@ -325,44 +307,6 @@ class Options:
                 f"({self.pool.buffer_size}) contradict each other: a buffer holds exactly one "
                 "segment; leave out segment_size, or use a pool of that buffer_size"
             )
-        for name in ("roll_epoch", "time_zone"):
-            if self.roll_cycle is None and getattr(self, name) is not None:
-                raise InvalidOptionError(
-                    f"{name} needs roll_cycle, whose cycles it counts: give roll_cycle, or leave "
-                    f"out {name}"
-                )
-        try:
-            _ = self.new_roll_cycle
-        except (ValueError, OverflowError):
-            raise InvalidOptionError(
-                f"roll_epoch must be within a thousand years of 1970, not {self.roll_epoch!r}"
-            ) from None
-
-    @property
-    def new_segment_size(self) -> int:
-        """Return the segment size of a log created with these options."""
-        if self.segment_size is not None:
-            return self.segment_size
-        return SEGMENT_SIZE_DEFAULT if self.pool is None else self.pool.buffer_size
-
-    @property
-    def new_timestamps(self) -> Timestamps:
-        """Return the clock of a log created with these options."""
-        return "coarse" if self.timestamps is None else self.timestamps
-
-    @property
-    def new_roll_cycle(self) -> RollCycle | None:
-        """Return the roll cycle of a log created with these options; None: by size alone."""
-        if self.roll_cycle is None:
-            return None
-        zone = TIME_ZONE_DEFAULT if self.time_zone is None else self.time_zone
-        cycle = RollCycle(self.roll_cycle, 0, zone)
-        epoch = self.roll_epoch
-        if isinstance(epoch, dt.datetime):
-            return dataclasses.replace(cycle, epoch_ns=cycle.epoch_of(epoch))
-        if epoch is None:
-            return cycle
-        return dataclasses.replace(cycle, epoch_ns=round(epoch * SECOND_NS))
 
     @classmethod
     def of(cls, options: Options | None, **overrides: Unpack[OptionOverrides]) -> Options:
@@ -402,3 +346,15 @@ class Options:
                     f"{did_you_mean(name, known) or '; the options are ' + ', '.join(known)}"
                 )
         return dataclasses.replace(self, **overrides)
+
+
+def new_segment_size(options: Options) -> int:
+    """Return the segment size of a log created with these options."""
+    if options.segment_size is not None:
+        return options.segment_size
+    return SEGMENT_SIZE_DEFAULT if options.pool is None else options.pool.buffer_size
+
+
+def ready_wait_s(options: Options) -> float:
+    """Return how long to wait for another process or machine that has the log."""
+    return _READY_WAIT_S if options.wait_for_log is None else options.wait_for_log

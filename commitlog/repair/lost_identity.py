@@ -7,8 +7,9 @@ import os
 from collections import Counter
 
 from commitlog._kernel import segments as kernel
+from commitlog.base.cycle_clock import NAMES
 from commitlog.base.regular_file import opened_regular
-from commitlog.base.roll_cycle import NAMES, RollCycle
+from commitlog.base.roll_cycle import RollCycle, clock_of
 from commitlog.errors import InvalidOptionError, IOFailureError
 from commitlog.segment.directory import is_base, names_in, segment_bases
 from commitlog.segment.identity import Identity
@@ -73,9 +74,9 @@ def _deduce_cycle(opened: list[tuple[int, int]]) -> RollCycle | None:
     if not opened or all(number == 0 for _, number in opened):
         return None
     for name in NAMES:
-        cycle = RollCycle(name)
-        if all(cycle.number_at(opened_ns) == number for opened_ns, number in opened):
-            return cycle
+        clock = clock_of(RollCycle(name))
+        if all(clock.number_at(opened_ns) == number for opened_ns, number in opened):
+            return RollCycle(name)
     _logger.warning(
         "the roll cycle is lost: the segments do not record its zone, epoch or period; the log "
         "continues to roll by size alone unless `commitlog repair --roll-cycle` sets the cycle"
@@ -84,10 +85,11 @@ def _deduce_cycle(opened: list[tuple[int, int]]) -> RollCycle | None:
 
 
 def _check_cycle(cycle: RollCycle, opened: list[tuple[int, int]]) -> None:
+    clock = clock_of(cycle)
     for opened_ns, number in opened:
-        if cycle.number_at(opened_ns) != number:
+        if clock.number_at(opened_ns) != number:
             raise InvalidOptionError(
                 f"the log did not roll by {cycle}: a segment that was opened {opened_ns} ns after "
-                f"1970 has cycle number {number}, not {cycle.number_at(opened_ns)}; nothing was "
+                f"1970 has cycle number {number}, not {clock.number_at(opened_ns)}; nothing was "
                 "written: give the cycle that the log was created with"
             )

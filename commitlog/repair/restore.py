@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
-from commitlog.base.moment import read_moment
+from commitlog.base.moment import nanoseconds_of, read_moment
 from commitlog.base.path import make_directory, opened_directory, path_of, sync_directory, telling
-from commitlog.base.roll_cycle import nanoseconds_of
 from commitlog.errors import (
     CorruptSegmentError,
     InvalidOptionError,

@@ -111,7 +111,7 @@ def promote(
             raise
         # A whole open and close seals the segments that the copy got without a seal, and marks the
         # log as closed cleanly.
-        CommitLog(OpenLog("a", opened, Options(open_timeout=0))).close()
+        CommitLog(OpenLog("a", opened, Options(wait_for_log=0))).close()
         return new.epochs[-1]
 
 
@@ -121,7 +121,7 @@ def _open(where: str) -> Opened:
             raise identities.missing(where)
     except FileNotFoundError:
         raise LogNotFoundError("there is no log here: check the path", path=where) from None
-    opened = open_for_writing(where, "a", Options(open_timeout=0), follower=True)
+    opened = open_for_writing(where, "a", Options(wait_for_log=0), follower=True)
     if not opened.exclusive:
         opened.close()
         raise LogLockedError(

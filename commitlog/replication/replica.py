@@ -138,7 +138,7 @@ class Replica:
     """
 
     def __init__(self, path: str) -> None:
-        opened = open_for_writing(path, "a", Options(open_timeout=0), follower=True)
+        opened = open_for_writing(path, "a", Options(wait_for_log=0), follower=True)
         try:
             if not opened.exclusive or opened.lock_file is None:
                 raise LogLockedError(

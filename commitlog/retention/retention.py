@@ -8,8 +8,7 @@ import re
 import time
 from dataclasses import dataclass
 
-from commitlog.base.option import Option, lasting, optional, zone_name
-from commitlog.base.roll_cycle import zone_of
+from commitlog.base.option import Option, lasting, optional, zone_name, zone_of
 from commitlog.base.units import Age, Duration, Size, parse_age, parse_size, seconds_of
 from commitlog.errors import InvalidOptionError
 from commitlog.options import RetentionRule

@@ -19,6 +19,7 @@ from commitlog.base.descriptor import Descriptor
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import telling
 from commitlog.base.regular_file import opened_regular
+from commitlog.base.roll_cycle import clock_of
 from commitlog.errors import ClosedError, DiskFullError, IOFailureError, UnsupportedError
 from commitlog.segment.identity import Identity
 from commitlog.segment.new_file import put_new_file
@@ -113,7 +114,8 @@ class LogDirectory:
         self.identity = identity
         self.segment_size = identity.segment_size
         self.log_uuid = identity.uuid
-        self.roll_cycle = identity.roll_cycle
+        cycle = identity.roll_cycle
+        self.cycle_clock = None if cycle is None else clock_of(cycle)
         self._fd: Descriptor | None = Descriptor(
             os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         )
@@ -162,7 +164,7 @@ class LogDirectory:
 
     def cycle_at(self, opened_ns: int) -> int:
         """The cycle of a segment that the log rolled into then; 0 if it rolls by size alone."""
-        return 0 if self.roll_cycle is None else self.roll_cycle.number_at(opened_ns)
+        return 0 if self.cycle_clock is None else self.cycle_clock.number_at(opened_ns)
 
     def header_page(
         self, number: int, segment_id: int, created_ns: int, opened_ns: int = 0

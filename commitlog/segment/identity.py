@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from commitlog._kernel import segments as kernel
 from commitlog.base.path import opened_directory
 from commitlog.base.regular_file import read_small_file
-from commitlog.base.roll_cycle import TIME_ZONE_DEFAULT, RollCycle
+from commitlog.base.roll_cycle import RollCycle, stored_cycle
 from commitlog.errors import IOFailureError, NotALogError, UnsupportedVersionError
 from commitlog.segment.new_file import put_new_file
 
@@ -77,7 +77,7 @@ def _roll_cycle(content: dict[str, object], path: str) -> RollCycle | None:
     if not isinstance(epoch_ns, int) or isinstance(epoch_ns, bool):
         raise _refuse(path, "has no usable 'roll_epoch_ns'")
     try:
-        return RollCycle(str(name), epoch_ns, str(content.get("time_zone", TIME_ZONE_DEFAULT)))
+        return stored_cycle(str(name), str(content.get("time_zone", "UTC")), epoch_ns)
     except ValueError as error:
         raise _refuse(path, f"has no usable 'roll_cycle' ({error})") from None
 

@@ -18,7 +18,7 @@ import time
 from commitlog.base.path import opened_directory, telling
 from commitlog.errors import InvalidOptionError, LogLockedError, NotALogError
 from commitlog.log.opened import foreign_name
-from commitlog.options import Options
+from commitlog.options import Options, new_segment_size
 from commitlog.segment import cursors_file
 from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import is_live
@@ -69,7 +69,7 @@ class Target:
                     path=self.log_path(topic),
                 )
             return identity.segment_size
-        return Options(segment_size=self.segment_size).new_segment_size
+        return new_segment_size(Options(segment_size=self.segment_size))
 
     def check(self) -> None:
         """Check before the work begins that the target can be written.

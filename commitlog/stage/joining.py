@@ -23,7 +23,7 @@ from commitlog.errors import CorruptSegmentError, LogLockedError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.opened import Opened
 from commitlog.log.opening import open_for_writing
-from commitlog.options import Options
+from commitlog.options import Options, ready_wait_s
 from commitlog.recovery.join_note import JoinNote, Manifest
 from commitlog.recovery.pending_join import finish, give_place, roll_into, seal_below
 from commitlog.segment import cursors_file
@@ -72,7 +72,7 @@ def join(
 
 def _open_alone(path: str, options: Options) -> Opened:
     """Open and recover the log exclusively; wait for a process that only prunes it."""
-    for _ in attempts(options.open_timeout, f"other processes to close {path}"):
+    for _ in attempts(ready_wait_s(options), f"other processes to close {path}"):
         opened = open_for_writing(path, "a", options)
         if opened.exclusive:
             return opened

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from commitlog._kernel.segments import HEADER_SIZE, read_opened
-from commitlog.base.roll_cycle import RollCycle, nanoseconds_of
+from commitlog.base.cycle_clock import CycleClock
+from commitlog.base.moment import nanoseconds_of, utc_datetime
 from commitlog.errors import InvalidOptionError
 from commitlog.tail.index import LogIndex
 
@@ -86,16 +87,16 @@ class LogCycles:
 
     def number_of(self, cycle: object) -> int:
         """Return the number of a cycle that the caller names by number, by instant or by day."""
-        roll_cycle = self._roll_cycle()
+        clock = self._clock()
         if isinstance(cycle, dt.datetime):
             if cycle.tzinfo is None:
                 raise InvalidOptionError(
                     f"cycle must have a time zone, and {cycle!r} has none: use replace(tzinfo=...)",
                     path=self._directory.path,
                 )
-            return roll_cycle.number_at(nanoseconds_of(cycle))
+            return clock.number_at(nanoseconds_of(cycle))
         if isinstance(cycle, dt.date):
-            return roll_cycle.number_at(roll_cycle.midnight_ns(cycle))
+            return clock.number_at(clock.midnight_ns(cycle))
         if (
             isinstance(cycle, int)
             and not isinstance(cycle, bool)
@@ -114,15 +115,15 @@ class LogCycles:
 
     # --- segments ---------------------------------------------------------------------------------
 
-    def _roll_cycle(self) -> RollCycle:
-        cycle = self._directory.roll_cycle
-        if cycle is None:
+    def _clock(self) -> CycleClock:
+        clock = self._directory.cycle_clock
+        if clock is None:
             raise InvalidOptionError(
                 "this log was created without roll_cycle and has no cycles: use "
                 "seek(timestamp=...)",
                 path=self._directory.path,
             )
-        return cycle
+        return clock
 
     def _stop(self) -> int:
         number = self._core.tail_position // self._directory.segment_size
@@ -144,7 +145,7 @@ class LogCycles:
         If its header has no time, that is its predecessor's cycle, or its successor's for the
         oldest segment.
         """
-        cycle = self._roll_cycle()
+        clock = self._clock()
         first, stop = (
             self._queue.first_number,
             self._core.tail_position // self._directory.segment_size + 1,
@@ -152,13 +153,13 @@ class LogCycles:
         for candidate in (*range(number, first - 1, -1), *range(number + 1, stop)):
             opened_ns = self._opened_ns(candidate)
             if opened_ns:
-                return cycle.number_at(opened_ns)
+                return clock.number_at(opened_ns)
         return 0
 
     def _spans(self) -> Iterator[tuple[int | None, int, int]]:
         """Yield each cycle, its first segment and the number behind its last."""
         first, stop = self._queue.first_number, self._stop()
-        if self._directory.roll_cycle is None:
+        if self._directory.cycle_clock is None:
             yield from ((None, number, number + 1) for number in range(first, stop))
             return
         while first < stop:
@@ -190,13 +191,11 @@ class LogCycles:
     def _window(
         self, cycle: int | None, first: int, stop: int
     ) -> tuple[dt.datetime | None, dt.datetime | None]:
-        roll_cycle = self._directory.roll_cycle
-        if roll_cycle is not None and cycle is not None:
-            return roll_cycle.show(roll_cycle.start_ns(cycle)), roll_cycle.show(
-                roll_cycle.end_ns(cycle)
-            )
+        clock = self._directory.cycle_clock
+        if clock is not None and cycle is not None:
+            return clock.show(clock.start_ns(cycle)), clock.show(clock.end_ns(cycle))
         times_ns = self._opened_ns(first), self._opened_ns(stop)
-        start, end = (RollCycle("DAILY").show(time_ns) if time_ns else None for time_ns in times_ns)
+        start, end = (utc_datetime(time_ns) if time_ns else None for time_ns in times_ns)
         return start, end
 
     def _used_bytes(self, number: int) -> int:

@@ -10,9 +10,8 @@ from typing import Any, Literal, get_args
 from commitlog._kernel.failure import ROLLED_BACK
 from commitlog._kernel.readers import Cursor, Record, pass_to_key
 from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, Segment
-from commitlog.base.moment import read_moment
+from commitlog.base.moment import nanoseconds_of, read_moment
 from commitlog.base.option import chosen
-from commitlog.base.roll_cycle import nanoseconds_of
 from commitlog.base.units import whole_of
 from commitlog.errors import InvalidOptionError, PositionError, RecordTypeError
 from commitlog.tail.cycles import CycleLike, LogCycles

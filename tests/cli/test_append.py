@@ -115,8 +115,8 @@ def test_summary_has_counts_and_positions(tmp_path: Path) -> None:
     assert run("append", tmp_path / "log").stderr == b"appended nothing\n"
 
 
-@pytest.mark.parametrize("options", [("--sync",), (), ("--pool", 2), ("--pool", 2, "--sync")])
-def test_every_record_is_durable_at_the_end(tmp_path: Path, options: tuple[object, ...]) -> None:
+@pytest.mark.parametrize("options", [("--sync",), ()])
+def test_every_record_is_durable_at_the_end(tmp_path: Path, options: tuple[str, ...]) -> None:
     feed = b"".join(b"record %06d\n" % number for number in range(20_000))  # several segments
     done = run("append", *options, "--segment-size", "64KiB", tmp_path / "log", feed=feed)
     assert done.returncode == 0, done.stderr
@@ -124,12 +124,6 @@ def test_every_record_is_durable_at_the_end(tmp_path: Path, options: tuple[objec
         assert log.segment_size == SEGMENT
         assert log.flushed_position == log.tail_position
         assert b"".join(value + b"\n" for value in log.tailer().values()) == feed
-
-
-def test_pool_uses_the_segment_size_of_an_existing_log(tmp_path: Path) -> None:
-    run("append", "--segment-size", SEGMENT, tmp_path / "log", feed=b"one\n")
-    assert run("append", "--pool", 1, tmp_path / "log", feed=b"two\n").returncode == 0
-    assert values(tmp_path / "log") == [b"one", b"two"]
 
 
 def test_no_create_refuses_a_missing_log(tmp_path: Path) -> None:
@@ -343,14 +337,14 @@ def test_path_of_a_file_is_refused(tmp_path: Path, options: tuple[str, ...]) -> 
     assert done.stderr.startswith(b"commitlog: this path is a file, not a log")
 
 
-def test_append_to_a_held_log_names_its_holder(tmp_path: Path, until: Until) -> None:
-    with started("append", "--pool", 1, "--segment-size", SEGMENT, tmp_path / "log") as holder:
-        assert holder.stdin is not None
-        holder.stdin.write(b"one\n")
-        until(lambda: has(tmp_path / "log", [b"one"]), LIMIT_S)
+def test_append_to_a_held_log_names_its_holder(tmp_path: Path) -> None:
+    with (
+        commitlog.TransientStorePool(buffers=1, buffer_size=SEGMENT) as pool,
+        commitlog.open(tmp_path / "log", pool=pool),
+    ):
         done = run("append", tmp_path / "log", feed=b"two\n")
     assert done.returncode == 1
-    assert f"held by process {holder.pid} ".encode() in done.stderr
+    assert f"held by process {os.getpid()} ".encode() in done.stderr
 
 
 def test_closed_standard_input_is_refused(tmp_path: Path) -> None:

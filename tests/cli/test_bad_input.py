@@ -46,7 +46,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 # Arguments after the path.
 BEHIND = {"archive": ("archived",), "restore": ("restored",)}
 NUMBERS = {
-    "append": ("--type", "--pool", "--segment-size"),
+    "append": ("--type", "--segment-size"),
     "cat": ("--from", "--to", "--since", "--until", "--limit"),
     "dump": ("--from", "--to"),
     "info": ("--since", "--until"),

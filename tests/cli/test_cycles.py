@@ -13,7 +13,9 @@ from tests.clock import Clock, clocked
 @clocked("2026-11-20T12:00:00+01:00")
 def test_cycles_of_a_day_are_listed_in_time_zone_of_log(clock: Clock, path: Path) -> None:
     with commitlog.open(
-        path, roll_cycle="SIX_HOURLY", time_zone="Europe/Berlin", segment_size=SEGMENT
+        path,
+        roll_cycle=commitlog.RollCycle("SIX_HOURLY", time_zone="Europe/Berlin"),
+        segment_size=SEGMENT,
     ) as log:
         for hours in (0, 6, 6, 6, 6, 6):
             # Advance the clock before each append; after the last append, a log thread would roll

@@ -102,12 +102,9 @@ def test_empty_log_has_no_last_record(tmp_path: Path) -> None:
     assert (found["last_position"], found["first_timestamp_ns"]) == (None, None)
 
 
-@pytest.mark.parametrize("pool", [(), ("--pool", 1)], ids=["mapped", "pooled"])
-def test_only_live_writers_are_named(
-    tmp_path: Path, pool: tuple[object, ...], until: Until
-) -> None:
+def test_only_live_writers_are_named(tmp_path: Path, until: Until) -> None:
     path = tmp_path / "log"
-    with started("append", *pool, "--segment-size", SEGMENT, path) as writer:
+    with started("append", "--segment-size", SEGMENT, path) as writer:
         assert writer.stdin is not None
         writer.stdin.write(b"one\n")
         until(lambda: (path / "cursors").exists() and _records(path) == 1, LIMIT_S)

@@ -20,7 +20,6 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
     "append": [
         ("--type many", "expected a whole number from 0 to 4294967295, not 'many'"),
         ("--type 4294967296", "expected a whole number from 0 to 4294967295"),
-        ("--pool 0", "expected a whole number from 1"),
         ("--segment-size big", "expected a size such as 65536, 64K or 64MiB, not 'big'"),
         ("--segment-size 100", "expected a size from 65536 to 1073741824 bytes, a multiple of"),
         ("--format raw", "'raw' is not one of"),

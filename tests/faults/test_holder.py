@@ -65,12 +65,12 @@ def test_second_open_in_one_process_names_this_process(path: Path) -> None:
 def test_lock_of_a_killed_holder_is_free_at_once(
     path: Path, holder: str, second: str, start: Start
 ) -> None:
-    """Without waiting: `open_timeout` is 0."""
+    """Without waiting: `wait_for_log` is 0."""
     child = start(write_some, str(path), 0, 5, How(POOLS[holder], {"flush": "sync"}))
     account = Account()
     account.note(child.hear(6))
     child.kill()
-    log, made = open_log(str(path), POOLS[second], {"open_timeout": 0})
+    log, made = open_log(str(path), POOLS[second], {"wait_for_log": 0})
     account.check(log)
     close_log(log, made)
 
@@ -80,7 +80,7 @@ def test_stopped_holder_keeps_the_lock(path: Path, start: Start) -> None:
     child.hear(6)
     os.kill(child.pid, signal.SIGSTOP)
     with pytest.raises(LogLockedError):
-        commitlog.open(path, open_timeout=0)
+        commitlog.open(path, wait_for_log=0)
     os.kill(child.pid, signal.SIGCONT)
     child.go_on()
     child.join()
@@ -110,7 +110,7 @@ def test_crash_of_holder_with_live_forked_child_frees_lock(
     grandchild = child.hear(1)[0].session
     try:
         child.kill()
-        log, made = open_log(str(path), None, {"open_timeout": 0})
+        log, made = open_log(str(path), None, {"wait_for_log": 0})
         account.check(log, lossless=kind != "pooled")
         close_log(log, made)
     finally:

@@ -286,10 +286,10 @@ def test_open_waits_while_another_process_opens_the_log(logs: Logs, tmp_path: Pa
     os.close(fd)
     assert lock.acquire("exclusive")
     with pytest.raises(OpenTimeoutError):
-        logs.open(open_timeout=0.02)
+        logs.open(wait_for_log=0.02)
     released = threading.Timer(0.02, lock.close)
     released.start()
-    logs.open(open_timeout=10).append(b"came in")
+    logs.open(wait_for_log=10).append(b"came in")
     released.join()
 
 

@@ -26,10 +26,8 @@ NOON = "2026-11-21T12:00:00+01:00"
 
 
 def open_log(path: Path, **options: Any) -> CommitLog:
-    return commitlog.open(
-        path,
-        **{"roll_cycle": "HOURLY", "segment_size": SEGMENT, "time_zone": "Europe/Berlin"} | options,
-    )
+    cycle = commitlog.RollCycle(options.pop("roll_cycle", "HOURLY"), time_zone="Europe/Berlin")
+    return commitlog.open(path, **{"roll_cycle": cycle, "segment_size": SEGMENT} | options)
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -52,7 +50,7 @@ def cycles_of(log: CommitLog) -> list[tuple[int, list[bytes]]]:
                 for record in log.tailer(visibility="appended")
                 if start <= record.position < stop
             ]
-            assert opened[1] == parts_of(log).directory.roll_cycle.number_at(opened[0])  # type: ignore[union-attr]
+            assert opened[1] == parts_of(log).directory.cycle_clock.number_at(opened[0])  # type: ignore[union-attr]
             found.append((opened[1], values))
     return found
 
@@ -372,14 +370,15 @@ def test_differing_roll_cycle_is_ignored_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "log"
-    open_log(path, roll_cycle="daily", roll_epoch="6h").close()
-    for options in (
-        {"roll_cycle": "HOURLY"},
-        {"roll_cycle": "DAILY", "roll_epoch": "6h"},
-        {"roll_cycle": "DAILY", "time_zone": "Europe/Berlin"},
+    cycle = commitlog.RollCycle("daily", time_zone="Europe/Berlin", epoch="6h")
+    commitlog.open(path, segment_size=SEGMENT, roll_cycle=cycle).close()
+    for other in (
+        "HOURLY",
+        commitlog.RollCycle("DAILY", epoch="6h"),
+        commitlog.RollCycle("DAILY", time_zone="Europe/Berlin"),
     ):
         caplog.clear()
-        with caplog.at_level(logging.WARNING), commitlog.open(path, **options) as log:  # type: ignore[arg-type]
+        with caplog.at_level(logging.WARNING), commitlog.open(path, roll_cycle=other) as log:
             assert str(log.identity.roll_cycle) == "DAILY (Europe/Berlin, epoch 21600 s)"
         (said,) = [message for message in caplog.messages if "roll_cycle" in message]
         assert "created with DAILY (Europe/Berlin, epoch 21600 s)" in said
@@ -395,11 +394,7 @@ def test_differing_roll_cycle_is_ignored_with_a_warning(
         ({"roll_cycle": 0}, "roll_cycle must be one of"),
         ({"roll_cycle": "5ms"}, "from 10 ms to 366 days"),
         ({"roll_cycle": float("nan")}, "roll_cycle must be one of"),
-        ({"roll_cycle": "DAILY", "time_zone": "Europe/Berln"}, "did you mean 'Europe/Berlin'"),
-        ({"roll_cycle": "DAILY", "time_zone": 1}, "time_zone must be the name of a time zone"),
-        ({"roll_cycle": "DAILY", "roll_epoch": "noon"}, "roll_epoch must be a duration"),
-        ({"time_zone": "UTC"}, "give roll_cycle, or leave out"),
-        ({"roll_epoch": 5}, "give roll_cycle, or leave out"),
+        ({"roll_cycle": None, "time_zone": "UTC"}, "there is no option 'time_zone'"),
     ],
     ids=str,
 )

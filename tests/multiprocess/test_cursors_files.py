@@ -103,7 +103,7 @@ def test_unusable_cursors_refuse_new_opens_and_stay_unchanged(
     SPOILED[spoiled](path / "cursors")
     before = (path / "cursors").stat().st_ino if spoiled != "missing" else None
     with pytest.raises(OpenTimeoutError, match="`cursors` was deleted, replaced or truncated"):
-        commitlog.open(path, open_timeout=0.03)
+        commitlog.open(path, wait_for_log=0.03)
     assert before == ((path / "cursors").stat().st_ino if spoiled != "missing" else None)
     with commitlog.open(path, "r") as reader:
         account.note(report for report in writer.hear(100) if report.kind == APPENDED)
@@ -128,7 +128,7 @@ def test_cursors_truncated_under_a_writer_lose_no_record(
     SPOILED[spoiled](path / "cursors")
     size = (path / "cursors").stat().st_size
     with pytest.raises(OpenTimeoutError, match="deleted, replaced or truncated"):
-        commitlog.open(path, open_timeout=0.03)
+        commitlog.open(path, wait_for_log=0.03)
     assert (path / "cursors").stat().st_size == size, (
         "only under the exclusive lock it may be changed"
     )

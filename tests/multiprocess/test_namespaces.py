@@ -128,7 +128,7 @@ HOLDERS: dict[str, dict[str, Any] | None] = {
 def test_lock_error_says_that_holder_is_in_another_namespace(
     path: Path, holder: str, start: Start
 ) -> None:
-    """The error is raised at once, not after `open_timeout`, and does not name a local process of
+    """The error is raised at once, not after `wait_for_log`, and does not name a local process of
     the same pid.
     """
     launcher = another_namespace()
@@ -139,7 +139,7 @@ def test_lock_error_says_that_holder_is_in_another_namespace(
     )
     child.hear(6)
     with pytest.raises(LogLockedError, match="in another pid namespace") as caught:
-        open_log(str(path), {}, {"open_timeout": 5})
+        open_log(str(path), {}, {"wait_for_log": 5})
     assert "in another pid namespace" in (caught.value.holder or "")
     told = subprocess.run(
         [sys.executable, "-m", "commitlog.cli", "info", "--json", str(path)],
@@ -169,7 +169,7 @@ def test_killed_pooled_holder_in_another_namespace_is_recovered(path: Path, star
     assert recovering.acquire("exclusive")
     # The error must not name a local process with the pid of the dead one.
     with pytest.raises(OpenTimeoutError):
-        commitlog.open(path, open_timeout=0.05)
+        commitlog.open(path, wait_for_log=0.05)
     recovering.close()
     os.close(directory)
     with commitlog.open(path) as log:

@@ -31,7 +31,7 @@ from tests.steps import die_at, replace_hook
 Start = Callable[..., Child]
 Until = Callable[..., None]
 STEP = "S"
-OPTIONS = {"allocate_ahead": 0, "prefault": False, "flush": "none", "open_timeout": 60}
+OPTIONS = {"allocate_ahead": 0, "prefault": False, "flush": "none", "wait_for_log": 60}
 SLOT_LOCK_AT = 1 << 32
 
 
@@ -148,8 +148,8 @@ def test_open_during_recovery_waits_while_readers_read(
     reader = commitlog.open(path, "r")
     assert [mark.value for mark in reader.tailer()] == [value_of(0, index) for index in range(300)]
     with pytest.raises(OpenTimeoutError, match="opening or recovering"):
-        commitlog.open(path, open_timeout=0.02)
-    newcomer = start(write_some, str(path), 1, 10, How(None, {"open_timeout": 20}))
+        commitlog.open(path, wait_for_log=0.02)
+    newcomer = start(write_some, str(path), 1, 10, How(None, {"wait_for_log": 20}))
     account = left
     last = max(account.promised)
     recoverer.go_on()
@@ -174,7 +174,7 @@ def test_open_behind_a_stopped_recovery_names_the_cause(
     recoverer.pause()
     for _ in range(3):
         with pytest.raises(OpenTimeoutError, match="check for a stopped process"):
-            commitlog.open(path, open_timeout=0.02)
+            commitlog.open(path, wait_for_log=0.02)
     recoverer.resume()
     recoverer.go_on()
     recoverer.hear(1)

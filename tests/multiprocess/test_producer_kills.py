@@ -26,7 +26,7 @@ path, backing, first, seed = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys
 generator = random.Random(seed)
 pool = None if backing == "mapped" else commitlog.TransientStorePool(
     buffers=3, buffer_size="64KiB", backing="shm")
-log = commitlog.open(path, pool=pool, segment_size="64KiB", open_timeout=60)
+log = commitlog.open(path, pool=pool, segment_size="64KiB", wait_for_log=60)
 for number in range(first, first + 1_000_000):
     for _ in range(generator.choice([1, 1, 2])):
         value = b"till %d " % number + b"." * generator.randrange(600)
@@ -85,7 +85,7 @@ def killed_often(path: Path, backing: str, kills: int, seed: int) -> None:
     take(writer.stdout, 1_000_000, acknowledged)
     writer.wait(60)
     writer.stdout.close()
-    with commitlog.open(path, open_timeout=60) as log:
+    with commitlog.open(path, wait_for_log=60) as log:
         found = {}
         for record in log.tailer():
             if record.value != b"plain":

@@ -130,7 +130,7 @@ def test_port_with_something_else_is_an_error_in_time(tmp_path: Path) -> None:
         threading.Thread(target=answer, args=(listener,), daemon=True).start()
         url = f"tcp://127.0.0.1:{listener.getsockname()[1]}/orders"
         with pytest.raises(ReplicationError, match=url):
-            commitlog.open(url, "r", open_timeout=1)
+            commitlog.open(url, "r", wait_for_log=1)
         listener.shutdown(socket.SHUT_RDWR)
 
 

@@ -504,14 +504,14 @@ def test_roll_cycle_given_as_a_period_is_not_guessed(
 def cycled(tmp_path: Path) -> Path:
     """A log with a roll cycle given as a period, whose identity is lost."""
     path = tmp_path / "log"
-    with commitlog.open(path, segment_size=65536, roll_cycle="90s", roll_epoch=7) as log:
+    with commitlog.open(path, segment_size=65536, roll_cycle=RollCycle("90s", epoch=7)) as log:
         log.append(b"x")
     (path / "log.json").unlink()
     return path
 
 
 def test_given_roll_cycle_is_restored(cycled: Path) -> None:
-    cycle = RollCycle("90s", 7 * 10**9)
+    cycle = RollCycle("90s", epoch=7)
     repair(cycled, roll_cycle=cycle)
     with commitlog.open(cycled) as log:
         assert log.identity.roll_cycle == cycle

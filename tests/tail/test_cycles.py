@@ -20,10 +20,8 @@ HOURS = (0, 1, 2, 6, 7, 30)  # the hours after noon that have records
 
 
 def open_log(path: Path, **options: Any) -> CommitLog:
-    return commitlog.open(
-        path,
-        **{"roll_cycle": "HOURLY", "segment_size": SEGMENT, "time_zone": "Europe/Berlin"} | options,
-    )
+    cycle = commitlog.RollCycle(options.pop("roll_cycle", "HOURLY"), time_zone="Europe/Berlin")
+    return commitlog.open(path, **{"roll_cycle": cycle, "segment_size": SEGMENT} | options)
 
 
 def fill(log: CommitLog, clock: Clock) -> int:

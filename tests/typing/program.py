@@ -631,7 +631,9 @@ def main(folder: Path) -> None:
     options = commitlog.Options(
         segment_size="64KiB", flush="sync", roll_cycle="DAILY", tuning=tuning, listener=Listener()
     )
-    with commitlog.open(path, options=options, roll_epoch=dt.timedelta(0).total_seconds()) as log:
+    cycle = commitlog.RollCycle("DAILY", time_zone="UTC", epoch=0.0)
+    assert (cycle.name, cycle.time_zone, cycle.epoch_ns) == ("DAILY", "UTC", 0)
+    with commitlog.open(path, options=options, roll_cycle=cycle) as log:
         position = append(log)
         asyncio.run(append_async(log))
         look(log)
