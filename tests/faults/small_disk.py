@@ -80,6 +80,11 @@ def mount(kind: str, point: Path, size: int = SIZE) -> None:
         subprocess.run(["mount", "-o", "loop", str(image), str(point)], check=True)
 
 
+def unmount(point: Path) -> None:
+    """End a file system that no process uses any more."""
+    subprocess.run(["umount", "--lazy", str(point)], check=True)
+
+
 def fill(point: Path) -> Path:
     """Fill the file system completely with one file, and return that file."""
     ballast = point / "ballast"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -55,12 +53,6 @@ class Process:
             stderr=subprocess.DEVNULL,
             text=True,
         )
-
-    def stop(self) -> None:
-        os.kill(self._child.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        os.kill(self._child.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         self._child.kill()
