@@ -81,11 +81,11 @@ def _frames(
     wanted = _range_of(predicate) if predicate is not None and rows is None else _Range()
     left = _LARGEST if rows is None else rows
     with commitlog.open(path, "r") as log:
-        bounds = wanted.positions(log)
-        if bounds is None:
-            return
         if columns == [_NOTHING] and predicate is None:
             yield _nothing(min(left, log.count())).to_frame()
+            return
+        bounds = wanted.positions(log)
+        if bounds is None:
             return
         names = [name for name in columns or _SCHEMA if name != _NOTHING] or ["position"]
         for batch in Scan(log, *bounds, names, "commitlog.polars", views=True).record_batches(left):

@@ -92,10 +92,11 @@ cdef class Cursors:
         cl_memory_unmap(&self.area)
 
     def part(self):
-        """Replace the file's mapping by a private copy of its last content. If memory is short, the
-        file stays mapped.
+        """Replace the file's mapping by a private copy of its last cells, without the slots. If
+        memory is short, the file stays mapped.
         """
-        if self.shared and cl_memory_part(&self.area) == 0:
+        cdef size_t kept = <char *>self.cells.slots - <char *>self.cells
+        if self.shared and cl_memory_part(&self.area, kept) == 0:
             self.shared = False
             self.writable = True
 

@@ -20,7 +20,7 @@ cdef extern from "memory.h":
     int cl_memory_lock(const cl_memory *memory) nogil
     int cl_memory_unlock(const cl_memory *memory) nogil
     int cl_memory_unmap(cl_memory *memory) nogil
-    int cl_memory_part(const cl_memory *memory) nogil
+    int cl_memory_part(const cl_memory *memory, size_t kept) nogil
 
 
 cdef class Memory:

@@ -188,7 +188,8 @@ cdef class TailerPage:
                 self.sync()
         finally:
             if first:
-                cl_memory_part(&self.area)  # if memory is short, the file stays mapped
+                # If memory is short, the file stays mapped.
+                cl_memory_part(&self.area, self.area.mapped_size)
 
     def change_terms(
         self, bytes log_uuid, *, required=None, max_lag_bytes=None, evicted_ns=None, owner=None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
+import os
 
 
 def boot_id() -> bytes:
     """Return the sixteen bytes of the boot id: data in memory only is lost when it changes."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return uuid.UUID(file.read().strip()).bytes
+    fd = os.open("/proc/sys/kernel/random/boot_id", os.O_RDONLY)
+    try:
+        return bytes.fromhex(os.read(fd, 64).decode("ascii").replace("-", ""))
+    finally:
+        os.close(fd)

@@ -48,8 +48,8 @@ _held: set[LifeLock] = set()
 class LifeLock:
     """A lock that is held until `close` or the process's death, and closed in forked children.
 
-    The lock owns the descriptor that `opener` returns, of a file opened for writing. If `kind` is
-    None, nothing is locked yet. If another process's lock forbids this one, raise
+    The lock owns the descriptor that `opener` returns: not inheritable, and of a file opened for
+    writing. If `kind` is None, nothing is locked yet. If another process's lock forbids this one, raise
     `BlockingIOError`.
     """
 
@@ -63,7 +63,6 @@ class LifeLock:
             self.descriptor = opener()
             _held.add(self)
         try:
-            os.set_inheritable(self.descriptor, False)
             if kind is not None and not self.acquire(kind):
                 raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         except BaseException:

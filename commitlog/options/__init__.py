@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self, TypedDict, Unpack, get_args
@@ -318,7 +319,7 @@ class Options:
             `options` has another type, a name is unknown, or the result is not valid.
         """
         if options is None:
-            options = cls()
+            options = _default_options()
         if not isinstance(options, Options):
             raise InvalidOptionError(
                 f"options must be a commitlog.Options or None, not {type(options).__name__}"
@@ -358,3 +359,8 @@ def new_segment_size(options: Options) -> int:
 def ready_wait_s(options: Options) -> float:
     """Return how long to wait for another process or machine that has the log."""
     return _READY_WAIT_S if options.wait_for_log is None else options.wait_for_log
+
+
+@functools.cache
+def _default_options() -> Options:
+    return Options()

@@ -91,13 +91,13 @@ int cl_memory_unmap(cl_memory *memory) {
     return CL_OK;
 }
 
-int cl_memory_part(const cl_memory *memory) {
+int cl_memory_part(const cl_memory *memory, size_t kept) {
     size_t size = memory->mapped_size;
     void *copy = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (copy == MAP_FAILED) {
         return CL_E_SYSTEM;
     }
-    memcpy(copy, memory->mapped, size);
+    memcpy(copy, memory->mapped, kept);
     if (mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, memory->mapped) != memory->mapped) {
         munmap(copy, size);
         return CL_E_SYSTEM;

@@ -34,8 +34,8 @@ int cl_memory_lock(const cl_memory *memory);
 int cl_memory_unlock(const cl_memory *memory);
 int cl_memory_unmap(cl_memory *memory);
 
-/* Replaces a file's mapping by a private copy at the same address: a concurrent reader sees either
- * one. */
-int cl_memory_part(const cl_memory *memory);
+/* Replaces a file's mapping by a private copy of its first `kept` bytes and zeros, at the same
+ * address: a concurrent reader sees either one. */
+int cl_memory_part(const cl_memory *memory, size_t kept);
 
 #endif
