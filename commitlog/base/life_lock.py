@@ -49,8 +49,8 @@ class LifeLock:
     """A lock that is held until `close` or the process's death, and closed in forked children.
 
     The lock owns the descriptor that `opener` returns: not inheritable, and of a file opened for
-    writing. If `kind` is None, nothing is locked yet. If another process's lock forbids this one, raise
-    `BlockingIOError`.
+    writing. If `kind` is None, nothing is locked yet. If another process's lock forbids this one,
+    raise `BlockingIOError`.
     """
 
     __slots__ = ("_span", "descriptor")
