@@ -1,5 +1,4 @@
-# What appends in bulk, and what gives room to write in place: batches of records, rows of arrays,
-# claims.
+# Bulk appends of records and rows of arrays, and claims, which are written in place.
 
 cdef enum:
     ROWS_AT_ONCE = 4096
@@ -24,8 +23,8 @@ cdef class Engine(Writer):
         return records.positions
 
     def append_list(self, RecordList records):
-        """Append what is left of a list, for a coroutine: False where the rest would have to wait
-        for a required tailer, or a conditional list for an open claim.
+        """Append the rest of a list, for a coroutine; return False if the rest must wait for a
+        required tailer, or a conditional list for an open claim.
         """
         cdef bint whole = self.append_rest(records, False)
         if self.writer.roll_due:
@@ -33,8 +32,8 @@ cdef class Engine(Writer):
         return whole
 
     cdef bint append_rest(self, RecordList records, bint waits) except -1:
-        """Append what is left of a list. False: not all of it, since the rest is dropped, or held
-        while the caller does not wait.
+        """Append the rest of a list; return False if some of it is dropped, or is held while the
+        caller does not wait.
         """
         cdef int64_t[::1] positions = records.positions
         cdef Py_ssize_t done = records.done
@@ -51,8 +50,9 @@ cdef class Engine(Writer):
     cdef Py_ssize_t append_batches(
         self, const cl_record_input *records, Py_ssize_t count, int64_t *positions, bint waits
     ) except -1:
-        """How many of them were appended; the rest is dropped, or held while the caller does not
-        wait. A record's timestamp below 0 is the clock's at its batch."""
+        """Return how many of them were appended; the rest is dropped, or is held while the caller
+        does not wait. A record's timestamp below 0 is the clock's at its batch.
+        """
         cdef size_t done = 0
         cdef int code
         while True:

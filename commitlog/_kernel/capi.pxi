@@ -39,7 +39,7 @@ cdef object raise_kept(object error):
 
 @cython.no_gc
 cdef class NativeAppender:
-    """An appender of the C API, which alone refers to it: `native` is what C code has of it."""
+    """An appender of the C API. Only C code refers to it, by its `native`."""
 
     cdef cl_native_writer native
     cdef object log  # the `CommitLog`, which closes when it is dropped
@@ -47,7 +47,9 @@ cdef class NativeAppender:
     cdef object error
 
     cdef int attend(self, int code, const cl_record_input *record) except -2:
-        """After a refused append, or with CL_OK for what an append owes: see `native.h`."""
+        """Handle a refused append or, with CL_OK, the work that remains after an append: see
+        `native.h`.
+        """
         if code == CL_E_FORKED:
             raise ForkedError(
                 "an appender of the C API belongs to the process that opened it: open one in this "
@@ -103,7 +105,7 @@ cdef object appender_raise(commitlog_appender *appender):
 
 @cython.no_gc
 cdef class NativeReader:
-    """A reader of the C API, which alone refers to it: `native` is what C code has of it."""
+    """A reader of the C API. Only C code refers to it, by its `native`."""
 
     cdef cl_native_reader native
     cdef object tailer

@@ -1,11 +1,11 @@
-# Commits and flushes, notes in the checkpoint how far, and counts how long everything took.
+# Commits and flushes, writes the checkpoint, and records latencies.
 
 cdef int64_t SLICE_NS = 50_000_000  # how long any wait may keep Ctrl-C waiting
 
 
 @cython.no_gc_clear
 cdef class Committer(Core):
-    """A core with what makes its records durable, and with how long that and all else took."""
+    """A core that makes its records durable, and records how long its operations take."""
 
     def commit(self, uint64_t upto):
         """Commit what is published; True when everything below `upto` now is.
@@ -34,7 +34,7 @@ cdef class Committer(Core):
         Raises
         ------
         SyncTimeoutError
-            The time passed. Nothing is lost by it: what was appended stays.
+            The time passed. The records stay in the log.
         LogFailedError
             The log has failed.
         """
@@ -96,8 +96,7 @@ cdef class Committer(Core):
     # --- checkpoint -------------------------------------------------------------------------------
 
     def keep_checkpoint(self, int fd, uint64_t count, int64_t interval_ns):
-        """From now on flushes note their position through `fd`, at most once an interval; -1 ends
-        that.
+        """Have flushes write the checkpoint through `fd`, at most once an interval; -1 ends that.
         """
         self.log.checkpoint_fd = fd
         self.log.checkpoint_count = count
@@ -148,11 +147,11 @@ cdef class Committer(Core):
         return tuple(buckets), cl_load(&histogram.total_ns), cl_load(&histogram.longest_ns)
 
     def note_latency(self, str name, int64_t took_ns):
-        """Count one more, that was timed elsewhere."""
+        """Add a duration that was measured elsewhere."""
         cl_histogram_add(self.histogram(name), took_ns)
 
     def count_above(self, str name, uint64_t value_ns):
-        """How many of a latency were longer than that."""
+        """Return how many durations of a latency were longer."""
         return cl_histogram_above(self.histogram(name), value_ns)
 
     def log_counters(self):

@@ -24,7 +24,7 @@ cdef class Core:
         The mapped file, or a private stand-in for a reader that has none.
     writable, pooled : bool
         Whether segments are mapped for writing; whether claims live in pool buffers of this
-        process. For a reader, the cursors say at each look where claims live.
+        process. A reader looks up in the cursors where claims live.
     claim_timeout_ns : int
         How long a live owner may leave a claim unpublished.
     copy_limit : int
@@ -164,7 +164,7 @@ cdef class Core:
 
     def after_fork(self):
         """In the child: locks start anew, the slot stays the parent's, and appends are refused
-        until the refusal is opened again.
+        until the child has taken a slot of its own.
         """
         if self.log.refusal == 0 or self.log.refusal == REFUSED_LAG:
             self.log.refusal = REFUSED_FORKED
@@ -182,7 +182,7 @@ cdef class Core:
 
     @property
     def refusal(self):
-        """0 while appends are let through, else the reason why not."""
+        """0 while appends are accepted, else the reason for which they are refused."""
         return self.log.refusal
 
     @refusal.setter
@@ -227,7 +227,7 @@ cdef class Core:
         self.log.ready_below = number
 
     def poll_rolls(self, bint polls):
-        """Say whether the caller looks at the tail often enough that no roll needs to wake it."""
+        """Set whether the caller polls the tail so often that no roll needs to wake it."""
         self.log.service_polls = polls
 
     # --- tail and watermarks ----------------------------------------------------------------------
@@ -253,7 +253,7 @@ cdef class Core:
         return cl_log_allocated(&self.log, number)
 
     def raise_allocated(self, uint64_t number, uint32_t offset):
-        """Let claims go as far as the blocks that segment `number` has got."""
+        """Let claims use the blocks that segment `number` now has."""
         cl_raise(&self.log.cursors.allocated.value, cl_tail_pack(number, offset))
 
     @property

@@ -87,7 +87,7 @@ cdef int await_record(Cursor cursor, cl_record *record, Patience patience, bint 
 cdef int wait_for(Cursor cursor, cl_idle idle, int64_t budget_ns) except -1:
     """Wait until there may be a record, at most `budget_ns` and 50 ms.
 
-    The caller reads again in any case: at a dead claim, only a read goes on.
+    The caller reads again in any case: only a read resolves a dead claim.
     """
     budget_ns = min(budget_ns, SLICE_NS)
     cursor.guard()

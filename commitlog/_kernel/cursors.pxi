@@ -136,7 +136,7 @@ cdef class Cursors:
 
     def rebuild(self, bytes log_uuid, bytes boot_id, uint64_t inode, uint64_t segment_size):
         """Write a fresh identity over the whole file, in place, in the state RECOVERING. Slot
-        generations go on counting.
+        generations continue to count.
         """
         cdef cl_cursors *cells = self.cells
         cdef uint32_t generations[CL_CURSORS_SLOTS]

@@ -8,7 +8,7 @@ from commitlog._kernel.kernel cimport (
 from commitlog._kernel.memory cimport Cursors
 
 
-# What appends find at their log's gate, instead of 0: why they may not pass.
+# The values of `refusal` with which a log refuses appends; 0: it accepts them.
 cpdef enum:
     REFUSED_CLOSED = -CL_E_CLOSED
     REFUSED_READ_ONLY = -CL_E_READ_ONLY
@@ -60,8 +60,8 @@ cdef class Committer(Core):
 
 
 cdef enum:
-    # no position: a required tailer is too far behind, and the record is dropped, or to be given
-    # again
+    # no position: a required tailer is too far behind; the record is dropped, or the caller waits
+    # and tries again
     NOT_APPENDED = 0xFFFFFFFFFFFFFFFF
 
 

@@ -111,7 +111,7 @@ cdef class MessageReader:
             if passed % PASSED_AT_ONCE == 0:
                 PyErr_CheckSignals()
                 with nogil:
-                    pass  # other threads get their turn
+                    pass  # lets other threads run
         return False
 
     cdef object given(self):

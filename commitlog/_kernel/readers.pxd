@@ -83,7 +83,7 @@ cdef class TailerPage:
     cdef int64_t sync_every_ns    # -1: never
     cdef int64_t synced_ns
     cdef bint unsynced
-    cdef bint closed              # nothing more is saved: others may have the place
+    cdef bint closed              # no position is saved any more
 
     cdef int save_position(self, uint64_t position) except -1
 
@@ -103,13 +103,13 @@ cdef class Cursor:
     cdef object policy     # gives segments, decides about damage
     cdef Segment segment
     cdef SparseIndex index  # of the segment, once it was read backward
-    cdef uint64_t pending  # the place while no segment is entered
+    cdef uint64_t pending  # the position while no segment is entered
     cdef bint busy         # in a call without the interpreter's lock, or in one to the policy
     cdef bint leaving      # `leave` was called meanwhile
-    cdef bint ended        # a named tailer that was closed: its place is another tailer's now
+    cdef bint ended        # a named tailer that was closed: another one may own its name
     cdef bint turned       # it reads backward
     cdef Shelf shelf       # memory for batches
-    cdef TailerPage page   # where a named tailer's place is kept; None: it has no name
+    cdef TailerPage page   # the page of a named tailer; None: it has no name
 
     cdef uint64_t current(self)
     cpdef leave(self)

@@ -13,7 +13,8 @@ cdef class Segment:
 
     @staticmethod
     def open(int dir_fd, str directory, uint64_t number, uint64_t size, log_uuid, bint writable):
-        """Open and map a segment file after checking everything that a mapping could trip over.
+        """Open and map a segment file, after checking that accesses through the mapping cannot
+        fail.
 
         Raises
         ------
@@ -219,8 +220,9 @@ cdef class Segment:
         return found
 
     def certain_end(self, uint64_t offset, Memory memory=None):
-        """The end of the last frame at or behind `offset` that certainly is one, in the file or in
-        a buffer as large; `offset` when there is none."""
+        """The end of the last frame at or behind `offset` that has a valid CRC, in the file or in a
+        buffer as large; `offset` when there is none.
+        """
         cdef uint64_t found
         self.check()
         cdef const uint8_t *data = self.segment.map
@@ -252,8 +254,9 @@ cdef class Segment:
         return end
 
     def take_over(self, Memory memory not None, uint64_t offset):
-        """Copy the frames that go on at `offset` of a dead pool's buffer into the file, claims as
-        SKIP frames: (where they end, how many claims). For recovery, under the exclusive lock."""
+        """Copy the frames that continue at `offset` of a dead pool's buffer into the file, claims
+        as SKIP frames: (where they end, how many claims). For recovery, under the exclusive lock.
+        """
         cdef uint64_t claims
         self.check()
         if (memory.size < self.segment.size or offset % CL_FRAME_ALIGN != 0
@@ -294,13 +297,10 @@ cdef class Segment:
 
     def fields(self, uint64_t offset):
         """What the header of the frame at `offset` says, right or wrong, by name: length, flags,
-        crc or owner (slot and generation), timestamp_ns, type, key_length (None: not keyed). What
-        there is no room for, or what a SKIP or a claim has not, is left out."""
-        cdef uint32_t words[6]
-        cdef uint32_t word, size, high
-        cdef int64_t timestamp_ns
-        self.check()
-        if offset % CL_FRAME_ALIGN != 0 or not CL_SEGMENT_HEADER <= offset < self.segment.size:
+        crc or owner (slot and generation), timestamp_ns, type, key_length (None: not keyed). Fields
+        that do not fit, or that a SKIP or a claim does not have, are left out.""" cdef uint32_t
+        words[6] cdef uint32_t word, size, high cdef int64_t timestamp_ns self.check() if offset %
+        CL_FRAME_ALIGN != 0 or not CL_SEGMENT_HEADER <= offset < self.segment.size:
             raise ValueError("not an offset of a frame")
         size = <uint32_t>min(<uint64_t>sizeof(words), self.segment.size - offset)
         memcpy(words, self.segment.map + offset, size)
@@ -358,8 +358,8 @@ cdef class Segment:
         return (<char *>self.segment.map + offset)[:length]
 
     def seal(self, uint64_t first_sequence, SparseIndex index=None):
-        """Write the seal of a segment that is full; False when it is not. A new index takes in what
-        is in a segment that was not sealed before.
+        """Write the seal of a segment that is full; False when it is not. If the segment was not
+        sealed before, fill a new index with its records.
 
         Raises
         ------

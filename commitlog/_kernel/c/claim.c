@@ -121,8 +121,8 @@ __attribute__((noinline)) int cl_claim_name(cl_writer *writer, uint64_t packed, 
 }
 
 /* After an overshoot this handle does not add again until a handle has moved the tail to another
- * segment; if it could not open the segment of its own claim, not until it can. Each add would
- * waste another range. */
+ * segment. If it could not open the segment of its own claim, it does not add until it can. Each
+ * add would waste another range. */
 static inline int check_tail(cl_writer *writer) {
     if (CL_LIKELY(writer->overshot == CL_NO_SEGMENT && !writer->segment_missing)) {
         return CL_OK;

@@ -44,8 +44,9 @@ static inline void cl_slot_leave(cl_slot *slot) {
  * range already. */
 void cl_pad_to_end(cl_segment *segment, uint32_t offset);
 
-/* Looks how far claims may reach in segment `number`. Its blocks only become more, and the other
- * segments have all of theirs: once it may, the writer adds without looking again. */
+/* Determines how far claims may reach in segment `number`. A segment never loses blocks, and the
+ * other segments have all of theirs: once claims may reach the end, the writer adds without
+ * checking again. */
 void cl_writer_measure(cl_writer *writer, uint64_t number);
 /* Sets `fast_below` and `fast_length`; 0: no append is fast. */
 void cl_writer_set_fast(cl_writer *writer, uint64_t below);

@@ -8,8 +8,8 @@
 #include "resolve.h"
 
 #define COUNT_AT_ONCE (1u << 20) /* bytes; the caller counts more of them faster, by seals */
-#define MOST_RECOUNTS 100u /* far more than a log needs whose segments are all in place */
-#define MOST_ATTEMPTS 1000u /* as many moves of the tail that left no record are no accident */
+#define MOST_RECOUNTS 100u /* far more than a log with all of its segments needs */
+#define MOST_ATTEMPTS 1000u /* a tail that moves so often without a record is a fault */
 #define CLAIM_POLLS 64u /* of a claim that another processor is about to publish */
 
 /* The tail, at most at its segment's end. */

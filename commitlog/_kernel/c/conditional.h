@@ -13,7 +13,7 @@ typedef struct {
     uint32_t recounts; /* how often the caller has counted */
 } cl_condition;
 
-/* Says that `sequence` records are below `position`, where a frame begins or may begin. */
+/* Records that `sequence` records are below `position`, where a frame begins or may begin. */
 void cl_counted_set(cl_writer *writer, uint64_t position, uint64_t sequence);
 
 /* Appends one record if `expect` records are below the tail. A timestamp below 0 is the clock's;

@@ -229,7 +229,7 @@ WITH_MULTIPLY static uint32_t frame_copy_multiply(uint32_t seed, uint64_t offset
 
 #endif /* HAS_INSTRUCTIONS */
 
-/* The choice. */
+/* The implementation in use, chosen when the library is loaded. */
 
 static const implementation portable = {"portable", feed_portable, frame_portable,
                                         frame_copy_portable};

@@ -8,7 +8,7 @@
 
 #define KEEP_MAPPED 64u             /* segments kept mapped for readers after they are flushed */
 #define LEADER_POLL_NS 1000000ll    /* how often a follower probes whether its leader lives */
-#define WAITER_POLL_NS 10000000ll   /* how often the other waiters look whether they are served */
+#define WAITER_POLL_NS 10000000ll   /* how often the other waiters check if they are served */
 #define CLAIM_POLL_NS 50000ll       /* how often a leader polls a claim that blocks its commit */
 /* After a round that commits this much, the next one follows after COMMIT_INTERVAL_NS. */
 #define BUSY_BYTES (64u << 10)

@@ -4,7 +4,7 @@
 #include "futex.h"
 
 /* If a leader began at once, it would serve only the threads that arrived during the flush before,
- * while the threads that that flush served are still appending their next record: two groups would
+ * while the threads of that flush are still appending their next record: two groups would
  * alternate, and every flush would serve half of the threads.
  *
  * The leader therefore waits for them, within these bounds: */

@@ -83,9 +83,9 @@ static void review_suspects(const cl_log *log, cl_watch *watch, bool probe) {
 }
 
 /* Marks the gap cell by cell, ascending, up to the tail of the time when it was first seen, and
- * stops at the first cell that is neither zero nor such a mark: a zombie that wakes inside finds
- * its first swap refused. *first: the first mark is this handle's, and not one of others who mark
- * the same gap. */
+ * stops at the first cell that is neither zero nor such a mark. If the owner resumes in a marked
+ * gap, its first swap fails. *first: the first mark is this handle's, and not one of others who
+ * mark the same gap. */
 static uint64_t mark_gap(cl_log *log, cl_segment *segment, uint32_t offset, uint64_t tail,
                          bool *first) {
     uint64_t stop = cl_tail_number(tail) == segment->number ? cl_tail_offset(tail) : segment->size;

@@ -147,8 +147,7 @@ int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *l
                     bool writable, cl_segment **out) {
     char name[CL_SEGMENT_NAME_SIZE];
     if (number > UINT32_MAX) {
-        return CL_E_ABSENT; /* a place has no room for such a number, and its base could wrap into
-                               another segment's */
+        return CL_E_ABSENT; /* a packed tail cannot hold such a number, and its base could wrap */
     }
     cl_segment_name(number * size, name);
     int fd =

@@ -104,7 +104,7 @@ __attribute__((noinline)) int cl_writer_switch(cl_writer *writer, uint64_t numbe
 }
 
 /* In the second half of a segment, the next one is to be ready, in a pooled log with its buffer. A
- * mapped log asks once, in case the service has not looked since the roll. */
+ * mapped log wakes the service once, in case the service has not run since the roll. */
 static bool wants_next(const cl_writer *writer, uint64_t packed) {
     const cl_log *log = writer->log;
     uint64_t offset = cl_tail_offset(packed), half = log->segment_size / 2;

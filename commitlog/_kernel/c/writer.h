@@ -31,8 +31,8 @@ typedef struct {
                           not add there again */
     int64_t cycle_end_ns; /* from then on the tail's cycle may have ended; INT64_MAX: the log rolls
                              by size alone */
-    uint64_t fast_below; /* a short frame that ends below this tail (packed) is appended without a
-                            look at the rest: there is room, and nothing else is due; or 0 */
+    uint64_t fast_below; /* a short frame that ends below this tail (packed) is appended without
+                            further checks: there is room, and nothing else is due; or 0 */
     uint64_t wake_tail; /* the tail at which the next publish calls `see_to` */
     uint64_t limit_tail; /* the tail beyond which an append first checks the required tailers */
     uint64_t required_seen; /* the value of the cell `required` when limit_tail was set */
