@@ -86,7 +86,7 @@ class AllocationService(Service):
         """Make segment `number` ready for claims: its file in place and durable, its buffer
         attached. If this raises, the tail stays where it is.
         """
-        with self._directory.telling("prepare the next segment"):
+        with self._directory.translate_errors("prepare the next segment"):
             if self._closed:
                 raise ClosedError("the log is closed: open it again", path=self._core.path)
             self._place(number, needed=True)
@@ -149,7 +149,7 @@ class AllocationService(Service):
         """Give the segment in use blocks for claims that reach to `end`, unless it has them. If
         this raises, the tail stays where it is.
         """
-        with self._directory.telling("grow the segment in use"), self._place_lock:
+        with self._directory.translate_errors("grow the segment in use"), self._place_lock:
             start = self._core.allocated(number)
             stop = blocks.blocks_for(self._core.segment_size, end)
             if start < stop:
@@ -174,7 +174,7 @@ class AllocationService(Service):
     def _round(self) -> float:
         """Do the work that is due; return the seconds until the next round without an event."""
         try:
-            with self._directory.telling("preallocate segments"):
+            with self._directory.translate_errors("preallocate segments"):
                 return self._work()
         except LogFailedError:
             pass  # the log itself reports that, once
@@ -305,7 +305,7 @@ class AllocationService(Service):
         """Allocate and prefault the next segments; return the position up to which that is done."""
         tail = self._core.tail
         assert tail is not None
-        with self._directory.telling("prepare the next segments"):
+        with self._directory.translate_errors("prepare the next segments"):
             self.grow(tail[0], self._core.segment_size)
             self._allocate_ahead(tail[0], needed=True)
             while self._pretoucher.step(self.allocated_position):

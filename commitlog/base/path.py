@@ -92,7 +92,7 @@ def opened_directory(path: str) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def telling(
+def translate_errors(
     path: str, doing: str, *, permission: str = "fix the permissions, then try again"
 ) -> Iterator[None]:
     """Translate an OSError of the block into one of commitlog's errors.
@@ -116,8 +116,8 @@ def telling(
         raise kind(message, path=path, errno=error.errno) from error
 
 
-def telling_of_refusals(path: str) -> contextlib.AbstractContextManager[None]:
+def translate_refusals(path: str) -> contextlib.AbstractContextManager[None]:
     """Translate an OSError while a log is opened."""
-    return telling(
+    return translate_errors(
         path, "open the log", permission="only read, be another user, or fix the permissions"
     )

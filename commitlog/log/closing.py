@@ -82,7 +82,7 @@ def _drain(parts: LogParts) -> CommitLogError | None:
 def _seal(parts: LogParts, writer: WriterServices) -> None:
     """Seal each segment that was rolled past, so that it can be pruned, archived or searched."""
     try:
-        with parts.directory.telling("seal the log's segments"):
+        with parts.directory.translate_errors("seal the log's segments"):
             writer.allocation.sealed_below()
     except CommitLogError as error:
         _logger.warning(
@@ -96,7 +96,7 @@ def _mark_clean(parts: LogParts) -> None:
     """Write the clean mark, if this is the last handle: then no other one shares the lock."""
     assert parts.lock_file is not None
     engine = parts.engine
-    with parts.directory.telling("mark the log as closed cleanly"):
+    with parts.directory.translate_errors("mark the log as closed cleanly"):
         if parts.lock_file.acquire("exclusive"):
             # Since this handle's own flush others may have appended and died, or the log failed.
             engine.flush_to(engine.tail_position, parts.options.close_timeout)

@@ -8,7 +8,7 @@ from typing import Self, Unpack
 from commitlog._kernel.engine import LogMethods
 from commitlog._kernel.readers import Record
 from commitlog._kernel.segments import HEADER_SIZE
-from commitlog.base.path import path_of, telling_of_refusals
+from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import InvalidOptionError, PositionError
@@ -390,7 +390,7 @@ def open_log(
     check_mode(mode)
     chosen = Options.of(options, **overrides)
     where = path_of(path)
-    with telling_of_refusals(where):
+    with translate_refusals(where):
         reads = mode == "r"
         opened = open_for_reading(where, chosen) if reads else open_for_writing(where, mode, chosen)
         return CommitLog(OpenLog(mode, opened, chosen))

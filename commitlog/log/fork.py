@@ -44,7 +44,7 @@ def adopt(parts: LogParts) -> None:
     if parts.engine.pooled or parts.pid == os.getpid():
         why = "a pooled log belongs to the process that opened it: open the log again in this one"
         raise ForkedError(why, path=parts.path)
-    with parts.directory.telling("take the log over in the child of a fork"):
+    with parts.directory.translate_errors("take the log over in the child of a fork"):
         _adopt(parts)
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from commitlog.base.failpoint import failpoint
-from commitlog.base.path import sync_directory, telling_of_refusals
+from commitlog.base.path import sync_directory, translate_refusals
 from commitlog.errors import PositionError, SchemaError, TopicNotFoundError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.schema import SCHEMA_TYPE, Schema, key_of, number_of
@@ -173,7 +173,7 @@ class SchemaCatalog:
         SchemaError
             Another schema has the same number.
         """
-        with telling_of_refusals(self._folder):
+        with translate_refusals(self._folder):
             if not self._is_complete():
                 self._build()
             self._put(schema.number, schema.value, schema.topic)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from commitlog.base.path import telling
+from commitlog.base.path import translate_errors
 from commitlog.base.process_bound import ProcessBound
 from commitlog.errors import InvalidOptionError, KeyUnavailableError
 from commitlog.messages.cipher import KEY_BYTES, NONCE_BYTES, Cipher
@@ -81,7 +81,7 @@ class KeyRing(ProcessBound):
         """
         source = os.fspath(path)
         with (
-            telling(source, "read the keys"),
+            translate_errors(source, "read the keys"),
             open(source, encoding="utf-8", errors="replace") as file,
         ):
             return cls._of_lines(file.read(), source)

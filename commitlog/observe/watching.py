@@ -13,7 +13,7 @@ from typing import Literal, Self
 import psutil
 
 from commitlog._kernel import memory as kernel
-from commitlog.base.path import path_of, telling_of_refusals
+from commitlog.base.path import path_of, translate_refusals
 from commitlog.errors import CommitLogError
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.figures import replication_lag
@@ -337,7 +337,7 @@ class LogWatch:
         CommitLogError
             The log cannot be opened, or is damaged.
         """
-        with telling_of_refusals(self.path):
+        with translate_refusals(self.path):
             if self._log is not None and not self._is_there(self._log):
                 self.close()
         if self._log is None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
 from commitlog.base.failpoint import failpoint
-from commitlog.base.path import telling
+from commitlog.base.path import translate_errors
 from commitlog.base.regular_file import opened_regular, write_whole
 from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CorruptSegmentError, IOFailureError
@@ -187,7 +187,7 @@ def _write_copy(
     """Write the header and [start, end) to a new file beside the segment, durably."""
     name = os.path.basename(segment.path)
     with (
-        telling(segment.path, "save the frames that must be cut off"),
+        translate_errors(segment.path, "save the frames that must be cut off"),
         temporary_file(directory.fd, name) as (fd, temporary),
     ):
         write_whole(fd, segment.read(0, HEADER_SIZE), 0)
@@ -208,7 +208,7 @@ def _zero(directory: LogDirectory, start: Location) -> int:
     with (
         directory.opened_segment(start.number) as segment,
         directory.opened_file(start.number, os.O_RDWR) as fd,
-        telling(segment.path, "zero what is cut off"),
+        translate_errors(segment.path, "zero what is cut off"),
     ):
         write_whole(fd, bytes(SEAL_SIZE), SEAL_AT)
         for stop in range(segment.size, start.offset, -_CHUNK):

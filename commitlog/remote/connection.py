@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from commitlog.base.extras import pyarrow_for
 from commitlog.base.regular_file import read_small_file
 from commitlog.errors import CommitLogError, ReplicationError
-from commitlog.remote import piece as pieces
+from commitlog.remote import update as updates
 from commitlog.remote import wire
-from commitlog.remote.piece import DamagedPieceError, Piece
+from commitlog.remote.update import DamagedUpdateError, Update
 
 PATIENCE_S = 10.0  # for a server that does not answer
 TOKEN, ROOTS = "COMMITLOG_TOKEN", "COMMITLOG_TLS_ROOTS"
@@ -44,11 +44,11 @@ class Connection:
         self._roots = None if roots is None else read_small_file(roots, _PEM_LIMIT, follow=True)
         self._failures: tuple[type[Exception], ...] = (
             pyarrow_for("a log of another machine").ArrowException,
-            DamagedPieceError,
+            DamagedUpdateError,
             StopIteration,
             OSError,
         )
-        self._layout = pieces.schema()
+        self._layout = updates.schema()
         self._lock = threading.Lock()
         self._client: Any = None
         self._closed = False
@@ -60,7 +60,7 @@ class Connection:
     def ask(
         self, action: str, content: dict[str, Any] | None = None, limit_s: float | None = None
     ) -> dict[str, Any]:
-        """Ask the server and return its answer; raise the error that it tells of."""
+        """Ask the server and return its answer; raise the error that it reports."""
         flight = wire.flight()
         body = wire.text({"log": self._address.log, **(content or {})})
 
@@ -73,11 +73,11 @@ class Connection:
 
         answer = self._patiently(once, self.patience_s if limit_s is None else limit_s)
         if "error" in answer:
-            raise pieces.error_of(str(answer["error"]), self.url)
+            raise updates.error_of(str(answer["error"]), self.url)
         return answer
 
-    def read(self, ranges: list[tuple[int, int]], take: Callable[[Piece], None]) -> None:
-        """Read ranges of positions. `take` gets pieces in their order; after a lost connection, it
+    def read(self, ranges: list[tuple[int, int]], take: Callable[[Update], None]) -> None:
+        """Read ranges of positions. `take` gets the updates in order; after a lost connection, it
         gets them again from the first one on.
         """
         flight = wire.flight()
@@ -87,33 +87,33 @@ class Connection:
             options = flight.FlightCallOptions(timeout=_READ_S, headers=self._headers)
             due = ranges[::-1]
             for batch in _chunks(client.do_get(ticket, options)):
-                piece = pieces.piece_of(batch, self._layout, self.url)
-                self._check_due(piece, due)
-                take(piece)
+                update = updates.update_of(batch, self._layout, self.url)
+                self._check_due(update, due)
+                take(update)
             if due:
                 raise ReplicationError(f"{self.url} sent fewer bytes than it has: open it again")
 
         self._patiently(once, self.patience_s)
 
-    def _check_due(self, piece: Piece, due: list[tuple[int, int]]) -> None:
-        """Refuse a piece that does not go on where the last one ended; take it off what is due, the
-        next range last.
+    def _check_due(self, update: Update, due: list[tuple[int, int]]) -> None:
+        """Refuse an update that does not continue where the last one ended; remove its range from
+        `due`, which ends with the next range.
         """
         start, stop = due.pop() if due else (-1, -1)
-        end = piece.position + len(piece.content)
-        if piece.position != start or not start < end <= stop:
+        end = update.position + len(update.content)
+        if update.position != start or not start < end <= stop:
             raise ReplicationError(f"{self.url} sent other bytes than were asked for")
         if end < stop:
             due.append((end, stop))
 
-    def watch(self, position: int | None) -> PieceStream:
+    def watch(self, position: int | None) -> UpdateStream:
         """Begin the stream of what becomes visible, with the bytes from a position on, or without
         bytes. It ends by an error only.
         """
         flight = wire.flight()
         ticket = flight.Ticket(wire.text({"log": self._address.log, "watch": position}))
         options = flight.FlightCallOptions(headers=self._headers)
-        return PieceStream(self._connected().do_get(ticket, options), self._layout, self.url)
+        return UpdateStream(self._connected().do_get(ticket, options), self._layout, self.url)
 
     # --- connecting -------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class Connection:
             return self._client
 
     def renew(self) -> None:
-        """Connect anew with the next call: a lost connection of gRPC waits before it tries."""
+        """Make the next call connect anew: gRPC delays the use of a connection that was lost."""
         with self._lock:
             client, self._client = self._client, None
         with contextlib.suppress(*self._failures):
@@ -163,7 +163,7 @@ class Connection:
         return self._failures
 
     def check_refusal(self, error: Exception) -> None:
-        """Raise what another try would not mend."""
+        """Raise the error if another try would fail in the same way."""
         flight = wire.flight()
         refusals = (
             flight.FlightUnauthenticatedError,
@@ -186,7 +186,7 @@ class Connection:
         )
 
 
-class PieceStream:
+class UpdateStream:
     """The endless stream that `Connection.watch` begins."""
 
     def __init__(self, stream: Any, layout: Any, url: str) -> None:
@@ -194,9 +194,9 @@ class PieceStream:
         self._layout = layout
         self._url = url
 
-    def next(self) -> Piece:
-        """Wait for the next piece; `StopIteration` if the server closes."""
-        return pieces.piece_of(self._stream.read_chunk().data, self._layout, self._url)
+    def next(self) -> Update:
+        """Wait for the next update; `StopIteration` if the server closes."""
+        return updates.update_of(self._stream.read_chunk().data, self._layout, self._url)
 
     def cancel(self) -> None:
         """End the stream, also for a thread that waits in `next`."""
@@ -210,5 +210,5 @@ def _chunks(stream: Any) -> Any:
 
 
 def _first(error: Exception) -> str:
-    """Return what an error says, without the details of gRPC."""
+    """Return the text of an error, without the details of gRPC."""
     return str(error).partition(". Detail:")[0].partition(". gRPC client debug")[0]

@@ -9,7 +9,7 @@ from typing import Any
 
 from commitlog.base.regular_file import write_whole
 from commitlog.errors import IOFailureError, ReplicationError
-from commitlog.remote.piece import Piece
+from commitlog.remote.update import Update
 
 
 class Growing:
@@ -52,17 +52,17 @@ class Growing:
         self._drop(number)
         self._files[number] = os.dup(fd), filled
 
-    def extend(self, piece: Piece, committed: int) -> None:
-        """Write the bytes below a watermark, from the piece or from the server."""
+    def extend(self, update: Update, committed: int) -> None:
+        """Write the bytes below a watermark, from the update or from the server."""
         for number in list(self._files):
-            self._extend(number, piece, committed)
+            self._extend(number, update, committed)
 
-    def _extend(self, number: int, piece: Piece, committed: int) -> None:
+    def _extend(self, number: int, update: Update, committed: int) -> None:
         fd, filled = self._files[number]
         base = number * self._size
         stop = min(self._size, committed - base)
-        if piece.position == base + filled and piece.content:
-            filled = self._write(number, fd, piece)
+        if update.position == base + filled and update.content:
+            filled = self._write(number, fd, update)
         if filled < stop:
             self._read([(base + filled, base + stop)], lambda part: self._write(number, fd, part))
             filled = stop
@@ -70,13 +70,13 @@ class Growing:
         if filled >= self._size:
             self._drop(number)
 
-    def _write(self, number: int, fd: int, piece: Piece) -> int:
-        offset = piece.position - number * self._size
-        end = offset + len(piece.content)
+    def _write(self, number: int, fd: int, update: Update) -> int:
+        offset = update.position - number * self._size
+        end = offset + len(update.content)
         if not 0 <= offset <= end <= self._size:
             raise ReplicationError("the server sent bytes beyond their segment")
         try:
-            write_whole(fd, memoryview(piece.content), offset)
+            write_whole(fd, memoryview(update.content), offset)
         except OSError as error:
             raise self._refused(number, error) from error
         return end

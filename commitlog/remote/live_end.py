@@ -10,40 +10,41 @@ from typing import Any
 
 from commitlog.base.service import Service
 from commitlog.errors import CommitLogError, IOFailureError, ReplicationError
-from commitlog.remote.connection import Connection, PieceStream
-from commitlog.remote.piece import Piece
+from commitlog.remote.connection import Connection, UpdateStream
+from commitlog.remote.update import Update
 from commitlog.remote.wire import HEARTBEAT_S
 
 _logger = logging.getLogger("commitlog.remote")
 _PAUSE_S, _PAUSE_LONGEST_S = 0.05, 1.0
 _SILENCE_S = 10 * HEARTBEAT_S
-_RECONNECT_S = 1.0  # this process may have been stopped, and not the server
-_UNUSED_PIECES = 16  # with bytes that no reader needs, before the stream goes on without
+_RECONNECT_S = 1.0  # perhaps this process was stopped, not the server
+_UNUSED_UPDATES = 16  # with bytes that no reader needs, until the stream leaves bytes out
 
 
 class LiveEnd(Service):
     """Take what the server's stream brings, and connect again when it ends.
 
-    A server that is out of reach for ten seconds is an error until it answers again. Another log,
-    or one that has lost records, is an error for good.
+    If the server is out of reach for ten seconds, readers get an error until it answers again. If
+    it has another log, or has lost records, they get an error until the log is opened again.
 
     Parameters
     ----------
     connection : Connection
         The server.
     adopt : callable
-        Takes what the server says of its log after a connection.
+        Takes the server's description of its log after a connection.
     take : callable
-        Takes a piece.
+        Takes an update.
     wants : callable
-        Returns from where on the stream has to bring bytes; None if no reader is at the end.
+        Returns the position from which the stream must bring bytes; None if no reader is at the
+        end.
     """
 
     def __init__(
         self,
         connection: Connection,
         adopt: Callable[[dict[str, Any]], None],
-        take: Callable[[Piece], None],
+        take: Callable[[Update], None],
         wants: Callable[[], int | None],
     ) -> None:
         super().__init__(f"commitlog remote {connection.url}")
@@ -52,13 +53,13 @@ class LiveEnd(Service):
         self._take = take
         self._wants = wants
         self._stopping = threading.Event()
-        self._stream: PieceStream | None = None
+        self._stream: UpdateStream | None = None
         self._taken_s = time.monotonic()
         self._failed: Exception | None = None  # since then
         self._cut_s = 0.0  # when a silent stream was cancelled
 
     def check(self) -> None:
-        """Raise what keeps readers from new records."""
+        """Raise the error because of which readers get no new records."""
         if self.error is not None:
             raise self.error
         failed, now_s = self._failed, time.monotonic()
@@ -104,19 +105,19 @@ class LiveEnd(Service):
             pause_s = min(2 * pause_s, _PAUSE_LONGEST_S)
 
     def _follow(self) -> None:
-        """Take pieces until the stream has to begin elsewhere."""
+        """Take updates until the stream must begin at another position."""
         begun = self._wants()
         self._stream = stream = self._connection.watch(begun)
         unused = 0
         try:
             while not self._stopping.is_set():
-                piece = stream.next()
+                update = stream.next()
                 self._failed = None
-                self._take(piece)
+                self._take(update)
                 self._taken_s = time.monotonic()
                 wants = self._wants()
-                unused = unused + 1 if piece.content and wants is None else 0
-                if (wants is not None and begun is None) or unused > _UNUSED_PIECES:
+                unused = unused + 1 if update.content and wants is None else 0
+                if (wants is not None and begun is None) or unused > _UNUSED_UPDATES:
                     return
         finally:
             stream.cancel()

@@ -26,8 +26,8 @@ from commitlog.remote import wire
 from commitlog.remote.connection import Connection
 from commitlog.remote.growing import Growing
 from commitlog.remote.live_end import LiveEnd
-from commitlog.remote.piece import Piece
 from commitlog.remote.remote_tailers import RemoteTailers
+from commitlog.remote.update import Update
 from commitlog.retention.segment_cache import SegmentCache
 from commitlog.retention.tiered_directory import TieredDirectory
 from commitlog.segment import cursors_file
@@ -36,7 +36,7 @@ from commitlog.segment.directory import LogDirectory
 
 _BLOCK_BYTES = 16 << 20  # of one call
 _HEADERS = 64  # that one call brings
-_UNSEALED_S = 1.0  # how long a segment that the log left counts as not sealed without a new look
+_UNSEALED_S = 1.0  # how often to fetch a header again whose seal is missing
 _CLOSE_S = 10.0
 _SEGMENTS_LIMIT = 1 << 20  # of a log
 
@@ -111,12 +111,12 @@ class RemoteDirectory(LogDirectory):
     # --- what the server says ---------------------------------------------------------------------
 
     def adopt(self, said: dict[str, Any]) -> None:
-        """Take what the server says of its log, after a connection; refuse another log."""
+        """Take the server's description of its log, after a connection; refuse another log."""
         committed = self._checked(said)
         with self._lock:
             self._numbers = frozenset(_numbers_of(said, self.path))
         self.take(
-            Piece(
+            Update(
                 position=0,
                 first=(self._first() or 0) * self.segment_size,
                 committed=committed,
@@ -125,7 +125,7 @@ class RemoteDirectory(LogDirectory):
         )
 
     def _checked(self, said: dict[str, Any]) -> int:
-        """Refuse another log, and one that has not all that was read; return its committed
+        """Refuse another log, and one that lacks records that were read; return its committed
         position.
         """
         url = self.path
@@ -149,27 +149,27 @@ class RemoteDirectory(LogDirectory):
             )
         return committed
 
-    def take(self, piece: Piece) -> None:
-        """Take the bytes and the watermarks of a piece, then show them to readers."""
+    def take(self, update: Update) -> None:
+        """Take the bytes and the watermarks of an update, then show them to readers."""
         size, cells = self.segment_size, self.cells
-        # A piece before the last one of a stretch has an older watermark.
-        committed = max(piece.committed, int(cells["committed"]))
+        # An update before the last one of a range has an older watermark.
+        committed = max(update.committed, int(cells["committed"]))
         with self._lock:
             last = max(self._numbers, default=-1)
             reached = (committed - 1) // size
-            grown = range(max(last + 1, piece.first // size), reached + 1)
+            grown = range(max(last + 1, update.first // size), reached + 1)
             if len(self._numbers) + len(grown) > _SEGMENTS_LIMIT:
                 raise ReplicationError(
                     f"{self.path} says that it has a record at {committed - 1}, and so more than "
                     f"{_SEGMENTS_LIMIT} segments"
                 )
-            if piece.first > (self._first() or 0) * size or grown:
-                kept = (each for each in self._numbers if each * size >= piece.first)
+            if update.first > (self._first() or 0) * size or grown:
+                kept = (each for each in self._numbers if each * size >= update.first)
                 self._numbers = frozenset((*kept, *grown))
         with self._growing.lock:
-            self._growing.extend(piece, committed)
+            self._growing.extend(update, committed)
             cells["appended"] = cells["committed"] = committed
-        cells.end_flush(max(piece.flushed, int(cells["flushed"])))
+        cells.end_flush(max(update.flushed, int(cells["flushed"])))
         cells.wake_readers()
 
     # --- a directory of segments ------------------------------------------------------------------
@@ -218,8 +218,8 @@ class RemoteDirectory(LogDirectory):
             return None
         size, now_s = self.segment_size, time.monotonic()
 
-        def take(piece: Piece) -> None:
-            self._headers[piece.position // size] = bytes(piece.content), now_s
+        def take(update: Update) -> None:
+            self._headers[update.position // size] = bytes(update.content), now_s
 
         self._read([(each * size, each * size + HEADER_SIZE) for each in wanted], take)
         return self._headers[number][0]
@@ -233,7 +233,7 @@ class RemoteDirectory(LogDirectory):
         return super().open_segment(number, writable=writable)
 
     def fetch(self, number: int) -> None:
-        """Bring a segment into the temporary folder, unless it is there."""
+        """Fetch a segment into the temporary folder, unless it is there."""
         if number in self._numbers:
             self._cache.fetch(number)
 
@@ -261,8 +261,8 @@ class RemoteDirectory(LogDirectory):
         base, size = number * self.segment_size, self.segment_size
         os.posix_fallocate(fd, 0, size)  # a full disk would end a read of a hole by SIGBUS
 
-        def take(piece: Piece) -> None:
-            write_whole(fd, memoryview(piece.content), piece.position - base)
+        def take(update: Update) -> None:
+            write_whole(fd, memoryview(update.content), update.position - base)
 
         def end() -> int:
             return min(size, max(HEADER_SIZE, int(self.cells["committed"]) - base))

@@ -1,4 +1,4 @@
-"""RemoteTailers: the named tailers of a log on another machine, whose places its server keeps."""
+"""RemoteTailers: named tailers of a log on another machine, whose server keeps the positions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CLOSE_S = 5.0
 
 @dataclass(eq=False)
 class _Place:
-    """Where a tailer is, and under which lease the server keeps it."""
+    """The position of a tailer, and its lease at the server."""
 
     name: str
     page: TailerPage
@@ -40,7 +40,8 @@ class _Place:
 
 
 class RemoteTailers(Service):
-    """Send the places of open tailers to the server, ten times a second and when they are closed.
+    """Send the positions of open tailers to the server, ten times a second and when they are
+    closed.
 
     Parameters
     ----------
@@ -98,7 +99,7 @@ class RemoteTailers(Service):
         return file
 
     def states(self) -> list[TailerState]:
-        """List all named tailers, as the server tells of them."""
+        """List all named tailers of the server."""
         listed = self._ask("list").get("tailers")
         known = {each.name for each in fields(TailerState)}
         if not isinstance(listed, list) or not all(
@@ -136,7 +137,7 @@ class RemoteTailers(Service):
                     self._send(place)
 
     def _send(self, place: _Place) -> None:
-        """Send a place that has moved, or renew its lease."""
+        """Send a position that has moved, or renew its lease."""
         position, now_s = place.page.position, time.monotonic()
         if position == place.saved and now_s - place.saved_s < _RENEW_S:
             return
@@ -165,7 +166,7 @@ class RemoteTailers(Service):
         place.saved, place.saved_s = position, time.monotonic()
 
     def finish(self, place: _Place) -> None:
-        """Send the last place of a tailer, and give its name back."""
+        """Send the last position of a tailer, and release its name."""
         with self._lock:
             if place not in self._places:
                 return

@@ -18,7 +18,8 @@ PROTOCOL = 1
 HEARTBEAT_S = 0.5
 _TEXT_LIMIT = 1 << 24  # bytes of a message
 CRC_SIZE = 8
-# A peer that does not answer a ping in time, such as a stopped process, is taken for lost.
+# If a peer, such as a stopped process, does not answer a ping in time, the connection counts as
+# lost.
 _KEEP_ALIVE_MS = 5_000
 _MESSAGE_LIMIT = (1 << 30) + (1 << 20)  # the largest segment, and what Arrow adds
 OPTIONS = [
@@ -37,7 +38,7 @@ def flight() -> Any:
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server is, and which of its logs is meant."""
+    """The address of a server, and the name of one of its logs."""
 
     host: str
     port: int

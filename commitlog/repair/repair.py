@@ -17,7 +17,7 @@ import os
 import stat
 
 from commitlog.base.failpoint import failpoint
-from commitlog.base.path import path_of, telling, telling_of_refusals
+from commitlog.base.path import path_of, translate_errors, translate_refusals
 from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import (
     CorruptSegmentError,
@@ -72,11 +72,11 @@ def repair(
     If this raises, the steps so far are complete: remove the cause and run it again.
     """
     path = path_of(path)
-    with telling_of_refusals(path):
+    with translate_refusals(path):
         refuse_lone_segment(path)
         fd = open_directory(path)
     try:
-        with telling(path, "repair the log", permission="repair it as its owner"):
+        with translate_errors(path, "repair the log", permission="repair it as its owner"):
             return _repair_opened(fd, path, dry_run, roll_cycle)
     finally:
         os.close(fd)

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
 from commitlog.base.moment import nanoseconds_of, read_moment
-from commitlog.base.path import make_directory, opened_directory, path_of, sync_directory, telling
+from commitlog.base.path import (
+    make_directory,
+    opened_directory,
+    path_of,
+    sync_directory,
+    translate_errors,
+)
 from commitlog.errors import (
     CorruptSegmentError,
     InvalidOptionError,
@@ -98,7 +104,7 @@ def restore(
         assert isinstance(directory, ArchivedDirectory)
         end = _end(parts, wanted)
         numbers = _numbers(directory, end)
-        with telling(target, "restore a log"), _empty(target):
+        with translate_errors(target, "restore a log"), _empty(target):
             with ThreadPoolExecutor(_AT_A_TIME) as pool:
                 list(pool.map(lambda number: _write(directory, target, number, end), numbers))
             _finish(directory, target)

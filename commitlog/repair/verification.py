@@ -18,7 +18,7 @@ import os
 from collections.abc import Iterator
 
 from commitlog.base import path as paths
-from commitlog.base.path import path_of, telling_of_refusals
+from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import LogNotFoundError, NotALogError, UnsupportedVersionError
 from commitlog.flush import checkpoint as checkpoints
@@ -43,7 +43,7 @@ def verify(path: str | os.PathLike[str]) -> VerifyReport:
     refused: its frames cannot be checked.
     """
     path = path_of(path)
-    with telling_of_refusals(path):
+    with translate_refusals(path):
         with surveying(path) as survey:
             report = survey.run()
             opened_meanwhile = (

@@ -1,4 +1,4 @@
-"""Acknowledgements: how far the copies of one log are durable, as their followers say."""
+"""Acknowledgements: how far the copies of one log are durable, as their followers report."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import socket
 import threading
 from typing import Any, Self
 
-from commitlog.base.path import path_of, telling_of_refusals
+from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.polling import attempts
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import (
@@ -97,7 +97,7 @@ def follow(
     timeout_s = parse_duration(connect_timeout, "connect_timeout")
     primary = Access(token, tls_roots, plain_text).primary(url)
     where = path_of(path)
-    with telling_of_refusals(where):
+    with translate_refusals(where):
         known = name or f"{socket.gethostname()}:{os.path.realpath(where)}"
         if len(known) > wire.NAME_LIMIT:
             raise InvalidOptionError(

@@ -29,9 +29,9 @@ class _Lease:
 
 
 class Leases:
-    """Open, move and close named tailers for readers, who send their places.
+    """Open, move and close named tailers for readers, which send their positions.
 
-    A lease whose reader is not heard of for 15 seconds ends when another reader wants the name.
+    If a reader has sent nothing for 15 seconds, another one can take the name.
     """
 
     def __init__(self, log: CommitLog) -> None:

@@ -1,4 +1,4 @@
-"""Meeting: a copy and the log that it is to follow are compared, before any record is copied."""
+"""Meeting: compare a copy and the log that it is to follow, before any record is copied."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from commitlog.base.path import path_of, telling
+from commitlog.base.path import path_of, translate_errors
 from commitlog.base.regular_file import read_small_file
 from commitlog.errors import CommitLogError, InvalidOptionError
 from commitlog.replication import wire
@@ -71,7 +71,8 @@ class Permits:
         self._read_again()
         values = [str(value).encode() for value in sent]
         found = None
-        for wanted, permit in self._wanted:  # all of them: the time tells nothing of the tokens
+        # All of them, so that the time does not depend on the tokens.
+        for wanted, permit in self._wanted:
             for value in values:
                 if hmac.compare_digest(value, wanted):
                     found = permit
@@ -122,7 +123,7 @@ def _read(path: str) -> dict[str, Permit]:
 
 
 def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
-    with telling(path, "read the tokens"):
+    with translate_errors(path, "read the tokens"):
         text = read_small_file(path, _SIZE_LIMIT, follow=True).decode(errors="replace")
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()

@@ -35,7 +35,7 @@ class Access:
 
 
 class Primary:
-    """The server that a follower copies from: connections to it, and what it says of its log."""
+    """The server that a follower copies from: connections to it, and its answers about its log."""
 
     def __init__(
         self, url: str, address: wire.Address, token: str | None, roots: bytes | None
@@ -103,7 +103,7 @@ class Primary:
 
     @staticmethod
     def reason(error: Exception) -> str:
-        """Return what a failed call says, without the internals of gRPC."""
+        """Return the text of a failed call, without the internals of gRPC."""
         return str(error).partition(". Detail:")[0].partition(". gRPC client debug")[0]
 
     @staticmethod

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from commitlog.base.failpoint import failpoint
-from commitlog.base.path import path_of, telling_of_refusals
+from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import (
     InvalidOptionError,
@@ -97,7 +97,7 @@ def promote(
     where = path_of(path)
     access = Access(token, tls_roots, plain_text)
     quorum = Quorum(others, access, parse_duration(timeout, "timeout"))
-    with telling_of_refusals(where):
+    with translate_refusals(where):
         opened = _open(where)
         try:
             new = _promoted(opened, quorum, require, force, store)
@@ -166,7 +166,7 @@ def _promoted(
 
 
 def _in_store(opened: Opened, store: Store, end: int) -> tuple[Rank, str]:
-    """Return the last epoch of the store, and what speaks against the promotion."""
+    """Return the last epoch of the store, and why the promotion should not happen, if so."""
     archiver = Archiver(opened.directory, store)
     archiver.prepare()
     size = opened.directory.segment_size

@@ -14,7 +14,7 @@ from commitlog.errors import CommitLogError, PositionError, ReplicationError
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
-from commitlog.remote.piece import PIECE_BYTES, Piece, text_of
+from commitlog.remote.update import UPDATE_BYTES, Update, text_of
 from commitlog.remote.wire import HEARTBEAT_S
 
 _SLEEP_S = 0.02  # in the kernel; an append ends it
@@ -46,16 +46,16 @@ class Reading:
             **lineage.read(self._parts.directory).content(),
         }
 
-    def read(self, ranges: object) -> Iterator[Piece]:
+    def read(self, ranges: object) -> Iterator[Update]:
         """Yield the bytes of ranges of positions, each within one segment."""
         for start, stop in self._checked(ranges):
             at = start
             while at < stop:
-                content = self._bytes(at, min(stop, at + PIECE_BYTES))
-                yield self._piece(at, content)
+                content = self._bytes(at, min(stop, at + UPDATE_BYTES))
+                yield self._update(at, content)
                 at += len(content)
 
-    def watch(self, position: object, stopping: threading.Event) -> Iterator[Piece]:
+    def watch(self, position: object, stopping: threading.Event) -> Iterator[Update]:
         """Yield what becomes visible until the server stops or the log is promoted: watermarks,
         with the bytes from a position on unless it is None.
         """
@@ -68,22 +68,22 @@ class Reading:
             if lineage.version(self._parts.directory) != version:
                 return
             if at is not None and now[1] > at:
-                stop = min(now[1], at + PIECE_BYTES, (at // self._size + 1) * self._size)
+                stop = min(now[1], at + UPDATE_BYTES, (at // self._size + 1) * self._size)
                 content = self._bytes(at, stop)
                 at += len(content)
                 # The end is visible when all bytes below it are sent.
                 now = now if at >= now[1] else (now[0], max(sent[1], 0), max(sent[2], 0))
-                yield self._piece(at - len(content), content, now)
+                yield self._update(at - len(content), content, now)
             elif now == sent and time.monotonic() - sent_s < HEARTBEAT_S:
                 wait_append(core, seen, _SLEEP_S)
                 continue
             else:
                 self._parts.find_cursors()
-                yield self._piece(0, b"", now)
+                yield self._update(0, b"", now)
             sent_s, sent = time.monotonic(), now
 
     def find(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Answer a question of Spark's driver, which has no segment at hand."""
+        """Find a position for Spark's driver, which has no segments."""
         index, value = self._parts.index, content.get("value")
         if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
             raise ReplicationError("a reader sent no usable 'value'")
@@ -103,16 +103,16 @@ class Reading:
             raise ReplicationError(f"a reader asked for an unknown place: {what!r:.100}")
         return {"found": found}
 
-    def told(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
-        """Yield pieces; if an error ends them, tell the reader of it in a last one."""
+    def reported(self, updates: Iterator[Update]) -> Iterator[Update]:
+        """Yield updates; if an error ends them, report it in a last one."""
         try:
-            yield from pieces
+            yield from updates
         except CommitLogError as error:
-            yield Piece(0, 0, 0, 0, error=text_of(error))
+            yield Update(0, 0, 0, 0, error=text_of(error))
 
     def _watermarks(self) -> tuple[int, int, int]:
         first = self._parts.queue.first_number * self._size
-        # In this order: the flushed position never passes the other in a piece.
+        # In this order: the flushed position never passes the other in an update.
         flushed = self._log.flushed_position
         committed = self._log.committed_position
         if committed % self._size == HEADER_SIZE and committed - HEADER_SIZE > first:
@@ -120,11 +120,11 @@ class Reading:
             committed -= HEADER_SIZE
         return first, committed, min(flushed, committed)
 
-    def _piece(
+    def _update(
         self, position: int, content: bytes, watermarks: tuple[int, int, int] | None = None
-    ) -> Piece:
+    ) -> Update:
         marks = self._watermarks() if watermarks is None else watermarks
-        return Piece(position, *marks, content=content, crc=crc32c(content))
+        return Update(position, *marks, content=content, crc=crc32c(content))
 
     def _bytes(self, start: int, stop: int) -> bytes:
         number, offset = divmod(start, self._size)

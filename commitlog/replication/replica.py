@@ -369,7 +369,7 @@ def _check_page(directory: LogDirectory, number: int, page: bytes) -> None:
 def _place(directory: LogDirectory, number: int, page: bytes) -> None:
     """Put a segment in place durably, with all of its blocks."""
     size = directory.segment_size
-    with directory.telling(f"create a segment of {size} bytes"):
+    with directory.translate_errors(f"create a segment of {size} bytes"):
         put_new_file(directory.fd, segment_name(number * size), page, size)
     directory.sync()
     failpoint("segment placed")

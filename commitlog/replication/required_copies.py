@@ -103,12 +103,12 @@ class RequiredCopies:
         return done
 
     def complete(self, end: int, timeout_s: float) -> None:
-        """Wait likewise; if the time expires, raise, or go on without copies."""
+        """Wait likewise; if the time expires, raise, or continue without copies."""
         if not self.wait(end, self.limit_s(timeout_s)):
             self.expire(end)
 
     def expire(self, end: int) -> None:
-        """Raise because too few copies have what is below `end`, or go on without them."""
+        """Raise because too few copies have what is below `end`, or continue without them."""
         if self._goes_on:
             self._missing_below = max(self._missing_below, end)
             _logger.warning(

@@ -19,7 +19,7 @@ _SEALS_LIMIT = 1024  # segments whose seal is sent later
 
 
 class Sender:
-    """Send what the log has flushed, from a position on: first what there is, then what comes.
+    """Send what the log has flushed, from a position on, and then what it flushes later.
 
     Only durable bytes are sent, so a crash of the primary's machine never takes back what a
     follower has.

@@ -10,7 +10,7 @@ from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
 from commitlog.recovery.lineage import Lineage
-from commitlog.remote.piece import text_of
+from commitlog.remote.update import text_of
 from commitlog.replication import wire
 from commitlog.replication.acknowledgements import Acknowledgements
 from commitlog.replication.leases import Leases
@@ -117,14 +117,14 @@ class Served:
         return Reading(self.log).look()
 
     def _find(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Answer a reader's question for a place in the log; tell it of an error by its kind."""
+        """Find a position for a reader; report an error by its kind."""
         try:
             return Reading(self.log).find(content)
         except CommitLogError as error:
             return {"error": text_of(error)}
 
     def _tailer(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Do what a reader asks for a named tailer; tell it of an error by its kind."""
+        """Execute a reader's request for a named tailer; report an error by its kind."""
         try:
             return self.leases.answer(content)
         except CommitLogError as error:

@@ -18,7 +18,7 @@ from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import ClosedError, CommitLogError, InvalidOptionError, ReplicationError
 from commitlog.log.commit_log import open_log
 from commitlog.log.parts import parts_of
-from commitlog.remote import piece as pieces
+from commitlog.remote import update as updates
 from commitlog.replication import permits as permitting
 from commitlog.replication import wire
 from commitlog.replication.permits import Permits, permit_check
@@ -296,7 +296,7 @@ def _server_class() -> Any:
             self._room = threading.BoundedSemaphore(_FOLLOWERS_LIMIT)
             self._schema = wire.schema()
             self._reading_room = threading.BoundedSemaphore(_READERS_LIMIT)
-            self._pieces_schema = pieces.schema()
+            self._updates_schema = updates.schema()
 
         def _content_of(self, message: bytes) -> dict[str, Any]:
             try:
@@ -330,7 +330,7 @@ def _server_class() -> Any:
             reads = "read" in content or "watch" in content
             served = self._log_of(context, content, reads=reads)
             if reads:
-                return flight.GeneratorStream(self._pieces_schema, self._pieces(served, content))
+                return flight.GeneratorStream(self._updates_schema, self._updates(served, content))
             try:
                 rank = wire.rank_of(content, "rank", "the follower")
                 position = wire.number_of(content, "position", "the follower")
@@ -346,24 +346,26 @@ def _server_class() -> Any:
                 raise flight.FlightUnavailableError("the log has another epoch by now")
             return flight.GeneratorStream(self._schema, self._stream(served, sender))
 
-        def _pieces(self, served: Served, content: dict[str, Any]) -> Iterator[Any]:
+        def _updates(self, served: Served, content: dict[str, Any]) -> Iterator[Any]:
             reading = Reading(served.log)
             if not self._reading_room.acquire(blocking=False):
-                raise flight.FlightUnavailableError(f"{_READERS_LIMIT} readers read already")
+                raise flight.FlightUnavailableError(f"it has {_READERS_LIMIT} readers, its limit")
             try:
                 found = (
                     reading.read(content["read"])
                     if "read" in content
                     else reading.watch(content["watch"], served.stopping)
                 )
-                for piece in reading.told(found):
-                    yield pieces.batch_of(piece, self._pieces_schema)
+                for update in reading.reported(found):
+                    yield updates.batch_of(update, self._updates_schema)
             finally:
                 self._reading_room.release()
 
         def _stream(self, served: Served, sender: Sender) -> Iterator[Any]:
             if not self._room.acquire(blocking=False):
-                raise flight.FlightUnavailableError(f"{_FOLLOWERS_LIMIT} followers read already")
+                raise flight.FlightUnavailableError(
+                    f"it has {_FOLLOWERS_LIMIT} followers, its limit"
+                )
             try:
                 for chunk in sender.chunks():
                     yield wire.batch_of(chunk, self._schema)

@@ -2,8 +2,8 @@
 
 A follower asks with the action `describe` for the identity, the lineage and the end of a log, then
 reads one endless stream of chunks. A chunk has a header page of a segment, or frames, or neither:
-then it only tells how far the log is durable. With `acknowledge` the follower says how far its copy
-is durable. A promotion asks other copies with `fence` to promise its epoch.
+then it only reports how far the log is durable. With `acknowledge` the follower reports how far its
+copy is durable. A promotion asks other copies with `fence` to promise its epoch.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Decides which old segments leave a log, for an archive or for good."""
+"""Decides which old segments are archived or deleted, and stores a log elsewhere."""

@@ -83,7 +83,7 @@ class Archiver:
         damaged or not sealed is refused, and so is a target that holds another log, or another
         log's archive.
         """
-        with self._telling(number):
+        with self._translate_errors(number):
             self._name_log()
             content = self._open(number)
             with content:
@@ -100,16 +100,16 @@ class Archiver:
 
     def prepare(self) -> None:
         """Refuse the target of another log, and write this one's identity into an empty one."""
-        with self._telling(0):
+        with self._translate_errors(0):
             self._name_log()
 
     def store(self, number: int) -> None:
         """Archive a sealed segment durably, and replace nothing.
 
-        If there is a file of that name, it must hold this segment: then this process put it and
-        the answer was lost, or an earlier one did. Otherwise raise `LogExistsError`.
+        If there is a file of that name, it must hold this segment: then an earlier process put it,
+        or this one did and the answer was lost. Otherwise raise `LogExistsError`.
         """
-        with self._telling(number):
+        with self._translate_errors(number):
             self._name_log()
             name = archived_name(number * self._directory.segment_size)
             with self._open(number) as content:
@@ -128,13 +128,13 @@ class Archiver:
 
     def check(self, number: int) -> None:
         """Raise what `put` would, as far as that can be known without writing."""
-        with self._telling(number):
+        with self._translate_errors(number):
             self.target.check()
             self._open(number).close()
             self._check(number)
 
     @contextlib.contextmanager
-    def _telling(self, number: int) -> Iterator[None]:
+    def _translate_errors(self, number: int) -> Iterator[None]:
         """Check once that the target is empty, or the archive of this log; translate an OSError."""
         try:
             if not self._checked:

@@ -112,7 +112,7 @@ class ArchivedDirectory(LogDirectory):
         return number in self._contents.sizes and (number + 1) * self.segment_size <= self._end
 
     def part_start(self, position: int) -> int:
-        """Return where the last part begins that begins at or before a position; else the base of
+        """Return the start of the last part that begins at or before a position, else the base of
         its segment.
         """
         number, offset = divmod(position, self.segment_size)
@@ -122,7 +122,7 @@ class ArchivedDirectory(LogDirectory):
         )
 
     def has_changed(self) -> bool:
-        """List the store, and return whether it begins or ends elsewhere by now."""
+        """List the store; return whether its beginning or its end has changed."""
         listed = self._segments.list_again()
         known = self.segment_numbers(), self._end
         return (listed.numbers, listed.end(self.segment_size)) != known
@@ -159,7 +159,9 @@ class ArchivedDirectory(LogDirectory):
             raise
 
     def _read_headers_ahead(self, number: int) -> None:
-        """Read the next headers at once. One that cannot be read is left to its own reader."""
+        """Read the next headers at the same time. A header that cannot be read is read again when
+        it is needed.
+        """
 
         def read(each: int) -> None:
             with contextlib.suppress(CommitLogError):
@@ -204,7 +206,7 @@ class ArchivedDirectory(LogDirectory):
         file.flush()
 
     def list_again(self) -> None:
-        """See what was stored since the last listing."""
+        """List the store again."""
         self._see(self._segments.list_again())
 
     def _see(self, contents: Contents) -> None:
@@ -213,7 +215,7 @@ class ArchivedDirectory(LogDirectory):
 
     @contextlib.contextmanager
     def _noticing(self) -> Iterator[None]:
-        """Forget the segments that the store's retention has deleted, before the error is seen."""
+        """Forget the segments that the store's retention has deleted, then raise the error."""
         try:
             yield
         except PositionError as error:

@@ -100,7 +100,7 @@ class ObjectTarget:
     def put(self, name: str, write: Callable[[BinaryIO], object], *, replace: bool = True) -> bool:
         """Write an object. Without `replace`, return False if there is one of that name.
 
-        If the answer to such a put is lost, obstore asks again, and False may mean that this call
+        If the answer to such a put is lost, obstore puts again, and False may mean that this call
         wrote the object: compare its content.
         """
         import tempfile
@@ -140,7 +140,7 @@ class ObjectTarget:
             ) from None
 
     def delete(self, names: list[str]) -> None:
-        """Delete objects; that one is gone already is success."""
+        """Delete objects; a missing one is no error."""
         with self._asking(self.name), contextlib.suppress(FileNotFoundError):
             if names:
                 self._api.delete(self._store, names)

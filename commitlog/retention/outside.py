@@ -7,7 +7,7 @@ import errno
 import os
 from collections.abc import Iterator
 
-from commitlog.base.path import path_of, telling_of_refusals
+from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.polling import attempts
 from commitlog.base.units import Age
 from commitlog.errors import InvalidOptionError, LogLockedError, LogNotFoundError
@@ -36,7 +36,7 @@ def prune(path: str | os.PathLike[str], retention: Retention, *, dry_run: bool =
     path : path
         The log's directory.
     retention : Retention
-        Which segments may go.
+        Which segments to delete.
     dry_run : bool
         Report what would be deleted, and delete nothing.
 
@@ -59,7 +59,7 @@ def _prune(
             f"retention must be a commitlog.Retention, not {type(retention).__name__}"
         )
     with (
-        telling_of_refusals(path),
+        translate_refusals(path),
         contextlib.closing(LogDirectory(path, _identity(path))) as directory,
     ):
         pruner = Pruner(directory, _state(directory))

@@ -159,7 +159,7 @@ class Pruner:
 
 
 class _Survey:
-    """The state of the segments at one prune: which may go, and what stops the prune."""
+    """The state of the segments at one prune: which may be deleted, and what stops the prune."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ _END_S = 5.0
 
 
 class SegmentCache:
-    """Bring segments on first use, and the next two ahead of a reader that goes forward.
+    """Fetch segments on first use, and the next two ahead of a reader that goes forward.
 
     The most recently used ones stay until `close`: up to `cache_bytes`, but at least three.
 
@@ -63,7 +63,9 @@ class SegmentCache:
         return number in self._kept
 
     def fetch(self, number: int) -> None:
-        """Have the file of a segment in the folder; a caller waits for another one's fetch."""
+        """Fetch the file of a segment into the folder, unless it is there; wait for another call's
+        fetch.
+        """
         self._bring(number)
         with self._news:
             follows, self._last = number == self._last + 1, number
@@ -142,7 +144,7 @@ class SegmentCache:
         )
 
     def forget(self, number: int) -> None:
-        """Remove a segment's file; its next use brings it again."""
+        """Remove a segment's file; its next use fetches it again."""
         with self._news:
             if self._kept.pop(number, 0) is None:
                 with contextlib.suppress(FileNotFoundError):

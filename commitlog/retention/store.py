@@ -32,14 +32,14 @@ class Store(Archive, StoreRule):
         The store or file system in which `target` is a path. pyarrow and fsspec have no conditional
         put: with them, two machines that store the same log can overwrite each other's objects.
     every : float or str
-        Seconds (at least 0.01) between two objects of the end of the log; a MiB is stored at once.
-        The loss of the machine loses what was appended in this time and what is on its way. Longer:
-        fewer requests, and more is lost.
+        How many seconds, at least 0.01, the end of the log waits to be stored; 1 MiB is stored at
+        once. If the machine is lost, the records of this time and of a running upload are lost. A
+        longer time means fewer requests and a larger loss.
     max_age : str or datetime.timedelta, optional
-        Delete a segment from the store that long after the log rolled past it, such as ``"90d"``.
+        Delete a segment from the store when the log rolled past it so long ago, such as ``"90d"``.
     max_bytes : int or str, optional
-        Delete the oldest segments while the store takes more than that. With either limit, the last
-        whole segment stays. What is deleted from the store and from the log is lost.
+        Delete the oldest segments while the store takes more bytes than that. Neither limit deletes
+        the last whole segment. Records that are deleted from both store and log are lost.
 
     Raises
     ------

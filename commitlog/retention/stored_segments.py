@@ -15,7 +15,7 @@ _LISTINGS_MOST = 5
 
 class StoredSegments:
     """Read segments of a store or an archive. Parts are deleted once a larger object covers them,
-    so a missing one asks for a new listing.
+    so if one is missing, the store is listed again.
     """
 
     def __init__(self, target: Target, identity: Identity) -> None:
@@ -39,7 +39,7 @@ class StoredSegments:
 
     def pieces(self, start: int, stop: int | None = None) -> Generator[bytes, None, None]:
         """Yield the bytes of a segment from position `start` to the end of its object, or of its
-        parts, which must reach `stop`. A damage is found at the end of an object only.
+        parts, which must reach `stop`. Damage is detected only at the end of an object.
 
         Raises
         ------

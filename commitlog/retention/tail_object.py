@@ -118,8 +118,8 @@ def _before_later_epochs(
 
 
 def join(objects: Iterable[TailObject], start: int) -> list[TailObject]:
-    """Return the fewest objects that reach from `start` as far as possible without a gap; of two
-    that reach on, the one of the higher epoch.
+    """Return the fewest objects that reach from `start` as far as possible without a gap, those of
+    a higher epoch first.
     """
     left = sorted(objects)
     joined: list[TailObject] = []

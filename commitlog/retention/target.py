@@ -208,7 +208,7 @@ class LocalTarget:
         return True
 
     def delete(self, names: list[str]) -> None:
-        """Delete files; that one is gone already is success."""
+        """Delete files; a missing one is no error."""
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.path_of(name))

@@ -48,8 +48,9 @@ class TieredDirectory(LogDirectory):
     # --- the store --------------------------------------------------------------------------------
 
     def _stored(self, number: int | None = None, below: int = 0) -> ArchivedDirectory | None:
-        """Return what the store has; None if it has nothing yet. List it again if it should have a
-        segment whole that it does not list so; at once if `below`, the first one here, has changed.
+        """Return the contents of the store; None if it is empty. List it again if it should have a
+        segment whole, but the last listing has it in parts or not at all; at once if `below`, the
+        first segment here, has changed.
         """
         with self._store_lock:
             older, now_s = self._older, time.monotonic()
@@ -78,8 +79,8 @@ class TieredDirectory(LogDirectory):
         return found
 
     def _in_store(self, number: int) -> ArchivedDirectory | None:
-        """Return the store if it has a segment whole that is not on this disk. The parts of one are
-        of the time when it was here and grew.
+        """Return the store if it has a segment whole that is not on this disk. Parts of a segment
+        were stored while it was on this disk.
         """
         if super().has(number):
             return None

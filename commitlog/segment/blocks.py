@@ -12,7 +12,7 @@ import os
 
 from commitlog._kernel.failure import ROLLED_BACK
 from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, Segment, punch_hole
-from commitlog.base.path import telling
+from commitlog.base.path import translate_errors
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 
@@ -37,7 +37,7 @@ def make_solid(
     """
     stop = directory.segment_size if stop is None else stop
     with (
-        telling(
+        translate_errors(
             directory.segment_path(number),
             "allocate blocks of the segment in use",
             permission="open with mode 'r', or mount the disk for writing",

@@ -17,7 +17,7 @@ from commitlog._kernel.failure import FAILED, failure
 from commitlog._kernel.segments import Segment
 from commitlog.base.descriptor import Descriptor
 from commitlog.base.failpoint import failpoint
-from commitlog.base.path import telling
+from commitlog.base.path import translate_errors
 from commitlog.base.regular_file import opened_regular
 from commitlog.base.roll_cycle import clock_of
 from commitlog.errors import ClosedError, DiskFullError, IOFailureError, UnsupportedError
@@ -148,12 +148,12 @@ class LogDirectory:
     def segment_path(self, number: int) -> str:
         return os.path.join(self.path, segment_name(number * self.segment_size))
 
-    def telling(self, doing: str) -> contextlib.AbstractContextManager[None]:
-        return telling(self.path, doing)
+    def translate_errors(self, doing: str) -> contextlib.AbstractContextManager[None]:
+        return translate_errors(self.path, doing)
 
     def names(self) -> list[str]:
         """The names of all that is in the directory; none once it is removed."""
-        with self.telling("list the log's directory"):
+        with self.translate_errors("list the log's directory"):
             return names_in(self.fd)
 
     def segment_numbers(self) -> list[int]:
@@ -180,7 +180,7 @@ class LogDirectory:
         return self._exists(segment_name(number * self.segment_size))
 
     def _exists(self, name: str) -> bool:
-        with self.telling(f"look for {name}"):
+        with self.translate_errors(f"look for {name}"):
             try:
                 os.stat(name, dir_fd=self.fd, follow_symlinks=False)
             except FileNotFoundError:
@@ -270,7 +270,9 @@ class LogDirectory:
         allocated = self.segment_size if allocated is None else allocated
         placed = False
         try:
-            with telling(self.segment_path(number), f"create a segment of {allocated} bytes"):
+            with translate_errors(
+                self.segment_path(number), f"create a segment of {allocated} bytes"
+            ):
                 placed = put_new_file(
                     self.fd,
                     segment_name(base),
@@ -287,7 +289,10 @@ class LogDirectory:
         return placed
 
     def _unlink(self, name: str, *harmless: type[OSError]) -> None:
-        with self.telling(f"remove {name}"), contextlib.suppress(FileNotFoundError, *harmless):
+        with (
+            self.translate_errors(f"remove {name}"),
+            contextlib.suppress(FileNotFoundError, *harmless),
+        ):
             os.unlink(name, dir_fd=self.fd)
 
     def remove_segment(self, number: int) -> None:

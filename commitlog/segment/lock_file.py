@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass, field
 
 from commitlog.base.life_lock import Kind, LifeLock, Span, byte, is_held, open_lock_file
-from commitlog.base.path import telling
+from commitlog.base.path import translate_errors
 from commitlog.base.polling import attempts
 from commitlog.base.regular_file import open_regular, read_at_most
 
@@ -139,7 +139,7 @@ class LockFile(LifeLock):
         descriptor = self.descriptor
         text = json.dumps(holder.__dict__).encode()
         path = os.readlink(f"/proc/self/fd/{descriptor}")
-        with telling(path, "record which process holds the log"):
+        with translate_errors(path, "record which process holds the log"):
             size = os.fstat(descriptor).st_size
             if size > SIZE_LIMIT:  # another program extended it; readers stop at the limit
                 os.ftruncate(descriptor, SIZE_LIMIT)

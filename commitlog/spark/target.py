@@ -15,7 +15,7 @@ import re
 import shutil
 import time
 
-from commitlog.base.path import opened_directory, telling
+from commitlog.base.path import opened_directory, translate_errors
 from commitlog.errors import InvalidOptionError, LogLockedError, NotALogError
 from commitlog.log.opened import foreign_name
 from commitlog.options import Options, new_segment_size
@@ -85,7 +85,7 @@ class Target:
             raise NotALogError(
                 "this is a file, and a log is a directory: choose another path", path=self.root
             )
-        with telling(self.root, "write a log"):
+        with translate_errors(self.root, "write a log"):
             os.makedirs(os.path.join(self.root, STAGED), exist_ok=True)
             if not os.access(os.path.join(self.root, STAGED), os.W_OK | os.X_OK):
                 raise PermissionError(13, "Permission denied")

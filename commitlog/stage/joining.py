@@ -17,7 +17,7 @@ from itertools import accumulate
 from commitlog._kernel.memory import STATE_READY
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
-from commitlog.base.path import path_of, telling_of_refusals
+from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.polling import attempts
 from commitlog.errors import CorruptSegmentError, LogLockedError
 from commitlog.flush import checkpoint as checkpoints
@@ -62,7 +62,7 @@ def join(
     written, the next writable open finishes the join.
     """
     where = path_of(path)
-    with telling_of_refusals(where):
+    with translate_refusals(where):
         opened = _open_alone(where, options or Options())
         try:
             return _join(opened, staged, query, batch)

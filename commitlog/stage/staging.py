@@ -16,7 +16,7 @@ import numpy as np
 
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, Frames
-from commitlog.base.path import make_directory, sync_directory, telling
+from commitlog.base.path import make_directory, sync_directory, translate_errors
 from commitlog.base.regular_file import write_whole
 from commitlog.log.arrow import rows_of
 
@@ -51,7 +51,7 @@ class StagingWriter:
         self._fd = -1
         self._name = ""
         self._id = 0
-        with telling(directory, _DOING):
+        with translate_errors(directory, _DOING):
             make_directory(directory)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -83,7 +83,7 @@ class StagingWriter:
         """Complete the last segment and make all durable; return them in order."""
         self._close()
         if self.staged:
-            with telling(self.directory, _DOING):
+            with translate_errors(self.directory, _DOING):
                 sync_directory(self.directory)
         return self.staged
 
@@ -106,7 +106,7 @@ class StagingWriter:
         if self._frames is None:
             self._id = int.from_bytes(os.urandom(8), "little")
             self._name = f"{self._id:016x}.seg"
-            with telling(self._temporary, _DOING):
+            with translate_errors(self._temporary, _DOING):
                 self._fd = os.open(
                     self._temporary,
                     os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW,
@@ -116,7 +116,7 @@ class StagingWriter:
         return self._frames
 
     def _spill(self, frames: Frames) -> None:
-        with telling(self._temporary, _DOING), frames.piece() as piece:
+        with translate_errors(self._temporary, _DOING), frames.piece() as piece:
             write_whole(self._fd, piece, frames.start)
         frames.advance()
 
@@ -137,7 +137,7 @@ class StagingWriter:
         seal = kernel.seal_part(self._id, end, 0, records, first_ns, last_ns, largest_ns)
         page[SEAL_AT : SEAL_AT + len(seal)] = seal
         path = os.path.join(self.directory, self._name)
-        with telling(path, _DOING):
+        with translate_errors(path, _DOING):
             os.ftruncate(self._fd, self.segment_size)
             write_whole(self._fd, memoryview(frames.closing()), frames.offset)
             write_whole(self._fd, memoryview(page), 0)

@@ -29,8 +29,8 @@ from commitlog.tail.tailer_folder import (
     opened_folder,
     sync_names,
     tailer_path,
-    telling_of_refusals,
     terms_locked,
+    translate_refusals,
 )
 from commitlog.tail.tailer_state import TailerState, read_state, states
 
@@ -57,7 +57,7 @@ class TailerFile:
         self.path = tailer_path(directory, name)
         self.created = False
         self._directory = directory
-        with telling_of_refusals(directory, name):
+        with translate_refusals(directory, name):
             make_folder(directory)
             failpoint("folder made")
             with opened_folder(directory) as folder_fd:
@@ -105,7 +105,7 @@ class TailerFile:
     def declare(self, required: bool, max_lag_bytes: int, notify: Notify) -> None:
         """Change durably whether the tailer is required."""
         with (
-            telling_of_refusals(self._directory, self.name),
+            translate_refusals(self._directory, self.name),
             terms_locked(self._directory, self.name),
         ):
             notify()
@@ -222,7 +222,7 @@ def delete(directory: LogDirectory, name: str, notify: Notify) -> None:
 def _held(directory: LogDirectory, name: str) -> Iterator[int]:
     """Lock a tailer that is not open; yield the folder's descriptor."""
     with (
-        telling_of_refusals(directory, name),
+        translate_refusals(directory, name),
         opened_folder(directory) as folder_fd,
         contextlib.closing(_lock(directory, folder_fd, name)),
     ):
@@ -232,7 +232,7 @@ def _held(directory: LogDirectory, name: str) -> Iterator[int]:
 def open_page(directory: LogDirectory, name: str) -> TailerPage:
     """Map the file of a tailer that another handle may own, for its position and its terms."""
     with (
-        telling_of_refusals(directory, name),
+        translate_refusals(directory, name),
         opened_folder(directory) as folder_fd,
         opened_file(folder_fd, name, os.O_RDWR) as fd,
     ):
@@ -242,7 +242,7 @@ def open_page(directory: LogDirectory, name: str) -> TailerPage:
 def evict(directory: LogDirectory, name: str, notify: Notify) -> bool:
     """Evict a tailer, open or not, and keep its position; return False if it was not required."""
     page = open_page(directory, name)
-    with telling_of_refusals(directory, name):
+    with translate_refusals(directory, name):
         with terms_locked(directory, name):
             required = read_page(page.content(), directory.log_uuid)["required"]
             if required:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError
 from commitlog.base import temporary_file
 from commitlog.base.life_lock import LifeLock, is_held, open_lock_file
-from commitlog.base.path import telling
+from commitlog.base.path import translate_errors
 from commitlog.base.polling import attempts
 from commitlog.base.regular_file import open_regular, opened_regular
 from commitlog.errors import (
@@ -141,10 +141,10 @@ def is_folder_locked(directory: LogDirectory) -> bool:
 
 
 @contextlib.contextmanager
-def telling_of_refusals(directory: LogDirectory, name: str) -> Iterator[None]:
+def translate_refusals(directory: LogDirectory, name: str) -> Iterator[None]:
     """Translate a damaged tailer file or an OSError into commitlog's own errors."""
     path = tailer_path(directory, name)
-    with telling(
+    with translate_errors(
         path,
         "save a tailer's position",
         permission=f"read without a name, or fix the permissions of the folder {FOLDER!r} in "

@@ -16,7 +16,7 @@ from commitlog.tail.tailer_folder import (
     names,
     opened_file,
     opened_folder,
-    telling_of_refusals,
+    translate_refusals,
 )
 
 _LOOKS = 3  # attempts to read a page while its tailer writes it
@@ -73,7 +73,7 @@ def read_state(directory: LogDirectory, name: str, end: int | None = None) -> Ta
     """
     try:
         with (
-            telling_of_refusals(directory, name),
+            translate_refusals(directory, name),
             opened_folder(directory) as folder_fd,
             opened_file(folder_fd, name, os.O_RDONLY) as fd,
         ):

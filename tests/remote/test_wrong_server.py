@@ -13,16 +13,16 @@ from pyarrow import flight
 import commitlog
 from commitlog.errors import ReplicationError
 from commitlog.log.commit_log import open_log
-from commitlog.remote import piece as pieces
-from commitlog.remote.piece import Piece
+from commitlog.remote import update as updates
+from commitlog.remote.update import Update
 from commitlog.replication import wire
 from commitlog.replication.reading import Reading
 
-Change = Callable[[Iterator[Piece]], Iterator[Piece]]
+Change = Callable[[Iterator[Update]], Iterator[Update]]
 
 
 class WrongServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Answers for a log, and changes the pieces that it sends."""
+    """Answers for a log, and changes the updates that it sends."""
 
     def __init__(self, path: Path, change: Change) -> None:
         super().__init__("grpc://127.0.0.1:0")
@@ -36,20 +36,20 @@ class WrongServer(flight.FlightServerBase):  # type: ignore[misc]
         content = wire.content_of(ticket.ticket, "a reader")
         if "read" not in content:
             raise flight.FlightUnavailableError("nothing is new")
-        layout, found = pieces.schema(), self.change(Reading(self.log).read(content["read"]))
-        return flight.GeneratorStream(layout, (pieces.batch_of(each, layout) for each in found))
+        layout, found = updates.schema(), self.change(Reading(self.log).read(content["read"]))
+        return flight.GeneratorStream(layout, (updates.batch_of(each, layout) for each in found))
 
 
-def moved(found: Iterator[Piece]) -> Iterator[Piece]:
+def moved(found: Iterator[Update]) -> Iterator[Update]:
     for each in found:
         yield replace(each, position=each.position + 8)
 
 
-def none(found: Iterator[Piece]) -> Iterator[Piece]:
+def none(found: Iterator[Update]) -> Iterator[Update]:
     yield from ()
 
 
-def repeated(found: Iterator[Piece]) -> Iterator[Piece]:
+def repeated(found: Iterator[Update]) -> Iterator[Update]:
     for each in found:
         yield each
         yield each

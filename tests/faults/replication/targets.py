@@ -19,10 +19,10 @@ from commitlog._kernel.segments import HEADER_SIZE, crc32c
 from commitlog.errors import CommitLogError
 from commitlog.log.commit_log import open_log
 from commitlog.recovery.lineage import Rank
-from commitlog.remote import piece as pieces
+from commitlog.remote import update as updates
 from commitlog.remote import wire as remote_wire
-from commitlog.remote.piece import Piece
 from commitlog.remote.remote_directory import RemoteDirectory
+from commitlog.remote.update import Update
 from commitlog.replication import serve, wire
 from commitlog.replication.reading import Reading
 from commitlog.replication.replica import Replica, Standing, begin_replica, create_replica
@@ -105,10 +105,10 @@ class Questions:
             wire.rank_of(content, "rank", PEER)
             wire.number_of(content, "position", PEER)
 
-    def _exhaust(self, found: Iterator[Piece]) -> None:
+    def _exhaust(self, found: Iterator[Update]) -> None:
         # A watch ends never, and waits at the end of the log.
-        for piece in itertools.islice(found, 2):
-            assert len(piece.content) <= pieces.PIECE_BYTES
+        for update in itertools.islice(found, 2):
+            assert len(update.content) <= updates.UPDATE_BYTES
 
     def close(self) -> None:
         self.served.end()
@@ -120,9 +120,9 @@ def _promise(rank: Rank) -> tuple[Rank, Standing]:
 
 
 class Answers:
-    """A reader on another machine takes what a server says of its log, and pieces of it.
+    """A reader on another machine takes the answers of a server, and updates.
 
-    The input is a message of JSON, or the numbers of a piece and its bytes behind a NUL.
+    The input is a message of JSON, or the numbers of an update and its bytes behind a NUL.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -132,13 +132,13 @@ class Answers:
         self._taken = 0
         with open_log(self._path, "r") as log:
             look, end = Reading(log).look(), log.committed_position
-            pieces_read = list(Reading(log).read([[end - 512, end]]))
+            updates_read = list(Reading(log).read([[end - 512, end]]))
         self.seeds = [
             _body(look),
             _body({**look, "epochs": [{"number": 1, "start": end, "id": "0" * 32}]}),
-            pieces.text_of(CommitLogError("refused")).encode(),
+            updates.text_of(CommitLogError("refused")).encode(),
             *(b"\0" + _HEAD.pack(each.position, each.first, each.committed, each.flushed)
-              + bytes(each.content) for each in pieces_read),
+              + bytes(each.content) for each in updates_read),
         ]  # fmt: skip
 
     def take(self, data: bytes) -> None:
@@ -148,11 +148,11 @@ class Answers:
                 numbers, content = data[1 : 1 + _HEAD.size], data[1 + _HEAD.size :]
                 if len(numbers) == _HEAD.size:
                     position, first, committed, flushed = _HEAD.unpack(numbers)
-                    piece = Piece(position, first, committed, flushed, content, crc32c(content))
-                    batch = pieces.batch_of(piece, pieces.schema())
-                    directory.take(pieces.piece_of(batch, pieces.schema(), PEER))
+                    update = Update(position, first, committed, flushed, content, crc32c(content))
+                    batch = updates.batch_of(update, updates.schema())
+                    directory.take(updates.update_of(batch, updates.schema(), PEER))
             else:
-                pieces.error_of(data.decode(errors="replace"), PEER)
+                updates.error_of(data.decode(errors="replace"), PEER)
                 directory.adopt(remote_wire.content_of(_whole(data), PEER))
         assert len(directory.segment_numbers()) <= 1 << 20
 

@@ -1,4 +1,4 @@
-"""Piece: one message of a stream from a server of logs to a reader."""
+"""Update: one message of a stream from a server of logs to a reader."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from commitlog._kernel.segments import crc32c
 from commitlog.base.extras import pyarrow_for
 from commitlog.errors import CommitLogError, ReplicationError
 
-PIECE_BYTES = 1 << 20
+UPDATE_BYTES = 1 << 20
 _WHAT = "a log of another machine"
 _NUMBERS = ("position", "crc", "first", "committed", "flushed")
-# The errors that a server tells a reader of, by their name.
+# The errors that a server reports to a reader, by their name.
 _TOLD = (
     "CorruptSegmentError",
     "CorruptTailerError",
@@ -33,7 +33,7 @@ _TEXT_LIMIT = 4096  # characters of a message
 
 
 @dataclass(frozen=True)
-class Piece:
+class Update:
     """Bytes of a log, and where the log begins and ends.
 
     `content` are the bytes from `position` on. `first` is the base of the oldest segment. A reader
@@ -50,7 +50,7 @@ class Piece:
 
 
 def schema() -> Any:
-    """Return the Arrow schema of a piece."""
+    """Return the Arrow schema of an update."""
     pyarrow = pyarrow_for(_WHAT)
     numbers = [(name, pyarrow.int64()) for name in _NUMBERS]
     return pyarrow.schema(
@@ -58,25 +58,25 @@ def schema() -> Any:
     )
 
 
-def batch_of(piece: Piece, layout: Any) -> Any:
-    """Return a piece as a record batch of one row; its content is not copied."""
+def batch_of(update: Update, layout: Any) -> Any:
+    """Return an update as a record batch of one row; its content is not copied."""
     pyarrow = pyarrow_for(_WHAT)
-    offsets = pyarrow.py_buffer(struct.pack("<qq", 0, len(piece.content)))
-    buffers = [None, offsets, pyarrow.py_buffer(piece.content)]
-    columns = [pyarrow.array([getattr(piece, name)], pyarrow.int64()) for name in _NUMBERS]
+    offsets = pyarrow.py_buffer(struct.pack("<qq", 0, len(update.content)))
+    buffers = [None, offsets, pyarrow.py_buffer(update.content)]
+    columns = [pyarrow.array([getattr(update, name)], pyarrow.int64()) for name in _NUMBERS]
     columns.append(pyarrow.Array.from_buffers(pyarrow.large_binary(), 1, buffers))
-    columns.append(pyarrow.array([piece.error], pyarrow.utf8()))
+    columns.append(pyarrow.array([update.error], pyarrow.utf8()))
     return pyarrow.record_batch(columns, schema=layout)
 
 
-def piece_of(batch: Any, layout: Any, peer: str) -> Piece:
-    """Check a record batch of a server and return its piece; raise the error that it tells of."""
+def update_of(batch: Any, layout: Any, peer: str) -> Update:
+    """Check a record batch of a server and return its update; raise the error that it reports."""
     if batch is None or batch.schema != layout or batch.num_rows != 1:
         raise ReplicationError(
-            f"{peer} sent what is not a piece of a log: is it `commitlog serve`?"
+            f"{peer} sent something other than an update of a log: is it `commitlog serve`?"
         )
     if any(column.null_count for column in batch.columns):
-        raise ReplicationError(f"{peer} sent a piece without a value")
+        raise ReplicationError(f"{peer} sent an update without a value")
     error = batch.column("error")[0].as_py()
     if error:
         raise error_of(error, peer)
@@ -85,15 +85,15 @@ def piece_of(batch: Any, layout: Any, peer: str) -> Piece:
         raise ReplicationError(f"{peer} sent a negative position")
     content = memoryview(batch.column("content")[0].as_buffer()).cast("B")
     if crc32c(content) != numbers["crc"]:
-        raise DamagedPieceError(peer)
-    return Piece(content=content, **numbers)
+        raise DamagedUpdateError(peer)
+    return Update(content=content, **numbers)
 
 
-class DamagedPieceError(Exception):
-    """A piece was damaged on its way; another try may bring it whole."""
+class DamagedUpdateError(Exception):
+    """An update was damaged in transit; another try may succeed."""
 
     def __init__(self, peer: str) -> None:
-        super().__init__(f"{peer} sent a piece that was damaged on its way")
+        super().__init__(f"{peer} sent an update that was damaged in transit")
 
 
 def text_of(error: CommitLogError) -> str:
@@ -109,7 +109,7 @@ def text_of(error: CommitLogError) -> str:
 
 
 def error_of(text: str, peer: str) -> CommitLogError:
-    """Build the error that a server told of."""
+    """Build the error that a server reported."""
     try:
         content = json.loads(text)
         name, message = str(content["error"]), str(content["message"])[:_TEXT_LIMIT]
