@@ -268,7 +268,7 @@ class TopicAppender:
             self._is_declared = True
 
     def _noted(self, part: _Part, positions: Positions) -> Positions:
-        """Note which segment has the schema; return the positions of the messages."""
+        """Record which segment has the schema; return the positions of the messages."""
         if part.types[:1] == [SCHEMA_TYPE]:
             self._note(int(positions[0]))
             positions = positions[len(self._heads) :]
@@ -288,7 +288,7 @@ class TopicAppender:
         return length < self._room()
 
     def note_last(self, position: int) -> None:
-        """Note the position of the last message that was appended, or -1."""
+        """Record the position of the last message that was appended, or -1."""
         if position >= self.segment_end:
             self.declare_behind(position)
         self.last.position = max(position, self.last.position)
@@ -305,7 +305,7 @@ class TopicAppender:
         this message.
         """
         failpoint("message in a new segment")
-        # The message is appended: a failure must not say otherwise. The next append tries again.
+        # The message is appended, so a failure here is not raised. The next append tries again.
         with contextlib.suppress(CommitLogError):
             self._append_schema()
 

@@ -1,4 +1,4 @@
-"""Authentication: open each sealed message of a log, and say which ones nothing can vouch for."""
+"""Authentication: open each sealed message of a log, and count those that are not authentic."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class CallHandler:
     history : bool
         Whether what a method writes carries the history of its call.
     outputs : Outputs, optional
-        Gathers what a method writes.
+        Collects the messages that a method writes.
 
     Attributes
     ----------
@@ -63,9 +63,7 @@ class CallHandler:
 
     @property
     def history(self) -> History | None:
-        """Return where the call came from that is handled, or was handled last; None if it has no
-        history.
-        """
+        """Return the history of the last call; None if it has none."""
         record = None if self._handled is None else self._handled.record
         if record is None or record.type not in self._table.with_history:
             return None
@@ -73,7 +71,7 @@ class CallHandler:
 
     @contextlib.contextmanager
     def handling(self) -> Iterator[None]:
-        """Let what is written in a `with` block have the history of the call that is handled."""
+        """Give the messages that a `with` block writes the history of the call that is handled."""
         if not self._has_history:
             yield
             return

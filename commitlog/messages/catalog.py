@@ -26,7 +26,8 @@ NO_SCHEMA = "no schema of its type number is in the log"
 # Its presence says that the folder had all schemas of the log when it was made.
 _COMPLETE = "complete"
 _NAME = re.compile(r"([0-9a-f]{8})\.json")
-# Numbers of foreign records may look like those of messages, so what is remembered has a limit.
+# Records of other programs may have the type numbers of messages, so the number of remembered ones
+# is limited.
 _MOST_KNOWN = 1 << 10
 _MOST_MISSED = 1 << 16
 _MOST_SHOWN = 10  # topics in an error
@@ -50,7 +51,7 @@ class SchemaCatalog:
         self._log = log
         self._folder = os.path.join(log.path, FOLDER)
         self._known = _KNOWN.setdefault(log, {})
-        # Schemas that were searched in vain: the log's tail then, and where to go on.
+        # Schemas that were not found: the log's tail then, and where to continue the search.
         self._missed: dict[int, tuple[int, int]] = {}
 
     def schemas_of(self, *topics: str) -> dict[int, Schema]:
@@ -100,7 +101,7 @@ class SchemaCatalog:
                 )
 
     def _all(self) -> Iterator[tuple[int, Schema | SchemaError]]:
-        """Yield the number of each schema with the schema, or with what is wrong with it."""
+        """Yield the number of each schema with the schema, or with the error that it raises."""
         if self._log.mode == "r" and not self._is_complete():
             for number, value in self._scanned():
                 yield number, _read(value)
@@ -121,7 +122,8 @@ class SchemaCatalog:
 
     def find(self, number: int) -> Schema | None:
         """Return the schema of messages with a type number: from the folder, else from the
-        records. A search in vain is repeated only in what was appended since.
+        records. If it is not found, a later search covers only the records that were appended
+        since.
         """
         known = self._known.get(number)
         if known is None:
@@ -202,7 +204,7 @@ class SchemaCatalog:
         return os.path.exists(os.path.join(self._folder, _COMPLETE))
 
     def _build(self) -> None:
-        """Make the folder; any number of processes may do so at once, and be killed on the way."""
+        """Make the folder. Several processes may do so at once, and may be killed meanwhile."""
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._folder)
         failpoint("topics made")
@@ -280,7 +282,7 @@ def _read(value: bytes) -> Schema | SchemaError:
 
 
 def instead(name: str, known: list[str], what: str = "topics") -> str:
-    """Return what there is in place of an unknown topic."""
+    """Return the end of an error about an unknown topic: a similar topic, or all topics."""
     similar = difflib.get_close_matches(name, known, 1)
     if similar:
         return f"did you mean {similar[0]!r}?"

@@ -40,11 +40,11 @@ class Cipher:
         self._refused = imported(f"{_PACKAGE}.exceptions", *_NEEDING).InvalidTag
 
     def opened(self, nonce: bytes, sealed: bytes, associated: bytes) -> bytes:
-        """Return what was sealed; raise ValueError if key, nonce or any byte is another one."""
+        """Return what was sealed; raise ValueError if the key, the nonce or a byte is wrong."""
         try:
             return self._opened(nonce, sealed, associated)
         except self._refused:
-            raise ValueError("it was sealed otherwise, or changed") from None
+            raise ValueError("the key is wrong, or the bytes were changed") from None
 
 
 def check_installed() -> None:

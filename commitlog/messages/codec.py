@@ -36,10 +36,12 @@ class Codec(Protocol[T]):
     @property
     def form(self) -> dict[str, Any]: ...
     def encode(self, message: T, /) -> bytes:
-        """Return a message's bytes; raise ValueError or TypeError if it has none."""
+        """Return a message's bytes; raise ValueError or TypeError if it cannot be encoded."""
 
     def decoder(self, schema: Schema, /) -> Decode[T]:
-        """Return what decodes messages of a schema; raise SchemaError if nothing can."""
+        """Return what decodes messages of a schema; raise SchemaError if the class cannot take
+        them.
+        """
 
 
 # The module of each codec, which has a class of it, and a function `plain_decoder` that decodes

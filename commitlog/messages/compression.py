@@ -1,4 +1,4 @@
-"""Compression of messages by zstd, with a dictionary of what a topic's messages have in common."""
+"""Compression of messages by zstd, with a dictionary that is trained on messages of the topic."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Zstd:
     level : int
         From -7, the fastest, to 22, the smallest.
     dictionary : bytes, optional
-        What messages have in common, such as a dictionary that `zstd --train` made. Empty bytes
-        compress without one. By default it is trained on the first messages of the topic.
+        A dictionary, such as one that `zstd --train` made. Empty bytes compress without one. By
+        default it is trained on the first messages of the topic.
     """
 
     level: int = 1
@@ -55,7 +55,7 @@ class Zstd:
 
 
 def zstd_of(compress: Compression | None) -> Zstd | None:
-    """Return what the option `compress` of a topic says."""
+    """Return the value of the option `compress` of a topic."""
     if compress is None or isinstance(compress, Zstd):
         return compress
     if compress != NAME:
@@ -152,7 +152,7 @@ class Decompressor:
         self._limit = limit
 
     def decompressed(self, value: bytes) -> bytes:
-        """Return what was compressed; raise ValueError if the value is no such frame."""
+        """Return the decompressed bytes; raise ValueError if the value is no such frame."""
         try:
             size = self._size_of(value)
             if not 0 <= size <= self._limit:
@@ -172,7 +172,7 @@ class Decompressor:
 
 
 def size_before(value: bytes) -> int:
-    """Return how many bytes a compressed message says that it had; 0 if it is damaged."""
+    """Return the size before compression that a message states; 0 if it is damaged."""
     library = _library()
     try:
         return max(0, int(library.frame_content_size(value)))
@@ -194,7 +194,7 @@ class Samples:
         return len(self._values) >= SAMPLES or self._bytes >= _SAMPLE_BYTES
 
     def dictionary(self, level: int) -> bytes:
-        """Train a dictionary; return empty bytes if messages become hardly smaller with one."""
+        """Train a dictionary; return empty bytes if it would save too little."""
         library = _library()
         values = list(self._values)
         try:

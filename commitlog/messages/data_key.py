@@ -1,4 +1,4 @@
-"""DataKey: the key of some messages of a topic, and its record, which has it wrapped."""
+"""DataKey: the key of some messages of a topic, and the record that has this key wrapped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DataKey:
     """Seal and open messages of one type number by one key. Any thread may use it.
 
     A sealed value is the id of the data key, a nonce, the sealed bytes and their tag. Log, type
-    number, key id and record key are associated: with other ones, nothing opens it.
+    number, key id and record key are associated data: the value opens only with the same ones.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class DataKey:
 
     @classmethod
     def new(cls, ring: KeyRing, log: CommitLog, number: int) -> DataKey:
-        """Make a data key that nothing was sealed with.
+        """Make a new data key.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Deadline: when a run that no record arrives for ends."""
+"""Deadline: when a reader that waits for records gives up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 from commitlog.base.units import Duration, parse_duration
 
-_STEP_S = 0.1  # how often a waiting reader looks whether it shall stop
+_STEP_S = 0.1  # how often a waiting reader checks whether it must stop
 
 
 class Deadline:
@@ -19,7 +19,7 @@ class Deadline:
         self.next_s = min(_STEP_S, self._limit_s)
 
     def has_passed(self, records: int) -> bool:
-        """Return whether to end after a step of `next_s` seconds behind its last record."""
+        """Return whether the run ends, `next_s` seconds or more after its last record."""
         now = time.monotonic()
         if records:
             self._end = now - self.next_s + self._limit_s

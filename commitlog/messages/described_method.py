@@ -1,4 +1,4 @@
-"""DescribedMethod: a method whose signature only the log knows, by the schema of its calls."""
+"""DescribedMethod: a method whose signature comes from the schema of its calls in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MessageEncoder: turn the messages of a topic into values, and name what cannot be."""
+"""MessageEncoder: turn the messages of a topic into values; an error names the failing field."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def name_of(message_class: Any) -> str:
 
 
 def _validating(codec: Codec[T], schema: Schema) -> Callable[[T], bytes]:
-    """Return an encoder that refuses what the decoder would refuse."""
+    """Return an encoder that refuses values that the decoder would refuse."""
     encode, decode = codec.encode, codec.decoder(schema)
 
     def validated(message: T) -> bytes:

@@ -1,4 +1,4 @@
-"""Handled: the message that a program handles, which gives its history to what is written then."""
+"""Handled: the message that a program handles, and the history that its outputs get."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Handled:
     read_ns : int
         When it was read.
     is_over : bool
-        Whether it is handled. What is written from then on is not written for it.
+        Whether it has been handled. Messages that are written later do not get its history.
     """
 
     __slots__ = (
@@ -49,8 +49,8 @@ class Handled:
         has_history: Callable[[int], bool],
         outputs: Outputs | None = None,
     ) -> None:
-        """Take the log of the messages, what tells if those of a type number have a history, and
-        what gathers the messages that are written.
+        """Take the log of the messages, a function that returns whether messages of a type number
+        have a history, and what collects the messages that are written.
         """
         self.record: Record | None = None
         self.read_ns = 0

@@ -16,7 +16,7 @@ FORMAT = 1
 HEAD = struct.Struct("<BBHIq")
 # Source, position, time of the write there, time of the read.
 HOP = struct.Struct("<16sqqq")
-# Of a longer way, the oldest hops are left out: a message that goes in a circle stays small.
+# If there are more hops, the oldest are left out: a message that goes in a circle stays small.
 MOST_HOPS = 32
 MOST_EARLIER = (1 << 16) - 1
 
@@ -56,8 +56,7 @@ class History:
     earlier : int
         How many hops before the first one of `hops` were left out: a history has at most 32.
     remaining : int
-        How many messages follow that were written as one with this one, while the same message was
-        handled.
+        How many messages follow that were appended together with this one, for the same input.
     """
 
     hops: tuple[Hop, ...]
@@ -113,7 +112,7 @@ def is_whole(value: bytes) -> bool:
 
 
 def behind_history(schema: Schema, decode: Decode[T]) -> Decode[T]:
-    """Return what decodes the messages of a schema, from what decodes those without a history."""
+    """Return a decoder of messages with a history, made from a decoder of those without."""
     if not schema.has_history:
         return decode
     return lambda value: decode(value[end_of(value) :])

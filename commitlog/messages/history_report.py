@@ -1,4 +1,4 @@
-"""How long messages waited, and were handled, on the ways that the histories of a log tell."""
+"""How long messages waited and were handled, by the histories in a log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EXACT_BITS, _HIGHEST_NS = 8, 1 << 62
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the way of messages.
+    """One stage of the path of messages.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class HistoryReport:
     records, messages, histories : int
         All records, those that are messages of the chosen topics, and those with a history.
     shortened : int
-        Histories whose oldest hops were left out. The whole way counts only the others.
+        Histories whose oldest hops were left out. They are not counted in the total.
     most_hops : int
         The hops of the longest way.
     stages : dict of Stage to Durations
@@ -180,7 +180,7 @@ class _Schemas:
         self._topics = topics
 
     def find(self, number: int) -> Schema | str | None:
-        """Return the schema of a type number, or what is wrong with it; None if its topic is not
+        """Return the schema of a type number, or the error that it raises; None if its topic is not
         chosen.
         """
         schema = self._catalog.checked(number)

@@ -1,4 +1,4 @@
-"""Interception: let a callable of the program see, change or leave out the calls of methods."""
+"""Interception: a callable of the program can inspect, change or drop the calls of methods."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from commitlog.messages.method import Method
 
-# Takes the name of the method, the arguments of a call by their names, and what goes on with the
-# call, which takes such arguments.
+# Takes the name of the method, the arguments of a call by their names, and a function that
+# continues the call with such arguments.
 Intercept = Callable[[str, dict[str, Any], Callable[[dict[str, Any]], Any]], object]
 
 
@@ -26,7 +26,7 @@ def intercepted(
     intercept : callable
         As for `commitlog.method_writer`.
     call : callable
-        Goes on with the call: it takes all arguments by position.
+        Continues the call; takes all arguments by position.
     """
     title, names = method.title, method.names
 

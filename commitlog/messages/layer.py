@@ -1,4 +1,4 @@
-"""Layers: what is applied to the bytes of a codec, and how a reader takes it off."""
+"""Layers: what a writer applies to the bytes of a codec, and how a reader removes it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RecordDecoder(Generic[T]):
     log : CommitLog
         The log of the messages.
     keys : KeyRing
-        Opens them.
+        Opens sealed messages.
     schema : Schema
         Theirs; a history is in front of what is sealed.
     decode : callable
@@ -68,7 +68,9 @@ class RecordDecoder(Generic[T]):
 
 
 def _opener_of(log: CommitLog, schema: Schema, keys: KeyRing) -> Opener | None:
-    """Return what takes the layers below a seal off a message of a schema; None if it has none."""
+    """Return what removes the layers below a seal from a message of a schema; None if there are
+    none.
+    """
     below = schema.layers[: len(schema.layers) - sealer.is_sealed(schema)]
     names = [layer["name"] for layer in below]
     if not names:
@@ -85,7 +87,7 @@ def _opener_of(log: CommitLog, schema: Schema, keys: KeyRing) -> Opener | None:
     if not has_sealed(form):
         return compression.Decompressor(compression.dictionary_of(form), limit).decompressed
 
-    @cache  # a missing key is the problem of a message: the first one that needs it
+    @cache  # a missing key is an error of the first message that needs it
     def decompressor() -> Opener:
         _, dictionary = opened_dictionary(form, keys, log)
         return compression.Decompressor(dictionary, limit).decompressed
@@ -99,7 +101,7 @@ def _opener_of(log: CommitLog, schema: Schema, keys: KeyRing) -> Opener | None:
 def layered(
     log: CommitLog, schema: Schema, decode: Decode[T], keys: KeyRing
 ) -> Decode[T] | RecordDecoder[T]:
-    """Return what decodes the records of a schema, from what decodes the bytes of its codec. A
+    """Return a decoder of the records of a schema, made from a decoder of the codec's bytes. A
     history is in front of what the layers made.
 
     Raises

@@ -1,4 +1,4 @@
-"""Layout: the place of each field in a message."""
+"""Layout: the offset and size of each field in a message."""
 
 from __future__ import annotations
 

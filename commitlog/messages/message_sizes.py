@@ -1,4 +1,4 @@
-"""The sizes of messages: what their frames take, and which ones a record has no room for."""
+"""The sizes of messages and of their frames, and the check of their limit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_sizes(
     keys: list[Any] | None,
     when: str = "",
 ) -> None:
-    """Refuse messages for which a record has no room; `when` says in the error what is counted."""
+    """Refuse messages that exceed the largest record; `when` names in the error what is counted."""
     limit = log.largest_value - 8
     longest = max(map(len, values), default=0)
     if keys and any(keys):

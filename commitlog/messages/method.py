@@ -86,7 +86,7 @@ class Method:
     Parameters
     ----------
     steps : sequence of Step
-        The methods of the chain; one, if the method is none.
+        The methods of the chain; one, if the method is not a chain.
 
     Raises
     ------

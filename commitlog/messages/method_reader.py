@@ -59,14 +59,16 @@ class MethodReader(ProcessBound):
 
     @property
     def history(self) -> History | None:
-        """Return where the call came from that is handled, or was handled last.
+        """Return the history of the call that is handled, or was handled last.
 
         None if it has no history, or without ``history=``.
         """
         return self._handler.history
 
     def _resuming(self) -> contextlib.AbstractContextManager[None]:
-        """Let a `with` block handle calls; it begins where the outputs say after an exception."""
+        """Handle calls in a `with` block. After an exception, the next block begins behind the last
+        outputs.
+        """
         return contextlib.nullcontext() if self._pipeline is None else self._pipeline.running()
 
     def read_one(self, timeout: Duration | None = 0) -> bool:
@@ -149,7 +151,7 @@ class MethodReader(ProcessBound):
                 self._go_back(record)
                 raise
             if self._is_stopping:
-                # The loop would save the place behind this record at its next step.
+                # The loop would save the position behind this record at its next step.
                 self._tailer.seek(self._tailer.position)
                 break
         return records, count
@@ -315,7 +317,7 @@ def method_reader(
     after_last_written: CommitLog | None = None,
     keys: KeyRing | None = None,
 ) -> MethodReader:
-    """Return a reader that calls the public methods of objects with the calls in a log.
+    """Return a reader that calls the public methods of objects, one for each call in a log.
 
     If a method raises, a named reader repeats its call when it runs again.
 
@@ -324,8 +326,8 @@ def method_reader(
     log : CommitLog
         The log that a method writer appends to.
     *objects : object
-        Each public method returns None, or an object whose methods go on with the call, and
-        belongs to one of the objects only. If one is `async def`, the reader needs `run_async`.
+        Each public method returns None, or an object whose methods continue the call, and belongs
+        to one of the objects only. If one is `async def`, the reader needs `run_async`.
     name, start
         As for `CommitLog.tailer`.
     on_unknown : callable, optional
@@ -335,17 +337,17 @@ def method_reader(
         Takes what a method raised, and the record of the call, which then counts as handled.
     intercept : callable, optional
         Takes the name of a method, the arguments of a call by their names, and a function that
-        calls the method with such arguments. It may change them, or leave the call out, which then
+        calls the method with such arguments. It may change them, or drop the call, which then
         counts as handled. If the method is `async def`, the function returns a coroutine, which
         `intercept` returns or awaits.
     history : bool
         Let messages that a method appends to topics, or by a method writer, carry the history of
         its call.
     after_last_written : CommitLog, optional
-        A log open for appending, which has what the methods write. The reader begins behind the
-        last call whose outputs it has, or at `start` if it has none. The place of the name is not
-        used. The outputs of a call are appended when its method has returned, all of them or none.
-        So each call has its outputs once, after any kill. `name` keeps a second reader away.
+        The log, open for appending, to which the methods write. Each call gets its outputs exactly
+        once, after any kill: they are appended together when its method has returned. The reader
+        begins after the last call that has outputs there, or at `start` if none has. It does not
+        use the position that `name` keeps; `name` only excludes a second reader.
     keys : topics.KeyRing, optional
         Opens encrypted calls; by default that of the environment variable `COMMITLOG_KEYS`.
 

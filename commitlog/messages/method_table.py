@@ -1,4 +1,4 @@
-"""MethodTable: what decodes the calls in a log, and the methods of objects that they are for."""
+"""MethodTable: for each type number of calls, their decoder and the method to call."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def method_writer(
     intercept: Intercept | None = None,
     keys: KeyRing | None = None,
 ) -> T:
-    """Return an object with the methods of an interface; each call of one is appended.
+    """Return an object with the methods of an interface that appends each call to a log.
 
     Each method is a topic with its name, and its signature is the schema, which changes as that of
     a topic may. Any thread may use the object.
@@ -36,8 +36,8 @@ def method_writer(
     log : CommitLog
         A log open for appending. Several interfaces may share it.
     interface : type
-        A class, such as a Protocol, whose public methods return None, or another interface that
-        goes on with the call: ``shop.to("berlin").sold("lamp")`` is one call of `to.sold`.
+        A class, such as a Protocol, whose public methods return None, or another interface whose
+        methods continue the call: ``shop.to("berlin").sold("lamp")`` is one call of `to.sold`.
     history, keys
         As for `commitlog.topic`.
     intercept : callable, optional
@@ -102,7 +102,7 @@ def _append(
 def _writer_class(
     title: str, methods: list[Method], depth: int, appends: dict[str, Callable[..., Any]]
 ) -> Callable[..., Any]:
-    """Return a class that has the steps of some methods at a depth of their chains.
+    """Return a class with the steps of some methods at one depth of their chains.
 
     Behind the first step, its objects keep the arguments of the steps before.
     """

@@ -77,12 +77,12 @@ def open_topic(
         How messages are encoded; by default the class decides, and "json" is the choice for those
         of msgspec. `topics.AvroCodec` and `topics.ArrowCodec` take a schema.
     validate : bool
-        Decode each message before it is appended, to refuse values of wrong types. Without it, the
-        appender trusts the annotations, and a reader meets what cannot be decoded.
+        Decode each message before it is appended, to refuse values of wrong types. Without it, such
+        a message is appended, and readers cannot decode it.
     history : bool
-        Give each message that is appended while another is handled the history of that one: see
-        `History`. It takes 40 bytes a hop and 16 bytes. Without it, readers do not know where such
-        a message came from.
+        Give each message that is appended while another one is handled a history: see `History`. It
+        takes 16 bytes, and 40 for each hop. Without it, readers cannot find where such a message
+        came from.
     compress : "zstd" or topics.Zstd, optional
         Compress each message, with a dictionary that the log keeps. Readers need no option. The
         append that completes the first 256 messages trains the dictionary, in about 20 ms.
@@ -142,7 +142,7 @@ def _joined(
     history: bool,
     owns_log: bool = False,
 ) -> Topic[T]:
-    """Make a topic of its parts: the encoder makes values, the appender puts them into the log."""
+    """Make a topic of its parts: the encoder makes values, and the appender appends them."""
     shared = _SHARED.setdefault(log, _Shared())
     known = shared.classes.get(name, codec.message_class)
     if known is not codec.message_class:

@@ -1,4 +1,4 @@
-"""Outputs: append what is written while a message is handled as a whole, once it is handled."""
+"""Outputs: collect the messages that are written while another is handled; append them together."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class _Output(NamedTuple):
 
 
 class Outputs:
-    """Gather the messages that are written to one log while another message is handled.
+    """Collect the messages that are written to one log while another message is handled.
 
     They are one list of `CommitLog.append_many`, so a kill leaves all of them or none if they take
-    at most 64 KiB. Of a longer list, the first claims may be there alone.
+    at most 64 KiB. Of a longer list, a kill may leave only the first claims.
 
     Attributes
     ----------
@@ -43,15 +43,15 @@ class Outputs:
         self._gathered: list[_Output] = []
 
     def add(self, output: _Output) -> None:
-        """Gather an output."""
+        """Add an output."""
         self._gathered.append(output)
 
     def discard(self) -> None:
-        """Forget what was gathered, because the message is not handled."""
+        """Drop the outputs, because the message is not handled."""
         self._gathered = []
 
     def append(self, head: Callable[[int], bytes]) -> None:
-        """Append what was gathered.
+        """Append the outputs.
 
         Parameters
         ----------
@@ -67,7 +67,7 @@ class Outputs:
             _note(outputs, self.log.append_many(values, **options))
 
     async def append_async(self, head: Callable[[int], bytes]) -> None:
-        """Append what was gathered, and wait as `CommitLog.append_many_async` does."""
+        """Append the outputs, and wait as `CommitLog.append_many_async` does."""
         outputs = self._taken()
         if len(outputs) == 1:
             appender, value, key, timestamp_ns, sync = outputs[0]
@@ -77,7 +77,7 @@ class Outputs:
             _note(outputs, await self.log.append_many_async(values, **options))
 
     def _taken(self) -> list[_Output]:
-        """Return what was gathered and is missing, and forget it."""
+        """Return the outputs that the log lacks, and drop all."""
         outputs, self._gathered = self._gathered, []
         if self.missing is not None:
             outputs = outputs[max(0, len(outputs) - self.missing) :]
@@ -94,8 +94,8 @@ class Outputs:
         timestamps = {each.timestamp_ns for each in outputs}
         if len(timestamps) > 1:
             raise InvalidOptionError(
-                "with after_last_written= the outputs of a message are appended together and have "
-                "one timestamp: give timestamp_ns= to all of them, or to none",
+                "with after_last_written= the outputs of a message are appended together, with one "
+                "timestamp: give the same timestamp_ns= to all of them, or to none",
                 path=self.log.path,
             )
         length = frames_length(values, keys)
@@ -110,10 +110,10 @@ class Outputs:
 
 
 class OutputAppender:
-    """Gather the messages of a topic as outputs.
+    """Collect the messages of a topic as outputs.
 
-    The parameters of its methods are those of `TopicAppender`. A position is not known before the
-    message that is handled is handled; each method returns -1 in its place.
+    The parameters of its methods are those of `TopicAppender`. Positions are unknown until the
+    outputs are appended, so each method returns -1.
     """
 
     def __init__(self, outputs: Outputs, layered: Layered) -> None:
@@ -140,7 +140,7 @@ class OutputAppender:
         sync: bool | None,
         condition: Condition,
     ) -> Positions:
-        """Gather messages."""
+        """Collect messages."""
         if condition is not None:
             raise InvalidOptionError(
                 "with after_last_written= a method cannot give expect= or producer=, because its "

@@ -1,4 +1,4 @@
-"""Pipeline: handle each message of one log exactly once, as far as another log has the outputs."""
+"""Pipeline: write the outputs of each message of one log exactly once to another log."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Pipeline:
     start : {"first"} or int, optional
         Where to begin if `target` has no outputs.
     is_resumed : bool
-        Whether the tailer begins at a saved place.
+        Whether the tailer begins at a saved position.
 
     Attributes
     ----------
     outputs : Outputs
-        Gathers the outputs of the message that is handled.
+        Collects the outputs of the message that is handled.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class Pipeline:
             )
         if start == "end":
             raise InvalidOptionError(
-                'after_last_written needs start="first" or a position, because the end is another '
-                "place at each start"
+                'after_last_written needs start="first" or a position, because the end of the log '
+                "moves from one start to the next"
             )
         self.outputs = Outputs(target)
         self._source = source
@@ -66,13 +66,14 @@ class Pipeline:
         if history is not None:
             self._move_behind(history)
         elif not is_resumed or target.first_position < target.segment_size:
-            # The outputs may have been in buffers that the kill lost: the saved place is behind.
+            # The kill may have lost outputs in pool buffers: the saved position is behind their
+            # inputs.
             tailer.seek("first" if start is None else start)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Let a `with` block handle messages. After an exception, an append may or may not have
-        been done: the next block begins with what the log has.
+        """Handle messages in a `with` block. After an exception it is unknown whether the outputs
+        were appended, so the next block begins by reading the log of the outputs.
         """
         if not self._is_certain:
             self.outputs.missing = None
@@ -102,9 +103,9 @@ class Pipeline:
             record = self._tailer.read()
         if record is None or not self._is_input(record, hop):
             raise PositionError(
-                f"{self._target.path} has outputs of a message at position {hop.position}, and "
+                f"{self._target.path} has outputs of a message at position {hop.position}, but "
                 "this log has another record there, or none: restore this log from a copy, or "
-                "write to a new log; a named reader goes on behind messages that were deleted",
+                "write to a new log; if retention deleted the message, use a named reader",
                 path=self._source.path,
                 position=hop.position,
                 first_position=self._source.first_position,

@@ -1,4 +1,4 @@
-"""Sealed dictionaries: what a topic compresses with, in its schema, for those who have its keys."""
+"""Sealed dictionaries: the dictionary of a sealed and compressed topic, encrypted in its schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from commitlog.messages.data_key import DataKey
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.schema import SCHEMA_TYPE
 
-SEAL_BYTES = 512  # at least what a seal adds to a dictionary, unless a service wraps at length
+SEAL_BYTES = (
+    512  # at least what a seal adds to a dictionary, unless a service returns a long wrapped key
+)
 _SEALED = "sealed_dictionary"
 
 

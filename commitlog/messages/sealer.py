@@ -30,7 +30,7 @@ def is_sealed(schema: Schema) -> bool:
 
 @dataclass(eq=False, slots=True)
 class _Stage:
-    """A data key, what appends the messages that it seals, and how many there are."""
+    """A data key, the appender of the messages that it seals, and their number."""
 
     data_key: DataKey
     appender: TopicAppender
@@ -38,7 +38,7 @@ class _Stage:
 
 
 class Sealer:
-    """Seal the messages of a topic, and say what appends them: see `Layered`.
+    """Seal the messages of a topic, and return their appender: see `Layered`.
 
     A data key is new for each segment and each object of this class, and after a fork. A list that
     begins in one segment has the same data key in the next. Any thread may use it.

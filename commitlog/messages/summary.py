@@ -1,4 +1,4 @@
-"""What the topics of a log have: their versions, and how many messages each version has."""
+"""The topics of a log: their versions, and how many messages each version has."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class TopicVersion:
     value_bytes : int
         Of all values, as they are in the log.
     plain_bytes : int or None
-        What these were before they were compressed; None if they are not, are sealed, or the extra
-        is not installed.
+        Their size before compression; None if they are not compressed, are sealed, or the extra is
+        not installed.
     """
 
     number: int
@@ -120,7 +120,7 @@ def summarized(log: CommitLog) -> LogSummary:
 
 
 def _found(catalog: SchemaCatalog, number: int) -> TopicVersion:
-    """Return a version without messages, with its schema or what is wrong with it."""
+    """Return a version without messages, with its schema or the error that it raises."""
     schema = catalog.checked(number)
     if isinstance(schema, SchemaError):
         return TopicVersion(number, problem=schema.message)

@@ -100,7 +100,8 @@ class Topic(ProcessBound, Generic[T]):
             As for `CommitLog.append`.
         expect : int, optional
             Append only if the log ends at this sequence, such as `TopicTailer.next_sequence`.
-            Schemas count: if one goes before the message, both are appended, or nothing is.
+            Schemas have sequences, too: if the message needs one before it, both are appended, or
+            neither is.
         producer, producer_sequence
             As for `CommitLog.append`: a repeat of a number returns the position of the first
             message. It may append the schema.

@@ -24,16 +24,14 @@ _SEARCHED = 4 * compression.SAMPLES  # records among which messages of an earlie
 
 @dataclass(frozen=True)
 class _Stage:
-    """What a schema says, done: the compression, and what takes its values, without a history and
-    with one.
-    """
+    """The compression of a schema, and its appenders, without a history and with one."""
 
     compressed: Callable[[bytes], bytes]
     ends: tuple[Layered, Layered]
 
 
 class TopicCompressor:
-    """Compress the messages of a topic, and say what appends them.
+    """Compress the messages of a topic, and return their appender.
 
     Messages are compressed without a dictionary until there are enough to train one. The dictionary
     is in the schema, so messages that use it have another type number. Any thread may use it.

@@ -244,7 +244,7 @@ class TopicTailer(ProcessBound, Generic[T]):
 
     @property
     def history(self) -> History | None:
-        """Return where the message that was read last came from; None if it has no history.
+        """Return the history of the message that was read last; None if it has none.
 
         Raises
         ------

@@ -12,7 +12,7 @@ from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.schema import SCHEMA_TYPE
 from commitlog.tail.seek import Start, Visibility
 
-_KEPT = 256  # data keys; of a log with more segments, older ones are sought again
+_KEPT = 256  # data keys; in a log with more segments, older ones are looked up again
 
 
 class Unsealer:

@@ -80,7 +80,7 @@ def test_changed_data_key_is_refused(log: commitlog.CommitLog) -> None:
     wrapped = base64.b64encode(b"x" * 60)
     changed = _data_key_with(log, b'{"format":1,"key_id":"2025","wrapped":"%s"}' % wrapped)
     position = log.append(changed + message.value[ID_BYTES:], type=message.type)
-    with pytest.raises(KeyUnavailableError, match="sealed otherwise, or changed"):
+    with pytest.raises(KeyUnavailableError, match="the key is wrong, or the bytes were changed"):
         orders.tailer(start=position).read()
     position = log.append(b"unknown." + message.value[ID_BYTES:], type=message.type)
     with pytest.raises(UndecodableError, match="the log has no data key 756e6b6e6f776e2e"):
