@@ -11,7 +11,9 @@ _MEMORY = 0.75  # decay of the slowest creation time with each further creation
 
 
 class AheadCount:
-    """As many segments as appends fill while one is made, one to eight; or a `fixed` number."""
+    """The number of segments that appends fill while one is made, one to eight; or a `fixed`
+    number.
+    """
 
     def __init__(self, fixed: int | None) -> None:
         self._fixed = fixed
@@ -22,7 +24,7 @@ class AheadCount:
         self._make_s = 0.0
 
     def tail_in(self, number: int, now_s: float) -> None:
-        """Note the tail's segment at a time; from roll to roll this gives the time to fill one."""
+        """Record the tail's segment at a time; the time between rolls is the time to fill one."""
         if self._number is not None:
             if number <= self._number:
                 return

@@ -136,7 +136,7 @@ class AllocationService(Service):
 
     @contextmanager
     def _admitted(self, size: int) -> Iterator[None]:
-        """Ask the monitor for room on the disk, and tell it whether there was."""
+        """Ask the monitor for space on the disk, and report whether the disk had it."""
         self.disk.admit(size)
         try:
             yield
@@ -159,7 +159,7 @@ class AllocationService(Service):
                 self._core.raise_allocated(number, stop)
 
     def give_back_drained(self) -> bool:
-        """Return the buffers whose segments are committed whole; whether there were any."""
+        """Return the buffers whose segments are committed whole; return whether there were any."""
         return self._buffers is not None and self._buffers.give_back_drained()
 
     # --- the thread -------------------------------------------------------------------------------
@@ -225,9 +225,9 @@ class AllocationService(Service):
         return rest_s
 
     def _make_ready(self, number: int, offset: int) -> None:
-        """Have everything in place with which the kernel rolls alone: the next segments mapped and
-        their first pages pre-faulted, and in a pooled log a buffer, from the middle of the segment
-        on. A log with cycles rolls step by step.
+        """Prepare what the kernel needs to roll without Python: the next segments mapped, their
+        first pages pre-faulted, and in a pooled log a buffer, from the middle of the segment on. A
+        log with cycles rolls step by step.
         """
         if self._core.cycle_end_ns is not None:
             return
@@ -322,7 +322,7 @@ class AllocationService(Service):
     # --- the end ----------------------------------------------------------------------------------
 
     def give_back_all(self) -> None:
-        """Let no roll through any more, and return every buffer: see `SegmentBuffers`."""
+        """Refuse further rolls, and return every buffer: see `SegmentBuffers`."""
         self._closed = True
         self._core.ready_below = 0
         if self._buffers is not None:

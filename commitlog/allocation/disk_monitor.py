@@ -1,5 +1,5 @@
-"""DiskMonitor: how much room the log's file system has, a warning before it is gone, and a stop
-before anything breaks.
+"""DiskMonitor: the free space of the log's file system, a warning when it is low, and the limit at
+which new segments are refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _WARN_SEGMENTS = 4
 
 
 def free_bytes(directory: LogDirectory) -> int:
-    """Room on a log's file system for this user; 0 if the path of a closed log is gone."""
+    """Return the free space of a log's file system for this user; 0 if the path of a closed log is
+    gone.
+    """
     try:
         try:
             status = os.fstatvfs(directory.fd)
@@ -32,11 +34,11 @@ def free_bytes(directory: LogDirectory) -> int:
 
 
 class DiskMonitor:
-    """Looks at the file system now and then, and before each new segment: an append costs nothing
-    more by it.
+    """Checks the file system at intervals and before each new segment: an append costs nothing
+    more.
 
-    A segment has all of its blocks from the start, so what was begun can be finished on a full
-    disk; the next segment is what is refused.
+    A segment has its blocks before an append needs them, so on a full disk only the next segment is
+    refused.
     """
 
     def __init__(self, directory: LogDirectory, options: Options) -> None:
@@ -55,7 +57,7 @@ class DiskMonitor:
         self.state: DiskState = "fine"
 
     def look(self) -> None:
-        """See whether room is getting scarce, or is there again; log a change."""
+        """Check whether space is low, or sufficient again; log a change."""
         with self._lock:
             self._look()
 
@@ -69,7 +71,7 @@ class DiskMonitor:
         return free - self._wanted >= self._least
 
     def admit(self, size: int) -> None:
-        """Refuse new blocks that would leave less room than `min_free_bytes`."""
+        """Refuse new blocks that would leave less space than `min_free_bytes`."""
         with self._lock:
             self._wanted = size
             if not self._least:
@@ -86,15 +88,15 @@ class DiskMonitor:
         )
 
     def refused(self) -> None:
-        """The file system itself had no room. Only when it makes some is that over: it
-        may count otherwise than it tells.
+        """Record that the file system refused an allocation. This ends only when it makes one: the
+        free space that it reports may not be usable.
         """
         with self._lock:
             self._refused = True
             self._turn("full", free_bytes(self._directory))
 
     def admitted(self) -> None:
-        """There was room."""
+        """Record that an allocation succeeded."""
         with self._lock:
             self._refused = False
             self._look()

@@ -30,8 +30,8 @@ _REST_LEAST_S, _REST_MOST_S = 0.01, 0.1
 class Pretoucher:
     """Tracks the append rate and the pages already prefaulted. Any thread may run the next step.
 
-    The rate is the highest of late: measured from step to step, and forgotten by half every five
-    seconds. Without a fixed distance, pages are there for half a second of it.
+    The rate is the highest recent one: it is measured from step to step, and halves every five
+    seconds. Without a fixed distance, the pages for half a second of appends are present.
     """
 
     def __init__(self, core: Core, queue: MappedFileQueue, options: Options) -> None:
@@ -58,7 +58,7 @@ class Pretoucher:
         return min(distance, SYNC_BYTES) if self._options.flush == "sync" else distance
 
     def measure(self) -> None:
-        """Look how far the tail has come since the last time."""
+        """Measure how far the tail has moved since the last call."""
         now_s, position = time.monotonic(), self._core.tail_position
         before_s, before = self._seen
         passed_s = now_s - before_s
@@ -69,8 +69,8 @@ class Pretoucher:
             )
 
     def step(self, allocated: int) -> bool:
-        """Bring the next pages in, a few MiB at most, none from the position `allocated` on. False
-        when all that are wanted are there.
+        """Pre-fault the next pages, a few MiB at most, none from the position `allocated` on.
+        Return False if all that are wanted are present.
         """
         with self._lock:
             self.measure()
@@ -120,7 +120,7 @@ class Pretoucher:
 
     @property
     def rest_s(self) -> float:
-        """How long until half of what is ahead is left, at the present rate."""
+        """Return how long, at the present rate, until half of the pages ahead are used."""
         ahead = self.touched_position - self._core.tail_position
         if self._rate <= 0 or ahead <= 0:
             return _REST_MOST_S

@@ -42,7 +42,7 @@ class SegmentBuffers:
         self._queue = queue
         self._lender = lender
         self._lock = threading.Lock()
-        # Held while drained buffers are on their way to the pool; `_lock` is taken inside it.
+        # Held while drained buffers are returned to the pool; `_lock` is taken inside it.
         self._returning = threading.Lock()
         self._attached: dict[int, _Attached] = {}
         self._ahead: int | None = None  # the segment whose buffer was lent ahead of need
@@ -132,12 +132,12 @@ class SegmentBuffers:
         failpoint("buffer attached")
 
     def _entered(self, number: int) -> bool:
-        """Whether the log has rolled into the segment, or a thread is about to."""
+        """Return whether the log has rolled into the segment, or a thread is about to."""
         tail = self._core.tail
         return number == self._needed or tail is None or tail[0] >= number
 
     def settle(self, number: int) -> None:
-        """Note that the tail is in segment `number`: its buffer is no longer one ahead of need."""
+        """Record that the tail is in segment `number`: its buffer is in use."""
         with self._lock:
             if self._ahead is None or self._ahead > number:
                 return

@@ -12,8 +12,8 @@ OF_CLI = {"humanize": "humanize", "rich": "rich", "textual": "textual", "yaml": 
 
 
 def imported(module: str, what: str, extra: str) -> Any:
-    """Import a module of an extra. If it is not installed, raise `MissingExtraError`, which says
-    what needs it and which extra installs it.
+    """Import a module of an extra. If it is not installed, raise `MissingExtraError`, which names
+    what needs it and the extra that installs it.
     """
     try:
         return importlib.import_module(module)

@@ -72,7 +72,7 @@ class Histogram:
         return [*points, (100.0, self.largest_ns)] if self.count else []
 
     def as_object(self) -> dict[str, object]:
-        """Return what JSON keeps; "hdr" is HdrHistogram's own format, V2, compressed, base64."""
+        """Return it as JSON; "hdr" is HdrHistogram's own format, V2, compressed, base64."""
         from hdrh.histogram import HdrHistogram
 
         histogram = HdrHistogram(_LOWEST_NS, self.highest_ns, _DIGITS)

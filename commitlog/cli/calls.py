@@ -25,7 +25,8 @@ class Call(NamedTuple):
 
 
 def calls_of(file: IO[bytes], name: str, longest: int) -> Iterator[Call]:
-    """Yield the calls of a file as they are read. The suffix of its name tells YAML from JSON.
+    """Yield the calls of a file as they are read. The suffix of its name decides between YAML and
+    JSON.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`commitlog follow`: copy a log from another machine, and go on copying."""
+"""`commitlog follow`: copy a log from another machine, and follow it."""
 
 from __future__ import annotations
 

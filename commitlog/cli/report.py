@@ -174,7 +174,7 @@ def _log(path: str) -> Report:
 
 
 def _remote(url: str) -> Report:
-    """Report a log on another machine, as its server tells of it."""
+    """Report a log on another machine, by the answers of its server."""
     problems = []
     with commitlog.open(url, "r") as opened:
         directory = parts_of(opened).directory
@@ -191,7 +191,7 @@ def _remote(url: str) -> Report:
 
 
 def _add_records(report: Report, opened: CommitLog) -> None:
-    """Add the watermarks, and what the first and the last record say."""
+    """Add the watermarks, and the fields of the first and the last record."""
     for name in _WATERMARKS:
         report[f"{name}_position"] = getattr(opened, f"{name}_position")
     lag = replication_lag(parts_of(opened))

@@ -27,8 +27,8 @@ class LogCollector(Collector):
     Parameters
     ----------
     *logs : CommitLog or LogWatch
-        An open log also has the metrics of what this process does with it. A
-        `commitlog.watching.LogWatch` has only what other processes see.
+        An open log also has the metrics of this process. A `commitlog.watching.LogWatch` has only
+        those that other processes see.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What this package uses of prometheus_client, or an error that names the extra to install."""
+"""The parts of prometheus_client that this package uses, or an error that names the extra."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BufferSet: the buffers of a pool; which are free, and to whom the others are lent."""
+"""BufferSet: the buffers of a pool; which are free, and which borrowers have the others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class BufferSet:
         self._waiting: deque[_Waiter] = deque()
         self._short = 0  # borrowers that found no free buffer and have none yet
         self._growing = 0
-        self._is_low = False  # the warning was given, and not enough buffers came back since
+        self._is_low = False  # the warning was logged, and too few buffers were returned since
 
     def check_process(self) -> None:
         if self.process != os.getpid():
@@ -220,7 +220,7 @@ class BufferSet:
             return waiter.buffer
 
     def settle(self, buffer: PoolBuffer) -> None:
-        """Note that a buffer that was lent ahead of need is in use from now on."""
+        """Mark a buffer that was lent ahead of need as used."""
         with self.lock:
             used, buffer.ahead = buffer.ahead, False
             low = used and self._falls_low()

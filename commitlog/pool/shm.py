@@ -197,7 +197,7 @@ def open_object(name: str, flags: int = 0) -> int:
 
 
 def unlink_object(name: str) -> None:
-    """Remove the name of a shared-memory object; that it is gone already is success."""
+    """Remove the name of a shared-memory object; a missing one is no error."""
     try:
         posix_ipc.unlink_shared_memory(name)
     except posix_ipc.ExistentialError:

@@ -1,4 +1,4 @@
-"""The TransientStorePool: buffers allocated once, lent to segments, zeroed when they come back."""
+"""The TransientStorePool: buffers allocated once, lent to segments, zeroed on return."""
 
 from __future__ import annotations
 

@@ -129,8 +129,8 @@ def take_out(directory: LogDirectory, cut: Cut, suffix: str = TORN) -> Taken:
 
 
 def _save(directory: LogDirectory, start: Location, saved: list[str], suffix: str) -> int:
-    """Save the bytes from `start` to the end of the last certain frame of its segment; return that
-    end, or the start if there is none.
+    """Save the bytes from `start` to the end of the segment's last valid frame; return that end, or
+    the start if there is none.
     """
     try:
         segment = directory.open_segment(start.number, writable=False)

@@ -98,7 +98,7 @@ class Lineage:
         return Lineage(of.epochs, url, fence)
 
     def content(self) -> dict[str, object]:
-        """Return what JSON holds of it."""
+        """Return it as JSON."""
         fence = {} if self.fence is None else {"fence": self.fence._asdict()}
         epochs = [asdict(epoch) for epoch in self.epochs]
         return {"follows": self.follows, "epochs": epochs, **fence}
@@ -158,7 +158,7 @@ def read(directory: LogDirectory) -> Lineage:
 
 
 def version(directory: LogDirectory) -> tuple[int, int]:
-    """Return what differs after each `write`; it takes some microseconds."""
+    """Return a value that differs after each `write`; it takes some microseconds."""
     try:
         status = os.stat(NAME, dir_fd=directory.fd, follow_symlinks=False)
     except FileNotFoundError:
@@ -167,7 +167,7 @@ def version(directory: LogDirectory) -> tuple[int, int]:
 
 
 def place(directory: LogDirectory) -> str:
-    """Return what differs between two copies: this boot of the machine, and the directory."""
+    """Return a text that differs between copies: this boot and the directory."""
     status = os.fstat(directory.fd)
     return f"{boot_id().hex()}:{status.st_dev}:{status.st_ino}"
 

@@ -67,7 +67,7 @@ def finish(directory: LogDirectory, note: JoinNote) -> None:
     if not os.path.islink(os.path.join(directory.path, STAGED)):
         import shutil
 
-        # Joins that died before their note have left these.
+        # Joins whose process died before the note was written have left these.
         shutil.rmtree(os.path.join(directory.path, _TAKEN_IN), ignore_errors=True)
     for folder in {os.path.dirname(move.source) for move in note.moves} | {STAGED}:
         with contextlib.suppress(OSError):
@@ -96,7 +96,7 @@ def check(directory: LogDirectory, note: JoinNote) -> None:
 
 
 def unreached(directory: LogDirectory) -> list[int]:
-    """List the segments that an unfinished join has placed behind the log's end.
+    """Return the segments that an unfinished join has placed behind the log's end.
 
     The log is closed before a join begins, and segments allocated ahead are empty.
     """
@@ -238,12 +238,12 @@ def _move_end(directory: LogDirectory, end: int) -> None:
 def give_place(
     path: str, directory: LogDirectory, number: int, first_sequence: int, opened_ns: int
 ) -> Move:
-    """Write the header of its new place into a staged segment, durably; return the pending move.
+    """Write the header of its new position into a staged segment, durably; return the pending move.
     The log rolls into it at `opened_ns`, which decides its cycle.
     """
     taken_in = os.path.join(directory.path, _TAKEN_IN, os.path.basename(path))
     if not os.path.lexists(path) and os.path.lexists(taken_in):
-        path = taken_in  # a join that died before its note has moved it
+        path = taken_in  # a join whose process died before the note was written has moved it
     try:
         fd = open_regular(path, os.O_RDWR)
     except FileNotFoundError:

@@ -1,9 +1,10 @@
 """Recovery: before an open exposes the log, it finds the end and makes everything below it durable.
 
-Two rules. *Kept:* the memory of this boot is whole, so every claim is known; dead claims become
-SKIP, and everything else stays, because readers may have seen it. *Cut:* data was lost; the log
-ends at the first frame above the durable position that is neither valid nor marked. Recovery never
-changes frames below the checkpoint. Run again after a kill at any step, it ends at the same place.
+There are two rules. *Kept:* no memory of this boot was lost, so every claim is known; dead claims
+become SKIP, and everything else stays, because readers may have seen it. *Cut:* data was lost; the
+log ends at the first frame above the durable position that is neither valid nor marked. Recovery
+never changes frames below the checkpoint. Run again after a kill at any step, it ends at the same
+place.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def recover(
     """Recover a log. Requires its exclusive lock.
 
     The state is RECOVERING afterwards; the caller changes it once the clean mark is removed. If the
-    cursors are usable, they belong to this log, boot and place. Their state does not matter:
-    rebuilt cursors have no tail, and those of a killed recovery still have the tail that it needs.
+    cursors are usable, they belong to this log, boot and file. Their state does not matter: rebuilt
+    cursors have no tail, and those of a killed recovery still have the tail that it needs.
     `shm_names` are the buffers that the last pool of this boot had recorded.
 
     If a live pool still holds records of this log, raise `LogLockedError`. After any error the next

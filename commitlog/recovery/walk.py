@@ -29,8 +29,8 @@ class Walk:
 
     `rolled_back` claims were turned into SKIP. `damaged`: an invalid frame stopped the walk below
     the tail of a log whose memory was never lost. The frames of the `recovered` buffers are in the
-    log now; `unused` buffers were attached ahead of need and hold nothing; `stranded` ones fit
-    nowhere in the log.
+    log now; `unused` buffers were attached ahead of need and hold nothing; `stranded` ones do not
+    continue the log.
     """
 
     end: Location

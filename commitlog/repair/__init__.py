@@ -1,1 +1,1 @@
-"""Finds damage in a log's files, for `verify` to report or `repair` to mend."""
+"""Finds damage in a log's files, for `verify` to report or `repair` to repair."""

@@ -202,7 +202,7 @@ class _Repair:
         return stat.S_ISREG(os.stat(name, dir_fd=self.dir_fd, follow_symlinks=False).st_mode)
 
     def _move_irregular_away(self, recorded: RecordedEnd) -> None:
-        """Move away what has a segment's name but is no regular file; `_fill_holes` follows."""
+        """Move away names of segments that are not regular files; `_fill_holes` follows."""
         for number in self.directory.segment_numbers():
             name, base = segment_name(number * self.size), number * self.size
             if not self._is_regular(number) and self._act(

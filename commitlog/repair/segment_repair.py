@@ -83,7 +83,7 @@ class SegmentRepair:
         self._size = directory.segment_size
 
     def mend_length(self, number: int) -> None:
-        """Extend a file that was cut short; what it lost is damage to be marked."""
+        """Extend a file that was cut short; the lost bytes are damage, which is marked later."""
         name = segment_name(number * self._size)
         length = os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_size
         if length >= self._size or not self._act(

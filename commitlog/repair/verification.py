@@ -67,7 +67,7 @@ def open_directory(path: str) -> int:
 def read_identity(
     dir_fd: int, path: str, cycle: RollCycle | None = None
 ) -> tuple[Identity, str | None]:
-    """Return the identity of a log, and what is wrong with its `log.json` or None.
+    """Return the identity of a log, and the fault of its `log.json` or None.
 
     If `log.json` is lost, the cycle is the given one. If neither the file nor any segment holds an
     identity, raise `NotALogError`.

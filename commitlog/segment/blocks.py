@@ -1,4 +1,4 @@
-"""Blocks: how much of a segment the disk has allocated, and how it gets more.
+"""Blocks: the disk blocks of a segment, and their allocation.
 
 A segment gets all of its blocks when it is created, but for the first one of a log: that is a hole
 behind its first blocks, and gets twice as many each time that the appends need more. Claims stay
@@ -22,7 +22,9 @@ FIRST_BYTES = 2 << 20
 
 
 def blocks_for(segment_size: int, end: int) -> int:
-    """How many bytes of a segment get blocks for claims up to `end`, and for a cell behind them."""
+    """Return how many bytes of a segment get blocks for claims up to `end` and for a cell behind
+    them.
+    """
     allocated = FIRST_BYTES
     while allocated < end + FRAME_ALIGN:
         allocated *= 2
@@ -48,8 +50,8 @@ def make_solid(
 
 
 def make_ready(directory: LogDirectory, number: int, offset: int) -> int:
-    """Give the segment in which a log goes on at `offset` the blocks for that; return up to where
-    it has them. One that had all of its blocks keeps them.
+    """Give the segment in which a log continues at `offset` blocks for the next claims; return the
+    offset up to which it has blocks. A segment with all of its blocks keeps them.
     """
     allocated = size = directory.segment_size
     if directory.disk_bytes(number) < size:
@@ -59,13 +61,13 @@ def make_ready(directory: LogDirectory, number: int, offset: int) -> int:
 
 
 _CELL = 8
-# Less is not given back: a page or two are not worth a system call and a fragment.
+# Fewer are kept: a page or two are not worth a system call and a fragment.
 _WORTH_BYTES = 64 << 10
 
 
 class UnusedBlocks:
-    """Gives back the blocks behind the records of sealed segments. Their files stay as long as they
-    were: what is gone reads as zeros.
+    """Gives back the blocks behind the records of sealed segments. Their files keep their length:
+    the freed part reads as zeros.
     """
 
     def __init__(self, queue: MappedFileQueue) -> None:
@@ -74,9 +76,9 @@ class UnusedBlocks:
         self._next: int | None = None
 
     def give_back_below(self, number: int) -> None:
-        """Go through the segments below a number that were not looked at before. They are sealed,
-        and their ends are durable, so that no recovery has the log go on inside one of them. Where
-        the file system cannot make holes, they stay as they are.
+        """Free the blocks of the segments below a number that were not checked before. They are
+        sealed, and their ends are durable, so that no recovery continues the log inside one of
+        them. If the file system cannot make holes, they stay as they are.
         """
         if number <= 0 or (self._next is not None and self._next >= number):
             return
@@ -108,7 +110,9 @@ class UnusedBlocks:
 
 
 def _behind_last(segment: Segment) -> int:
-    """The first whole page behind the SKIP to a sealed segment's end, or the segment's size."""
+    """Return the offset of the first whole page behind the cell of a sealed segment's closing SKIP,
+    or the segment's size.
+    """
     seal = segment.sealed()
     offset = segment.size if seal is None else seal[0]
     while offset < segment.size:

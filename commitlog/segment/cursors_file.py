@@ -95,7 +95,7 @@ class Writer:
 
 
 def writers(dir_fd: int, cells: Cursors) -> list[Writer]:
-    """The owners of slots, the dead among them included; none where the cells are a stand-in."""
+    """Return the owners of slots, also dead ones; none if the cells are a stand-in."""
     if not cells.shared:
         return []
     # A new open file description, which holds no lock: it can probe this process's own slots, too.
@@ -124,7 +124,7 @@ def writers(dir_fd: int, cells: Cursors) -> list[Writer]:
 
 
 def live_writers(dir_fd: int, identity: Identity) -> list[Writer]:
-    """The owners of slots that live, by their locks; none if the file is of no use."""
+    """Return the owners of slots that live, by their locks; none if the file is unusable."""
     found = open_for_reading(dir_fd, identity)
     return [writer for writer in writers(dir_fd, found.cells) if writer.alive]
 
@@ -135,8 +135,8 @@ def describe(writers: list[Writer]) -> str:
 
 
 def is_live(dir_fd: int) -> bool:
-    """Whether a process has the log in a directory open for writing. If this user cannot open
-    `lock`, only slots are checked.
+    """Return whether a process has the log in a directory open for writing. If this user cannot
+    open `lock`, only slots are checked.
     """
     live = lock_file.asked(dir_fd, WHOLE)
     if live is not None:
@@ -153,8 +153,8 @@ class SlotLock:
     """Descriptions of `lock` and of `cursors` for slot locks alone. They are never mapped: forked
     children would keep the locks alive.
 
-    If it is not `writable`, it can only ask who lives. Then `lock` may be out of reach, and its
-    descriptor is -1.
+    If it is not `writable`, it can only probe which owners live. If this user cannot open `lock`,
+    the descriptor of `lock` is -1.
     """
 
     def __init__(self, dir_fd: int, *, writable: bool) -> None:

@@ -1,4 +1,4 @@
-"""A log's directory: which segments are in it, and how a new one gets there whole."""
+"""A log's directory: its segments, and the creation of new ones."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def index_name(base: int) -> str:
 
 
 def names_in(dir_fd: int) -> list[str]:
-    """The names of all that is in a directory; none once it is removed.
+    """Return the names of all files in a directory; none once it is removed.
 
     Read through a descriptor of its own: threads and children of a fork that list by the same
     descriptor, or a duplicate of it, share its read offset, and each would miss names that another
@@ -80,18 +80,18 @@ def names_in(dir_fd: int) -> list[str]:
 
 
 def segment_bases(names: Iterable[str]) -> dict[str, int]:
-    """The base of each segment file among other names, ascending."""
+    """Return the base of each segment file among other names, ascending."""
     bases = {name: int(match[1]) for name in names if (match := _NAME.match(name))}
     return dict(sorted(bases.items()))
 
 
 def is_base(base: int, segment_size: int) -> bool:
-    """Whether a segment of that size can begin at a position."""
+    """Return whether a segment of that size can begin at a position."""
     return base % segment_size == 0 and base // segment_size <= _NUMBER_MOST
 
 
 def holes(numbers: list[int], segment_size: int) -> list[tuple[int, int]]:
-    """Positions at which segments are missing between those that are there, from and to."""
+    """Return the ranges of positions at which segments are missing between others."""
     return [
         ((before + 1) * segment_size, after * segment_size)
         for before, after in pairwise(numbers)
@@ -152,24 +152,26 @@ class LogDirectory:
         return translate_errors(self.path, doing)
 
     def names(self) -> list[str]:
-        """The names of all that is in the directory; none once it is removed."""
+        """Return the names of all files in the directory; none once it is removed."""
         with self.translate_errors("list the log's directory"):
             return names_in(self.fd)
 
     def segment_numbers(self) -> list[int]:
-        """The numbers of all segment files, ascending; other names are ignored."""
+        """Return the numbers of all segment files, ascending; other names are ignored."""
         size = self.segment_size
         bases = segment_bases(self.names()).values()
         return [base // size for base in bases if is_base(base, size)]
 
     def cycle_at(self, opened_ns: int) -> int:
-        """The cycle of a segment that the log rolled into then; 0 if it rolls by size alone."""
+        """Return the cycle of a roll at that time; 0 if the log rolls by size alone."""
         return 0 if self.cycle_clock is None else self.cycle_clock.number_at(opened_ns)
 
     def header_page(
         self, number: int, segment_id: int, created_ns: int, opened_ns: int = 0
     ) -> bytes:
-        """The first page of a segment without a seal, into which the log rolled at `opened_ns`."""
+        """Return the first page of a segment without a seal, into which the log rolled at
+        `opened_ns`.
+        """
         cycle = self.cycle_at(opened_ns) if opened_ns else 0
         base = number * self.segment_size
         return kernel.header_page(
@@ -188,10 +190,10 @@ class LogDirectory:
         return True
 
     def check(self) -> None:
-        """Raise if new records cannot come, because their source is out of reach."""
+        """Raise if no new records can arrive, because their source is out of reach."""
 
     def fetch(self, number: int) -> None:
-        """Have a segment file here, where it may have to be brought first."""
+        """Fetch a segment file, if it comes from another place."""
 
     def elsewhere(self, number: int) -> Segment | None:
         """Open and map a segment whose file is in another place than this directory; None for one
@@ -213,11 +215,11 @@ class LogDirectory:
         return opened_regular(name, flags, dir_fd=self.fd)
 
     def disk_bytes(self, number: int) -> int:
-        """What a segment file takes on the disk; nothing when it is gone."""
+        """Return the disk space of a segment file; 0 if it is gone."""
         return self._disk_bytes_of(segment_name(number * self.segment_size))
 
     def whole_disk_bytes(self) -> int:
-        """What all of its files take on the disk, those beside the segments included."""
+        """Return the disk space of all files, also of those that are no segments."""
         return sum(map(self._disk_bytes_of, self.names()))
 
     def _disk_bytes_of(self, name: str) -> int:
@@ -227,7 +229,7 @@ class LogDirectory:
 
     @property
     def joining(self) -> bool:
-        """Whether segments are being joined to the log, or were when their joiner died."""
+        """Whether a join has begun and is not finished, also if its process died."""
         return self._exists(JOIN_NOTE)
 
     def open_segment(self, number: int, *, writable: bool) -> Segment:
@@ -252,8 +254,8 @@ class LogDirectory:
         frames: bytes = b"",
         allocated: int | None = None,
     ) -> bool:
-        """Create a segment complete under a temporary name, then put it in place; False when
-        another one got there first.
+        """Create a segment complete under a temporary name, then put it in place; return False if
+        another handle has created it.
 
         `segment_id` is for recovery and repair, which have frames that carry it; a new segment gets
         a random one. One that is created with `frames` is closed: nothing is written behind them,
@@ -296,19 +298,19 @@ class LogDirectory:
             os.unlink(name, dir_fd=self.fd)
 
     def remove_segment(self, number: int) -> None:
-        """Remove a segment file and its index; that they are gone already is success."""
+        """Remove a segment file and its index; missing ones are no error."""
         self._unlink(segment_name(number * self.segment_size))
         self.remove_index(number)
 
     def remove_index(self, number: int) -> None:
-        """Remove the index of a segment that is gone, or no longer what it was made from."""
+        """Remove the index of a segment that was deleted or changed."""
         self._unlink(
             index_name(number * self.segment_size), IsADirectoryError
         )  # a directory is never read as an index
 
     def landing(self, position: int) -> int:
-        """Where a reader that comes from its segment's start goes on at or behind a position:
-        behind the SKIP that it lies in.
+        """Return where a reader from the segment's start continues at or behind a position: behind
+        the SKIP that contains it.
         """
         number, offset = divmod(position, self.segment_size)
         if offset % kernel.FRAME_ALIGN or not self.has(number):
@@ -317,7 +319,7 @@ class LogDirectory:
             return number * self.segment_size + segment.landing(offset)
 
     def scan_end(self, position: int) -> int:
-        """Where whole frames end, from a position on that is known to be good."""
+        """Return where valid frames end, from a position that is known to be the start of one."""
         number, offset = divmod(self.landing(position), self.segment_size)
         while self.has(number):
             with self.opened_segment(number) as segment:
@@ -328,7 +330,7 @@ class LogDirectory:
         return number * self.segment_size + offset
 
     def sweep(self) -> None:
-        """Remove what creations that died half-way have left. Only under the exclusive lock."""
+        """Remove what killed creations have left. Only under the exclusive lock."""
         for name in self.names():
             if _TEMPORARY.match(name):
                 self._unlink(
@@ -357,9 +359,9 @@ class LogDirectory:
 
 
 def check_file_system(path: str, fd: int | None = None) -> None:
-    """Refuse network and FUSE file systems, on which a mapped log can be read, and not written. A
-    log that is open is asked for by its descriptor: its path may be relative to a folder that the
-    program has left, or lead elsewhere by now.
+    """Refuse network and FUSE file systems, on which a mapped log can be read, but not written. For
+    an open log, pass its descriptor: its path may be relative to a former working directory, or
+    lead to another directory by now.
     """
     kind = _REMOTE.get(file_system_type(path if fd is None else fd))
     if kind is not None:
@@ -372,7 +374,7 @@ def check_file_system(path: str, fd: int | None = None) -> None:
 
 
 def file_system_type(place: str | int) -> int:
-    """The `f_type` of `statfs`, as in linux/magic.h, of a path or of what is open."""
+    """Return the `f_type` of `statfs`, as in linux/magic.h, of a path or a descriptor."""
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = (ctypes.c_long * 32)()
     asked = (

@@ -1,4 +1,4 @@
-"""`log.json`: what a log is, written once when it is created."""
+"""`log.json`: the identity of a log, written once when it is created."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def parse(text: bytes | str, path: str) -> Identity:
 
 
 def read(dir_fd: int, path: str) -> Identity | None:
-    """The identity of the log in a directory, or None where there is no `log.json`."""
+    """Return the identity of the log in a directory, or None if there is no `log.json`."""
     try:
         text = read_small_file(NAME, SIZE_LIMIT, dir_fd=dir_fd)
     except FileNotFoundError:
@@ -136,15 +136,15 @@ def missing(path: str) -> NotALogError:
 
 
 def read_path(path: str) -> Identity | None:
-    """The identity of the log at a path, or None where the directory has no `log.json`. If there is
-    no such directory, raise `FileNotFoundError`.
+    """Return the identity of the log at a path, or None if the directory has no `log.json`. If
+    there is no such directory, raise `FileNotFoundError`.
     """
     with opened_directory(path) as fd:
         return read(fd, path)
 
 
 def write(dir_fd: int, identity: Identity) -> bool:
-    """Put a new `log.json` in place, durably; False when there is one already."""
+    """Put a new `log.json` in place, durably; return False if there is one already."""
     placed = put_new_file(dir_fd, NAME, identity.to_json().encode())
     os.fsync(dir_fd)
     return placed

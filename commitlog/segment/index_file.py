@@ -1,8 +1,8 @@
 """Index files: the sparse index of a segment, on disk beside it. It can always be built again, and
-is nowhere believed unchecked. That of a segment without a seal is written at a close.
+each use checks it. The index of a segment without a seal is written at a close.
 
 See docs/format.md for the layout. A file is written whole under a temporary name and then renamed;
-it is not flushed, because after a power cut its CRC tells what is left of it.
+it is not flushed, because its CRC shows whether it survived a power cut.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ State = Literal["sound", "missing", "damaged", "stale"]
 
 
 def write(directory: LogDirectory, number: int, index: SparseIndex, seal: Seal) -> bool:
-    """Write the index of a sealed segment. Return False if the system refuses: an index is worth
+    """Write the index of a sealed segment. Return False if the system refuses: a missing index is
     no error.
     """
     content = _Content(seal.crc, index.spacing, index.records, index.content())
@@ -135,7 +135,7 @@ def read_unsealed(directory: LogDirectory, segment: Segment) -> tuple[SparseInde
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What an index file says; `crc` is that of the seal or of the last indexed record."""
+    """The fields of an index file; `crc` is that of the seal or of the last indexed record."""
 
     crc: int
     spacing: int

@@ -1,4 +1,4 @@
-"""LoneSegment: one segment's file as a log's directory, for reading it apart from its log."""
+"""LoneSegment: one segment's file as a log's directory, to read it without its log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COPY_BYTES = 1 << 20
 
 
 def refuse_lone_segment(path: str) -> None:
-    """Refuse a segment's file, for operations that mend a whole log."""
+    """Refuse a segment's file, for operations that repair a whole log."""
     if os.path.isfile(path):
         raise NotALogError(
             "this is a single segment file, which can only be repaired in its log: "

@@ -1,4 +1,4 @@
-"""MappedFileQueue: a log's mapped segments in their order, and who holds each."""
+"""MappedFileQueue: a log's mapped segments in their order, and their holders."""
 
 from __future__ import annotations
 
@@ -155,7 +155,9 @@ class MappedFileQueue:
         return self.report is not _ignore
 
     def get(self, number: int) -> MappedFile:
-        """The segment with that number, mapped if need be; else raise `PositionError`."""
+        """Return the segment with that number, and map it if necessary; if there is none, raise
+        `PositionError`.
+        """
         with self._lock:
             file = self._get(number)
         self._unmap_dropped()
@@ -213,7 +215,9 @@ class MappedFileQueue:
     def hold(
         self, number: int, who: str, *, briefly: bool = False
     ) -> tuple[MappedFile, int] | None:
-        """The segment, and the token that releases the hold; None if there is no such segment."""
+        """Return the segment, and the token that releases the hold; None if there is no such
+        segment.
+        """
         # The lock keeps other threads from dropping the file as idle before it is held.
         with self._lock:
             try:

@@ -173,7 +173,7 @@ def _write(directory: LogDirectory, covered: Covered) -> None:
 
 
 def _seal_of(directory: LogDirectory, number: int) -> list[int] | None:
-    """Return what tells a sealed segment from any other one; None without such a segment."""
+    """Return what identifies a sealed segment; None without such a segment."""
     if number < 0 or not directory.has(number):
         return None
     with directory.opened_segment(number) as segment:

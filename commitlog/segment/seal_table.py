@@ -1,4 +1,4 @@
-"""SealTable: the seals of a log's segments, each read off its file once."""
+"""SealTable: the seals of a log's segments, each read once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIME_SMALLEST = -(1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """What a finished segment says of itself: see docs/format.md."""
+    """The seal of a finished segment: see docs/format.md."""
 
     segment_id: int
     crc: int
@@ -28,7 +28,7 @@ class Seal:
 
     @property
     def largest(self) -> int:
-        """The largest timestamp; below all there can be where the segment has no record."""
+        """The largest timestamp; the smallest 64-bit number if the segment has no record."""
         return self.largest_timestamp_ns if self.record_count else TIME_SMALLEST
 
     @property
@@ -38,7 +38,7 @@ class Seal:
 
 
 def read_seal(directory: LogDirectory, number: int) -> Seal | None:
-    """The seal of a segment, from its file; None where it is not sealed (yet), or not there."""
+    """Return the seal of a segment, from its file; None if it is not sealed, or missing."""
     page = directory.read_header(number)
     if page is None:
         return None
@@ -48,8 +48,8 @@ def read_seal(directory: LogDirectory, number: int) -> Seal | None:
 
 
 def first_unsealed(directory: LogDirectory, below: int) -> tuple[int, int]:
-    """The first unsealed segment below a number, or that number, and the sequence of its first
-    record. The very first segment of a log starts at 0.
+    """Return the first unsealed segment below a number, or that number, and the sequence of its
+    first record. The very first segment of a log starts at 0.
     """
     number = below
     while number > 0 and directory.has(number - 1):
@@ -61,7 +61,7 @@ def first_unsealed(directory: LogDirectory, below: int) -> tuple[int, int]:
 
 
 class SealTable:
-    """The seals that are known, so that a search over a thousand segments opens none of them twice.
+    """The known seals, so that a search over a thousand segments opens none of them twice.
 
     A segment that reaches beyond what `certain_end` returns counts as not sealed: recovery may cut
     it.
@@ -78,7 +78,7 @@ class SealTable:
         self._largest: list[int] = []
 
     def get(self, number: int) -> Seal | None:
-        """The seal of a segment; None where it is not sealed (yet), or not there."""
+        """Return the seal of a segment; None if it is not sealed, or missing."""
         seal = self._seals.get(number)
         if seal is None:
             end = (number + 1) * self._directory.segment_size
@@ -90,17 +90,19 @@ class SealTable:
         return seal
 
     def sealed_before(self, first: int, stop: int) -> int:
-        """The first number in [first, stop) that is not sealed, or `stop`; seals ascend."""
+        """Return the first number in [first, stop) that is not sealed, or `stop`; segments are
+        sealed in ascending order.
+        """
         unsealed = range(first, stop)
         return first + bisect.bisect_left(
             unsealed, True, key=lambda number: self.get(number) is None
         )
 
     def first_since(self, timestamp_ns: int, first: int, stop: int) -> int:
-        """The first of the sealed segments [first, stop) that has a record with that timestamp or a
-        larger one, or `stop`.
+        """Return the first of the sealed segments [first, stop) that has a record with that
+        timestamp or a larger one, or `stop`.
 
-        Timestamps may step back from one segment to the next, so what is searched is their running
+        Timestamps may step back from one segment to the next, so the search is over their running
         maximum.
         """
         if self._from != first:

@@ -15,7 +15,7 @@ _logger = logging.getLogger("commitlog.segment")
 
 
 class Sealer:
-    """Seals segments in ascending order, each when what it holds is whole in its file.
+    """Seals segments in ascending order, each when all of its records are in its file.
 
     A seal holds the sequence of its first record, so it needs its predecessor's. The scan that
     counts the records also makes the segment's index.
@@ -31,7 +31,7 @@ class Sealer:
 
     @property
     def reached(self) -> int:
-        """The number below which every segment is sealed, as far as is known."""
+        """The number below which every segment is known to be sealed."""
         return -1 if self._next is None else self._next
 
     def begin(self, number: int) -> None:
@@ -41,8 +41,8 @@ class Sealer:
         self._next, self._sequence = first_unsealed(self._directory, number)
 
     def seal_below(self, number: int) -> None:
-        """Seal every unsealed segment below `number`. Stops at one that the tail has passed but
-        that is not whole: it is damaged until a repair.
+        """Seal every unsealed segment below `number`. Stops at a segment that the tail has passed
+        but that is not whole: it is damaged.
         """
         if self._stuck:
             return

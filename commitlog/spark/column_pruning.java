@@ -36,8 +36,8 @@ public final class ColumnPruning extends AbstractFunction1 {
     final String format;
     final Field source;
 
-    /** Fails on a Spark whose tables are made differently. */
-    public ColumnPruning(String format) throws NoSuchFieldException {
+    /** Fails if this release of Spark builds tables in another way. */ public ColumnPruning(String
+    format) throws NoSuchFieldException {
         this.format = format;
         source = PythonTable.class.getDeclaredField("ds");
         source.setAccessible(true);

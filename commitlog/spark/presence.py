@@ -1,4 +1,4 @@
-"""Tell a deleted segment from a machine that does not have the log.
+"""Distinguish a deleted segment from a machine that does not have the log.
 
 A missing segment file alone does not show which of the two is the case. Retention deletes the
 oldest segments and leaves `log.json` and the younger segments. So a task takes a missing segment as
@@ -16,7 +16,7 @@ REMEDY = "make the log visible under this path on the driver and on every execut
 
 
 def identity_at(folder: str) -> Identity | None:
-    """Return what `log.json` in a folder says, or None if there is no such file.
+    """Return the identity in a folder's `log.json`, or None if there is no such file.
 
     Raises
     ------

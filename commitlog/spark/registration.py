@@ -1,5 +1,5 @@
-"""Registration of the format with a session: how many tasks its reads have, and which columns and
-filters Spark tells them.
+"""Registration of the format with a session: the number of tasks of its reads, and the columns and
+filters that they get.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def register_source(spark: SparkSession) -> None:
 
 def _prune_columns(session: Any) -> bool:
     """Add the rule of `column_pruning.java` to the session's optimizer, if it is not there. Return
-    false if this Spark is of another make than the rule expects: its reads have all columns.
+    false if this release of Spark does not fit the rule: its reads then have all columns.
     """
     from py4j.protocol import Py4JError
 

@@ -15,8 +15,9 @@ _FLUSH_S = 0.1  # between two questions for a flush
 
 
 class RemoteTopic(LogTopic):
-    """A log on another machine. The driver follows its end, and asks the server where to cut, so it
-    fetches no segment that the server has. With a store, tasks read from there what is whole there.
+    """A log on another machine. The driver follows its end, and asks the server for positions to
+    cut at, so it fetches no segment that the server has. With a store, tasks read whole segments
+    from there.
     """
 
     def __init__(

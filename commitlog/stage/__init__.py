@@ -1,3 +1,1 @@
-"""Segments that are made complete outside of a log, and joined to it later, all at once as readers
-see it.
-"""
+"""Writes complete segments outside of a log, and joins them to it: readers see all or none."""

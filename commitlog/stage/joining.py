@@ -51,7 +51,8 @@ def join(
     batch: int | None = None,
     options: Options | None = None,
 ) -> Joined:
-    """Join staged segments to a log, in their order. They are durable and visible when it returns.
+    """Join staged segments to a log, in their order. They are durable and visible when this
+    returns.
 
     The log is created, with these options, if it does not exist. The segments must have its segment
     size and be on its file system; they are moved, not copied. Query and batch together name the
