@@ -12,7 +12,7 @@ import numpy as np
 from commitlog.base.path import is_remote
 from commitlog.errors import CorruptSegmentError, IOFailureError, PositionError
 from commitlog.remote.connection import Connection
-from commitlog.remote.piece import Piece
+from commitlog.remote.update import Update
 from commitlog.retention.archived import read_identity, zstandard
 from commitlog.retention.stored_segments import StoredSegments
 from commitlog.retention.target import target_of
@@ -148,11 +148,11 @@ class RemoteBytes(SegmentBytes):
     def _read_once(self, view: memoryview, offset: int) -> int:
         start, end = self._base + offset, 0
 
-        def take(piece: Piece) -> None:
+        def take(update: Update) -> None:
             nonlocal end
-            at = piece.position - start
-            end = at + len(piece.content)
-            view[at:end] = piece.content
+            at = update.position - start
+            end = at + len(update.content)
+            view[at:end] = update.content
 
         self._file.read([(start, start + len(view))], take)
         return end
