@@ -298,9 +298,13 @@ cdef class Segment:
     def fields(self, uint64_t offset):
         """What the header of the frame at `offset` says, right or wrong, by name: length, flags,
         crc or owner (slot and generation), timestamp_ns, type, key_length (None: not keyed). Fields
-        that do not fit, or that a SKIP or a claim does not have, are left out.""" cdef uint32_t
-        words[6] cdef uint32_t word, size, high cdef int64_t timestamp_ns self.check() if offset %
-        CL_FRAME_ALIGN != 0 or not CL_SEGMENT_HEADER <= offset < self.segment.size:
+        that do not fit, or that a SKIP or a claim does not have, are left out.
+        """
+        cdef uint32_t words[6]
+        cdef uint32_t word, size, high
+        cdef int64_t timestamp_ns
+        self.check()
+        if offset % CL_FRAME_ALIGN != 0 or not CL_SEGMENT_HEADER <= offset < self.segment.size:
             raise ValueError("not an offset of a frame")
         size = <uint32_t>min(<uint64_t>sizeof(words), self.segment.size - offset)
         memcpy(words, self.segment.map + offset, size)
