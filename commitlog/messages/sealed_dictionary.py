@@ -11,9 +11,8 @@ from commitlog.messages.data_key import DataKey
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.schema import SCHEMA_TYPE
 
-SEAL_BYTES = (
-    512  # at least what a seal adds to a dictionary, unless a service returns a long wrapped key
-)
+# At least what a seal adds to a dictionary, unless a service returns a long wrapped key.
+SEAL_BYTES = 512
 _SEALED = "sealed_dictionary"
 
 
