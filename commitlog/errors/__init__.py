@@ -216,7 +216,7 @@ class MessageValueError(CommitLogError, ValueError):
 
 
 class SchemaError(CommitLogError, ValueError):
-    """Raised if a schema in the log and a message class, or its codec, do not go together.
+    """Raised if a schema in the log and a message class, or its codec, are incompatible.
 
     The message has both schemas. Nothing was appended. Give the field a default or an alias, or
     give the topic another name.

@@ -71,10 +71,10 @@ class CopiesRule(Protocol):
         """Wait until enough copies have everything below `end`; False if the time expired."""
 
     def complete(self, end: int, timeout_s: float) -> None:
-        """Wait likewise; raise if the time expired, or if the log goes on without copies."""
+        """Wait likewise; raise if the time expired, unless the log continues without copies."""
 
     def expire(self, end: int) -> None:
-        """Raise because too few copies have what is below `end`, or go on without them."""
+        """Raise because too few copies have what is below `end`, or continue without them."""
 
     def limit_s(self, sync_timeout_s: float) -> float:
         """Return how long a record waits."""
