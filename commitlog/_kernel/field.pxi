@@ -171,7 +171,7 @@ cdef class Field:
             at[0] = 1 if value else 0
         elif self.code >= KIND_UINT8:
             count = self.count_of(value)
-            memcpy(at, &count, self.length)  # the lower bytes stand first
+            memcpy(at, &count, self.length)  # the lower bytes are first
         else:
             number = self.number_of(value)
             memcpy(at, &number, self.length)

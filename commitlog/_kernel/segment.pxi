@@ -179,7 +179,8 @@ cdef class Segment:
 
     def marks(self, uint64_t offset, uint64_t limit):
         """Return the marks of the frames in the file from an offset up to a limit, some at a time:
-        (list of producer, number and position; where to go on; the code that ended the search)."""
+        (list of producer, number and position; where to continue; the code that ended the
+        search)."""
         cdef cl_marked found[256]
         cdef size_t count
         cdef int code

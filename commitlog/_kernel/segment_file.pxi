@@ -219,7 +219,7 @@ def frames_fit(const uint8_t[::1] content, uint64_t segment_id):
 
 def read_opened(bytes page):
     """When the log rolled into the segment of a header page, and in which cycle: (opened_ns,
-    cycle); None where it has not, as far as the page says."""
+    cycle); None if the page does not have them."""
     cdef cl_header_identity identity
     cdef cl_header_opened opened
     if len(page) < CL_SEGMENT_HEADER:
@@ -252,7 +252,7 @@ def read_seal(bytes page, bytes log_uuid, uint64_t base, uint64_t size):
 def seal_part(uint64_t segment_id, uint64_t end, uint64_t first_sequence, uint64_t record_count,
               int64_t first_timestamp_ns,
               int64_t last_timestamp_ns, int64_t largest_timestamp_ns):
-    """The seal of a finished segment, as the bytes that stand at `SEAL_AT` of its header page."""
+    """The seal of a finished segment, as the bytes at `SEAL_AT` of its header page."""
     cdef cl_header_seal seal
     memset(&seal, 0, sizeof(seal))
     seal.end = end

@@ -33,7 +33,7 @@ cdef class Writer(Committer):
         cl_writer_clear(&self.writer)
         cl_writer_init(&self.writer, &self.log, self.log.pooled, precise, wake_bytes)
         if by_time:
-            self.writer.cycle_end_ns = INT64_MIN  # the first append asks for the cycle's end
+            self.writer.cycle_end_ns = INT64_MIN  # the first append computes the cycle's end
         self.claims.clear()  # in the child of a fork: the parent's
         self.sync_default = sync
         self.sync_timeout = sync_timeout

@@ -124,7 +124,7 @@ def _lock_file_mode(dir_fd: int) -> int:
     """Return the mode of a new file that only users who may write it may read."""
     try:
         if _ACL in os.listxattr(dir_fd):
-            # the kernel reduces it to what the list grants, and does not look at the umask
+            # the kernel reduces it to what the list grants, and ignores the umask
             return 0o660
     except OSError:
         pass  # a file system without such lists

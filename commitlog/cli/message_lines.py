@@ -129,7 +129,7 @@ def _number(value: float) -> str:
     text = repr(value)
     if text.lstrip("-") in ("inf", "nan"):
         return text.replace("inf", ".inf").replace("nan", ".nan")
-    # YAML 1.1 takes a number without a point for text.
+    # YAML 1.1 reads such a number without a point as text.
     return text if "." in text else text.replace("e", ".0e")
 
 

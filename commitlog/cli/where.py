@@ -80,7 +80,7 @@ def condition(text: str) -> Condition:
     It compares fields with each other and with numbers, texts in quotes, true, false, null, by ==,
     !=, <, <=, >, >=, and by ``in`` with a list; ``and``, ``or``, ``not`` and parentheses join
     comparisons. A field is a name, with those of the objects in it behind dots, and indexes in
-    brackets; a name in backquotes may have any characters. A field alone asks whether it is true.
+    brackets; a name in backquotes may have any characters. A field alone means that it is true.
 
     A comparison with a field that the message does not have is false, except ``== null``.
 

@@ -16,7 +16,7 @@ _logger = logging.getLogger("commitlog")
 
 
 class RegisteredLog(Protocol):
-    """What the registry asks of a log."""
+    """The methods of a log that the registry uses."""
 
     @property
     def path(self) -> str: ...

@@ -98,7 +98,9 @@ class Unsealer:
     def _next_record_of(self, data_key_id: bytes, start: Start) -> bytes | None:
         visibility: Visibility = "committed" if self._log.mode == "r" else "appended"
         with self._log.tailer(on_damage="skip", visibility=visibility) as tailer:
-            with contextlib.suppress(PositionError):  # nothing begins there: go on from the first
+            with contextlib.suppress(
+                PositionError
+            ):  # nothing begins there: continue from the first
                 tailer.seek(start)
             while tailer.seek(key=key_of(data_key_id)):
                 record = tailer.read()

@@ -38,7 +38,7 @@ class Epoch:
     number : int
         1 for the first promotion of a log, and more for each later one.
     start : int
-        The position at which the promoted log went on.
+        The position at which the promoted log continued.
     id : str
         32 random hexadecimal digits: two promotions to the same number differ in it.
     """

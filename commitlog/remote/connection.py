@@ -1,4 +1,4 @@
-"""Connection: ask a server of logs for one of its logs, with bounded retries."""
+"""Connection: requests to a server of logs for one of its logs, with bounded retries."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class LiveEnd(Service):
         if isinstance(failed, IOFailureError):  # the temporary folder is full
             raise failed
         if failed is None and now_s - self._taken_s >= _SILENCE_S:
-            # The keep-alive of gRPC does not tell a stopped server from an idle one.
+            # The keep-alive of gRPC does not distinguish a stopped server from an idle one.
             self._failed, self._cut_s = TimeoutError("it stopped responding"), now_s
             self._cancel()
         patience_s = self._connection.patience_s

@@ -149,7 +149,7 @@ class RemoteTailers(Service):
     def _save(self, place: _Place, position: int) -> None:
         url = self._connection.url
         answer = self._ask("save", place.name, lease=place.lease, position=position)
-        if answer.get("lost"):  # the server was restarted, or did not hear from here for long
+        if answer.get("lost"):  # the server was restarted, or the lease expired
             try:
                 again = self._ask("open", place.name, start=position)
             except CommitLogError as error:

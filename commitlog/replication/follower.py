@@ -46,11 +46,11 @@ def follow(
     tokens: str | os.PathLike[str] | None = None,
     tls: tuple[str, str] | None = None,
 ) -> Follower:
-    """Copy a log from its server, and go on copying until the follower is closed.
+    """Copy a log from its server until the follower is closed.
 
     The copy has the same bytes at the same positions. Programs read it with mode "r", also while
     it grows; it cannot be written before `promote`. If the connection is lost, the follower
-    connects again and goes on where the copy ends.
+    connects again and continues where the copy ends.
 
     Parameters
     ----------

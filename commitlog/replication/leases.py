@@ -40,7 +40,7 @@ class Leases:
         self._leases: dict[str, _Lease] = {}
 
     def answer(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Do what a reader asks for."""
+        """Execute a reader's request."""
         answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "open": self._open,
             "save": self._save,

@@ -50,10 +50,11 @@ def promote(
 ) -> Epoch:
     """Begin the next epoch of a log durably; a copy can be written from then on.
 
-    The log is recovered first, and goes on at its end. If each acknowledged record is on `require`
-    copies, every one is in the new epoch, and the old primary cannot acknowledge any more: so many
-    of the copies promise the new epoch first that fewer than `require` are left. Copies promise if
-    they are followed with ``listen=``, or are served while no program has them open.
+    The log is recovered first, and continues at its end. If each acknowledged record is on
+    `require` copies, every one is in the new epoch, and the old primary cannot acknowledge any
+    more: so many of the copies promise the new epoch first that fewer than `require` are left.
+    Copies promise if they are followed with ``listen=``, or are served while no program has them
+    open.
 
     Parameters
     ----------

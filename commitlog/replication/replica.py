@@ -302,7 +302,7 @@ class Replica:
             )
         cursors = self._opened.cursors
         end = self._number * self._size + stop
-        # After the frames: a recovery takes a zero cell below the tail for a dead claim.
+        # After the frames: a recovery treats a zero cell below the tail as a dead claim.
         cursors.tail = self._number, stop
         cursors["appended"] = end
         cursors["committed"] = end

@@ -57,7 +57,7 @@ class RequiredCopies:
         self._timeout_s = timeout_s
         self._goes_on = goes_on
         self._end = end
-        self._missing_below = 0  # until the copies are there, appends go on without them
+        self._missing_below = 0  # until the copies are there, appends continue without them
         self._pid = os.getpid()
         self._closed = threading.Event()
         served.acknowledged.on_fence = self._fence

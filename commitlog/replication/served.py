@@ -61,7 +61,7 @@ class Served:
         return known[1]
 
     def answer(self, action: str, content: dict[str, Any]) -> dict[str, Any]:
-        """Do what a follower, a reader or a promotion asks for; return what it is to know."""
+        """Execute a request of a follower, a reader or a promotion; return the answer."""
         answers = {
             "describe": self._describe,
             "acknowledge": self._acknowledge,

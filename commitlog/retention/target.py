@@ -199,7 +199,7 @@ class LocalTarget:
                 failpoint("archive file renamed")
                 os.fsync(folder_fd)
             except BaseException:
-                # The system reports the error only once: the next run would take the file for
+                # The system reports the error only once: the next run would treat the file as
                 # durable.
                 with contextlib.suppress(OSError):
                     os.unlink(name, dir_fd=folder_fd)

@@ -129,7 +129,7 @@ static int meet(cl_writer *writer, uint64_t length, cl_condition *condition, uin
     *packed = cl_load(writer->tail);
     uint64_t end = end_of(writer, *packed);
     if (CL_UNLIKELY(end != counted->packed)) {
-        /* The goal stays between attempts: appends that go on must not prolong the count. */
+        /* The goal stays between attempts: later appends must not prolong the count. */
         if (condition->goal <= counted->packed) {
             condition->goal = end;
         }

@@ -32,7 +32,7 @@ typedef struct {
     cl_flush_waiter served; /* the list of those that are served and asleep */
     cl_flush_waiter *head; /* NULL: no thread waits */
     cl_flush_waiter *called; /* the one waiter that is CL_FLUSH_CALLED */
-    uint32_t in_vain; /* how many turns to take without a spin after the next spin in vain */
+    uint32_t in_vain; /* how many turns to take without a spin after the next fruitless spin */
     uint32_t rests; /* how many turns are still taken without a spin */
 } cl_flush_queue;
 
@@ -50,7 +50,7 @@ static inline bool cl_flush_queue_heads(const cl_flush_waiter *waiter) {
  * handler ran (CL_E_INTERRUPTED). */
 int cl_flush_queue_wait(cl_flush_waiter *waiter, int64_t timeout_ns);
 
-/* Called by a head that goes on waiting: lets those below `flushed` return. */
+/* Called by a head that continues to wait: lets those below `flushed` return. */
 void cl_flush_queue_serve(cl_flush_queue *queue, uint64_t flushed);
 
 /* Removes the calling thread, served or not; must follow `join`. If it was the head, it serves

@@ -88,7 +88,7 @@ typedef struct {
     cl_group_commit group; /* how long a leader waits for more of them */
     uint32_t leading; /* 1: a thread of this handle leads a flush */
     uint32_t event; /* futex: raised when the allocation service has work */
-    uint32_t service_polls; /* 1: the allocation service looks at the tail often by itself */
+    uint32_t service_polls; /* 1: the allocation service polls the tail often */
     uint32_t index_spacing; /* records between two entries of the indexes that commits build; 0:
                                commits build none */
     uint32_t copy_limit; /* commits up to this size are copied through the mapping; larger ones use

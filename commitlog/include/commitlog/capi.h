@@ -77,7 +77,7 @@ typedef struct {
     /* [lock] Raises the exception of the last COMMITLOG_ERROR and returns NULL. */
     PyObject *(*appender_raise)(commitlog_appender *appender);
 
-    /* [lock] A reader that goes on at the position of a `Tailer`, forward; NULL with an exception
+    /* [lock] A reader that continues at the position of a `Tailer`, forward; NULL with an exception
      * set. Until it is closed, the tailer's own methods raise TailerInUseError. */
     commitlog_reader *(*reader_open)(PyObject *tailer);
     /* [lock] Ends the reader. The tailer continues behind the last record that was read. */
