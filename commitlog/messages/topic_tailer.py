@@ -240,7 +240,7 @@ class TopicTailer(ProcessBound, Generic[T]):
         text = repr(found)
         return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
-    # --- the place --------------------------------------------------------------------------------
+    # --- the position -----------------------------------------------------------------------------
 
     @property
     def history(self) -> History | None:

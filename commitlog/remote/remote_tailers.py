@@ -144,7 +144,7 @@ class RemoteTailers(Service):
         try:
             self._save(place, position)
         except CommitLogError as error:
-            _logger.info("the place of tailer %r was not kept: %s", place.name, error)
+            _logger.info("the position of tailer %r was not saved: %s", place.name, error)
 
     def _save(self, place: _Place, position: int) -> None:
         url = self._connection.url

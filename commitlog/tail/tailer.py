@@ -199,7 +199,7 @@ class Tailer(ProcessBound, ReadMethods):
         """
         return self._seeker.segments.damaged
 
-    # --- the place ---------------------------------------------------------------------------
+    # --- the position ------------------------------------------------------------------------
 
     @property
     def direction(self) -> Direction:

@@ -14,11 +14,11 @@ typedef struct {
     uint64_t rolls;
 } cl_writer_counters;
 
-/* How many records the log has below a place, up to which every claim is resolved. */
+/* How many records the log has below a position, up to which every claim is resolved. */
 typedef struct {
-    uint64_t packed; /* the place, in the form of the tail; 0: nothing is counted yet */
+    uint64_t packed; /* the position, in the form of the tail; 0: nothing is counted yet */
     uint64_t sequence;
-    cl_watch watch; /* of the open claim at that place */
+    cl_watch watch; /* of the open claim there */
 } cl_counted;
 
 /* Guarded by the lock that guards the slot: in Python, the interpreter's lock. */
