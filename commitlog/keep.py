@@ -8,6 +8,7 @@ from commitlog.retention.outside import archive_segments, prune
 from commitlog.retention.pruner import Pruned, Removal
 from commitlog.retention.retention import Retention
 from commitlog.retention.store import Store
+from commitlog.retention.store_lease import StoreLease
 from commitlog.retention.target import target_of
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "SegmentInfo",
     "SegmentListener",
     "Store",
+    "StoreLease",
     "archive_segments",
     "archived_bases",
     "open_segment_bytes",

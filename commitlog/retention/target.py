@@ -111,6 +111,19 @@ def reading(path: str) -> Iterator[None]:
 
     A library's file system may raise any exception, with a message of many lines.
     """
+    with _telling(path, "read"):
+        yield
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Do the same for errors of writing a target."""
+    with _telling(path, "written"):
+        yield
+
+
+@contextlib.contextmanager
+def _telling(path: str, done: str) -> Iterator[None]:
     try:
         yield
     except (CommitLogError, FileNotFoundError):
@@ -120,7 +133,7 @@ def reading(path: str) -> Iterator[None]:
         why = " ".join(text.split()) or type(error).__name__
         number = error.errno if isinstance(error, OSError) else None
         raise IOFailureError(
-            f"the archive cannot be read: {why}", path=path, errno=number
+            f"the archive cannot be {done}: {why}", path=path, errno=number
         ) from error
 
 
@@ -162,8 +175,8 @@ class LocalTarget:
                 found[name] = os.stat(self.path_of(name)).st_size
         return found
 
-    def open(self, name: str) -> BinaryIO:
-        """Open a file, to be read once from its beginning."""
+    def open(self, name: str, most: int | None = None) -> BinaryIO:
+        """Open a file, to be read once from its beginning; the caller reads `most` bytes of it."""
         return open(open_regular(self.path_of(name), follow=True), "rb")
 
     def path_of(self, name: str) -> str:
@@ -273,7 +286,7 @@ class ArrowTarget:
             if info.is_file and not info.base_name.startswith(".")
         }
 
-    def open(self, name: str) -> BinaryIO:
+    def open(self, name: str, most: int | None = None) -> BinaryIO:
         # By default pyarrow decompresses and compresses files that are named .zst.
         return cast(
             BinaryIO, self._filesystem.open_input_stream(self._inside(name), compression=None)

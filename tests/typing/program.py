@@ -288,6 +288,10 @@ def store(path: Path, bucket: str) -> None:
         log.append(b"one")
     restored: keep.Restored = keep.restore(bucket, path / "again", until="2026-05-01")
     print(place.every, place.target, restored.end_position, restored.segments)
+    with keep.StoreLease(bucket, 4096, lasts="10m", filesystem=None) as lease:
+        lease.renew(lease.position)
+        lease.renew()
+    lease.release()
 
 
 def replicate(path: Path, copy: Path) -> None:
