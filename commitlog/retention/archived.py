@@ -26,6 +26,8 @@ _PART = re.compile(r"^[0-9]{10}-[0-9]{20}-[0-9]{20}\.tail\.zst$")
 # A damaged frame may expand without bound: small pieces bound the memory until that is found.
 _PIECE = 16 << 10
 _FRAME_HEADER_MOST = 18
+# Bytes of a file that hold the header page: a zstd block takes at most 128 KiB and three bytes.
+_FIRST_BLOCK = _FRAME_HEADER_MOST + (128 << 10) + 3
 # bytes; for larger segments, a compressor takes the next power of two that holds the segment
 _WINDOW_LEAST = 1 << 20
 
@@ -141,11 +143,15 @@ def read_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes
         raise missing(target.path_of(archived_name(base)), base) from None
 
 
-def segment_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes]:
-    """Do the same, but raise `FileNotFoundError` if the file is missing."""
+def segment_pieces(
+    target: Target, base: int, identity: Identity, most: int | None = None
+) -> Iterator[bytes]:
+    """Do the same, but raise `FileNotFoundError` if the file is missing. With `most`, only so many
+    bytes of the file are read, and what they hold is not verified.
+    """
     path = target.path_of(archived_name(base))
     library = zstandard()
-    with reading(path), target.open(archived_name(base)) as file:
+    with reading(path), target.open(archived_name(base), most) as file:
         try:
             yield from _checked(
                 decompressed(library, file, path, base, identity.segment_size),
@@ -213,11 +219,11 @@ def _checked(pieces: Iterator[bytes], path: str, base: int, identity: Identity) 
 
 def read_header(target: Target, base: int, identity: Identity) -> bytes:
     """Read the header page of an archived segment, which has its own CRCs, and not the rest."""
-    head = b""
-    pieces = read_pieces(target, base, identity)
-    while len(head) < HEADER_SIZE:
-        head += next(pieces, b"") or bytes(HEADER_SIZE)
-    return head[:HEADER_SIZE]
+    try:
+        # The first piece is the header page at least.
+        return next(segment_pieces(target, base, identity, _FIRST_BLOCK))[:HEADER_SIZE]
+    except FileNotFoundError:
+        raise missing(target.path_of(archived_name(base)), base) from None
 
 
 def open_segment_bytes(

@@ -20,6 +20,7 @@ _READ_BYTES = 1 << 20
 # tries of one call, longer each time.
 _CONNECT_S, _SILENT_S, _REQUEST_S, _TRIES_S, _TRIES_MOST = 5, 60, 3600, 60, 8
 _PAUSE_S, _PAUSE_MOST_S = 0.1, 15
+_METADATA = "//169.254.169.254"  # where a machine in a cloud gets credentials
 
 
 class ObjectTarget:
@@ -75,10 +76,13 @@ class ObjectTarget:
         sizes = {str(each["path"]).rpartition("/")[2]: int(each["size"]) for each in found}
         return {name: size for name, size in sizes.items() if not name.startswith(".")}
 
-    def open(self, name: str) -> BinaryIO:
-        """Open an object, to be read once from its beginning."""
+    def open(self, name: str, most: int | None = None) -> BinaryIO:
+        """Open an object, to be read once from its beginning; ask for its first bytes only, if
+        `most` is given.
+        """
+        options = {} if most is None else {"range": (0, most)}
         with self._asking(self.path_of(name)):
-            pieces = self._api.get(self._store, name).stream(_READ_BYTES)
+            pieces = self._api.get(self._store, name, options=options).stream(_READ_BYTES)
         return cast(BinaryIO, io.BufferedReader(_Body(self._received(name, pieces))))
 
     def _received(self, name: str, pieces: Iterable[Any]) -> Iterator[bytes]:
@@ -195,5 +199,7 @@ def _obstore() -> Any:
 
 
 def _line_of(error: Exception) -> str:
-    text = str(error).partition("\n\nDebug source")[0]
-    return " ".join(text.split()) or type(error).__name__
+    text = " ".join(str(error).partition("\n\nDebug source")[0].split()) or type(error).__name__
+    if _METADATA in text:
+        return f"no credentials are in the environment, and this machine has none: {text}"
+    return text

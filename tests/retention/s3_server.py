@@ -1,9 +1,12 @@
-"""A server in this process that speaks as much of S3 as a store uses, with faults on request."""
+"""A server in this process that speaks as much of S3, Google's and Azure's storage as a store uses,
+with faults on request.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import re
 import threading
 import urllib.parse
@@ -21,6 +24,7 @@ Fault = str | None
 SLOW_S = 0.02  # between two of the pieces
 _PIECES = 32
 _HANG_S = 30.0
+_MODIFIED = "Thu, 01 Jan 2026 00:00:00 GMT"
 
 
 class S3Server:
@@ -29,6 +33,8 @@ class S3Server:
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
         self.requests: list[tuple[str, str]] = []
+        self.sent = 0  # bytes of answers
+        self.parts: dict[str, dict[int, bytes]] = {}  # of uploads that are not complete
         self.fault: Callable[[str, str], Fault] = lambda method, key: None
         self.listed: dict[str, bytes] | None = None  # an old state that listings show
         self.lock = threading.Lock()
@@ -51,12 +57,18 @@ class S3Server:
 def served_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     """Serve a bucket, and let obstore find it."""
     server = S3Server()
+    google = {"gcs_base_url": server.url, "disable_oauth": True}
+    google |= dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
     for name, value in {
         "AWS_ENDPOINT_URL": server.url,
         "AWS_ALLOW_HTTP": "true",
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
         "AWS_REGION": "eu-central-1",
+        "GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(google),
+        "AZURE_STORAGE_ENDPOINT": server.url,
+        "AZURE_STORAGE_ACCOUNT_NAME": "account",
+        "AZURE_STORAGE_ACCOUNT_KEY": "c2VjcmV0",
     }.items():
         monkeypatch.setenv(name, value)
     try:
@@ -87,6 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
             else:
                 status, answer, headers = self._answer(bucket, key, query, body)
+                bucket.sent += len(answer)
         if fault == "hang":
             bucket.closing.wait(_HANG_S)
         if fault in ("drop", "lost", "hang"):
@@ -119,31 +132,92 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(
         self, bucket: S3Server, key: str, query: dict[str, str], body: bytes
     ) -> tuple[int, bytes, dict[str, str]]:
+        if "uploads" in query or "uploadId" in query:
+            return self._take_part(bucket, key, query, body)
         if self.command == "PUT":
-            if self.headers.get("if-none-match") == "*" and key in bucket.objects:
-                return 412, b"<Error><Code>PreconditionFailed</Code></Error>", {}
-            bucket.objects[key] = body
-            return 200, b"", {"etag": _tag(body)}
-        if self.command == "POST" and "delete" in query:
-            keys = re.findall(r"<Key>(.*?)</Key>", body.decode())
-            for each in keys:
-                bucket.objects.pop(each, None)
-            deleted = "".join(f"<Deleted><Key>{escape(each)}</Key></Deleted>" for each in keys)
-            return 200, f"<DeleteResult>{deleted}</DeleteResult>".encode(), {}
-        if "list-type" in query:
-            return 200, _listing(bucket, query), {"content-type": "application/xml"}
+            return self._put(bucket, key, body)
+        if self.command in ("DELETE", "POST"):
+            return _deletion(bucket, key, query, body.decode())
+        if "list-type" in query or query.get("comp") == "list":
+            listing = _listing if "list-type" in query else _azure_listing
+            return 200, listing(bucket, query), {"content-type": "application/xml"}
         return self._content(bucket.objects.get(key))
+
+    def _put(self, bucket: S3Server, key: str, body: bytes) -> tuple[int, bytes, dict[str, str]]:
+        new = self.headers.get("if-none-match") == "*"
+        new = new or self.headers.get("x-goog-if-generation-match") == "0"
+        if new and key in bucket.objects:
+            return 412, b"<Error><Code>PreconditionFailed</Code></Error>", {}
+        bucket.objects[key] = body
+        return 201, b"", {"etag": _tag(body), "last-modified": _MODIFIED}
+
+    def _take_part(
+        self, bucket: S3Server, key: str, query: dict[str, str], body: bytes
+    ) -> tuple[int, bytes, dict[str, str]]:
+        """Begin, go on with, or complete an upload in parts; there is one at a time of a key."""
+        if "uploads" in query:
+            bucket.parts[key] = {}
+            begun = "InitiateMultipartUploadResult"
+            return 200, f"<{begun}><UploadId>1</UploadId></{begun}>".encode(), {}
+        parts = bucket.parts[key]
+        if self.command == "PUT":
+            parts[int(query["partNumber"])] = body
+            return 200, b"", {"etag": _tag(body)}
+        bucket.objects[key] = b"".join(parts[number] for number in sorted(parts))
+        del bucket.parts[key]
+        done = "CompleteMultipartUploadResult"
+        return 200, f"<{done}><ETag>1</ETag></{done}>".encode(), {}
 
     def _content(self, content: bytes | None) -> tuple[int, bytes, dict[str, str]]:
         if content is None:
             return 404, b"<Error><Code>NoSuchKey</Code></Error>", {}
-        headers = {"etag": _tag(content), "last-modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
+        headers = {"etag": _tag(content), "last-modified": _MODIFIED}
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("range") or "")
         if asked is None:
             return 200, content, headers
         start, stop = int(asked[1]), int(asked[2] or len(content) - 1) + 1
         headers["content-range"] = f"bytes {start}-{min(stop, len(content)) - 1}/{len(content)}"
         return 206, content[start:stop], headers
+
+
+def _deletion(
+    bucket: S3Server, key: str, query: dict[str, str], body: str
+) -> tuple[int, bytes, dict[str, str]]:
+    if query.get("comp") == "batch":
+        return _azure_deletion(bucket, body)
+    if "delete" not in query:
+        return (404 if bucket.objects.pop(key, None) is None else 204), b"", {}
+    keys = re.findall(r"<Key>(.*?)</Key>", body)
+    for each in keys:
+        bucket.objects.pop(each, None)
+    deleted = "".join(f"<Deleted><Key>{escape(each)}</Key></Deleted>" for each in keys)
+    return 200, f"<DeleteResult>{deleted}</DeleteResult>".encode(), {}
+
+
+def _azure_deletion(bucket: S3Server, body: str) -> tuple[int, bytes, dict[str, str]]:
+    """Delete what a batch of requests names, and answer each of them."""
+    answers = []
+    for number, key in enumerate(re.findall(r"DELETE /bucket/(.*) HTTP/1.1", body)):
+        missing = bucket.objects.pop(urllib.parse.unquote(key), None) is None
+        status = "404 No\r\nx-ms-error-code: BlobNotFound" if missing else "202 Yes"
+        answers.append(
+            f"--x\r\nContent-Type: application/http\r\nContent-ID: {number}\r\n\r\n"
+            f"HTTP/1.1 {status}\r\n\r\n"
+        )
+    whole = "".join([*answers, "--x--\r\n"]).encode()
+    return 202, whole, {"content-type": "multipart/mixed; boundary=x"}
+
+
+def _azure_listing(bucket: S3Server, query: dict[str, str]) -> bytes:
+    found = "".join(
+        f"<Blob><Name>{escape(key)}</Name><Properties><Last-Modified>{_MODIFIED}</Last-Modified>"
+        f"<Content-Length>{len(content)}</Content-Length><Content-Type>x</Content-Type>"
+        f"<Etag>{_tag(content)}</Etag></Properties></Blob>"
+        for key, content in sorted(bucket.objects.items())
+        if key.startswith(query.get("prefix", ""))
+    )
+    blobs = f"<Blobs>{found}</Blobs><NextMarker/>"
+    return f"<EnumerationResults>{blobs}</EnumerationResults>".encode()
 
 
 def _listing(bucket: S3Server, query: dict[str, str]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,15 +11,16 @@ from typing import Any, BinaryIO
 import pytest
 
 import commitlog
-from commitlog import Store
+from commitlog import Archive, Store
 from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
-from commitlog.keep import restore
+from commitlog.keep import archive_segments, open_segment_bytes, read_identity, restore
 from commitlog.log.parts import parts_of
 from commitlog.repair.verification import verify
 from commitlog.retention import object_target
+from commitlog.retention.archived import read_header
 from commitlog.retention.target import Target, target_of
 from tests.retention.s3_server import S3Server, served_bucket
-from tests.setups import Logs, values
+from tests.setups import HEADER, Logs, values
 
 stores = pytest.importorskip("obstore.store")
 pytest.importorskip("zstandard")
@@ -73,16 +75,22 @@ def test_put_without_replace_keeps_the_object(
         target.open("one")
 
 
-def test_log_is_stored_read_and_restored_in_s3(s3: S3Server, logs: Logs, tmp_path: Path) -> None:
-    log = logs.open(store=Store(ADDRESS))
+@pytest.mark.parametrize("address", [ADDRESS, "gs://bucket/orders", "az://bucket/orders"])
+def test_log_is_stored_read_and_restored_in_a_bucket(
+    s3: S3Server, logs: Logs, tmp_path: Path, address: str
+) -> None:
+    log = logs.open(store=Store(address))
     everything = [b"%d" % number * 300 for number in range(300)]
     log.append_many(everything)
     log.close()
     assert "orders/log.json" in s3.objects
-    with commitlog.open(ADDRESS, "r") as copy:
+    with commitlog.open(address, "r") as copy:
         assert values(copy) == everything
-    assert verify(ADDRESS).sound
-    restore(ADDRESS, tmp_path / "again")
+    assert verify(address).sound
+    target = target_of(address)
+    assert not target.put("log.json", lambda file: file.write(b"{}"), replace=False)
+    target.delete([f"{1:010d}.epoch"])  # which is not there
+    restore(address, tmp_path / "again")
     with commitlog.open(tmp_path / "again") as again:
         assert values(again) == everything
 
@@ -181,6 +189,64 @@ def test_store_out_of_reach_is_reported_in_one_line(
 def test_address_without_a_bucket_is_refused(address: str) -> None:
     with pytest.raises(InvalidOptionError, match="target must be an address"):
         Store(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["s3://b/x", "s3a://b/x", "gs://b/x", "abfss://b@c.dfs.core.windows.net/x"]
+)
+def test_address_without_credentials_names_the_variables(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    for name in [name for name in os.environ if name.startswith(("AWS_", "GOOGLE_", "AZURE_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(object_target, "_TRIES_MOST", 0)
+    monkeypatch.setattr(object_target, "_CONNECT_S", 0.5)
+    with pytest.raises(IOFailureError, match="no credentials") as caught:
+        commitlog.open(address, "r")
+    assert "\n" not in str(caught.value)
+
+
+def test_segment_of_a_known_position_is_read_without_a_listing(s3: S3Server, logs: Logs) -> None:
+    log = logs.open(store=Store(ADDRESS), segment_size=1 << 20)
+    for _ in range(40):
+        log.append(random.randbytes(1 << 16))
+    log.close()
+    base, target = 1 << 20, target_of(ADDRESS)
+    name = f"orders/{base:020d}.seg.zst"
+    assert len(s3.objects[name]) > 1 << 19
+    before = len(s3.requests)
+    whole = open_segment_bytes(ADDRESS, base)
+    assert s3.requests[before:] == [("GET", "orders/log.json"), ("GET", name)]
+    s3.sent = 0
+    assert read_header(target, base, read_identity(target)) == whole[:HEADER]
+    assert s3.sent < 1 << 18
+
+
+@pytest.mark.parametrize("fault", [None, "500", "drop"])
+def test_large_segment_is_archived_in_parts(
+    s3: S3Server, logs: Logs, fault: str | None, tmp_path: Path
+) -> None:
+    failed: list[tuple[str, str]] = []
+
+    def first_time(method: str, key: str) -> str | None:
+        if (method, key) in failed or not key.endswith(".zst"):
+            return None
+        failed.append((method, key))
+        return fault
+
+    s3.fault = first_time
+    log = logs.open(segment_size=8 << 20)
+    everything = [random.randbytes(1 << 19) for _ in range(20)]
+    log.append_many(everything)
+    log.close()
+    done = archive_segments(log.path, Archive(ADDRESS), keep=True)
+    assert len(done.segments) == 1
+    name = f"orders/{0:020d}.seg.zst"
+    assert s3.requests.count(("PUT", name)) > 1
+    assert s3.requests.count(("POST", name)) > 1
+    assert not s3.parts
+    with commitlog.open(ADDRESS, "r") as copy:
+        assert values(copy) == everything[:15]
 
 
 def test_other_log_in_s3_is_refused(s3: S3Server, logs: Logs, tmp_path: Path, caplog: Any) -> None:
