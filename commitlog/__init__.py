@@ -22,7 +22,6 @@ from commitlog.log.commit_log import CommitLog
 from commitlog.log.commit_log import open_log as open
 from commitlog.options import Options, Tuning
 from commitlog.pool import TransientStorePool
-from commitlog.retention.archive import Archive
 from commitlog.retention.retention import Retention
 from commitlog.retention.store import Store
 from commitlog.stats import Latency, LogStats
@@ -54,7 +53,6 @@ else:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Archive",
     "Batch",
     "Claim",
     "CommitLog",

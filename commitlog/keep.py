@@ -1,7 +1,6 @@
 """Retention, archiving, stores and segment events."""
 
 from commitlog.repair.restore import Restored, restore
-from commitlog.retention.archive import Archive
 from commitlog.retention.archived import archived_bases, open_segment_bytes, read_identity
 from commitlog.retention.listener import SegmentInfo, SegmentListener
 from commitlog.retention.outside import archive_segments, prune
@@ -12,7 +11,6 @@ from commitlog.retention.store_lease import StoreLease
 from commitlog.retention.target import target_of
 
 __all__ = [
-    "Archive",
     "Pruned",
     "Removal",
     "Restored",

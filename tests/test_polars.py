@@ -14,7 +14,7 @@ import pytest
 
 import commitlog
 import commitlog.polars
-from commitlog import Archive
+from commitlog import Store
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError
 from commitlog.keep import archive_segments
 from commitlog.log.scan import Scan
@@ -178,7 +178,7 @@ def test_pruned_log_begins_at_its_first_record(path: Path) -> None:
 def test_archive_is_scanned_as_a_log(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         filled(log, 6000)
-    archive_segments(tmp_path / "log", Archive(tmp_path / "archive"), keep=True)
+    archive_segments(tmp_path / "log", Store(tmp_path / "archive"), keep=True)
     found = (
         commitlog.polars.scan(tmp_path / "archive")
         .select(pl.len(), sequence.max())

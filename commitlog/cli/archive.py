@@ -10,8 +10,8 @@ from commitlog.cli import parameters
 from commitlog.cli.output import print_json
 from commitlog.cli.prune import as_object, lines
 from commitlog.errors import InvalidOptionError
-from commitlog.keep import Archive, Pruned, archive_segments
-from commitlog.retention.archive import LEVEL_DEFAULT
+from commitlog.keep import Pruned, Store, archive_segments
+from commitlog.retention.store import LEVEL_DEFAULT
 
 
 @click.command()
@@ -66,7 +66,7 @@ def command(
       commitlog cat /backup/orders
     """
     try:
-        where = Archive(target, level)
+        where = Store(target, level)
     except InvalidOptionError as error:
         raise click.UsageError(error.message) from None
     except ModuleNotFoundError as error:

@@ -26,7 +26,7 @@ from commitlog.recovery.lineage import Epoch, Lineage, Rank
 from commitlog.replication.primary import Access
 from commitlog.replication.quorum import Quorum
 from commitlog.replication.replica import place_of, standing_of
-from commitlog.retention.archive import Archiver
+from commitlog.retention.archiver import Archiver
 from commitlog.retention.store import Store
 from commitlog.retention.store_epoch import StoreEpoch, highest_epoch
 from commitlog.retention.tail_object import read_contents

@@ -12,10 +12,11 @@ from commitlog.base.polling import attempts
 from commitlog.base.units import Age
 from commitlog.errors import InvalidOptionError, LogLockedError, LogNotFoundError
 from commitlog.flush import checkpoint as checkpoints
-from commitlog.retention.archive import Archive
 from commitlog.retention.archived import refuse_archive
+from commitlog.retention.archiver import Archiver
 from commitlog.retention.pruner import LogState, Pruned, Pruner
 from commitlog.retention.retention import Retention
+from commitlog.retention.store import Store
 from commitlog.segment import cursors_file, producers_file
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
@@ -47,11 +48,16 @@ def prune(path: str | os.PathLike[str], retention: Retention, *, dry_run: bool =
     LogLockedError
         Another process recovers the log and does not finish in time.
     """
-    return _prune(path, retention, dry_run=dry_run, keep=False)
+    return _prune(path, retention, None, dry_run=dry_run, keep=False)
 
 
 def _prune(
-    given: str | os.PathLike[str], retention: Retention, *, dry_run: bool, keep: bool
+    given: str | os.PathLike[str],
+    retention: Retention,
+    store: Store | None,
+    *,
+    dry_run: bool,
+    keep: bool,
 ) -> Pruned:
     path = path_of(given)
     if not isinstance(retention, Retention):
@@ -63,28 +69,29 @@ def _prune(
         contextlib.closing(LogDirectory(path, _identity(path))) as directory,
     ):
         pruner = Pruner(directory, _state(directory))
-        return pruner.prune(retention, dry_run=dry_run, keep=keep)
+        archiver = None if store is None else Archiver(directory, store)
+        return pruner.prune(retention, archiver, dry_run=dry_run, keep=keep)
 
 
 def archive_segments(
     path: str | os.PathLike[str],
-    archive: Archive,
+    store: Store,
     *,
     older_than: Age = "0s",
     keep: bool = False,
     dry_run: bool = False,
 ) -> Pruned:
-    """Archive old segments of a log, oldest first; delete each once its copy is durable.
+    """Store old segments of a log, oldest first; delete each once its copy is durable.
 
-    A segment that the archive has already is not written again, so an interrupted run can be
+    A segment that the store has already is not written again, so an interrupted run can be
     repeated.
 
     Parameters
     ----------
     path : path
         The log's directory.
-    archive : Archive
-        Where and how to archive.
+    store : Store
+        Where to, and at which level; its other options are for logs that are open.
     older_than : str or datetime.timedelta
         Only segments that the log rolled past so long ago; text has a unit, such as ``"7d"``.
     keep : bool
@@ -99,7 +106,7 @@ def archive_segments(
     LogExistsError, IOFailureError
         The target belongs to another log, or cannot be written.
     """
-    return _prune(path, Retention(max_age=older_than, archive=archive), dry_run=dry_run, keep=keep)
+    return _prune(path, Retention(max_age=older_than), store, dry_run=dry_run, keep=keep)
 
 
 def _identity(path: str) -> Identity:

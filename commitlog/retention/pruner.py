@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from commitlog.base.service import Service
 from commitlog.errors import CommitLogError, SegmentHeldError
 from commitlog.retention import retention as clock
-from commitlog.retention.archive import Archiver
+from commitlog.retention.archiver import Archiver
 from commitlog.retention.retention import Retention
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.seal_table import SealTable
@@ -100,18 +100,22 @@ class Pruner:
         self._size = directory.segment_size
         self._lock = threading.Lock()
 
-    def prune(self, retention: Retention, *, dry_run: bool = False, keep: bool = False) -> Pruned:
+    def prune(
+        self,
+        retention: Retention,
+        archiver: Archiver | None = None,
+        *,
+        dry_run: bool = False,
+        keep: bool = False,
+    ) -> Pruned:
         """Archive and delete the segments that exceed a limit, unless it is a dry run.
 
-        With `keep`, segments are archived and not deleted. Then the last sealed segment and
-        segments that a tailer or a holder needs are archived, too. If one cannot be deleted or
-        archived, this raises; the segments before it are deleted.
+        Without an archiver, they are only deleted. With `keep`, they are only archived; then the
+        last sealed segment and segments that a tailer or a holder needs are archived, too. If one
+        cannot be deleted or archived, this raises; the segments before it are deleted.
         """
         with self._lock:
             survey = _Survey(self._directory, self._state, retention, keep=keep)
-            archiver = (
-                None if retention.archive is None else Archiver(self._directory, retention.archive)
-            )
             gone: list[Removal] = []
             try:
                 for removal in survey.removals():

@@ -12,7 +12,6 @@ from commitlog.base.option import Option, lasting, optional, zone_name, zone_of
 from commitlog.base.units import Age, Duration, Size, parse_age, parse_size, seconds_of
 from commitlog.errors import InvalidOptionError
 from commitlog.options import RetentionRule
-from commitlog.retention.archive import Archive
 
 _WINDOW_FORM = re.compile(r"((?:[01][0-9]|2[0-3]):[0-5][0-9])-((?:[01][0-9]|2[0-3]):[0-5][0-9])")
 
@@ -31,14 +30,6 @@ def _between(value: object, name: str) -> str:
             f"{name} must be two different times of day, such as '02:00-05:30', not {value!r}"
         )
     return match[0]
-
-
-def _archive(value: object, name: str) -> Archive:
-    if not isinstance(value, Archive):
-        raise InvalidOptionError(
-            f"{name} must be a commitlog.Archive or None, not {type(value).__name__}"
-        )
-    return value
 
 
 _size_or_none = optional(parse_size)
@@ -69,8 +60,6 @@ class Retention(RetentionRule):
         apply only then. The free-space limits ignore `between`.
     time_zone : str
         The IANA time zone of `between`.
-    archive : Archive, optional
-        Where to archive segments before they are deleted. A segment that cannot be archived stays.
     interval : float or str
         Seconds (at least 0.001) between two checks of the segments. Longer: old segments stay
         longer.
@@ -87,7 +76,6 @@ class Retention(RetentionRule):
     min_free_percent: Option[float | None, float | None] = Option(None, optional(_percent))
     between: Option[str | None, str | None] = Option(None, optional(_between))
     time_zone: Option[str, str] = Option("UTC", zone_name)
-    archive: Option[Archive | None, Archive | None] = Option(None, optional(_archive))
     interval: Option[float, Duration] = Option(60.0, lasting(0.001))
 
     def __post_init__(self) -> None:

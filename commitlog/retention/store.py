@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from dataclasses import dataclass
+from typing import Any
 
 from commitlog.base.option import Option, lasting, optional
 from commitlog.base.units import Age, Duration, Size, parse_age, parse_size
+from commitlog.errors import InvalidOptionError
 from commitlog.options import StoreRule
-from commitlog.retention.archive import Archive
+from commitlog.retention.archived import zstandard
+from commitlog.retention.target import target_of
 
+LEVEL_LEAST, LEVEL_MOST, LEVEL_DEFAULT = 1, 22, 3
 EVERY_LEAST_S = 0.01
 _size_or_none = optional(parse_size)
 
 
 @dataclass(frozen=True)
-class Store(Archive, StoreRule):
-    """Set where an open log stores its records, and how often. See docs/stores.md.
+class Store(StoreRule):
+    """Set where a log is stored, and how often while it is open. See docs/stores.md.
 
-    Each sealed segment is stored whole, as in an archive. The durable end of the log is stored in
-    small objects, which are deleted once a larger one covers them. No object is ever rewritten.
+    Each sealed segment is stored whole, compressed by zstd. The durable end of an open log is
+    stored in small objects, which are deleted once a larger one covers them; their objects are
+    never rewritten.
 
     Parameters
     ----------
@@ -49,6 +55,18 @@ class Store(Archive, StoreRule):
         zstandard, obstore or pyarrow is not installed: ``pip install 'commitlog-engine[archive]'``.
     """
 
+    target: str | os.PathLike[str]
+    level: int = LEVEL_DEFAULT
+    filesystem: Any = None
     every: Option[float, Duration] = Option(1.0, lasting(EVERY_LEAST_S))
     max_age: Option[dt.timedelta | None, Age | None] = Option(None, optional(parse_age))
     max_bytes: Option[int | None, Size | None] = Option(None, _size_or_none)
+
+    def __post_init__(self) -> None:
+        if type(self.level) is not int or not LEVEL_LEAST <= self.level <= LEVEL_MOST:
+            raise InvalidOptionError(
+                f"level must be a whole number from {LEVEL_LEAST} to {LEVEL_MOST}, not "
+                f"{self.level!r}"
+            )
+        zstandard()
+        target_of(self.target, self.filesystem)

@@ -14,8 +14,8 @@ from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import open_regular
 from commitlog.base.service import Service
 from commitlog.errors import CommitLogError, FencedError, LogExistsError, LogFailedError
-from commitlog.retention.archive import Archiver
 from commitlog.retention.archived import archived_name, read_header
+from commitlog.retention.archiver import Archiver
 from commitlog.retention.store import Store
 from commitlog.retention.store_epoch import StoreEpoch
 from commitlog.retention.store_pruner import prune_store
@@ -159,14 +159,14 @@ class StoreService(Service):
 
     def _store_whole(self, archiver: Archiver, number: int) -> None:
         try:
-            archiver.store(number)
+            archiver.put(number, replace=False)
         except LogExistsError:
             size = self._identity.segment_size
             if not self._epoch.number or (number + 1) * size <= self._epoch.start:
                 raise
             # A fenced writer's last put came after this epoch was claimed.
             archiver.target.delete([archived_name(number * size)])
-            archiver.store(number)
+            archiver.put(number, replace=False)
 
     def _report_rest(self) -> None:
         stored = 0 if self._tail is None else self._tail.end

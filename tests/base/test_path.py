@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import commitlog
-from commitlog import Archive, Retention, bus, keep
+from commitlog import Retention, Store, bus, keep
 from commitlog.base.path import path_of
 from commitlog.errors import InvalidOptionError, IOFailureError, LogNotFoundError, NotALogError
 from commitlog.observe.metrics_file import MetricsFile
@@ -25,7 +25,7 @@ TAKERS: dict[str, Callable[[Any], object]] = {
     "bus.writer": bus.writer,
     "bus.reader": bus.reader,
     "prune": lambda path: keep.prune(path, Retention(max_bytes=0)),
-    "archive_segments": lambda path: keep.archive_segments(path, Archive("archive")),
+    "archive_segments": lambda path: keep.archive_segments(path, Store("archive")),
     "verify": verify,
     "repair": repair,
     "LogWatch": lambda path: LogWatch(path).look(),
@@ -86,7 +86,8 @@ def test_chdir_after_relative_open_leaves_log_usable(
             tailer.seek(sequence=1999)
         assert [state.name for state in log.tailers()] == ["reader"]
         assert sum(cycle.records for cycle in log.cycles()) == 2000
-        done = log.prune(Retention(max_bytes=0, archive=Archive(tmp_path / "archive")))
+        keep.archive_segments(tmp_path / "log", Store(tmp_path / "archive"), keep=True)
+        done = log.prune(Retention(max_bytes=0))
         assert done.segments
         assert log.stats().disk == "fine"
         log.reset_tailer("reader", "end")

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import commitlog
-from commitlog import Archive, CommitLog, Retention
+from commitlog import CommitLog, Retention, Store
 from commitlog.errors import CommitLogError, DiskFullError, IOFailureError, LogFailedError
 from commitlog.keep import archive_segments, prune
 from commitlog.log.parts import parts_of
@@ -317,7 +317,7 @@ def archive(scene: Scene, log: CommitLog) -> None:
     target = scene.path.with_name("archive")
     before = len(image.segments(scene.path))
     try:
-        archive_segments(scene.path, Archive(target))
+        archive_segments(scene.path, Store(target))
     finally:
         assert len(image.segments(scene.path)) == before
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import commitlog
-from commitlog import Archive
+from commitlog import Store
 from commitlog.errors import IOFailureError
 from commitlog.keep import archive_segments
 from tests.faults import image
@@ -123,7 +123,7 @@ def test_archive_with_failing_folder_deletes_no_segment(
 
 def archive_under_failing_folder(link: Link, path: str) -> None:
     state = own_state()
-    target = Archive(Path(path).with_name("archive"))
+    target = Store(Path(path).with_name("archive"))
     log, _ = open_log(path, None, OPTIONS)
     fill(Scene(Path(path), state), log)
     log.close()

@@ -301,7 +301,7 @@ def test_archived_and_restored_log_knows_the_numbers(tmp_path: Path) -> None:
         positions = sent(log, *range(100), size=2000)
         log.roll()
         log.append(b"plain")
-    archive_segments(str(tmp_path / "log"), commitlog.Archive(tmp_path / "archive"))
+    archive_segments(str(tmp_path / "log"), commitlog.Store(tmp_path / "archive"))
     commitlog.keep.restore(tmp_path / "archive", tmp_path / "copy")
     with commitlog.open(tmp_path / "copy") as log:
         known = [position for position in positions if position < log.tail_position]

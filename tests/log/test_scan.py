@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import commitlog
-from commitlog import Archive, CommitLog
+from commitlog import CommitLog, Store
 from commitlog.errors import ClosedError, CorruptRecordError, InvalidOptionError, PositionError
 from commitlog.keep import archive_segments
 from tests.setups import Logs, Setup
@@ -187,7 +187,7 @@ def test_archive_scan_equals_log_scan(logs: Logs, tmp_path: Path) -> None:
     log = logs.open()
     filled(log, 6000)
     log.close()
-    archive_segments(log.path, Archive(tmp_path / "archive"), keep=True)
+    archive_segments(log.path, Store(tmp_path / "archive"), keep=True)
     with commitlog.open(tmp_path / "archive", "r") as archive:
         archived = archive.to_arrow()
     with commitlog.open(tmp_path / "log", "r") as whole:

@@ -124,7 +124,7 @@ def test_each_segment_file_alone_can_be_decoded(tmp_path: Path) -> None:
 
 
 def test_archived_messages_are_decoded(tmp_path: Path) -> None:
-    archive = commitlog.Archive(tmp_path / "archive")
+    archive = commitlog.Store(tmp_path / "archive")
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         filled(log, commitlog.topic(log, Order))
         log.roll()

@@ -20,6 +20,7 @@ import pytest
 import commitlog
 from commitlog.base.life_lock import LifeLock, open_lock_file
 from commitlog.errors import TailerInUseError
+from commitlog.keep import archive_segments
 from commitlog.log.parts import parts_of
 from commitlog.repair.verification import verify
 from commitlog.segment.lock_file import TERMS
@@ -195,11 +196,9 @@ def test_locked_archive_accepts_segments(path: Path, start: Start) -> None:
     with commitlog.open(path) as log:
         log.roll()
         log.flush()
-        archived = commitlog.Retention(max_bytes=0, archive=commitlog.Archive(archive))
         log.append(b"two")
         log.roll()
-        log.flush()
-        log.prune(archived)
+    archive_segments(path, commitlog.Store(archive))
     assert list(archive.glob("*.seg.zst"))
 
 

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 import commitlog
-from commitlog import Archive, Retention
+from commitlog import Retention, Store
 from commitlog.errors import InvalidOptionError, IOFailureError
 from commitlog.keep import archive_segments
 from commitlog.log.parts import parts_of
@@ -165,7 +165,7 @@ def test_archive_exports_its_size_and_no_free_space(logs: Logs, tmp_path: Path) 
     log.roll()
     log.flush()
     log.prune(Retention(max_bytes="1TiB"))
-    archive_segments(log.path, Archive(tmp_path / "archive"), keep=True)
+    archive_segments(log.path, Store(tmp_path / "archive"), keep=True)
     with LogWatch(tmp_path / "archive") as watch:
         registry = registry_of(watch)
         assert value(registry, "disk_bytes", watch) == sum(

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import commitlog
-from commitlog import Archive, CommitLog, Retention
+from commitlog import CommitLog, Retention, Store
 from commitlog.errors import (
     CorruptRecordError,
     CorruptSegmentError,
@@ -64,7 +64,7 @@ def filled(logs: Logs, segments: int = COUNT) -> CommitLog:
 
 def archived(logs: Logs, place: Path) -> CommitLog:
     log = filled(logs)
-    archive_segments(log.path, Archive(place), keep=True)
+    archive_segments(log.path, Store(place), keep=True)
     return log
 
 
@@ -140,20 +140,20 @@ def test_archive_unpacked_by_hand_opens_as_a_log(logs: Logs, tmp_path: Path) -> 
         assert opened.last_sequence == COUNT * 40
 
 
-def test_prune_with_archive_moves_segments_to_the_archive(logs: Logs, tmp_path: Path) -> None:
+def test_archiving_moves_segments_of_an_open_log(logs: Logs, tmp_path: Path) -> None:
     log = filled(logs)
     everything = rows(log)
-    pruned = log.prune(Retention(max_age="0s", archive=Archive(tmp_path / "archive")))
+    pruned = archive_segments(log.path, Store(tmp_path / "archive"))
     assert len(pruned.segments) == COUNT - 1
     with commitlog.open(tmp_path / "archive", "r") as copy:
         assert [*rows(copy), *rows(log)] == everything
 
 
-def test_retention_service_archives_and_deletes_segments(
+def test_retention_of_a_log_with_a_store_deletes_what_is_stored(
     logs: Logs, tmp_path: Path, until: Callable[..., None]
 ) -> None:
-    rule = Retention(max_bytes=3 * SEGMENT, archive=Archive(tmp_path / "archive"), interval="2ms")
-    log = logs.open(retention=rule, flush_interval="2ms", flush_least_pages=0)
+    rule = Retention(max_bytes=3 * SEGMENT, interval="2ms")
+    log = logs.open(retention=rule, store=Store(tmp_path / "archive", every="10ms"))
     for number in range(10):
         log.append(b"%d" % number)
         log.roll()
@@ -167,14 +167,14 @@ def test_retention_service_archives_and_deletes_segments(
 def test_second_archive_run_rewrites_no_file(logs: Logs, tmp_path: Path) -> None:
     log = archived(logs, tmp_path / "archive")
     before = {path: path.stat().st_ino for path in (tmp_path / "archive").iterdir()}
-    done = archive_segments(log.path, Archive(tmp_path / "archive", level=19), keep=True)
+    done = archive_segments(log.path, Store(tmp_path / "archive", level=19), keep=True)
     assert len(done.segments) == COUNT
     assert {path: path.stat().st_ino for path in (tmp_path / "archive").iterdir()} == before
 
 
 def test_dry_run_archives_nothing(logs: Logs, tmp_path: Path) -> None:
     log = filled(logs)
-    done = archive_segments(log.path, Archive(tmp_path / "archive"), dry_run=True)
+    done = archive_segments(log.path, Store(tmp_path / "archive"), dry_run=True)
     assert len(done.segments) == COUNT - 1
     assert not (tmp_path / "archive").exists()
     assert log.first_position < SEGMENT
@@ -186,7 +186,7 @@ def test_reader_of_long_archive_keeps_few_segments(
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
     log = filled(logs, 30)
-    archive_segments(log.path, Archive(tmp_path / "archive"), keep=True)
+    archive_segments(log.path, Store(tmp_path / "archive"), keep=True)
     most = 0
     with commitlog.open(
         tmp_path / "archive", "r", tuning=commitlog.Tuning(archive_cache=0)
@@ -209,7 +209,7 @@ def test_verify_of_long_archive_keeps_few_segments(
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
     log = filled(logs, 30)
-    archive_segments(log.path, Archive(tmp_path / "archive"), keep=True)
+    archive_segments(log.path, Store(tmp_path / "archive"), keep=True)
     seen, mapped = [], []
     open_segment = ArchivedDirectory.open_segment
 
@@ -300,7 +300,7 @@ def test_crash_at_any_archive_step_is_resumed_without_loss(logs: Logs, tmp_path:
         shutil.copytree(log.path, here)
 
         def prepare(here: Path = here, there: Path = there) -> Callable[[], object]:
-            return lambda: archive_segments(here, Archive(there))
+            return lambda: archive_segments(here, Store(there))
 
         killed = killed_at(step, prepare)
         kills += killed
@@ -313,7 +313,7 @@ def test_crash_at_any_archive_step_is_resumed_without_loss(logs: Logs, tmp_path:
                 open_segment_bytes(there, number * SEGMENT)
                 == Path(log.path, name(number).removesuffix(".zst")).read_bytes()
             )
-        archive_segments(here, Archive(there))
+        archive_segments(here, Store(there))
         assert sorted(path.name for path in there.iterdir()) == [*map(name, range(3)), "log.json"]
         with commitlog.open(there, "r") as copy, commitlog.open(here, "r") as rest:
             assert [*rows(copy), *rows(rest)] == everything
@@ -331,7 +331,7 @@ def test_truncated_archive_copy_is_rewritten_before_deletion(
     whole = (tmp_path / "archive" / name(2)).read_bytes()
     (tmp_path / "archive" / name(2)).write_bytes(whole[:100])
     with caplog.at_level(logging.WARNING, "commitlog.keep"):
-        archive_segments(log.path, Archive(tmp_path / "archive"))
+        archive_segments(log.path, Store(tmp_path / "archive"))
     assert name(2) in caplog.text
     assert (tmp_path / "archive" / name(2)).read_bytes() == whole
     assert log.first_position == (COUNT - 1) * SEGMENT + 4096
@@ -345,7 +345,7 @@ def test_damaged_segment_is_kept_and_not_archived(logs: Logs, tmp_path: Path) ->
     content[6000] ^= 1
     damaged.write_bytes(content)
     with pytest.raises(CorruptSegmentError, match="is damaged and was not archived") as caught:
-        archive_segments(log.path, Archive(tmp_path / "archive"))
+        archive_segments(log.path, Store(tmp_path / "archive"))
     assert caught.value.path == str(damaged)
     assert damaged.exists()
     assert sorted(path.name for path in (tmp_path / "archive").iterdir()) == [
@@ -397,7 +397,7 @@ def test_copier_waits_for_the_sweep_of_another_one(
 def test_archive_at_a_file_uri_is_read(logs: Logs, tmp_path: Path) -> None:
     log = filled(logs)
     address = (tmp_path / "archive").as_uri()
-    archive_segments(log.path, Archive(address), keep=True)
+    archive_segments(log.path, Store(address), keep=True)
     with commitlog.open(address, "r") as copy:
         assert rows(copy) == expected(log)
     assert verify(address).records == COUNT * 40
@@ -407,7 +407,7 @@ def test_archive_in_a_pyarrow_file_system_is_read(logs: Logs, tmp_path: Path) ->
     fs = pytest.importorskip("pyarrow.fs")
     log = filled(logs)
     place = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-    archive_segments(log.path, Archive("deep/archive", filesystem=place), keep=True)
+    archive_segments(log.path, Store("deep/archive", filesystem=place), keep=True)
     with commitlog.open(tmp_path / "deep" / "archive", "r") as copy:
         assert rows(copy) == expected(log)
     assert (
@@ -423,7 +423,7 @@ def test_archive_at_an_fsspec_address_is_read(logs: Logs, tmp_path: Path) -> Non
     everything = rows(log)
     address = f"memory://bucket{tmp_path}/orders"
     try:
-        archive_segments(log.path, Archive(address))
+        archive_segments(log.path, Store(address))
         with commitlog.open(address, "r") as copy:
             assert [*rows(copy), *rows(log)] == everything
         assert len(memory.ls(f"/bucket{tmp_path}/orders")) == COUNT
@@ -600,7 +600,7 @@ def test_archive_read_failure_is_reported_in_one_line(
     memory = pytest.importorskip("fsspec").filesystem("memory")
     log = filled(logs)
     address = f"memory://bucket{tmp_path}/orders"
-    archive_segments(log.path, Archive(address), keep=True)
+    archive_segments(log.path, Store(address), keep=True)
 
     def fail(*given: object, **named: object) -> None:
         raise error
@@ -625,12 +625,12 @@ def test_directory_that_is_no_archive_is_refused(logs: Logs, tmp_path: Path) -> 
     with pytest.raises(NotALogError):
         commitlog.open(tmp_path / "archive", "r")
     with pytest.raises(NotALogError):
-        archive_segments(log.path, Archive(tmp_path / "archive"))
+        archive_segments(log.path, Store(tmp_path / "archive"))
     identity.unlink()
     with pytest.raises(NotALogError, match="no log.json"):
         commitlog.open(tmp_path / "archive", "r")
     with pytest.raises(LogExistsError, match="no log.json"):
-        archive_segments(log.path, Archive(tmp_path / "archive"))
+        archive_segments(log.path, Store(tmp_path / "archive"))
     with pytest.raises(LogNotFoundError):
         commitlog.open((tmp_path / "none").as_uri(), "r")
     with pytest.raises(InvalidOptionError, match="nonsense://"):
@@ -652,7 +652,7 @@ def test_archive_target_of_another_log_is_refused_and_log_kept(logs: Logs, tmp_p
         tmp_path / "other" / "tailers",
     ):
         with pytest.raises(LogExistsError):
-            archive_segments(other.path, Archive(target))
+            archive_segments(other.path, Store(target))
     assert other.first_position < SEGMENT
 
 
@@ -660,7 +660,7 @@ def test_unusable_archive_target_keeps_the_segments(logs: Logs, tmp_path: Path) 
     log = filled(logs)
     (tmp_path / "file").write_bytes(b"mine")
     with pytest.raises(IOFailureError):
-        log.prune(Retention(max_age="0s", archive=Archive(tmp_path / "file" / "below")))
+        archive_segments(log.path, Store(tmp_path / "file" / "below"))
     assert log.first_position < SEGMENT
 
 
@@ -689,9 +689,7 @@ def test_unusable_archive_target_keeps_the_segments(logs: Logs, tmp_path: Path) 
 )
 def test_invalid_archive_target_is_refused(given: tuple[object, ...]) -> None:
     with pytest.raises(InvalidOptionError, match=re.compile("^(target|level|filesystem) must")):
-        Archive(*given)  # type: ignore[arg-type]
-    with pytest.raises(InvalidOptionError, match="archive must be a commitlog.Archive"):
-        Retention(max_age="0s", archive="place")  # type: ignore[arg-type]
+        Store(*given)  # type: ignore[arg-type]
 
 
 def test_prune_or_archive_of_an_archive_is_refused(logs: Logs, tmp_path: Path) -> None:
@@ -699,7 +697,7 @@ def test_prune_or_archive_of_an_archive_is_refused(logs: Logs, tmp_path: Path) -
     with pytest.raises(NotALogError, match="an archive, and not a log"):
         prune(tmp_path / "archive", Retention(max_bytes=0))
     with pytest.raises(NotALogError, match="an archive, and not a log"):
-        archive_segments(tmp_path / "archive", Archive(tmp_path / "second"))
+        archive_segments(tmp_path / "archive", Store(tmp_path / "second"))
 
 
 def test_frame_that_asks_for_large_window_is_refused(logs: Logs, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import commitlog
 from commitlog.errors import NotALogError
-from commitlog.keep import Archive, archive_segments
+from commitlog.keep import Store, archive_segments
 from commitlog.log.parts import parts_of
 from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.retention.detached import open_detached
@@ -43,7 +43,7 @@ def test_file_is_opened_as_a_lone_segment_or_refused(log: Path, tmp_path: Path) 
 
 def test_archive_opens_by_directory_and_by_address(log: Path, tmp_path: Path) -> None:
     pytest.importorskip("zstandard")
-    archive_segments(log, Archive(tmp_path / "archive"), keep=True)
+    archive_segments(log, Store(tmp_path / "archive"), keep=True)
     for place in (str(tmp_path / "archive"), (tmp_path / "archive").as_uri()):
         found = open_detached(place)
         assert isinstance(found, ArchivedDirectory)

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import pytest
 
 import commitlog
-from commitlog import Archive, Store
+from commitlog import Store
 from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
 from commitlog.keep import archive_segments, open_segment_bytes, read_identity, restore
 from commitlog.log.parts import parts_of
@@ -239,7 +239,7 @@ def test_large_segment_is_archived_in_parts(
     everything = [random.randbytes(1 << 19) for _ in range(20)]
     log.append_many(everything)
     log.close()
-    done = archive_segments(log.path, Archive(ADDRESS), keep=True)
+    done = archive_segments(log.path, Store(ADDRESS), keep=True)
     assert len(done.segments) == 1
     name = f"orders/{0:020d}.seg.zst"
     assert s3.requests.count(("PUT", name)) > 1

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import commitlog
-from commitlog import Archive, CommitLog, Retention, Store
+from commitlog import CommitLog, Retention, Store
 from commitlog.errors import CorruptSegmentError, InvalidOptionError, NotALogError, PositionError
 from commitlog.keep import archive_segments, restore, target_of
 from commitlog.log.parts import parts_of
@@ -360,7 +360,7 @@ def test_prune_of_a_store_is_refused(logs: Logs, place: Path) -> None:
     log.append(b"record")
     log.close()
     with pytest.raises(NotALogError, match="an archive"):
-        archive_segments(place, Archive(place))
+        archive_segments(place, Store(place))
 
 
 @pytest.mark.parametrize("every", [0, -1, "x", True, None], ids=repr)
@@ -368,7 +368,7 @@ def test_invalid_interval_is_refused(place: Path, every: Any) -> None:
     with pytest.raises(InvalidOptionError, match="every must"):
         Store(place, every=every)
     with pytest.raises(InvalidOptionError, match="store must be a commitlog.Store"):
-        commitlog.open(place, store=Archive(place))  # type: ignore[arg-type]
+        commitlog.open(place, store="place")  # type: ignore[arg-type]
 
 
 # --- faults ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from commitlog.keep import restore
 from commitlog.log.parts import parts_of
 from commitlog.repair.verification import verify
 from commitlog.replication import promote
-from commitlog.retention.archive import Archiver
+from commitlog.retention.archiver import Archiver
 from commitlog.retention.store_epoch import StoreEpoch, highest_epoch, read_epoch
 from commitlog.retention.stored_tail import StoredTail
 from commitlog.retention.tail_object import read_contents
@@ -111,7 +111,7 @@ def test_late_puts_of_a_fenced_writer_reach_no_reader(
         part.resume([], epoch.start - 100, 0)
         part.store(epoch.start + 200)
         assert stored(place) == stored(tmp_path / "copy")
-        Archiver(directory, Store(place)).store(0)
+        Archiver(directory, Store(place)).put(0, replace=False)
     with commitlog.open(tmp_path / "copy", store=Store(place)) as copy:
         copy.append_many([b"%d" % number * 300 for number in range(200)])
         expected = values(copy)
@@ -150,7 +150,7 @@ def test_put_that_comes_after_the_claim_is_replaced(
     with commitlog.open(old.path) as zombie:
         zombie.append(b"late")
         seal_first(zombie)
-        Archiver(parts_of(zombie).directory, Store(place)).store(0)
+        Archiver(parts_of(zombie).directory, Store(place)).put(0, replace=False)
     copy.roll()
     copy.append(b"three")
     copy.close()

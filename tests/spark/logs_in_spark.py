@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 import commitlog
-from commitlog import Archive
+from commitlog import Store
 from commitlog.keep import archive_segments
 from commitlog.spark.columns import FIELDS, arrow_schema
 from commitlog.spark.read_options import ReadOptions
@@ -50,7 +50,7 @@ def archive(
 ) -> Path:
     """Archive the full segments of a closed log, or copy them uncompressed."""
     if compressed:
-        archive_segments(log, Archive(target), keep=True)
+        archive_segments(log, Store(target), keep=True)
     else:
         target.mkdir(parents=True)
         for path in (log / "log.json", *sealed(log)):

@@ -256,9 +256,9 @@ def use_pool(path: Path) -> None:
 
 
 def prune(path: Path, archive: Path) -> None:
-    target = commitlog.Archive(archive, level=1)
+    target = commitlog.Store(archive, level=1)
     rule = commitlog.Retention(
-        max_age="1h", max_bytes="1GiB", min_free_percent=0.01, between="02:00-05:30", archive=target
+        max_age="1h", max_bytes="1GiB", min_free_percent=0.01, between="02:00-05:30"
     )
     print(
         rule.min_free_bytes,
@@ -271,9 +271,7 @@ def prune(path: Path, archive: Path) -> None:
     with commitlog.open(path) as log:
         pruned: keep.Pruned = log.prune(rule, dry_run=True)
         log.delete_before(log.first_position, force_after=1)
-    removals: tuple[keep.Removal, ...] = keep.archive_segments(
-        path, keep.Archive(archive), keep=True
-    ).segments
+    removals: tuple[keep.Removal, ...] = keep.archive_segments(path, target, keep=True).segments
     print(pruned.bytes, pruned.kept, removals, target.level, target.filesystem)
     place = keep.target_of(archive)
     segment_size = keep.read_identity(place).segment_size

@@ -1,4 +1,4 @@
-"""Archive: compress old segments into another place before they are deleted from the log."""
+"""Archiver: compress sealed segments of a log into a store."""
 
 from __future__ import annotations
 
@@ -6,125 +6,72 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import open_regular, read_small_file
 from commitlog.errors import (
     CorruptSegmentError,
-    InvalidOptionError,
     IOFailureError,
     LogExistsError,
     PositionError,
 )
 from commitlog.retention.archived import archived_name, read_pieces, zstandard
+from commitlog.retention.store import Store
 from commitlog.retention.target import LocalTarget, target_of
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory, segment_name
 
 _logger = logging.getLogger("commitlog.keep")
 _PIECE = 1 << 20
-LEVEL_LEAST, LEVEL_MOST, LEVEL_DEFAULT = 1, 22, 3
-
-
-@dataclass(frozen=True)
-class Archive:
-    """Set where old segments are archived and how they are compressed. See docs/keeping.md.
-
-    Parameters
-    ----------
-    target : str or path
-        A directory, or an address such as ``"s3://bucket/orders"`` that obstore, pyarrow or fsspec
-        can open. It holds one log's archive and nothing else; a missing directory is created.
-    level : int
-        The zstd level, 1 to 22. Higher: smaller files, and more processor time.
-    filesystem : store of obstore, pyarrow.fs.FileSystem or fsspec file system, optional
-        The store or file system in which `target` is a path.
-
-    Raises
-    ------
-    InvalidOptionError
-        A value is out of range.
-    ModuleNotFoundError
-        zstandard, or for an address obstore or pyarrow, is not installed: ``pip install
-        'commitlog-engine[archive]'``.
-    """
-
-    target: str | os.PathLike[str]
-    level: int = LEVEL_DEFAULT
-    filesystem: Any = None
-
-    def __post_init__(self) -> None:
-        if type(self.level) is not int or not LEVEL_LEAST <= self.level <= LEVEL_MOST:
-            raise InvalidOptionError(
-                f"level must be a whole number from {LEVEL_LEAST} to {LEVEL_MOST}, not "
-                f"{self.level!r}"
-            )
-        zstandard()
-        target_of(self.target, self.filesystem)
 
 
 class Archiver:
-    """Put segments of one log into an archive."""
+    """Put segments of one log into a store."""
 
-    def __init__(self, directory: LogDirectory, archive: Archive) -> None:
+    def __init__(self, directory: LogDirectory, store: Store) -> None:
         self._directory = directory
-        self._archive = archive
-        self.target = target_of(archive.target, archive.filesystem)
+        self._level = store.level
+        self.target = target_of(store.target, store.filesystem)
         self._checked = False
         self._named = False
 
-    def put(self, number: int) -> bool:
-        """Archive a sealed segment durably; return False if an identical copy exists.
+    def put(self, number: int, *, replace: bool = True) -> bool:
+        """Store a sealed segment durably; return False if an identical copy exists.
 
-        A different copy, which a killed process or a power cut left, is replaced. A segment that is
-        damaged or not sealed is refused, and so is a target that holds another log, or another
-        log's archive.
+        A different copy, which a killed process or a power cut left, is replaced. Without
+        `replace`, another writer put it: raise `LogExistsError`. A segment that is damaged or not
+        sealed is refused, and so is a target that holds another log.
         """
+        name = archived_name(number * self._directory.segment_size)
         with self._translate_errors(number):
             self._name_log()
-            content = self._open(number)
-            with content:
+            with self._open(number) as content:
                 self._check(number)
-                if self._has(number, content):
+                if replace and self._has(number, content):
                     self.target.settle()
                     return False
                 content.seek(0)
-                self.target.put(
-                    archived_name(number * self._directory.segment_size),
-                    lambda file: self._compress(content, file),
-                )
-        return True
+                if self.target.put(
+                    name, lambda file: self._compress(content, file), replace=replace
+                ):
+                    return True
+                # This call put it and the answer was lost, an earlier process did, or another one.
+                content.seek(0)
+                if self._is_same(number, content):
+                    return False
+            raise LogExistsError(
+                "another writer stored another segment at this position: nothing is stored any "
+                "more. Use a new target",
+                path=self.target.path_of(name),
+                position=number * self._directory.segment_size,
+            )
 
     def prepare(self) -> None:
         """Refuse the target of another log, and write this one's identity into an empty one."""
         with self._translate_errors(0):
             self._name_log()
-
-    def store(self, number: int) -> None:
-        """Archive a sealed segment durably, and replace nothing.
-
-        If there is a file of that name, it must hold this segment: then an earlier process put it,
-        or this one did and the answer was lost. Otherwise raise `LogExistsError`.
-        """
-        with self._translate_errors(number):
-            self._name_log()
-            name = archived_name(number * self._directory.segment_size)
-            with self._open(number) as content:
-                self._check(number)
-                if not self.target.put(
-                    name, lambda file: self._compress(content, file), replace=False
-                ):
-                    content.seek(0)
-                    if not self._is_same(number, content):
-                        raise LogExistsError(
-                            "another writer stored another segment at this position: nothing is "
-                            "stored any more. Use a new target",
-                            path=self.target.path_of(name),
-                            position=number * self._directory.segment_size,
-                        )
 
     def check(self, number: int) -> None:
         """Raise what `put` would, as far as that can be known without writing."""
@@ -247,7 +194,7 @@ class Archiver:
 
     def _compress(self, content: BinaryIO, file: BinaryIO) -> None:
         compressor = zstandard().ZstdCompressor(
-            level=self._archive.level, write_checksum=True, write_content_size=True
+            level=self._level, write_checksum=True, write_content_size=True
         )
         stream = compressor.compressobj(size=self._directory.segment_size)
         file.writelines(stream.compress(piece) for piece in iter(lambda: content.read(_PIECE), b""))
