@@ -22,7 +22,8 @@ from commitlog.segment.identity import Identity
 
 SUFFIX = ".seg.zst"
 _NAME = re.compile(r"^([0-9]{20})\.seg\.zst$")
-_PART = re.compile(r"^[0-9]{10}-[0-9]{20}-[0-9]{20}\.tail\.zst$")
+# A part of a segment: the epoch of its writer, its first position, its end.
+PART_NAME = re.compile(r"^([0-9]{10})-([0-9]{20})-([0-9]{20})\.tail\.zst$")
 # A damaged frame may expand without bound: small pieces bound the memory until that is found.
 _PIECE = 16 << 10
 _FRAME_HEADER_MOST = 18
@@ -42,6 +43,11 @@ def zstandard() -> Any:
     return imported("zstandard", "an archive", "archive")
 
 
+def compressor(level: int) -> Any:
+    """Return a compressor whose frames say their size and have a checksum."""
+    return zstandard().ZstdCompressor(level=level, write_checksum=True, write_content_size=True)
+
+
 def is_archive(path: str) -> bool:
     """Return whether a path is an address, or a directory with archived segments or parts of them
     alone.
@@ -52,7 +58,7 @@ def is_archive(path: str) -> bool:
         names = os.listdir(path)
     except OSError:
         return False
-    archived = any(_NAME.match(name) or _PART.match(name) for name in names)
+    archived = any(_NAME.match(name) or PART_NAME.match(name) for name in names)
     return archived and not any(name.endswith(".seg") for name in names)
 
 
@@ -114,15 +120,9 @@ def _identity_text(target: Target, path: str) -> bytes:
 
 def archived_bases(target: Target, segment_size: int) -> list[int]:
     """List the bases of the archived segments, ascending: multiples of the segment size."""
-    return list(archived_sizes(target, segment_size))
-
-
-def archived_sizes(target: Target, segment_size: int) -> dict[int, int]:
-    """Return the compressed size of each archived segment by its base, ascending."""
     with reading(target.name):
-        sizes = target.sizes()
-    found = {base: sizes[name] for name, base in archived_bases_in(sizes, segment_size).items()}
-    return dict(sorted(found.items()))
+        names = target.names()
+    return sorted(archived_bases_in(names, segment_size).values())
 
 
 def archived_bases_in(names: Iterable[str], segment_size: int) -> dict[str, int]:
@@ -160,28 +160,28 @@ def segment_pieces(
                 identity,
             )
         except library.ZstdError as error:
-            raise _damaged(path, base, f"is damaged: {error}") from None
+            raise damaged(path, base, f"is damaged: {error}") from None
 
 
 def missing(path: str, base: int) -> CorruptSegmentError:
     """Return the error for an archived segment that should be there."""
-    return _damaged(path, base, "is missing")
+    return damaged(path, base, "is missing")
 
 
 def decompressed(library: Any, file: BinaryIO, path: str, base: int, size: int) -> Iterator[bytes]:
     """Yield the content of exactly one frame of that size, with a checksum."""
     # Spark's `CompressedBytes` reads only a part of a frame and cannot check the rest.
-    damaged = partial(_damaged, path, base)
+    unfit = partial(damaged, path, base)
     data = file.read(_PIECE)
     try:
         frame = library.get_frame_parameters(data[:_FRAME_HEADER_MOST])
     except library.ZstdError:
         why = "is not a zstd frame, or is truncated" if data else "is empty"
-        raise damaged(why) from None
+        raise unfit(why) from None
     if frame.content_size != size or not frame.has_checksum:
-        raise damaged(f"is not a zstd frame with a checksum and a content size of {size} bytes")
+        raise unfit(f"is not a zstd frame with a checksum and a content size of {size} bytes")
     if frame.window_size > max(_WINDOW_LEAST, 2 * size):
-        raise damaged(
+        raise unfit(
             f"needs a zstd window of {frame.window_size} bytes, too large for a segment of {size}"
         )
     inflater = library.ZstdDecompressor().decompressobj()
@@ -197,9 +197,9 @@ def decompressed(library: Any, file: BinaryIO, path: str, base: int, size: int) 
             break
         data = file.read(_PIECE)
     if left or not inflater.eof:
-        raise damaged("is truncated")
+        raise unfit("is truncated")
     if inflater.unused_data or file.read(1):
-        raise damaged("has data after its zstd frame")
+        raise unfit("has data after its zstd frame")
 
 
 def _checked(pieces: Iterator[bytes], path: str, base: int, identity: Identity) -> Iterator[bytes]:
@@ -211,7 +211,7 @@ def _checked(pieces: Iterator[bytes], path: str, base: int, identity: Identity) 
             if len(head) < HEADER_SIZE:
                 continue
             if check_header(head[:HEADER_SIZE], identity.uuid, base, identity.segment_size) != 0:
-                raise _damaged(path, base, "does not have the header of this segment")
+                raise damaged(path, base, "does not have the header of this segment")
             yield head
         else:
             yield piece
@@ -249,9 +249,10 @@ def open_segment_bytes(
     return b"".join(read_pieces(target, base, read_identity(target)))
 
 
-def _damaged(path: str, base: int, what: str) -> CorruptSegmentError:
+def damaged(path: str, position: int, what: str) -> CorruptSegmentError:
+    """Return the error for a damaged or missing file of an archive or a store."""
     return CorruptSegmentError(
         f"{os.path.basename(path)} {what}: restore it from another copy of the archive",
         path=path,
-        position=base,
+        position=position,
     )

@@ -17,7 +17,7 @@ from commitlog.errors import (
     LogExistsError,
     PositionError,
 )
-from commitlog.retention.archived import archived_name, read_pieces, zstandard
+from commitlog.retention.archived import archived_name, compressor, read_pieces
 from commitlog.retention.store import Store
 from commitlog.retention.target import LocalTarget, target_of
 from commitlog.segment import identity as identities
@@ -193,10 +193,7 @@ class Archiver:
         )
 
     def _compress(self, content: BinaryIO, file: BinaryIO) -> None:
-        compressor = zstandard().ZstdCompressor(
-            level=self._level, write_checksum=True, write_content_size=True
-        )
-        stream = compressor.compressobj(size=self._directory.segment_size)
+        stream = compressor(self._level).compressobj(size=self._directory.segment_size)
         file.writelines(stream.compress(piece) for piece in iter(lambda: content.read(_PIECE), b""))
         file.write(stream.flush())
         failpoint("segment compressed")

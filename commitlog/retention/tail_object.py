@@ -6,19 +6,22 @@ its writer and both positions, `<epoch>-<first>-<end>.tail.zst`, so a listing sh
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from commitlog._kernel.segments import HEADER_SIZE, check_header
-from commitlog.errors import CorruptSegmentError
-from commitlog.retention.archived import archived_bases_in, decompressed, zstandard
+from commitlog.retention.archived import (
+    PART_NAME,
+    archived_bases_in,
+    compressor,
+    damaged,
+    decompressed,
+    zstandard,
+)
 from commitlog.retention.store_epoch import epochs_in, read_epoch
 from commitlog.retention.target import Target, reading
 from commitlog.segment.identity import Identity
-
-_NAME = re.compile(r"^([0-9]{10})-([0-9]{20})-([0-9]{20})\.tail\.zst$")
 
 
 @dataclass(frozen=True, order=True)
@@ -36,12 +39,12 @@ class TailObject:
     @staticmethod
     def is_named(name: str) -> bool:
         """Return whether a name is that of a part."""
-        return _NAME.match(name) is not None
+        return PART_NAME.match(name) is not None
 
     @classmethod
     def named(cls, name: str, segment_size: int) -> TailObject | None:
         """Read a name; None if it is not that of a part of one segment."""
-        match = _NAME.match(name)
+        match = PART_NAME.match(name)
         if match is None:
             return None
         found = cls(*map(int, match.groups()))
@@ -135,10 +138,7 @@ def join(objects: Iterable[TailObject], start: int) -> list[TailObject]:
 
 def pack(content: bytes, level: int) -> bytes:
     """Compress the bytes of a tail object."""
-    compressor = zstandard().ZstdCompressor(
-        level=level, write_checksum=True, write_content_size=True
-    )
-    packed: bytes = compressor.compress(content)
+    packed: bytes = compressor(level).compress(content)
     return packed
 
 
@@ -153,16 +153,8 @@ def read_part(target: Target, part: TailObject, identity: Identity) -> bytes:
             pieces = decompressed(library, file, path, part.first, part.end - part.first)
             content = b"".join(pieces)
         except library.ZstdError as error:
-            raise _damaged(path, part, f"is damaged: {error}") from None
+            raise damaged(path, part.first, f"is damaged: {error}") from None
     base, size = part.first - part.first % identity.segment_size, identity.segment_size
     if part.first == base and check_header(content[:HEADER_SIZE], identity.uuid, base, size) != 0:
-        raise _damaged(path, part, "does not have the header of this segment")
+        raise damaged(path, part.first, "does not have the header of this segment")
     return content
-
-
-def _damaged(path: str, part: TailObject, what: str) -> CorruptSegmentError:
-    return CorruptSegmentError(
-        f"{part.name} {what}: restore it from another copy of the store",
-        path=path,
-        position=part.first,
-    )
