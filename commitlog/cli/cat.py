@@ -9,7 +9,6 @@ from typing import IO, Any
 
 import click
 
-import commitlog
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.ending import Ending
 from commitlog.cli.new_file import new_file
@@ -83,7 +82,7 @@ def command(
     selection = Selection(**given)
     form = _format_of(chosen_format(format, as_json=as_json), target, overwrite=overwrite)
     selection.check_format(form)
-    with Ending(), commitlog.open(log, "r") as opened, _opened(target, overwrite=overwrite) as file:
+    with Ending(), selection.opened(log) as opened, _opened(target, overwrite=overwrite) as file:
         decoder = selection.decoder(opened)
         if form in TABLES:
             raw = file if target != STANDARD_OUTPUT else sys.stdout.buffer

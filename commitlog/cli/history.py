@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-import commitlog
 from commitlog.base.histogram import Histogram
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.output import print_json
@@ -72,7 +71,7 @@ def command(
     if chart and as_json:
         raise click.UsageError("--chart and --json exclude each other: use one of them")
     chosen = Range(**given)
-    with commitlog.open(log, "r") as opened:
+    with chosen.opened(log) as opened:
         SchemaCatalog(opened).check_topics(topics)
         with opened.tailer(visibility=chosen.visibility, on_damage=chosen.on_damage) as tailer:
             end = chosen.find_end(tailer)

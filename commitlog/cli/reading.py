@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 
 import click
 
+import commitlog
 from commitlog.base.moment import read_moment
 from commitlog.cli import parameters
 from commitlog.cli.decoded import BatchDecoder
 from commitlog.cli.filter import Filter, Pattern
 from commitlog.cli.where import Condition
+from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.schema import SCHEMA_TYPE
@@ -81,6 +83,11 @@ _HOW = (
         default="raise",
         show_default=True,
         help="End at damage, or report and skip it. The exit status is 1 in both cases.",
+    ),
+    click.option(
+        "--store",
+        metavar="ADDRESS",
+        help="Read the records that the disk no longer has from this store of the log.",
     ),
 )
 _OPTIONS = (
@@ -176,6 +183,7 @@ class Range:
     zone: dt.tzinfo | None
     visibility: Visibility
     on_damage: OnDamage
+    store: str | None
 
     def __post_init__(self) -> None:
         ends = {"--to": self.to, "--until": self.until}
@@ -187,6 +195,16 @@ class Range:
                 )
         if self.to is not None and isinstance(self.place, int) and self.to < self.place:
             raise click.UsageError(f"--to ({self.to}) is below --from ({self.place}): swap them")
+
+    def opened(self, log: str, wait_s: float = 0) -> CommitLog:
+        """Open a log to read it; with its store, if there is one."""
+        if self.store is None:
+            return commitlog.open(log, "r", wait_for_log=wait_s)
+        try:
+            store = commitlog.Store(self.store)
+        except InvalidOptionError as error:
+            raise click.UsageError(error.message) from None
+        return commitlog.open(log, "r", store=store, wait_for_log=wait_s)
 
     def begins(self) -> dict[str, object]:
         """Return the options that set the start, and their values."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-import commitlog
 from commitlog.base.units import DURATION_LARGEST_S
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.filter import Pattern
@@ -126,6 +125,7 @@ def command(
       commitlog tail --since 10m -z Europe/Berlin orders
       commitlog tail --reverse --limit 3 --format '{sequence} {value}\\n' orders
       commitlog tail --from first --speed 10 --max-pause 1s orders
+      commitlog tail -f --since 2026-05-01 --store s3://bucket/orders orders
       commitlog tail --name billing --limit 100 --json orders
       commitlog tail --decode --where 'amount > 3 and customer.city == "Rome"' orders
       commitlog tail -f --method sold orders
@@ -149,7 +149,7 @@ def command(
     selection.check_format(chosen)
     form = _format_of(chosen or LINE, selection, max_width)
     wait_s = DURATION_LARGEST_S if wait else 0
-    with Output() as output, commitlog.open(log, "r", wait_for_log=wait_s) as opened:
+    with Output() as output, selection.opened(log, wait_s) as opened:
         if follow and parts_of(opened).directory.kind == "archive":
             raise click.UsageError(
                 "an archive does not change while it is open: leave out --follow"

@@ -17,6 +17,20 @@ def log(tmp_path: Path) -> Path:
     return sealed_log(tmp_path / "log")
 
 
+def test_log_is_read_with_its_store(log: Path, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    assert run("archive", log, place).returncode == 0
+    assert run("cat", "--store", place, log).stdout == b"0\n1\n2\n3\n4\n5\n"
+    last = run("tail", "-n", "2", "--format", "lines", "--store", place, log)
+    assert last.stdout == b"4\n5\n"
+    begun = ["tail", "--follow", "--from-sequence", "2", "--stop-at", "5", "--format", "lines"]
+    assert run(*begun, "--store", place, log).stdout == b"2\n3\n4\n5\n"
+    assert run("history", "--json", "--store", place, log).returncode == 0
+    refused = run("cat", "--store", "nonsense://x", log)
+    assert (refused.returncode, refused.stdout) == (2, b"")
+    assert b"target must be" in refused.stderr.splitlines()[-1]
+
+
 def test_archive_moves_segments_and_is_read_like_a_log(log: Path, tmp_path: Path) -> None:
     place = tmp_path / "place"
     done = run("archive", log, place)
