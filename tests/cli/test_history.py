@@ -242,4 +242,4 @@ def test_messages_without_a_schema_are_reported(log: CommitLog) -> None:
     log.flush()
     done = run("history", log.path)
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
-    assert b"no schema of their type" in done.stderr
+    assert b"no schema of its type number" in done.stderr
