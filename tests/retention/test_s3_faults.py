@@ -95,8 +95,13 @@ def test_faults_of_any_request_lose_and_skip_nothing(s3: S3Server, logs: Logs, f
 
 
 def test_silent_store_delays_no_append_and_bounds_each_wait(
-    s3: S3Server, logs: Logs, until: Until, caplog: pytest.LogCaptureFixture
+    s3: S3Server,
+    logs: Logs,
+    until: Until,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(object_target, "_TRIES_MOST", 0)
     s3.fault = lambda method, key: "hang" if method == "PUT" else None
     log = logs.open(store=Store(ADDRESS, every=SOON))
     started_s = time.monotonic()
@@ -124,6 +129,7 @@ def test_slow_body_is_read_and_a_stalled_one_is_an_error(
 ) -> None:
     """A body may take longer than the time in which a store has to answer."""
     monkeypatch.setattr(s3_server, "SLOW_S", 0.03)
+    monkeypatch.setattr(object_target, "_TRIES_MOST", 0)
     everything = stored_log(logs, 20)
     s3.fault = lambda method, key: "slow" if key.endswith(".zst") else None
     started_s = time.monotonic()
