@@ -21,8 +21,15 @@ from commitlog.keep import restore
     metavar="TIME|POSITION",
     help="End the log at POSITION, or before the first record newer than TIME (UTC).",
 )
+@click.option(
+    "--follows",
+    metavar="URL",
+    help="Make the log a copy that `commitlog follow URL DIRECTORY` goes on with.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-def command(*, store: str, directory: str, until: int | str | None, as_json: bool) -> None:
+def command(
+    *, store: str, directory: str, until: int | str | None, follows: str | None, as_json: bool
+) -> None:
     """Restore the log in STORE into an empty directory.
 
     DIRECTORY is created if it is missing. STORE is a URL such as s3://bucket/orders, or a
@@ -32,10 +39,11 @@ def command(*, store: str, directory: str, until: int | str | None, as_json: boo
     Examples:
       commitlog restore s3://bucket/orders orders
       commitlog restore --until 2026-05-01T12:30 s3://bucket/orders before
+      commitlog restore --follows tls://a:7070/orders s3://bucket/orders copy
       commitlog restore --until 67108864 /backup/orders before
     """
     try:
-        done = restore(store, directory, until=until)
+        done = restore(store, directory, until=until, follows=follows)
     except InvalidOptionError as error:
         raise click.UsageError(error.message) from None
     if as_json:

@@ -13,6 +13,7 @@ from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
 from commitlog.base.moment import nanoseconds_of, read_moment
 from commitlog.base.path import (
+    is_remote,
     make_directory,
     opened_directory,
     path_of,
@@ -29,10 +30,13 @@ from commitlog.errors import (
 )
 from commitlog.log.commit_log import open_log
 from commitlog.log.parts import LogParts, parts_of
+from commitlog.recovery import lineage
+from commitlog.recovery.lineage import Epoch, Lineage
 from commitlog.retention.archived import is_archive
 from commitlog.retention.archived_directory import ArchivedDirectory
+from commitlog.retention.store_epoch import own_epochs
 from commitlog.segment import identity as identities
-from commitlog.segment.directory import holes, segment_name
+from commitlog.segment.directory import LogDirectory, holes, segment_name
 
 _AT_A_TIME = 4  # segments
 
@@ -60,7 +64,11 @@ class Restored:
 
 
 def restore(
-    place: str | os.PathLike[str], path: str | os.PathLike[str], *, until: Until | None = None
+    place: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    until: Until | None = None,
+    follows: str | None = None,
 ) -> Restored:
     """Restore a log from a store or an archive into an empty directory.
 
@@ -77,6 +85,10 @@ def restore(
         The state to restore: a position, which becomes the end of the log, or a time, as text such
         as ``"2026-05-01T12:30"`` (UTC) or a datetime with a time zone. For a time, the log ends
         before the first record that is newer.
+    follows : str, optional
+        Make the restored log a copy: the URL of the log that it is to follow, for
+        `commitlog.replication.follow`. A copy so begun needs no segment that its primary has
+        deleted.
 
     Raises
     ------
@@ -93,6 +105,10 @@ def restore(
     """
     source, target = os.fspath(place), path_of(path)
     wanted = _until(until)
+    if follows is not None and not is_remote(follows):
+        raise InvalidOptionError(
+            f"follows must be the URL of a log, such as 'tls://host:7070/orders', not {follows!r}"
+        )
     if not is_archive(source):
         raise (NotALogError if os.path.lexists(source) else LogNotFoundError)(
             "there is no store and no archive here: give the address or directory of one",
@@ -107,7 +123,7 @@ def restore(
         with translate_errors(target, "restore a log"), _empty(target):
             with ThreadPoolExecutor(_AT_A_TIME) as pool:
                 list(pool.map(lambda number: _write(directory, target, number, end), numbers))
-            _finish(directory, target)
+            _finish(directory, target, follows, end)
         return Restored(
             target, numbers[0] * directory.segment_size + HEADER_SIZE, end, len(numbers)
         )
@@ -200,8 +216,25 @@ def _write(directory: ArchivedDirectory, path: str, number: int, end: int) -> No
     failpoint("segment restored")
 
 
-def _finish(directory: ArchivedDirectory, path: str) -> None:
+def _epochs(directory: ArchivedDirectory, end: int) -> tuple[Epoch, ...]:
+    """Return the epochs of what was restored, as far as they are certain.
+
+    A whole segment does not say who wrote it. If the store ends with a part of an epoch, the
+    primary of that epoch has compared or stored each whole segment below. Otherwise a fenced writer
+    may have put the last one: without the epoch here, the follower cuts the copy where it starts.
+    """
+    epochs = [each for each in own_epochs(directory.target) if each.start <= end]
+    writer = directory.last_epoch()
+    while epochs and epochs[-1].start < end and epochs[-1].number != writer:
+        epochs.pop()
+    return tuple(Epoch(each.number, each.start, each.id) for each in epochs)
+
+
+def _finish(directory: ArchivedDirectory, path: str, follows: str | None, end: int) -> None:
     """Write the identity last: without it the directory is no log."""
+    if follows is not None:
+        with contextlib.closing(LogDirectory(path, directory.identity)) as restored:
+            lineage.write(restored, Lineage(_epochs(directory, end), follows))
     with opened_directory(path) as fd:
         os.fsync(fd)
         failpoint("segments durable")

@@ -121,6 +121,11 @@ class ArchivedDirectory(LogDirectory):
             (part.first for part in parts if part.first <= position), default=position - offset
         )
 
+    def last_epoch(self) -> int | None:
+        """Return the epoch of the last part; None if the last segment is whole."""
+        parts = self._contents.parts.get(max(self._contents.numbers, default=0), ())
+        return parts[-1].epoch if parts else None
+
     def has_changed(self) -> bool:
         """List the store; return whether its beginning or its end has changed."""
         listed = self._segments.list_again()

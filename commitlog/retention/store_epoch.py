@@ -73,6 +73,15 @@ def highest_epoch(target: Target) -> int:
         return max(epochs_in(target.names()), default=0)
 
 
+def own_epochs(target: Target) -> list[StoreEpoch]:
+    """Read the epochs of a store, ascending, without those that a claim only passed over."""
+    with reading(target.name):
+        numbers = sorted(epochs_in(target.names()))
+    epochs = [read_epoch(target, number) for number in numbers]
+    last = {each.id: each for each in epochs if each is not None}
+    return list(last.values())
+
+
 def epochs_in(names: list[str]) -> list[int]:
     """Return the numbers of the epochs among the names of a store."""
     return [int(match[1]) for name in names if (match := _NAME.match(name))]

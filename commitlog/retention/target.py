@@ -111,19 +111,19 @@ def reading(path: str) -> Iterator[None]:
 
     A library's file system may raise any exception, with a message of many lines.
     """
-    with _telling(path, "read"):
+    with _translate_errors(path, "read"):
         yield
 
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[None]:
     """Do the same for errors of writing a target."""
-    with _telling(path, "written"):
+    with _translate_errors(path, "written"):
         yield
 
 
 @contextlib.contextmanager
-def _telling(path: str, done: str) -> Iterator[None]:
+def _translate_errors(path: str, done: str) -> Iterator[None]:
     try:
         yield
     except (CommitLogError, FileNotFoundError):

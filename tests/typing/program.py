@@ -284,7 +284,9 @@ def store(path: Path, bucket: str) -> None:
     place = commitlog.Store(bucket, level=1, every="500ms")
     with commitlog.open(path, store=place, retention=commitlog.Retention(max_age="7d")) as log:
         log.append(b"one")
-    restored: keep.Restored = keep.restore(bucket, path / "again", until="2026-05-01")
+    restored: keep.Restored = keep.restore(
+        bucket, path / "again", until="2026-05-01", follows="tls://host:7070/orders"
+    )
     print(place.every, place.target, restored.end_position, restored.segments)
     with keep.StoreLease(bucket, 4096, lasts="10m", filesystem=None) as lease:
         lease.renew(lease.position)
