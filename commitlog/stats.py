@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from commitlog.errors import InvalidOptionError
@@ -161,6 +161,31 @@ class PoolStats:
     low_water_warnings: int = 0
 
 
+@dataclass(slots=True)
+class TopicStats:
+    """Count the messages that a handle compressed or sealed for one topic.
+
+    A message counts when it is compressed or sealed, also if its append then fails.
+
+    Attributes
+    ----------
+    messages : int
+    plain_bytes : int
+        Of the messages, as the codec encoded them.
+    value_bytes : int
+        Of the same messages, compressed, sealed, or both. Histories and frames are left out.
+    """
+
+    messages: int = 0
+    plain_bytes: int = 0
+    value_bytes: int = 0
+
+    @property
+    def ratio(self) -> float:
+        """Return how many times smaller the messages became; 1 without messages."""
+        return self.plain_bytes / self.value_bytes if self.value_bytes else 1.0
+
+
 @dataclass(frozen=True)
 class LogStats:
     """Hold a snapshot of one open log's watermarks, counters and latencies.
@@ -215,6 +240,8 @@ class LogStats:
         Events that a segment listener was too slow to receive, and exceptions that it raised.
     pool : PoolStats or None
         The statistics of the pool.
+    topics : dict of str to TopicStats
+        By name, the topics whose messages this handle compresses or seals.
     """
 
     tail_position: int
@@ -247,6 +274,7 @@ class LogStats:
     dropped_events: int
     listener_failures: int
     pool: PoolStats | None = None
+    topics: dict[str, TopicStats] = field(default_factory=dict)
 
     @property
     def commits(self) -> int:
@@ -295,6 +323,11 @@ class LogStats:
             f"{self.rolled_back_claims:,} rolled back; disk {self.disk}, {self.free_disk_bytes:,} "
             "bytes free"
         )
+        for name, each in self.topics.items():
+            lines.append(
+                f"topic {name}: {each.messages:,} messages, {each.plain_bytes:,} bytes became "
+                f"{each.value_bytes:,}, {each.ratio:.1f} times smaller"
+            )
         if self.failed is not None:
             lines.append(f"FAILED: {self.failed}")
         if self.pool is not None:

@@ -55,7 +55,8 @@ def command(
 ) -> None:
     """Describe LOG, an archive or a segment file.
 
-    For a log it prints identity, segments, watermarks, records and the writers that have it open.
+    For a log it prints identity, segments, watermarks, records and the writers that have it open,
+    and for each topic of the newest 4096 records how many times smaller compression made it.
     ARCHIVE is a directory or a URL. The command changes nothing.
 
     \b
@@ -78,6 +79,8 @@ def command(
     if since is not None or until is not None:
         raise click.UsageError("--since and --until select cycles: add --cycles, or leave them out")
     found = report.report_of(log)
+    if found["kind"] == "log":
+        report.add_topics(found)
     if as_json:
         print_json(found)
     else:

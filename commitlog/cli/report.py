@@ -22,6 +22,7 @@ from commitlog.errors import CommitLogError, CorruptSegmentError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.figures import replication_lag
 from commitlog.log.parts import parts_of
+from commitlog.messages.summary import layers_of, layers_text, newest, sizes_of
 from commitlog.observe.watching import writer_name
 from commitlog.repair.verification import open_directory, read_identity
 from commitlog.retention.archived_directory import ArchivedDirectory
@@ -41,6 +42,8 @@ _SEAL = (
     "last_timestamp_ns",
     "largest_timestamp_ns",
 )
+# Keys that `lines` prints in another form, or not at all.
+_ELSEWHERE = ("path", "kind", "state", "seal", "writers", "topics", "problems")
 STATES = {
     "open": "open for writing",
     "closed": "closed",
@@ -69,6 +72,31 @@ def report_of(path: str) -> Report:
         return _archive(detached) if isinstance(detached, ArchivedDirectory) else _segment(detached)
 
 
+def add_topics(report: Report) -> None:
+    """Add the topics of a log's newest records, and what compression and seals made of them."""
+    report["topics"] = []
+    if not report["records"]:
+        return
+    try:
+        with commitlog.open(report["path"], "r") as opened:
+            topics = newest(opened).topics()
+            topics.pop(None, None)  # `commitlog topics` reports what has no schema
+    except CommitLogError as error:
+        report["problems"].append(str(error))
+        return
+    for name, versions in sorted(topics.items()):
+        after, before = sizes_of(versions)
+        report["topics"].append(
+            {
+                "name": name,
+                "messages": sum(each.messages for each in versions),
+                "layers": layers_of(versions),
+                "value_bytes": after,
+                "plain_bytes": before,
+            }
+        )
+
+
 def segment_header(segment: Segment) -> Report:
     """Return the header of a segment with its seal; a part that is not written yet is None."""
     opened = read_opened(segment.read(0, HEADER_SIZE))
@@ -88,7 +116,7 @@ def lines(report: Report) -> Iterator[str]:
     state = f", {STATES[report['state']]}" if "state" in report else ""
     yield f"{report['path']}: {report['kind']}{state}"
     for key, content in report.items():
-        if key in ("path", "kind", "state", "seal", "writers", "problems") or content is None:
+        if key in _ELSEWHERE or content is None:
             continue
         name, text = key.replace("_", " "), str(content)
         if key.endswith("_ns"):
@@ -96,6 +124,10 @@ def lines(report: Report) -> Iterator[str]:
         elif key.endswith("_bytes") or key == "segment_size":
             name, text = name.removesuffix(" bytes"), size_text(content)
         yield f"  {name:<24}{text}"
+    for topic in report.get("topics", ()):
+        layers = layers_text(topic["layers"], topic["value_bytes"], topic["plain_bytes"])
+        count = f"{topic['messages']} of the newest records"
+        yield f"  {'topic':<24}{topic['name']}: {count}{layers}"
     for writer in report.get("writers", ()):
         yield f"  {'writer':<24}{writer['name']} (pid {writer['pid']}), slot {writer['slot']}"
     yield from (f"  wrong: {problem}" for problem in report["problems"])

@@ -11,11 +11,15 @@ from commitlog.cli import FAILURE
 from commitlog.cli.output import print_json
 from commitlog.cli.quantities import counted
 from commitlog.cli.record_format import time_text
-from commitlog.messages import compression, sealer
 from commitlog.messages.fields_text import fields_text
-from commitlog.messages.summary import LogSummary, TopicVersion, summarized
-
-_WORDS = {compression.NAME: "compressed", sealer.NAME: "sealed"}
+from commitlog.messages.summary import (
+    LogSummary,
+    TopicVersion,
+    layers_of,
+    layers_text,
+    sizes_of,
+    summarized,
+)
 
 
 @click.command()
@@ -72,24 +76,14 @@ def _print(log: str, found: LogSummary, topics: dict[Any, list[TopicVersion]]) -
             for time in (each.first_timestamp_ns, each.last_timestamp_ns)
             if time is not None
         ]
-        layers = dict.fromkeys(word for each in versions for word in each.layers)
-        words = "".join(f", {_WORDS.get(name, name)}{_times(name, versions)}" for name in layers)
+        layers = layers_text(layers_of(versions), *sizes_of(versions))
         span = f", {time_text(min(times))} to {time_text(max(times))}" if times else ""
-        click.echo(f"{name}: {codecs}{words}, {counted(total, 'message')}{span}")
+        click.echo(f"{name}: {codecs}{layers}, {counted(total, 'message')}{span}")
         for number, each in enumerate(versions, 1):
             assert each.schema is not None
             fields = fields_text(each.schema) or "no fields"
             count = counted(each.messages, "message")
             click.echo(f"  version {number}, type {each.number}, {count}: {fields}")
-
-
-def _times(layer: str, versions: list[TopicVersion]) -> str:
-    """Return how many times compression made the values smaller, if that is known."""
-    known = [each for each in versions if each.plain_bytes and layer == compression.NAME]
-    if not known:
-        return ""
-    before = sum(each.plain_bytes or 0 for each in known)
-    return f" {before / sum(each.value_bytes for each in known):.1f} times"
 
 
 def _as_object(name: str, versions: list[TopicVersion]) -> dict[str, Any]:

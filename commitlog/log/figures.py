@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from typing import NamedTuple, cast
 
 from commitlog.allocation.disk_monitor import free_bytes
@@ -81,4 +82,5 @@ def log_stats(parts: LogParts) -> LogStats:
         dropped_events=0 if listener is None else listener.dropped,
         listener_failures=0 if listener is None else listener.failures,
         pool=None if pool is None else pool.stats(),
+        topics={name: replace(each) for name, each in parts.topics.items()},
     )

@@ -24,6 +24,7 @@ from commitlog.segment import cursors_file
 from commitlog.segment.cursors_file import SlotLock
 from commitlog.segment.lock_file import Holder
 from commitlog.segment.mapped_file_queue import MappedFileQueue
+from commitlog.stats import TopicStats
 from commitlog.tail.cycles import LogCycles
 from commitlog.tail.index import LogIndex
 from commitlog.tail.tailer_file import TailerFile
@@ -63,6 +64,7 @@ class LogParts:
         self.named: weakref.WeakSet[TailerFile] = weakref.WeakSet()
         self.named_lock = threading.Lock()
         self.producers: Producers | None = None  # created by the first append of a producer
+        self.topics: dict[str, TopicStats] = {}  # those that change the size of their messages
         self.pid = os.getpid()
         with ExitStack() as undo:
             undo.callback(opened.close)

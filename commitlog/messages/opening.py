@@ -15,14 +15,14 @@ from commitlog.errors import (
     SchemaError,
 )
 from commitlog.log.commit_log import CommitLog, open_log
-from commitlog.log.parts import Mode
+from commitlog.log.parts import Mode, parts_of
 from commitlog.messages.appender import LastAppend, Layered, TopicAppender
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Codec, CodecName, codec_for
 from commitlog.messages.compression import DICTIONARY_BYTES, Compression, Zstd, form_of, zstd_of
 from commitlog.messages.encoder import MessageEncoder, name_of
 from commitlog.messages.key_ring import KeyRing, key_ring_of
-from commitlog.messages.layered_appender import LayeredAppender
+from commitlog.messages.layered_appender import LayeredAppender, Measured
 from commitlog.messages.schema import Schema
 from commitlog.messages.sealed_dictionary import SEAL_BYTES
 from commitlog.messages.sealer import Sealer, is_sealed
@@ -30,6 +30,7 @@ from commitlog.messages.topic import Topic
 from commitlog.messages.topic_compressor import TopicCompressor
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
 from commitlog.options import OptionOverrides
+from commitlog.stats import TopicStats
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
 from commitlog.tail.tailer_file import Durable
@@ -170,6 +171,9 @@ def _joined(
             log, schema, end, zstd=zstd, known=known_schemas, keys=ring, seals=seals
         )
         plain, carrying = compressor.plain, compressor.with_history
+    if not isinstance(plain, TopicAppender):
+        stats = parts_of(log).topics.setdefault(name, TopicStats())
+        plain, carrying = Measured(plain, stats), Measured(carrying, stats)
     topic = Topic(
         log,
         codec,

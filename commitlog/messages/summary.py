@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from commitlog.errors import MissingExtraError, SchemaError
+from commitlog.errors import KeyUnavailableError, MissingExtraError, SchemaError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages import compression
+from commitlog.messages import compression, sealer
 from commitlog.messages.catalog import SchemaCatalog
-from commitlog.messages.history import behind_history
+from commitlog.messages.history import behind_history, end_of
+from commitlog.messages.key_ring import KeyRing, key_ring_of
+from commitlog.messages.layer import RecordDecoder
 from commitlog.messages.schema import SCHEMA_TYPE, Schema, key_of
 from commitlog.tail.batch import Batch
+from commitlog.tail.seek import Start
+
+_NEWEST = 4096
+Measure: TypeAlias = Callable[[Batch, int], int]
+"""Returns what the value of a row would take without the layers of its schema."""
 
 
 @dataclass(eq=False)
@@ -34,8 +42,8 @@ class TopicVersion:
     value_bytes : int
         Of all values, as they are in the log.
     plain_bytes : int or None
-        Their size before compression; None if they are not compressed, are sealed, or the extra is
-        not installed.
+        Their size without compression and seal; None if they have neither, if a key or an extra is
+        missing, or if this release does not know a layer.
     """
 
     number: int
@@ -48,6 +56,7 @@ class TopicVersion:
     last_timestamp_ns: int | None = None
     value_bytes: int = 0
     plain_bytes: int | None = None
+    measure: Measure | None = None
 
     @property
     def layers(self) -> list[str]:
@@ -64,12 +73,12 @@ class TopicVersion:
         self.last_timestamp_ns = int(batch.timestamps_ns[last])
         self.messages += len(rows)
         self.value_bytes += int(np.diff(batch.offsets)[rows].sum())
-        # A seal hides the sizes before compression.
-        if self.schema is not None and self.layers == [compression.NAME]:
-            measure = behind_history(self.schema, compression.size_before)
-            sizes = (_size_of(measure, batch.value(row)) for row in rows.tolist())
-            with contextlib.suppress(MissingExtraError):
-                self.plain_bytes = (self.plain_bytes or 0) + sum(sizes)
+        if self.measure is not None:
+            try:
+                plain = sum(self.measure(batch, row) for row in rows.tolist())
+                self.plain_bytes = (self.plain_bytes or 0) + plain
+            except (KeyUnavailableError, MissingExtraError):
+                self.measure = self.plain_bytes = None
 
 
 @dataclass(eq=False)
@@ -97,12 +106,24 @@ class LogSummary:
         return found
 
 
-def summarized(log: CommitLog) -> LogSummary:
-    """Read a log once, and count the messages of each version of its topics."""
+def newest(log: CommitLog) -> LogSummary:
+    """As `summarized`, of the newest 4096 records."""
+    with log.tailer(direction="backward", on_damage="skip") as tailer:
+        batch = tailer.read_batch(_NEWEST)
+    if not len(batch):
+        return LogSummary()
+    return summarized(log, int(batch.positions[-1]))
+
+
+def summarized(log: CommitLog, start: Start = "first") -> LogSummary:
+    """Read a log from a record on, and count the messages of each version of its topics. Keys of
+    the environment open sealed messages.
+    """
+    keys = key_ring_of(None)
     summary = LogSummary()
     versions = summary.versions
     catalog = SchemaCatalog(log)
-    with log.tailer() as tailer:
+    with log.tailer(start=start) as tailer:
         while len(batch := tailer.read_batch()):
             summary.records += len(batch)
             numbers = batch.types
@@ -111,26 +132,74 @@ def summarized(log: CommitLog) -> LogSummary:
             for row in declared.tolist():
                 number = _number_in(batch.key(row) or b"")
                 if number is not None and number not in versions:
-                    versions[number] = _found(catalog, number)
+                    versions[number] = _found(log, keys, catalog, number)
             for number in np.unique(numbers[numbers > SCHEMA_TYPE]).tolist():
                 if number not in versions:
-                    versions[number] = _found(catalog, number)
+                    versions[number] = _found(log, keys, catalog, number)
                 versions[number].add(batch, np.flatnonzero(numbers == number))
     return summary
 
 
-def _found(catalog: SchemaCatalog, number: int) -> TopicVersion:
+def sizes_of(versions: Sequence[TopicVersion]) -> tuple[int, int | None]:
+    """Return the bytes of the values of some versions, and what they would take without layers, or
+    None if that is not known.
+    """
+    after = sum(each.value_bytes for each in versions)
+    if any(each.plain_bytes is None and each.layers and each.messages for each in versions):
+        return after, None
+    return after, sum(
+        each.value_bytes if each.plain_bytes is None else each.plain_bytes for each in versions
+    )
+
+
+def layers_of(versions: Sequence[TopicVersion]) -> list[str]:
+    """Return the names of the layers of some versions."""
+    return list(dict.fromkeys(name for each in versions for name in each.layers))
+
+
+def layers_text(layers: Sequence[str], after: int, before: int | None) -> str:
+    """Return layers in words, each behind a comma, with what they saved."""
+    saved = f" {before / after:.1f} times" if before and after else ""
+    words = {compression.NAME: f"compressed{saved}", sealer.NAME: "sealed"}
+    return "".join(f", {words.get(name, name)}" for name in layers)
+
+
+def _found(log: CommitLog, keys: KeyRing, catalog: SchemaCatalog, number: int) -> TopicVersion:
     """Return a version without messages, with its schema or the error that it raises."""
     schema = catalog.checked(number)
     if isinstance(schema, SchemaError):
         return TopicVersion(number, problem=schema.message)
-    return TopicVersion(number, schema)
+    version = TopicVersion(number, schema)
+    with contextlib.suppress(MissingExtraError):
+        version.measure = _measure_of(log, schema, keys)
+    return version
 
 
-def _size_of(measure: Callable[[bytes], int], value: bytes) -> int:
-    with contextlib.suppress(ValueError):  # its history is damaged
-        return measure(value)
-    return 0
+def _measure_of(log: CommitLog, schema: Schema, keys: KeyRing) -> Measure | None:
+    """Return what finds the size of a message before the layers of its schema."""
+    seals = sealer.is_sealed(schema)
+    below = [layer["name"] for layer in schema.layers[: len(schema.layers) - seals]]
+    size_of: Callable[[bytes], int]
+    if below == [compression.NAME]:
+        size_of = compression.size_before
+    elif seals and not below:
+        size_of = len
+    else:
+        return None
+    opened = RecordDecoder(log, keys, schema, size_of).of_value if seals else None
+    plain = behind_history(schema, size_of)
+
+    def measure(batch: Batch, row: int) -> int:
+        value = batch.value(row)
+        try:
+            head = end_of(value) if schema.has_history else 0
+            if opened is None:
+                return head + plain(value)
+            return head + opened(value, int(batch.positions[row]), batch.key(row))
+        except ValueError:  # the message is damaged
+            return len(value)
+
+    return measure
 
 
 def _number_in(key: bytes) -> int | None:

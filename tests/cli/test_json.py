@@ -155,6 +155,7 @@ def test_json_of_every_command_follows_the_page(log: Path, damaged: Path, tmp_pa
         ("doctor", printed("doctor", tmp_path)),
         ("remove", printed("remove", "--yes", tmp_path / "open")),
         ("topics", printed("topics", _with_topics(tmp_path / "topics"))),
+        ("info", printed("info", tmp_path / "topics")),
         ("history", printed("history", _with_histories(tmp_path / "histories"))),
         *((each, printed(each, "--history", tmp_path / "histories")) for each in ("cat", "tail")),
         ("spark export", [as_object(_export())]),

@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 import commitlog
-from commitlog import topics
 from commitlog.messages.fields_text import fields_text
+from commitlog.messages.key_ring import VARIABLE
 from commitlog.messages.schema import SCHEMA_TYPE, Schema
 from tests.cli.program import run
 from tests.messages.events import Event, events
 from tests.messages.orders import Order, Refund
+from tests.messages.sealed import NEW, OLD, RING
 from tests.messages.test_codecs import CASES
 from tests.messages.test_topic import PRICE, Price
 
@@ -69,14 +70,55 @@ def test_compressed_topic_shows_its_sizes(tmp_path: Path) -> None:
     assert line.startswith(f"Event: json, compressed {times:.1f} times, 601 messages, ")
 
 
-def test_sealed_topic_hides_what_compression_saved(tmp_path: Path) -> None:
+def test_sealed_topic_hides_what_compression_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("cryptography")
-    ring = topics.KeyRing.of_text("key:" + "A" * 43 + "=")
-    with commitlog.topic(tmp_path / "log", Event, compress="zstd", keys=ring) as topic:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    path = tmp_path / "log"
+    with commitlog.topic(path, Event, compress="zstd", keys=RING) as topic:
         topic.append_many(events(10))
-    assert "compressed, sealed" in run("topics", tmp_path / "log").stdout.decode()
-    found = json.loads(run("topics", "--json", tmp_path / "log").stdout)["topics"][0]["versions"]
-    assert [each["plain_bytes"] for each in found] == [None] * len(found)
+        stats = topic.log.stats().topics["Event"]
+    for command in ("topics", "info"):
+        assert "compressed, sealed" in run(command, path).stdout.decode()
+    for ring, known in ((NEW, False), (OLD, True)):
+        monkeypatch.setenv(VARIABLE, ring)
+        (found,) = json.loads(run("topics", "--json", path).stdout)["topics"][0]["versions"]
+        (newest,) = json.loads(run("info", "--json", path).stdout)["topics"]
+        for each in (found, newest):
+            assert each["value_bytes"] == stats.value_bytes
+            assert each["plain_bytes"] == (stats.plain_bytes if known else None)
+    for command in ("topics", "info"):
+        shown = run(command, path).stdout.decode()
+        assert f"compressed {stats.ratio:.1f} times, sealed" in shown
+
+
+def test_info_has_the_topics_of_the_newest_records(tmp_path: Path) -> None:
+    pytest.importorskip("zstandard")
+    with commitlog.open(tmp_path / "log") as opened:
+        refunds = commitlog.topic(opened, Refund)
+        refunds.append_many([Refund(number) for number in range(5000)])
+        commitlog.topic(opened, Event, compress="zstd").append_many(events(90))
+    other, newest = json.loads(run("info", "--json", tmp_path / "log").stdout)["topics"]
+    assert (newest["name"], newest["layers"], newest["messages"]) == ("Refund", [], 4005)
+    assert newest["plain_bytes"] == newest["value_bytes"]
+    assert (other["name"], other["layers"], other["messages"]) == ("Event", ["zstd"], 90)
+    times = other["plain_bytes"] / other["value_bytes"]
+    line = f"topic                   Event: 90 of the newest records, compressed {times:.1f} times"
+    assert line in run("info", tmp_path / "log").stdout.decode()
+
+
+def test_history_counts_before_and_after(tmp_path: Path) -> None:
+    pytest.importorskip("zstandard")
+    with commitlog.topic(tmp_path / "log", Event, compress="zstd") as topic:
+        topic.append(events(1)[0])
+        with topic.tailer() as tailer, tailer.reading():
+            topic.append(events(1)[0])
+    plain, carrying = json.loads(run("topics", "--json", tmp_path / "log").stdout)["topics"][0][
+        "versions"
+    ]
+    assert carrying["plain_bytes"] == plain["plain_bytes"] + 56
+    assert carrying["value_bytes"] == plain["value_bytes"] + 56
 
 
 def test_json_has_the_schemas_and_positions(log: Path) -> None:
