@@ -49,7 +49,10 @@ def run(arguments: list[str]) -> int:
             sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.ClickException as error:
-        error.show()
+        if isinstance(error, click.UsageError):
+            error.show()  # with the usage of the command
+        else:
+            click.echo(f"commitlog: {error.format_message()}", err=True)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         _drop_output()

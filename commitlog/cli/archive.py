@@ -69,8 +69,6 @@ def command(
         where = Store(target, level)
     except InvalidOptionError as error:
         raise click.UsageError(error.message) from None
-    except ModuleNotFoundError as error:
-        raise click.ClickException(str(error)) from None
     done = archive_segments(log, where, older_than=older_than, keep=keep, dry_run=dry_run)
     if as_json:
         print_json(as_object(log, done))

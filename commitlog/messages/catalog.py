@@ -53,6 +53,7 @@ class SchemaCatalog:
         self._known = _KNOWN.setdefault(log, {})
         # Schemas that were not found: the log's tail then, and where to continue the search.
         self._missed: dict[int, tuple[int, int]] = {}
+        self._refused: dict[int, int | None] = {}  # where schemas are that cannot be read
 
     def schemas_of(self, *topics: str) -> dict[int, Schema]:
         """Return the schemas of topics by the type number of their messages. Those of other topics
@@ -104,7 +105,10 @@ class SchemaCatalog:
         """Yield the number of each schema with the schema, or with the error that it raises."""
         if self._log.mode == "r" and not self._is_complete():
             for number, value in self._scanned():
-                yield number, _read(value)
+                try:
+                    yield number, self._read(number, value)
+                except SchemaError as error:
+                    yield number, error
             return
         if not self._is_complete():
             self._build()
@@ -161,7 +165,7 @@ class SchemaCatalog:
             with open(self._file_of(number), "rb") as file:
                 content = file.read()
             if number_of(content) == number:
-                return Schema.of_value(content)
+                return self._read(number, content)
         found = self._found_in_records(number, "first" if missed is None else missed[1], tail)
         if found is not None:
             self._missed.pop(number, None)
@@ -184,8 +188,7 @@ class SchemaCatalog:
         """Return whether a record of the schema remains; the messages of a schema without any were
         deleted.
         """
-        with self._log.tailer(on_damage="skip", visibility=self._visibility()) as tailer:
-            return tailer.seek(key=key_of(number))
+        return self._position_of(number) is not None
 
     def forget(self, number: int) -> None:
         """Remove a schema from the folder, because its messages were deleted."""
@@ -193,6 +196,21 @@ class SchemaCatalog:
         if self._log.mode != "r":
             with contextlib.suppress(OSError):
                 os.unlink(self._file_of(number))
+
+    def _read(self, number: int, value: bytes) -> Schema:
+        """Read a schema; an error names the log, and the position of its first record."""
+        try:
+            return Schema.of_value(value)
+        except SchemaError as error:
+            if number not in self._refused:
+                _keep(self._refused, number, self._position_of(number), _MOST_KNOWN)
+            error.path, error.position = self._log.path, self._refused[number]
+            raise
+
+    def _position_of(self, number: int) -> int | None:
+        """Return the position of the first record of a schema that remains."""
+        with self._log.tailer(on_damage="skip", visibility=self._visibility()) as tailer:
+            return tailer.position if tailer.seek(key=key_of(number)) else None
 
     def _file_of(self, number: int) -> str:
         return os.path.join(self._folder, f"{number:08x}.json")
@@ -269,16 +287,9 @@ class SchemaCatalog:
                 if record is None:
                     return None
                 if record.type == SCHEMA_TYPE and number_of(record.value) == number:
-                    return Schema.of_value(record.value)
+                    return self._read(number, record.value)
         _keep(self._missed, number, (tail, end), _MOST_MISSED)
         return None
-
-
-def _read(value: bytes) -> Schema | SchemaError:
-    try:
-        return Schema.of_value(value)
-    except SchemaError as error:
-        return error
 
 
 def instead(name: str, known: list[str], what: str = "topics") -> str:

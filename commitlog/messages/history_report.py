@@ -184,7 +184,7 @@ class _Schemas:
         chosen.
         """
         schema = self._catalog.checked(number)
-        found = schema.message if isinstance(schema, SchemaError) else schema
+        found = str(schema) if isinstance(schema, SchemaError) else schema
         if self._topics and (isinstance(found, str) or found.topic not in self._topics):
             return None
         return found

@@ -193,13 +193,14 @@ def _checked_schemas(
 ) -> dict[int, Schema]:
     """Return the schemas of the topic; refuse a class that cannot take its messages."""
     known = catalog.schemas_of(schema.topic)
-    for each in known.values():
+    for number, each in known.items():
         try:
             codec.decoder(each)
-        except SchemaError:
-            if catalog.has_record(each.number):
+        except SchemaError as error:
+            if catalog.has_record(number):
+                error.path = log.path
                 raise
-            catalog.forget(each.number)
+            catalog.forget(number)
     if not known and log.mode == "r":
         catalog.check_topics([schema.topic])
     return known

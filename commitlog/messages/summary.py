@@ -168,7 +168,7 @@ def _found(log: CommitLog, keys: KeyRing, catalog: SchemaCatalog, number: int) -
     """Return a version without messages, with its schema or the error that it raises."""
     schema = catalog.checked(number)
     if isinstance(schema, SchemaError):
-        return TopicVersion(number, problem=schema.message)
+        return TopicVersion(number, problem=str(schema))
     version = TopicVersion(number, schema)
     with contextlib.suppress(MissingExtraError):
         version.measure = _measure_of(log, schema, keys)

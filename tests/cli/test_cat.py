@@ -123,7 +123,7 @@ def test_closed_output_is_refused(log: tuple[Path, list[int]]) -> None:
     done = shell('c cat "$1" >&-', log[0])
     assert (done.returncode, done.stderr) == (
         1,
-        b"Error: standard output is closed: redirect it to a file or a pipe\n",
+        b"commitlog: standard output is closed: redirect it to a file or a pipe\n",
     )
 
 

@@ -16,7 +16,7 @@ from commitlog import Record, topics
 from commitlog.errors import InvalidOptionError, SchemaError, TailerInUseError, UndecodableError
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.schema import SCHEMA_TYPE
-from tests.messages.orders import Order, Refund, records
+from tests.messages.orders import Order, Refund, records, schema_positions
 
 
 def test_tailer_of_a_topic_skips_other_topics(log: commitlog.CommitLog) -> None:
@@ -292,10 +292,32 @@ def test_newer_schema_refuses_its_own_topic_only(
         shutil.rmtree(folder)
     with commitlog.topic(tmp_path / "log", Order, mode=mode) as orders:
         assert list(orders.tailer()) == [Order(1)]
-        with pytest.raises(SchemaError, match="use a newer release"):
+        with pytest.raises(SchemaError, match="use a newer release") as caught:
             commitlog.topic(orders.log, Refund)
+        assert caught.value.path == orders.log.path
+        assert caught.value.position == schema_positions(orders.log)[1]
         with pytest.raises(UndecodableError, match="use a newer release"):
             topics.to_arrow(orders.log)
+
+
+def test_damaged_schema_is_named_with_path_and_position(log: commitlog.CommitLog) -> None:
+    commitlog.topic(log, Order).append(Order(1))
+    number = appended_schema(log, b"no json")
+    catalog = SchemaCatalog(log)
+    for _ in range(2):
+        with pytest.raises(SchemaError, match="a schema record is damaged") as caught:
+            catalog.find(number)
+        assert caught.value.path == log.path
+        assert caught.value.position == schema_positions(log)[1]
+
+
+def test_unknown_codec_of_a_schema_refuses_its_topic(log: commitlog.CommitLog) -> None:
+    """Also if its keys are in another order than this release writes them."""
+    content = b'{"topic": "Refund", "format": 1, "codec": "xml", "schema": {}}'
+    log.append(b"{}", type=appended_schema(log, content))
+    with pytest.raises(SchemaError, match="there is no codec 'xml'") as caught:
+        commitlog.topic(log, Refund)
+    assert caught.value.path == log.path
 
 
 def test_missing_schema_is_searched_once_per_growth(
