@@ -8,6 +8,7 @@ import time
 from typing import Any, Self
 
 from commitlog.base.extras import imported
+from commitlog.recovery.lineage import Rank
 from commitlog.replication import wire
 
 SILENT_S = 20 * wire.HEARTBEAT_S
@@ -15,17 +16,17 @@ _SLICE_S = 0.5
 
 
 class ChunkStream:
-    """Read the chunks of a stream, in one thread.
+    """Read the chunks of a stream and acknowledge them, in one thread.
 
     The server sends a chunk each `HEARTBEAT_S` at least. If none arrives for `SILENT_S`, the other
     end has lost the request or a part of the stream, and a thread cancels it; gRPC's pings do not
     show that.
     """
 
-    def __init__(self, reader: Any, url: str) -> None:
-        self._reader = reader
+    def __init__(self, exchange: tuple[Any, Any], url: str) -> None:
+        self._writer, self._reader = exchange
         self._url = url
-        self._layout = wire.schema()
+        self._writer.begin(wire.schema())
         self._waits_since_s: float | None = None
         self._ended = threading.Event()
         self._watch = threading.Thread(target=self._run, name="commitlog silence", daemon=True)
@@ -35,12 +36,25 @@ class ChunkStream:
         """Return the next chunk; None if the server closes."""
         self._waits_since_s = time.monotonic()
         try:
-            batch = self._reader.read_chunk().data
+            message = self._reader.read_chunk()
         except StopIteration:
             return None
         finally:
             self._waits_since_s = None  # writing the chunk may take any time
-        return wire.chunk_of(batch, self._layout, self._url)
+        chunk = wire.chunk_of(message.data, message.app_metadata, self._url)
+        if chunk is None:
+            self._end()
+        return chunk
+
+    def acknowledge(self, rank: Rank, position: int) -> None:
+        """Tell the server how far the copy is durable."""
+        self._writer.write_metadata(wire.acknowledgement(rank, position))
+
+    def _end(self) -> None:
+        """End this side after the other one, and raise the error that ended it."""
+        self._writer.done_writing()
+        with contextlib.suppress(StopIteration):
+            self._reader.read_chunk()
 
     def cancel(self) -> None:
         """End the stream, from any thread."""
@@ -60,3 +74,5 @@ class ChunkStream:
         self._ended.set()
         self.cancel()
         self._watch.join()
+        with contextlib.suppress(imported("pyarrow", "replication", "arrow").ArrowException):
+            self._writer.close()

@@ -224,7 +224,7 @@ class Follower:
             try:
                 with self._primary.connect() as client:
                     said = self._primary.describe(client, timeout_s)
-                    prepare(self._primary, client, said, path)
+                    prepare(self._primary, client, said, path, self.name)
                     return self._checked(path, client, said)
             except self._failures as error:
                 if isinstance(error, CommitLogError):
@@ -308,30 +308,34 @@ class Follower:
 
     def _copy(self, client: Any) -> None:
         replica = self._replica
-        if not self._acknowledge(client):
-            return
-        rank = replica.lineage.rank
-        with self._primary.stream(client, rank, replica.position, replica.unsealed()) as stream:
+        with replica.lock:
+            rank, position, unsealed = replica.lineage.rank, replica.position, replica.unsealed()
+        with self._primary.stream(client, self.name, rank, position, unsealed) as stream:
             self._stream = stream
-            while not self._stopping.is_set():
-                chunk = stream.next()
-                if chunk is None:
-                    return  # the server closes
+            stream.acknowledge(rank, position)
+            try:
+                self._take(stream, rank)
+            finally:
                 with replica.lock:
-                    if replica.is_fenced:
-                        return  # until the primary has the epoch that was promised
-                    replica.write(chunk)
-                with self._news:
-                    self._flushed = chunk.flushed
-                    self._news.notify_all()
-                if chunk.frames and not self._acknowledge(client):
-                    return
+                    replica.sync()
 
-    def _acknowledge(self, client: Any) -> bool:
-        """Tell the primary what is durable here; return False if its epoch has changed."""
-        with self._replica.lock:
-            rank, position = self._replica.lineage.rank, self._replica.position
-        return self._primary.acknowledge(client, self.name, rank, position) == rank
+    def _take(self, stream: ChunkStream, rank: Rank) -> None:
+        replica = self._replica
+        while not self._stopping.is_set():
+            chunk = stream.next()
+            if chunk is None:
+                return  # the server closes
+            with replica.lock:
+                if replica.is_fenced:
+                    return  # until the primary has the epoch that was promised
+                before = replica.position
+                replica.write(chunk)
+                position = replica.position
+            if position > before:
+                stream.acknowledge(rank, position)
+            with self._news:
+                self._flushed = chunk.flushed
+                self._news.notify_all()
 
     def _end(self, error: CommitLogError) -> None:
         _logger.error("%s: %s", self._primary.url, error)

@@ -29,7 +29,7 @@ class ForkedLogError(Exception):
         self.position = position
 
 
-def prepare(primary: Primary, client: Any, said: dict[str, Any], path: str) -> None:
+def prepare(primary: Primary, client: Any, said: dict[str, Any], path: str, name: str) -> None:
     """Create the copy, or check that the directory holds one of this log."""
     url = primary.url
     identity = identities.parse(str(said.get("identity")), url)
@@ -52,7 +52,7 @@ def prepare(primary: Primary, client: Any, said: dict[str, Any], path: str) -> N
             )
     start = wire.number_of(said, "first", url)
     if known is None or not _has_segments(path):
-        with primary.stream(client, theirs.rank, start, []) as stream:
+        with primary.stream(client, name, theirs.rank, start, []) as stream:
             _begin(stream, url, path, identity)
 
 

@@ -136,8 +136,14 @@ def permit_check(permits: Permits) -> Any:
     flight = wire.flight()
 
     class Permitted(flight.ServerMiddleware):  # type: ignore[name-defined,misc]
-        def __init__(self, permit: Permit) -> None:
+        def __init__(self, permit: Permit, sent: list[str]) -> None:
             self.permit = permit
+            self._sent = sent
+
+        def still_follows(self, log: str) -> bool:
+            """Return whether the tokens of now still let a stream go on that has begun."""
+            permit = permits.find(self._sent)
+            return permit is not None and permit.refusal(log, follow=True) is None
 
     class PermitCheck(flight.ServerMiddlewareFactory):  # type: ignore[name-defined,misc]
         """Refuse calls without a token before any method runs."""
@@ -148,6 +154,6 @@ def permit_check(permits: Permits) -> Any:
             permit = permits.find(sent)
             if permit is None:
                 raise flight.FlightUnauthenticatedError("the token is missing or wrong")
-            return Permitted(permit)
+            return Permitted(permit, sent)
 
     return PermitCheck()

@@ -79,17 +79,21 @@ class Primary:
         reached = wire.rank_of(answer, "reached", self.url)
         return promised, Standing(reached, wire.number_of(answer, "position", self.url))
 
-    def stream(self, client: Any, rank: Rank, position: int, unsealed: list[int]) -> ChunkStream:
+    def stream(
+        self, client: Any, name: str, rank: Rank, position: int, unsealed: list[int]
+    ) -> ChunkStream:
         """Begin the stream of chunks of an epoch."""
         flight = wire.flight()
         content = {
             "log": self._address.log,
+            "name": name,
             "rank": rank._asdict(),
             "position": position,
             "unsealed": unsealed,
         }
+        descriptor = flight.FlightDescriptor.for_command(wire.text(content))
         options = flight.FlightCallOptions(headers=self._headers)
-        return ChunkStream(client.do_get(flight.Ticket(wire.text(content)), options), self.url)
+        return ChunkStream(client.do_exchange(descriptor, options), self.url)
 
     def refused(self, error: Exception) -> ReplicationError | None:
         """Return the error that ends the follower; None if another try may succeed."""

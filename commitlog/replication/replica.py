@@ -21,6 +21,7 @@ from commitlog._kernel.segments import (
     crc32c,
     header_fields,
     read_seal,
+    start_writeback,
 )
 from commitlog.base.boot import boot_id
 from commitlog.base.failpoint import failpoint
@@ -44,6 +45,7 @@ from commitlog.segment.lock_file import new_holder
 from commitlog.segment.new_file import put_new_file
 
 _CHECKPOINT_INTERVAL_S = 1.0
+_UNFLUSHED_BYTES = 8 << 20  # while more chunks come
 
 
 class Standing(NamedTuple):
@@ -153,6 +155,7 @@ class Replica:
             self._segment: Segment | None = None
             self._number, self._offset = divmod(opened.end, self._size)
             self._offset = max(self._offset, HEADER_SIZE)
+            self._durable = self._number * self._size + self._offset
             if self.directory.has(self._number):
                 make_solid(self.directory, self._number)
             self._checkpoint_fd = checkpoints.open_for_writing(self.directory.fd)
@@ -173,7 +176,7 @@ class Replica:
     @property
     def position(self) -> int:
         """The end of what is durable here."""
-        return self._number * self._size + self._offset
+        return self._durable
 
     @property
     def is_fenced(self) -> bool:
@@ -197,6 +200,7 @@ class Replica:
                 raise ReplicationError(
                     "the copy is closed or cut at this moment: ask again", path=self.directory.path
                 )
+            self.sync()
             if rank > self.lineage.promised:
                 new = replace(self.lineage, fence=rank)
                 lineage.write(self.directory, new)
@@ -218,6 +222,7 @@ class Replica:
             )
         self._release()
         self._number, self._offset = divmod(position, self._size)
+        self._durable = position
         for _ in range(2):  # in both records of the file; a recovery begins here from now on
             self._mark(clean=False)
         failpoint("fork found")
@@ -236,8 +241,12 @@ class Replica:
         return page is not None and bool(read_seal(page, uuid, number * self._size, self._size))
 
     def write(self, chunk: Chunk) -> None:
-        """Write a chunk durably, then show it to readers; refuse one that does not fit here."""
-        if crc32c(chunk.header + chunk.frames) != chunk.crc:
+        """Write a chunk, show it to readers, and make it durable; refuse one that does not fit.
+
+        If more chunks come at once, because the primary has flushed beyond this one, several are
+        made durable together.
+        """
+        if crc32c(chunk.header or chunk.frames) != chunk.crc:
             raise ReplicationError("a chunk was damaged on its way", path=self.directory.path)
         if chunk.header:
             self._write_header(chunk)
@@ -308,13 +317,26 @@ class Replica:
         cursors["committed"] = end
         cursors.wake_readers()
         failpoint("frames written")
-        segment.flush(start, stop)
-        cursors.end_flush(end)
         self._offset = stop
-        failpoint("frames flushed")
+        if end < chunk.flushed and stop < self._size and end - self._durable < _UNFLUSHED_BYTES:
+            with self.directory.opened_file(self._number, os.O_RDWR) as fd:
+                start_writeback(fd, start, stop)
+            return
+        self.sync()
         if stop == self._size:
             self._release()
             self._number, self._offset = self._number + 1, HEADER_SIZE
+            self._durable = end + HEADER_SIZE
+
+    def sync(self) -> None:
+        """Make durable what was written; the caller holds the lock."""
+        base = self._number * self._size
+        end = base + self._offset
+        if end > self._durable:
+            self._writable().flush(self._durable - base, self._offset)
+            self._opened.cursors.end_flush(end)
+            self._durable = end
+            failpoint("frames flushed")
 
     def _expect(self, chunk: Chunk) -> None:
         if (chunk.number, chunk.offset) != (self._number, self._offset):

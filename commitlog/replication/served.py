@@ -9,7 +9,7 @@ from commitlog.errors import CommitLogError, ReplicationError
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
-from commitlog.recovery.lineage import Lineage
+from commitlog.recovery.lineage import Lineage, Rank
 from commitlog.remote.update import text_of
 from commitlog.replication import wire
 from commitlog.replication.acknowledgements import Acknowledgements
@@ -88,12 +88,16 @@ class Served:
         }
 
     def _acknowledge(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Take a follower's position; if it knows a later epoch than the log, fence the log."""
-        name = content.get("name")
-        if type(name) is not str or not 0 < len(name) <= wire.NAME_LIMIT:
-            raise ReplicationError("the follower sent no usable 'name'")
+        name = wire.name_of(content, _FOLLOWER)
         rank = wire.rank_of(content, "rank", _FOLLOWER)
         position = wire.number_of(content, "position", _FOLLOWER)
+        return {"rank": self.take(name, rank, position)._asdict()}
+
+    def take(self, name: str, rank: Rank, position: int) -> Rank:
+        """Take a follower's position; if it knows a later epoch than the log, fence the log.
+
+        Returns the epoch of the log: a follower of an earlier one has to adopt it first.
+        """
         current = self.lineage()
         if rank > current.rank:
             self.acknowledged.fence(rank)
@@ -101,7 +105,7 @@ class Served:
             # A copy that lacks records below the epoch's start may lose to one of an older epoch.
             reached = position if position >= current.start else 0
             self.acknowledged.add(name, rank, reached)
-        return {"rank": current.rank._asdict()}  # an earlier one has to adopt this epoch first
+        return current.rank
 
     def _fence(self, content: dict[str, Any]) -> dict[str, Any]:
         """Promise an epoch durably, so that the old primary gets no acknowledgement from here."""

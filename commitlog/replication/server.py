@@ -15,16 +15,16 @@ from commitlog.base.extras import imported
 from commitlog.base.path import path_of
 from commitlog.base.regular_file import read_small_file
 from commitlog.base.units import Duration, parse_duration, whole_of
-from commitlog.errors import ClosedError, CommitLogError, InvalidOptionError, ReplicationError
+from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
 from commitlog.log.commit_log import open_log
 from commitlog.log.parts import parts_of
 from commitlog.remote import update as updates
 from commitlog.replication import permits as permitting
 from commitlog.replication import wire
+from commitlog.replication.following import Following
 from commitlog.replication.permits import Permits, permit_check
 from commitlog.replication.reading import Reading
 from commitlog.replication.replica import Promise, fence_closed
-from commitlog.replication.sender import Sender
 from commitlog.replication.served import Served
 
 _logger = logging.getLogger("commitlog.replication")
@@ -294,7 +294,6 @@ def _server_class() -> Any:
             # Then a log that is not there may come: a follower tries again.
             self._absent = flight.FlightUnavailableError if grows else flight.FlightServerError
             self._room = threading.BoundedSemaphore(_FOLLOWERS_LIMIT)
-            self._schema = wire.schema()
             self._reading_room = threading.BoundedSemaphore(_READERS_LIMIT)
             self._updates_schema = updates.schema()
 
@@ -327,24 +326,29 @@ def _server_class() -> Any:
 
         def do_get(self, context: Any, ticket: Any) -> Any:
             content = self._content_of(ticket.ticket)
-            reads = "read" in content or "watch" in content
-            served = self._log_of(context, content, reads=reads)
-            if reads:
-                return flight.GeneratorStream(self._updates_schema, self._updates(served, content))
+            served = self._log_of(context, content, reads=True)
+            return flight.GeneratorStream(self._updates_schema, self._updates(served, content))
+
+        def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+            content = self._content_of(descriptor.command)
+            served = self._log_of(context, content, reads=False)
+            if not self._room.acquire(blocking=False):
+                raise flight.FlightUnavailableError(
+                    f"it has {_FOLLOWERS_LIMIT} followers, its limit"
+                )
             try:
-                rank = wire.rank_of(content, "rank", "the follower")
-                position = wire.number_of(content, "position", "the follower")
-                unsealed = content.get("unsealed")
-                if not isinstance(unsealed, list) or any(
-                    type(each) is not int for each in unsealed
-                ):
-                    raise ReplicationError("the follower sent no usable 'unsealed'")
+                following = Following(served, content)
+                if not following.has_epoch:
+                    raise flight.FlightUnavailableError("the log has another epoch by now")
+                permitted = context.get_middleware(permitting.KEY)
+                name = str(content["log"])
+                following.run(
+                    reader, writer, lambda: permitted is None or permitted.still_follows(name)
+                )
             except CommitLogError as error:
                 raise flight.FlightServerError(str(error)) from None
-            sender = Sender(served.log, position, unsealed, served.stopping)
-            if served.lineage().rank != rank:  # after the sender has noted its version
-                raise flight.FlightUnavailableError("the log has another epoch by now")
-            return flight.GeneratorStream(self._schema, self._stream(served, sender))
+            finally:
+                self._room.release()
 
         def _updates(self, served: Served, content: dict[str, Any]) -> Iterator[Any]:
             reading = Reading(served.log)
@@ -354,26 +358,11 @@ def _server_class() -> Any:
                 found = (
                     reading.read(content["read"])
                     if "read" in content
-                    else reading.watch(content["watch"], served.stopping)
+                    else reading.watch(content.get("watch"), served.stopping)
                 )
                 for update in reading.reported(found):
                     yield updates.batch_of(update, self._updates_schema)
             finally:
                 self._reading_room.release()
-
-        def _stream(self, served: Served, sender: Sender) -> Iterator[Any]:
-            if not self._room.acquire(blocking=False):
-                raise flight.FlightUnavailableError(
-                    f"it has {_FOLLOWERS_LIMIT} followers, its limit"
-                )
-            try:
-                for chunk in sender.chunks():
-                    yield wire.batch_of(chunk, self._schema)
-            except ClosedError:
-                return  # the log is closed or opened again: the follower connects again
-            except CommitLogError as error:
-                raise flight.FlightServerError(str(error)) from None
-            finally:
-                self._room.release()
 
     return FlightServer

@@ -1,16 +1,20 @@
 """What a server of logs and its followers send each other, over Arrow Flight.
 
 A follower asks with the action `describe` for the identity, the lineage and the end of a log, then
-reads one endless stream of chunks. A chunk has a header page of a segment, or frames, or neither:
-then it only reports how far the log is durable. With `acknowledge` the follower reports how far its
-copy is durable. A promotion asks other copies with `fence` to promise its epoch.
+opens one endless exchange. The server sends chunks. A chunk has a header page of a segment, or
+frames, or neither: then it only reports how far the log is durable. The follower reports how far
+its copy is durable. With the action `acknowledge` it reports a later epoch to a primary. A
+promotion asks other copies with `fence` to promise its epoch.
 """
 
 from __future__ import annotations
 
+import functools
+import struct
 from dataclasses import dataclass
 from typing import Any
 
+from commitlog._kernel.segments import crc32c
 from commitlog.base.extras import imported
 from commitlog.errors import ReplicationError
 from commitlog.recovery.lineage import Rank, parse_rank
@@ -29,18 +33,22 @@ from commitlog.remote.wire import (
 
 __all__ = [
     "CHUNK_BYTES",
+    "END",
     "HEARTBEAT_S",
     "NAME_LIMIT",
     "OPTIONS",
     "PROTOCOL",
     "Address",
     "Chunk",
+    "acknowledgement",
+    "acknowledgement_of",
     "address_of",
-    "batch_of",
     "chunk_of",
     "content_of",
     "flight",
     "listen_of",
+    "message_of",
+    "name_of",
     "number_of",
     "rank_of",
     "schema",
@@ -49,6 +57,13 @@ __all__ = [
 
 CHUNK_BYTES = 1 << 20  # a larger frame is a chunk of its own
 NAME_LIMIT = 512  # characters of a follower's name
+
+# Messages of fixed layout, little-endian, each with its CRC behind.
+_HEAD = struct.Struct("<B3qI")  # kind, number, offset, flushed, CRC of the content
+_NOTE, _HEADER, _FRAMES, _END = range(4)
+_ACKNOWLEDGEMENT = struct.Struct("<q32sq")  # number and id of the epoch, position
+_CRC = struct.Struct("<I")
+_OFFSETS = struct.Struct("<2q")  # where a large_binary of one row begins and ends
 
 
 def rank_of(content: dict[str, Any], name: str, peer: str) -> Rank:
@@ -59,12 +74,21 @@ def rank_of(content: dict[str, Any], name: str, peer: str) -> Rank:
         raise ReplicationError(f"{peer} sent no usable {name!r}") from None
 
 
+def name_of(content: dict[str, Any], peer: str) -> str:
+    """Return the name of a follower from a message."""
+    name = content.get("name")
+    if type(name) is not str or not 0 < len(name) <= NAME_LIMIT:
+        raise ReplicationError(f"{peer} sent no usable 'name'")
+    return name
+
+
 @dataclass(frozen=True)
 class Chunk:
     """One message of the stream.
 
     `number` and `offset` say where the frames begin; a `header` is that segment's first page.
-    `flushed` is the end of what the server's log has made durable. `crc` covers header and frames.
+    `flushed` is the end of what the server's log has made durable. `crc` covers header or frames,
+    of which at least one is empty.
     """
 
     number: int
@@ -72,32 +96,88 @@ class Chunk:
     flushed: int
     crc: int
     header: bytes = b""
-    frames: bytes = b""
+    frames: bytes | memoryview = b""
 
 
+@functools.cache
 def schema() -> Any:
     """Return the Arrow schema of a chunk."""
     pyarrow = imported("pyarrow", "replication", "arrow")
-    numbers = [(name, pyarrow.int64()) for name in ("number", "offset", "flushed", "crc")]
-    return pyarrow.schema(
-        [*numbers, ("header", pyarrow.binary()), ("frames", pyarrow.large_binary())]
-    )
+    return pyarrow.schema([pyarrow.field("content", pyarrow.large_binary(), nullable=False)])
 
 
-def batch_of(chunk: Chunk, layout: Any) -> Any:
-    """Return a chunk as a record batch of one row."""
+def message_of(chunk: Chunk) -> tuple[Any, bytes]:
+    """Return a chunk as a record batch of one row, or None without content, and its head.
+
+    The batch has the chunk's own bytes; nothing is copied.
+    """
+    content = chunk.header or chunk.frames
+    kind = _HEADER if chunk.header else _FRAMES if chunk.frames else _NOTE
+    head = _sealed(_HEAD.pack(kind, chunk.number, chunk.offset, chunk.flushed, chunk.crc))
+    if not content:
+        return None, head
     pyarrow = imported("pyarrow", "replication", "arrow")
-    columns = [[getattr(chunk, name)] for name in layout.names]
-    return pyarrow.record_batch(columns, schema=layout)
+    offsets = pyarrow.py_buffer(_OFFSETS.pack(0, len(content)))
+    column = pyarrow.Array.from_buffers(
+        pyarrow.large_binary(), 1, [None, offsets, pyarrow.py_buffer(content)], 0
+    )
+    return pyarrow.RecordBatch.from_arrays([column], schema=schema()), head
 
 
-def chunk_of(batch: Any, layout: Any, peer: str) -> Chunk:
-    """Check a record batch from a peer and return its chunk."""
-    if batch is None or batch.schema != layout or batch.num_rows != 1:
+def chunk_of(batch: Any, head: Any, peer: str) -> Chunk | None:
+    """Check a message from a peer and return its chunk; None for the last message.
+
+    The frames stay in the message's memory.
+    """
+    kind, number, offset, flushed, crc = _opened(head, _HEAD, peer)
+    content: bytes | memoryview = b""
+    if batch is not None:
+        content = _content_of(batch, peer)
+    if min(number, offset, flushed) < 0 or (kind in (_HEADER, _FRAMES)) != bool(content):
         raise ReplicationError(f"{peer} sent what is not a chunk of a log")
-    values = {name: batch.column(name)[0].as_py() for name in layout.names}
-    if any(value is None for value in values.values()):
-        raise ReplicationError(f"{peer} sent a chunk without a value")
-    if any(values[name] < 0 for name in ("number", "offset", "flushed", "crc")):
-        raise ReplicationError(f"{peer} sent a negative position")
-    return Chunk(**values)
+    if kind == _END:
+        return None
+    if kind == _HEADER:
+        return Chunk(number, offset, flushed, crc, header=bytes(content))
+    return Chunk(number, offset, flushed, crc, frames=content)
+
+
+def _content_of(batch: Any, peer: str) -> memoryview:
+    column = batch.column(0) if batch.num_columns == 1 and batch.num_rows == 1 else None
+    if column is None or batch.schema != schema() or column.null_count:
+        raise ReplicationError(f"{peer} sent what is not a chunk of a log")
+    view: memoryview = memoryview(column[0].as_buffer()).cast("B")
+    return view
+
+
+def acknowledgement(rank: Rank, position: int) -> bytes:
+    """Return the message that a copy of an epoch is durable up to a position."""
+    return _sealed(_ACKNOWLEDGEMENT.pack(rank.number, rank.id.encode(), position))
+
+
+def acknowledgement_of(message: Any, peer: str) -> tuple[Rank, int]:
+    """Check such a message."""
+    number, name, position = _opened(message, _ACKNOWLEDGEMENT, peer)
+    try:
+        text_of_name = name.rstrip(b"\0").decode("ascii")
+    except UnicodeDecodeError:
+        text_of_name = None
+    if text_of_name is None or number < 0 or position < 0:
+        raise ReplicationError(f"{peer} sent no usable acknowledgement")
+    return Rank(number, text_of_name), position
+
+
+def _sealed(body: bytes) -> bytes:
+    return body + _CRC.pack(crc32c(body))
+
+
+def _opened(message: Any, layout: struct.Struct, peer: str) -> tuple[Any, ...]:
+    """Check the CRC of a message of fixed layout: a flipped bit must not acknowledge a record."""
+    content = b"" if message is None else bytes(message)
+    body = content[: layout.size]
+    if len(content) != layout.size + _CRC.size or _CRC.pack(crc32c(body)) != content[-_CRC.size :]:
+        raise ReplicationError(f"{peer} sent what is not a message of this protocol")
+    return layout.unpack(body)
+
+
+END = _sealed(_HEAD.pack(_END, 0, 0, 0, 0))  # the server closes its side

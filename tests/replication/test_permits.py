@@ -110,7 +110,7 @@ def test_reader_can_neither_acknowledge_nor_fence_nor_copy(server: replication.S
             with pytest.raises(flight.FlightUnauthorizedError):
                 primary._ask(client, "fence", {"rank": Rank(1)._asdict(), **more}, LIMIT_S)
         with pytest.raises(flight.FlightUnauthorizedError):
-            primary.stream(client, Rank(), 0, []).read_chunk()
+            primary.stream(client, "copy", Rank(), 0, []).next()
     assert server.followers("orders") == {}
 
 
@@ -148,6 +148,22 @@ def test_changed_file_of_tokens_holds_for_the_next_call(
     tokens.unlink()
     with replication.follow(url, tmp_path / "next", token="other") as following:
         assert following.wait(4097, timeout=LIMIT_S)
+
+
+def test_follower_without_its_token_ends_at_an_acknowledgement(
+    server: replication.Server, logs: list[commitlog.CommitLog], tokens: Path, tmp_path: Path
+) -> None:
+    with replication.follow(server.url("orders"), tmp_path / "copy", token="copier") as copy:
+        assert server.wait_replicated(4096, timeout=LIMIT_S, log="orders")
+        acknowledged = server.followers("orders")
+        new = tokens.with_name("new.txt")
+        new.write_text("other follow orders\n")
+        new.replace(tokens)
+        logs[0].append(b"two")
+        logs[0].flush()
+        with pytest.raises(ReplicationError, match="the token is missing or wrong"):
+            copy.wait(timeout=LIMIT_S)
+        assert server.followers("orders") == acknowledged
 
 
 def test_copy_is_served_to_its_own_tokens(

@@ -186,7 +186,6 @@ class Chunks:
         with open_log(str(source), "r") as log:
             self._identity = identities.parse(Reading(log).look()["identity"].encode(), PEER)
         self._folder, self._number = folder, 0
-        self._layout = wire.schema()
         self._replica: Replica | None = None
         self._begin()
         head = _HEAD.pack(0, HEADER_SIZE, HEADER_SIZE, 0)
@@ -208,8 +207,11 @@ class Chunks:
         before = replica.position
         with contextlib.suppress(CommitLogError):
             crc = crc32c(content) ^ (flips % 2)
-            sent = wire.batch_of(Chunk(number, offset, flushed, crc, header, frames), self._layout)
-            replica.write(wire.chunk_of(sent, self._layout, PEER))
+            sent = wire.message_of(Chunk(number, offset, flushed, crc, header, frames))
+            chunk = wire.chunk_of(*sent, PEER)
+            assert chunk is not None
+            replica.write(chunk)
+            replica.sync()
         # Only whole sound frames count.
         assert before <= replica.position <= before + len(frames) + HEADER_SIZE
         if replica.position != before:

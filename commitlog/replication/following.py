@@ -1,0 +1,87 @@
+"""Following: the stream of one follower at its server, in both directions."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from commitlog.base.extras import imported
+from commitlog.errors import ClosedError, CommitLogError, ReplicationError
+from commitlog.replication import wire
+from commitlog.replication.sender import Sender
+from commitlog.replication.served import Served
+
+_FOLLOWER = "the follower"
+
+
+class Following:
+    """Send chunks of a log to a follower, and take its acknowledgements from the same stream.
+
+    A second thread takes the acknowledgements. It has to end first: gRPC frees the stream when the
+    method of the server returns. So the last message asks the follower to end its side.
+
+    Parameters
+    ----------
+    served : Served
+        The log.
+    content : dict
+        What the follower asked for.
+    """
+
+    def __init__(self, served: Served, content: dict[str, Any]) -> None:
+        self._served = served
+        self._name = wire.name_of(content, _FOLLOWER)
+        rank = wire.rank_of(content, "rank", _FOLLOWER)
+        position = wire.number_of(content, "position", _FOLLOWER)
+        unsealed = content.get("unsealed")
+        if not isinstance(unsealed, list) or any(type(each) is not int for each in unsealed):
+            raise ReplicationError("the follower sent no usable 'unsealed'")
+        self._ended = threading.Event()
+        self._sender = Sender(served.log, position, unsealed, served.stopping)
+        # After the sender has noted its version.
+        self.has_epoch = served.lineage().rank == rank
+
+    def run(self, reader: Any, writer: Any, is_allowed: Callable[[], bool]) -> None:
+        """Stream until the log is closed or promoted, or the follower leaves, or acknowledges when
+        it is no longer allowed to follow.
+        """
+        writer.begin(wire.schema())
+        taking = threading.Thread(
+            target=self._take, args=(reader, is_allowed), name="commitlog acknowledged", daemon=True
+        )
+        taking.start()
+        broken = imported("pyarrow", "replication", "arrow").ArrowException
+        try:
+            # ClosedError: the log is closed or opened again, and the follower connects again.
+            with contextlib.suppress(ClosedError, broken):
+                self._send(writer)
+        finally:
+            with contextlib.suppress(broken):
+                writer.write_metadata(wire.END)
+            taking.join()
+
+    def _send(self, writer: Any) -> None:
+        for chunk in self._sender.chunks():
+            if self._ended.is_set():
+                return
+            batch, head = wire.message_of(chunk)
+            if batch is None:
+                writer.write_metadata(head)
+            else:
+                writer.write_with_metadata(batch, head)
+
+    def _take(self, reader: Any, is_allowed: Callable[[], bool]) -> None:
+        broken = imported("pyarrow", "replication", "arrow").ArrowException
+        with contextlib.suppress(StopIteration, CommitLogError, broken):
+            while True:
+                message = reader.read_chunk().app_metadata
+                rank, position = wire.acknowledgement_of(message, _FOLLOWER)
+                if not is_allowed() or self._served.take(self._name, rank, position) != rank:
+                    break
+        self._ended.set()
+        # Until the follower ends its side, or is gone.
+        with contextlib.suppress(StopIteration, broken):
+            while True:
+                reader.read_chunk()
