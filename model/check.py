@@ -78,6 +78,8 @@ SMALL = "SEGMENT=2"
 TWO_FOLLOWERS = ("NODES=3", "REQUIRED=1")
 BOTH_FOLLOWERS = ("NODES=3", "REQUIRED=2")
 TWO_OF_THREE = ("NODES=4", "REQUIRED=2", "EPOCHS=2")
+ONCE = ("EPOCHS=1", "RESTARTS=1")
+RESTARTED = (*TWO_FOLLOWERS, *ONCE)
 REPLICATION = "replication"
 
 # Without more words: one segment of four cells, crashes anywhere, two readers that resolve.
@@ -97,6 +99,8 @@ SEARCHES = (
     Search("promotions, two of two followers", BOTH_FOLLOWERS, model=REPLICATION),
     Search("promotions, followers of followers", (*TWO_FOLLOWERS, "CHAINS=1"), model=REPLICATION),
     Search("promotions, two of three followers", TWO_OF_THREE, model=REPLICATION),
+    Search("restarts, one of two followers", RESTARTED, model=REPLICATION),
+    Search("restarts, two of two followers", (*BOTH_FOLLOWERS, *ONCE), model=REPLICATION),
 )
 
 MUTATIONS = (
@@ -136,6 +140,8 @@ MUTATIONS = (
     Mutation("never_cuts", "R3", TWO_FOLLOWERS, REPLICATION),
     Mutation("cuts_at_end", "R3", TWO_FOLLOWERS, REPLICATION),
     Mutation("streams_across_epochs", "R4", TWO_FOLLOWERS, REPLICATION),
+    Mutation("acknowledges_unflushed", "R1", RESTARTED, REPLICATION),
+    Mutation("notes_no_restart", "R3", RESTARTED, REPLICATION),
 )
 
 

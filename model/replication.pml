@@ -3,8 +3,9 @@
  * NODES logs of the same content, one of them the primary at first, follow, append, acknowledge and
  * are promoted in any order, up to EPOCHS promotions, also at the same time. A process that is
  * killed or stopped takes no more steps, which is a run like the others: every state here is
- * durable. Messages may be late, because spin tries every order, and a lost one is a step that is
- * not taken.
+ * durable, except that with RESTARTS the machine of a primary may crash. It loses the records that
+ * it had not flushed, although copies may have them. Messages may be late, because spin tries every
+ * order, and a lost one is a step that is not taken.
  *
  * Invariants; each `assert` names the one that it states, and so does spin when it finds it broken
  *   R1  every acknowledged record is in every later epoch
@@ -18,16 +19,18 @@
  *   meeting.py           meeting a primary: which lineages fit, where a log is cut
  *   replica.py           copying records, in order, of one epoch
  *   acknowledgements.py  which acknowledgements count
+ *   sender.py            records are sent while the primary flushes them
+ *   recovery/lineage.py  note_recovery: a restart is in the lineage
  *
  * What is abstract, and why nothing is lost by it
- *   - A record is its position and the epoch that it was appended in: an epoch has one primary.
+ *   - A record is its position and the epoch that it was appended in: an epoch has one primary,
+ *     which may restart once in each and then appends under a number of its own.
  *   - Epochs are numbers here. In the program a promotion's number and its random id together are
  *     in one order, so two promotions never are the same epoch. A candidate takes any free number
  *     above those that it has seen.
  *   - A follower acknowledges as soon as it has a record, and the primary tells its caller as soon
  *     as enough have: a later acknowledgement knows no more, and one that is lost asserts less.
- *   - Only flushed records are sent, so a record that the primary loses in a crash was nowhere
- *     else.
+ *   - What a copy has is flushed there: it writes and flushes a record in one step.
  *
  * Parameters and mutations come as -D defines: check.py has the tables. */
 
@@ -43,6 +46,9 @@
 #ifndef LENGTH
 #define LENGTH 2 /* records of a log */
 #endif
+#ifndef RESTARTS
+#define RESTARTS 0 /* 1: each epoch's primary may crash once, and lose what it had not flushed */
+#endif
 #ifndef CHAINS
 #define CHAINS 0 /* 1: copies are followed, too */
 #endif
@@ -52,9 +58,15 @@
 #define NONE 255
 #define BIT(n) (1 << (n))
 
+/* The place of an epoch in the order, and behind it that of its restart. */
+#define RANK(epoch) ((epoch) * (1 + RESTARTS))
+#define RANKS (RANK(EPOCHS) + RESTARTS)
+#define IS_RESTART(rank) (RESTARTS && (rank) % 2 == 1)
+
 byte end[NODES];
 byte record[NODES * LENGTH];         /* the epoch of each record */
-byte starts[NODES * (EPOCHS + 1)];   /* where each epoch of a log's lineage starts, or NONE */
+byte starts[NODES * (RANKS + 1)];    /* where each epoch of a log's lineage starts, or NONE */
+byte flushed[NODES];                 /* how far a primary is durable */
 byte fence[NODES];                   /* the latest epoch that the log has promised or adopted */
 byte latest[NODES];                  /* the last epoch of its lineage */
 byte primary = 1;                    /* bits: logs that a program may append to */
@@ -62,7 +74,7 @@ byte followed[NODES];                /* the log that this one follows, or NONE *
 byte candidate[NODES];               /* the epoch of a promotion that has begun here, or 0 */
 byte fenced[NODES];                  /* bits: where it has taken its epoch */
 byte taken = 1;                      /* bits: epochs that are in use */
-byte acknowledged_to[(EPOCHS + 1) * NODES]; /* by each follower, in each epoch */
+byte acknowledged_to[(RANKS + 1) * NODES]; /* by each follower, in each epoch */
 
 /* Ghosts: what the invariants speak of, seen by no process. */
 byte acknowledged[LENGTH]; /* one more than the epoch of the record, or 0 */
@@ -74,7 +86,7 @@ bit R1, R2, R3, R4;
 hidden byte i, k, count, parted, reach, mine, theirs;
 
 #define RECORD(n, at) record[(n) * LENGTH + (at)]
-#define START(n, e) starts[(n) * (EPOCHS + 1) + (e)]
+#define START(n, e) starts[(n) * (RANKS + 1) + (e)]
 #define TO(e, n) acknowledged_to[(e) * NODES + (n)]
 #define IS_PRIMARY(n) ((primary & BIT(n)) != 0)
 
@@ -94,6 +106,8 @@ hidden byte i, k, count, parted, reach, mine, theirs;
 #define never_cuts 8
 #define cuts_at_end 9           /* of the other log, not where their epochs part */
 #define streams_across_epochs 10
+#define acknowledges_unflushed 11 /* what copies have, although the primary may still lose it */
+#define notes_no_restart 12       /* in the lineage */
 #define IS(mutation) (MUTATION == mutation)
 
 /* --- steps ------------------------------------------------------------------------------------ */
@@ -101,24 +115,21 @@ hidden byte i, k, count, parted, reach, mine, theirs;
 /* The last epoch that a log reaches: Lineage.reached */
 inline find_reached(n) {
     reach = 0;
-    for (i : 1 .. EPOCHS) {
+    for (i : 1 .. RANKS) {
         if
-        :: START(n, i) != NONE && (START(n, i) <= end[n] || IS(compares_adopted)) -> reach = i
+        :: START(n, i) != NONE &&
+            (START(n, i) < end[n] + !IS_RESTART(i) || IS(compares_adopted)) -> reach = i
         :: else
         fi
     };
     skip
 }
 
-/* A follower's end is known to its primary: Acknowledgements.add, reached */
-inline acknowledge(f, p, epoch) {
-    if
-    :: end[f] >= START(p, epoch) || IS(counts_before_start) -> TO(epoch, f) = end[f]
-    :: else
-    fi;
+/* What is durable here and on enough copies is acknowledged to its appender. */
+inline tell(p, epoch) {
     k = 0;
     do
-    :: k < end[p] ->
+    :: k < flushed[p] || (IS(acknowledges_unflushed) && k < end[p]) ->
         count = 0;
         for (i : 0 .. NODES - 1) {
             if
@@ -149,9 +160,58 @@ inline acknowledge(f, p, epoch) {
     skip
 }
 
+/* A follower's end is known to its primary: Acknowledgements.add, reached */
+inline acknowledge(f, p, epoch) {
+    if
+    :: end[f] >= START(p, epoch) || IS(counts_before_start) -> TO(epoch, f) = end[f]
+    :: else
+    fi;
+    tell(p, epoch)
+}
+
 inline append(p) {
     RECORD(p, end[p]) = fence[p];
-    end[p] = end[p] + 1
+    end[p] = end[p] + 1;
+    if
+    :: !RESTARTS -> flushed[p] = end[p]
+    :: else
+    fi;
+    skip
+}
+
+inline flush(p) {
+    flushed[p] = end[p];
+    tell(p, latest[p])
+}
+
+inline check_kept(p) {
+    for (i : 0 .. LENGTH - 1) {
+        if
+        :: acknowledged[i] != 0 && since[i] < fence[p] ->
+            assert((end[p] > i && RECORD(p, i) == acknowledged[i] - 1) || R1)
+        :: else
+        fi
+    };
+    skip
+}
+
+/* The machine of a primary crashes, and its log is recovered: Lineage.restarted. */
+inline restart(p) {
+    do
+    :: end[p] > flushed[p] ->
+        end[p] = end[p] - 1;
+        RECORD(p, end[p]) = 0
+    :: else -> break
+    od;
+    fence[p] = latest[p] + 1; /* other records than those that are lost */
+    if
+    :: !IS(notes_no_restart) ->
+        latest[p] = fence[p];
+        START(p, latest[p]) = end[p];
+        check_kept(p)
+    :: else
+    fi;
+    skip
 }
 
 /* promote: the candidate's own fence is its first one. */
@@ -197,7 +257,7 @@ inline take(c, o) {
 }
 
 inline finish(c) {
-    for (i : 1 .. EPOCHS) {
+    for (i : 1 .. RANKS) {
         if
         :: START(c, i) != NONE && START(c, i) > end[c] ->
             START(c, i) = NONE
@@ -207,22 +267,16 @@ inline finish(c) {
     START(c, candidate[c]) = end[c];
     latest[c] = candidate[c];
     primary = primary | BIT(c);
+    flushed[c] = end[c];
     give_up(c);
-    for (i : 0 .. LENGTH - 1) {
-        if
-        :: acknowledged[i] != 0 && since[i] < fence[c] ->
-            assert((end[c] > i && RECORD(c, i) == acknowledged[i] - 1) || R1)
-        :: else
-        fi
-    };
-    skip
+    check_kept(c)
 }
 
 /* Where the logs part: the lowest start of an epoch that only one of them has, or that starts
  * elsewhere in the other. */
 inline find_fork(f, p) {
     parted = NONE;
-    for (i : 1 .. EPOCHS) {
+    for (i : 1 .. RANKS) {
         if
         :: START(f, i) != START(p, i) && START(f, i) < parted -> parted = START(f, i)
         :: else
@@ -248,6 +302,7 @@ inline cut(f) {
 
 inline meet(f, p) {
     primary = primary & ~BIT(f);
+    flushed[f] = 0;
     find_fork(f, p);
     if
     :: IS(cuts_at_end) -> parted = end[p]
@@ -259,7 +314,7 @@ inline meet(f, p) {
     :: end[f] <= end[p] || !CHAINS ->
         fence[f] = latest[p];
         latest[f] = latest[p];
-        for (i : 1 .. EPOCHS) {
+        for (i : 1 .. RANKS) {
             START(f, i) = START(p, i)
         }
         followed[f] = p;
@@ -298,14 +353,23 @@ inline copy(f, p) {
 #define NUMBER_OF(set) (((set) & 1) + (((set) >> 1) & 1) + (((set) >> 2) & 1) + (((set) >> 3) & 1))
 #define ENOUGH(c) (NUMBER_OF(fenced[c]) >= QUORUM - IS(one_too_few))
 
+#define MAY_TAKE(n, e) (candidate[n] == 0 && fence[n] < (e) && (taken & BIT(e)) == 0)
+#define CAN_RESTART(n) (fence[n] == latest[n] && !IS_RESTART(latest[n]))
+
 proctype node(byte me) {
 endless:
     do
     :: d_step { IS_PRIMARY(me) && end[me] < LENGTH -> append(me) }
-    :: d_step { candidate[me] == 0 && fence[me] < 1 && (taken & BIT(1)) == 0 -> begin(me, 1) }
-    :: d_step { candidate[me] == 0 && fence[me] < 2 && (taken & BIT(2)) == 0 -> begin(me, 2) }
+#if RESTARTS
+    :: d_step { IS_PRIMARY(me) && flushed[me] < end[me] -> flush(me) }
+    :: d_step { IS_PRIMARY(me) && flushed[me] < end[me] && CAN_RESTART(me) -> restart(me) }
+#endif
+    :: d_step { MAY_TAKE(me, RANK(1)) -> begin(me, RANK(1)) }
+#if EPOCHS > 1
+    :: d_step { MAY_TAKE(me, RANK(2)) -> begin(me, RANK(2)) }
+#endif
 #if EPOCHS > 2
-    :: d_step { candidate[me] == 0 && fence[me] < 3 && (taken & BIT(3)) == 0 -> begin(me, 3) }
+    :: d_step { MAY_TAKE(me, RANK(3)) -> begin(me, RANK(3)) }
 #endif
     :: d_step { candidate[me] != 0 -> give_up(me) }
     :: d_step { candidate[me] != 0 && ENOUGH(me) -> finish(me) }
@@ -331,7 +395,7 @@ init {
     d_step {
         for (i : 0 .. NODES - 1) {
             followed[i] = NONE;
-            for (k : 1 .. EPOCHS) {
+            for (k : 1 .. RANKS) {
                 START(i, k) = NONE
             }
         }

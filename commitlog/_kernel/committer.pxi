@@ -93,6 +93,10 @@ cdef class Committer(Core):
         """Flush until `stop`; the caller's thread, without the GIL."""
         self.run_loop(cl_flush_loop, interval_ns, thorough_ns, least_bytes)
 
+    def announce_flushes(self):
+        """From now on a flush of this handle ends each `wait_flush` also when it begins."""
+        self.log.announces = 1
+
     # --- checkpoint -------------------------------------------------------------------------------
 
     def keep_checkpoint(self, int fd, uint64_t count, int64_t interval_ns):

@@ -212,6 +212,7 @@ cdef extern from "log.h":
         cl_table table
         uint32_t commit_signal
         uint32_t flush_request
+        uint32_t announces
         uint32_t event
         uint32_t copy_limit
         uint32_t index_spacing

@@ -247,6 +247,8 @@ def _recover(directory: LogDirectory, options: Options, lock_file: LockFile) -> 
         shm_names=before.lent_names if same_place else (),
     )
     _report(directory.path, recovered)
+    if recovered.case in ("kept", "cut"):
+        lineage.note_recovery(directory, recovered.end)
     if same_place:
         for name in shm_survey.find_buffers(before.pool_names, identity.uuid).free:
             shm_survey.discard(name)

@@ -143,7 +143,7 @@ def _store_service(engine: Engine, queue: MappedFileQueue, store: Store) -> Stor
         flush=flush,
         appended_position=lambda: engine.tail_position,
         durable_position=lambda: engine.flushed_position,
-        epoch=StoreEpoch(own.number, own.start, own.rank.id),
+        epoch=StoreEpoch(own.number, own.promotion.start, own.rank.id),
         fenced=lambda: engine.fail(REPLACED),
     )
 

@@ -2,7 +2,8 @@
 
 A log without the file is a primary in epoch 0. The file is replaced whole and durably, before the
 first append under a new epoch. It also has the fence of the log: the promotion that it has promised
-to, until it has that epoch.
+to, until it has that epoch. Once a log has the file, each recovery after a crash is in it, too:
+copies may have records that the crash took from the log.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.boot import boot_id
 from commitlog.errors import CorruptSegmentError, FencedError
 from commitlog.segment import checked_json
@@ -23,29 +25,38 @@ _EPOCHS_LIMIT = 100_000
 
 
 class Rank(NamedTuple):
-    """The place of a promotion in the order of all: by number, then by id."""
+    """The place of a promotion, or of a restart of its log, in the order of all."""
 
     number: int = 0
     id: str = ""
+    restart: int = 0
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """One promotion.
+    """One promotion, or a restart of the promoted log after a crash.
 
     Attributes
     ----------
     number : int
-        1 for the first promotion of a log, and more for each later one.
+        1 for the first promotion of a log, and more for each later one; 0 before.
     start : int
-        The position at which the promoted log continued.
+        The position at which the log continued.
     id : str
         32 random hexadecimal digits: two promotions to the same number differ in it.
+    restart : int
+        How many times the log was recovered since its promotion: 0 for the promotion itself.
     """
 
     number: int
     start: int
     id: str
+    restart: int = 0
+
+    @property
+    def rank(self) -> Rank:
+        """The place in the order."""
+        return Rank(self.number, self.id, self.restart)
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,7 @@ class Lineage:
     @property
     def rank(self) -> Rank:
         """The rank of the current epoch."""
-        return Rank(self.epochs[-1].number, self.epochs[-1].id) if self.epochs else Rank()
+        return self.epochs[-1].rank if self.epochs else Rank()
 
     @property
     def promised(self) -> Rank:
@@ -73,15 +84,23 @@ class Lineage:
 
     @property
     def start(self) -> int:
-        """Where the current epoch starts."""
+        """Where the current epoch starts, or goes on after its last restart."""
         return self.epochs[-1].start if self.epochs else 0
 
+    @property
+    def promotion(self) -> Epoch:
+        """The last promotion."""
+        promotions = [epoch for epoch in self.epochs if not epoch.restart]
+        return promotions[-1] if promotions else Epoch(0, 0, "")
+
     def reached(self, end: int) -> Lineage:
-        """Return the lineage without epochs that start above the log's end.
+        """Return the lineage without epochs that start above the log's end, and without a restart
+        from which on the log has no record.
 
         A copy adopts an epoch before it has the records below the epoch's start.
         """
-        return replace(self, epochs=tuple(each for each in self.epochs if each.start <= end))
+        epochs = (each for each in self.epochs if each.start < end + (not each.restart))
+        return replace(self, epochs=tuple(epochs))
 
     def parted(self, other: Lineage) -> int | None:
         """Return where two logs diverged, or None if they did not."""
@@ -92,6 +111,16 @@ class Lineage:
         """Return the lineage of this log after its promotion at a position."""
         return Lineage((*self.reached(start).epochs, Epoch(rank.number, start, rank.id)))
 
+    def restarted(self, start: int) -> Lineage:
+        """Return the lineage of this log after its recovery with an end at a position.
+
+        Copies may have records above it, which this log has lost in the crash.
+        """
+        rank = self.rank
+        known = [replace(each, start=min(each.start, start)) for each in self.epochs]
+        epoch = Epoch(rank.number, start, rank.id, rank.restart + 1)
+        return replace(self, epochs=(*known, epoch))
+
     def adopted(self, of: Lineage, url: str) -> Lineage:
         """Return the lineage of this log when it follows another one."""
         fence = None if self.fence is None or self.fence <= of.rank else self.fence
@@ -99,8 +128,8 @@ class Lineage:
 
     def content(self) -> dict[str, object]:
         """Return it as JSON."""
-        fence = {} if self.fence is None else {"fence": self.fence._asdict()}
-        epochs = [asdict(epoch) for epoch in self.epochs]
+        fence = {} if self.fence is None else {"fence": _without_zero(self.fence._asdict())}
+        epochs = [_without_zero(asdict(epoch)) for epoch in self.epochs]
         return {"follows": self.follows, "epochs": epochs, **fence}
 
 
@@ -117,8 +146,7 @@ def parse(content: dict[str, object]) -> Lineage:
     if len(listed) > _EPOCHS_LIMIT:
         raise ValueError(f"it lists {len(listed)} epochs, and the limit is {_EPOCHS_LIMIT}")
     epochs = tuple(_epoch(each) for each in listed)
-    numbers = [0, *(epoch.number for epoch in epochs)]
-    if any(later <= earlier for earlier, later in pairwise(numbers)):
+    if any(not _follows(*ranks) for ranks in pairwise([Rank(), *(each.rank for each in epochs)])):
         raise ValueError("its epochs are not in the order of their numbers")
     starts = [epoch.start for epoch in epochs]
     if starts != sorted(starts):
@@ -127,21 +155,35 @@ def parse(content: dict[str, object]) -> Lineage:
     return Lineage(epochs, follows, None if fence is None else parse_rank(fence))
 
 
+def _without_zero(content: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in content.items() if name != "restart" or value}
+
+
+def _follows(earlier: Rank, later: Rank) -> bool:
+    """Return whether a log of one rank can go on under another: by a promotion, or a restart."""
+    if later.restart:
+        return earlier < later and earlier[:2] == later[:2]
+    return earlier.number < later.number
+
+
 def parse_rank(content: object) -> Rank:
     """Check decoded JSON and build a rank; if it is not one, raise `ValueError`."""
-    if isinstance(content, dict) and set(content) == {"number", "id"}:
-        number, name = content["number"], content["id"]
-        if type(number) is int and 0 <= number < 1 << 63 and type(name) is str and len(name) <= 32:
-            return Rank(number, name)
+    if isinstance(content, dict) and set(content) | {"restart"} == {"number", "id", "restart"}:
+        number, name, restart = content["number"], content["id"], content.get("restart", 0)
+        numbers = type(number) is int and type(restart) is int
+        sound = numbers and type(name) is str and len(name) <= 32
+        if sound and 0 <= number < 1 << 63 and 0 <= restart < 1 << 63:
+            return Rank(number, name, restart)
     raise ValueError("a rank in it cannot be read")
 
 
 def _epoch(content: object) -> Epoch:
-    if isinstance(content, dict) and set(content) == {"number", "start", "id"}:
-        number, start, name = content["number"], content["start"], content["id"]
-        sound = type(number) is int and type(start) is int and type(name) is str
-        if sound and 0 < number < 1 << 63 and 0 <= start < 1 << 63 and len(name) == 32:
-            return Epoch(number, start, name)
+    if isinstance(content, dict) and "start" in content:
+        rank = parse_rank({name: value for name, value in content.items() if name != "start"})
+        start = content["start"]
+        named = len(rank.id) == 32 if rank.number else rank.restart and not rank.id
+        if type(start) is int and 0 <= start < 1 << 63 and named:
+            return Epoch(rank.number, start, rank.id, rank.restart)
     raise ValueError("one of its epochs cannot be read")
 
 
@@ -166,6 +208,14 @@ def version(directory: LogDirectory) -> tuple[int, int]:
     return status.st_ino, status.st_mtime_ns
 
 
+def place_of(position: int, segment_size: int) -> int:
+    """Return where the record at a position begins: behind the header of its segment.
+
+    The end of a full segment and the beginning of the next one are the same place.
+    """
+    return max(position, position // segment_size * segment_size + HEADER_SIZE)
+
+
 def place(directory: LogDirectory) -> str:
     """Return a text that differs between copies: this boot and the directory."""
     status = os.fstat(directory.fd)
@@ -175,6 +225,13 @@ def place(directory: LogDirectory) -> str:
 def write(directory: LogDirectory, lineage: Lineage) -> None:
     """Replace the file durably."""
     checked_json.write(directory, NAME, lineage.content())
+
+
+def note_recovery(directory: LogDirectory, end: int) -> None:
+    """Note durably where a log that has copies ends after its recovery, unless it is a copy."""
+    found = read(directory)
+    if version(directory) != (0, 0) and found.follows is None:
+        write(directory, found.restarted(place_of(end, directory.segment_size)))
 
 
 def refuse_follower(directory: LogDirectory) -> None:

@@ -46,9 +46,13 @@ class Acknowledgements:
                     path=self._path,
                 )
             self._positions[name] = position
-            if self.on_progress is not None:
-                self.on_progress()
+            self.show()
             self._news.notify_all()
+
+    def show(self) -> None:
+        """Tell the log how far its copies are."""
+        if self.on_progress is not None:
+            self.on_progress()
 
     def fence(self, rank: Rank) -> None:
         """Record that a copy has a later epoch: nothing is acknowledged from now on."""

@@ -39,7 +39,7 @@ class Following:
         if not isinstance(unsealed, list) or any(type(each) is not int for each in unsealed):
             raise ReplicationError("the follower sent no usable 'unsealed'")
         self._ended = threading.Event()
-        self._sender = Sender(served.log, position, unsealed, served.stopping)
+        self._sender = Sender(served, position, unsealed)
         # After the sender has noted its version.
         self.has_epoch = served.lineage().rank == rank
 

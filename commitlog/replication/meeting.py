@@ -7,7 +7,7 @@ from typing import Any
 
 from commitlog.errors import FencedError, ReplicationError
 from commitlog.recovery import lineage
-from commitlog.recovery.lineage import Lineage
+from commitlog.recovery.lineage import Lineage, place_of
 from commitlog.replication import wire
 from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.primary import Primary
@@ -15,7 +15,6 @@ from commitlog.replication.replica import (
     Replica,
     begin_replica,
     create_replica,
-    place_of,
     read_replica,
 )
 from commitlog.segment import identity as identities

@@ -22,10 +22,10 @@ from commitlog.log.opened import Opened
 from commitlog.log.opening import open_for_writing
 from commitlog.options import Options
 from commitlog.recovery import lineage
-from commitlog.recovery.lineage import Epoch, Lineage, Rank
+from commitlog.recovery.lineage import Epoch, Lineage, Rank, place_of
 from commitlog.replication.primary import Access
 from commitlog.replication.quorum import Quorum
-from commitlog.replication.replica import place_of, standing_of
+from commitlog.replication.replica import standing_of
 from commitlog.retention.archiver import Archiver
 from commitlog.retention.store import Store
 from commitlog.retention.store_epoch import StoreEpoch, highest_epoch

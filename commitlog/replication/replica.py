@@ -34,7 +34,7 @@ from commitlog.log.opening import open_for_writing
 from commitlog.options import Options
 from commitlog.recovery import lineage
 from commitlog.recovery.cut import FORK, find_cut, take_out
-from commitlog.recovery.lineage import Lineage, Rank
+from commitlog.recovery.lineage import Lineage, Rank, place_of
 from commitlog.recovery.location import Location
 from commitlog.replication.wire import Chunk
 from commitlog.segment import identity as identities
@@ -63,14 +63,6 @@ def standing_of(of: Lineage, end: int, segment_size: int) -> Standing:
     """Return the standing of a log with this lineage and end."""
     position = place_of(end, segment_size)
     return Standing(of.reached(position).rank, position)
-
-
-def place_of(position: int, segment_size: int) -> int:
-    """Return where the record at a position begins: behind the header of its segment.
-
-    The end of a full segment and the beginning of the next one are the same place.
-    """
-    return max(position, position // segment_size * segment_size + HEADER_SIZE)
 
 
 def fence_closed(path: str, rank: Rank) -> tuple[Rank, Standing]:

@@ -11,6 +11,9 @@ from commitlog._kernel.engine import Engine
 from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import open_log
+from commitlog.log.parts import parts_of
+from commitlog.recovery import lineage
+from commitlog.recovery.lineage import Lineage
 from commitlog.replication.permits import Permits
 from commitlog.replication.replica import fence_closed
 from commitlog.replication.required_copies import RequiredCopies
@@ -75,8 +78,12 @@ class Replication:
     def _begin(self, engine: Engine) -> RequiredCopies:
         """Serve the log of an engine; `commitlog.open` calls this."""
         path = engine.path
-        served = Served(open_log(path, "r"), functools.partial(fence_closed, path))
+        served = Served(open_log(path, "r"), functools.partial(fence_closed, path), ahead=True)
         try:
+            directory = parts_of(served.log).directory
+            if lineage.version(directory) == (0, 0):
+                lineage.write(directory, Lineage())  # from now on, recoveries are noted
+            engine.announce_flushes()
             with self._lock:
                 if self._server is None:
                     self._server = Server({name_of(path): served}, self._port, grows=True)

@@ -83,7 +83,9 @@ class RequiredCopies:
         return _NEVER_WAITS if self._missing_below else reached
 
     def wait(self, end: int, timeout_s: float) -> bool:
-        """Wait until enough copies have everything below `end`; False if the time expired."""
+        """Wait until enough copies have everything below `end`, which is flushed here; False if the
+        time expired.
+        """
         if os.getpid() != self._pid:
             raise ForkedError(
                 "a log with replicate= waits for its copies only in the process that opened it: "
@@ -92,6 +94,7 @@ class RequiredCopies:
                 position=end,
             )
         if self.position >= end:
+            self._show()
             return True
         done = self._served.acknowledged.wait(end - 1, self._require, timeout_s)
         if not done and self._closed.is_set():

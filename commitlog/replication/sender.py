@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 
 from commitlog._kernel.engine import flush_signal, wait_flush
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, crc32c, read_seal
 from commitlog.errors import CorruptRecordError, PositionError
-from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
+from commitlog.replication.served import Served
 from commitlog.replication.wire import CHUNK_BYTES, HEARTBEAT_S, Chunk
 
 _SLEEP_S = 0.02  # in the kernel; a flush ends it
@@ -21,20 +20,21 @@ _SEALS_LIMIT = 1024  # segments whose seal is sent later
 class Sender:
     """Send what the log has flushed, from a position on, and then what it flushes later.
 
-    Only durable bytes are sent, so a crash of the primary's machine never takes back what a
-    follower has.
+    If the log is served ahead, committed records are sent while their flush runs, so that the
+    copy's flush runs at the same time. A crash of the primary's machine may take these from it:
+    its recovery is in the file `epoch` then, and copies are cut there. The end of a segment is sent
+    only when it is flushed, so a whole segment of a copy is never cut.
     """
 
-    def __init__(
-        self, log: CommitLog, position: int, unsealed: list[int], stopping: threading.Event
-    ) -> None:
+    def __init__(self, served: Served, position: int, unsealed: list[int]) -> None:
+        log = served.log
+        self._served = served
         self._parts = parts_of(log)
         self._log = log
         self._size = log.segment_size
         self._number, self._offset = divmod(position, self._size)
         self._offset = max(self._offset, HEADER_SIZE)
         self._unsealed = unsealed[:_SEALS_LIMIT]
-        self._stopping = stopping
         self._lineage = lineage.version(self._parts.directory)
 
     def chunks(self) -> Iterator[Chunk]:
@@ -45,18 +45,20 @@ class Sender:
             # it has frames.
             begun = True
             yield self._header(self._number, self._log.flushed_position, sealed=False)
-        while not self._stopping.is_set():
+        while not self._served.stopping.is_set():
             seen = flush_signal(core)
             flushed = self._log.flushed_position
-            # After `flushed`: an epoch is in its file before its first record is flushed.
+            end = self._end(flushed)
+            self._served.acknowledged.show()  # what a flush that has ended completes
+            # After `end`: an epoch is in its file before its first record is committed.
             if lineage.version(self._parts.directory) != self._lineage:
                 return  # the follower adopts the new epoch when it connects again
             yield from self._seals(flushed)
-            if flushed > self._number * self._size + self._offset:
+            if end > self._number * self._size + self._offset:
                 if not begun:
                     begun = True
                     yield self._header(self._number, flushed, sealed=False)
-                yield self._frames(flushed)
+                yield self._frames(end, flushed)
                 if self._offset >= self._size:
                     self._unsealed.append(self._number)
                     self._number, self._offset, begun = self._number + 1, HEADER_SIZE, False
@@ -77,12 +79,17 @@ class Sender:
         offset = self._size if sealed else self._offset
         return Chunk(number, offset, flushed, crc32c(page), header=page)
 
-    def _frames(self, flushed: int) -> Chunk:
+    def _end(self, flushed: int) -> int:
+        """Return the end of what may be sent now."""
+        committed = self._log.committed_position if self._served.ahead else flushed
+        return committed if committed // self._size == self._number else flushed
+
+    def _frames(self, end_of_log: int, flushed: int) -> Chunk:
         base = self._number * self._size
         with self._parts.queue.held(self._number, "replication") as segment:
             if segment is None:
                 raise self._missing(self._number)
-            stop = min(self._size, self._offset + CHUNK_BYTES, flushed - base)
+            stop = min(self._size, self._offset + CHUNK_BYTES, end_of_log - base)
             end, code = segment.scan(self._offset, stop)[:2]
             if end <= self._offset:
                 raise CorruptRecordError(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
+from commitlog._kernel.engine import flush_signal, wait_flush
 from commitlog.errors import CommitLogError, ReplicationError
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.parts import parts_of
@@ -18,6 +20,7 @@ from commitlog.replication.reading import Reading
 from commitlog.replication.replica import Promise
 
 _FOLLOWER = "the follower"
+_SLEEP_S = 0.02  # in the kernel; a flush ends it
 
 
 class Served:
@@ -29,10 +32,14 @@ class Served:
         The log, opened for reading.
     promise : Promise
         Has the log promise an epoch.
+    ahead : bool
+        Send committed records while the log flushes them. Then each recovery of the log has to be
+        in its file `epoch`.
     """
 
-    def __init__(self, log: CommitLog, promise: Promise) -> None:
+    def __init__(self, log: CommitLog, promise: Promise, *, ahead: bool = False) -> None:
         self.log = log
+        self.ahead = ahead
         self.acknowledged = Acknowledgements(log.path)
         self.leases = Leases(log)
         self.stopping = threading.Event()
@@ -50,6 +57,25 @@ class Served:
         known, self.log = self.log, open_log(self.log.path, "r")
         self.leases = Leases(self.log)
         known.close()
+
+    def wait_replicated(self, position: int, copies: int, timeout_s: float | None) -> bool:
+        """Wait until a record is durable here and on so many copies; False after the timeout."""
+        core, began_s = parts_of(self.log).engine, time.monotonic()
+        if not self.acknowledged.wait(position, copies, timeout_s):
+            return False
+        while True:
+            seen = flush_signal(core)
+            if self.log.flushed_position > position:
+                return True
+            if self.stopping.is_set() or (
+                timeout_s is not None and time.monotonic() - began_s >= timeout_s
+            ):
+                return False
+            wait_flush(core, seen, _SLEEP_S)
+
+    def reached(self, copies: int) -> int:
+        """Return the position up to which the log is durable here and on so many copies."""
+        return min(self.acknowledged.reached(copies), self.log.flushed_position)
 
     def lineage(self) -> Lineage:
         """Return the lineage that the log has now."""

@@ -201,13 +201,13 @@ class Server:
         served = self._served_of(log)
         if served.log.flushed_position <= position:
             parts_of(served.log).engine.ask_for_flush()
-        return served.acknowledged.wait(position, copies, limit_s)
+        return served.wait_replicated(position, copies, limit_s)
 
     def replicated_position(self, copies: int = 1, *, log: str | None = None) -> int:
         """Return the position up to which so many followers have a log durably."""
         if whole_of(copies) is None or copies < 1:
             raise InvalidOptionError(f"copies must be an int of at least 1, not {copies!r}")
-        return self._served_of(log).acknowledged.reached(copies)
+        return self._served_of(log).reached(copies)
 
     def followers(self, log: str | None = None) -> dict[str, int]:
         """Return up to which position each follower has a log durably, by the follower's name."""

@@ -61,7 +61,7 @@ NAME_LIMIT = 512  # characters of a follower's name
 # Messages of fixed layout, little-endian, each with its CRC behind.
 _HEAD = struct.Struct("<B3qI")  # kind, number, offset, flushed, CRC of the content
 _NOTE, _HEADER, _FRAMES, _END = range(4)
-_ACKNOWLEDGEMENT = struct.Struct("<q32sq")  # number and id of the epoch, position
+_ACKNOWLEDGEMENT = struct.Struct("<q32s2q")  # number, id and restart of the epoch, position
 _CRC = struct.Struct("<I")
 _OFFSETS = struct.Struct("<2q")  # where a large_binary of one row begins and ends
 
@@ -152,19 +152,19 @@ def _content_of(batch: Any, peer: str) -> memoryview:
 
 def acknowledgement(rank: Rank, position: int) -> bytes:
     """Return the message that a copy of an epoch is durable up to a position."""
-    return _sealed(_ACKNOWLEDGEMENT.pack(rank.number, rank.id.encode(), position))
+    return _sealed(_ACKNOWLEDGEMENT.pack(rank.number, rank.id.encode(), rank.restart, position))
 
 
 def acknowledgement_of(message: Any, peer: str) -> tuple[Rank, int]:
     """Check such a message."""
-    number, name, position = _opened(message, _ACKNOWLEDGEMENT, peer)
+    number, name, restart, position = _opened(message, _ACKNOWLEDGEMENT, peer)
     try:
         text_of_name = name.rstrip(b"\0").decode("ascii")
     except UnicodeDecodeError:
         text_of_name = None
-    if text_of_name is None or number < 0 or position < 0:
+    if text_of_name is None or min(number, restart, position) < 0:
         raise ReplicationError(f"{peer} sent no usable acknowledgement")
-    return Rank(number, text_of_name), position
+    return Rank(number, text_of_name, restart), position
 
 
 def _sealed(body: bytes) -> bytes:

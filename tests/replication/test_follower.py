@@ -240,7 +240,7 @@ def test_follower_leaves_a_silent_stream(
 
     def chunks(self: Sender) -> Iterator[Chunk]:
         if next(silent, False):
-            self._stopping.wait(LIMIT_S)
+            self._served.stopping.wait(LIMIT_S)
         yield from chunks_of(self)
 
     chunks_of = Sender.chunks

@@ -53,7 +53,7 @@ typedef struct {
     cl_line flushed;
     cl_line failed; /* the errno that failed the log; 0: the log has not failed */
     cl_line flusher; /* owner word of the flush leader; 0: there is no leader */
-    cl_line flush_signal; /* futex: raised when a flush ends */
+    cl_line flush_signal; /* futex: raised when a flush ends, or begins */
     cl_line waiters; /* 1: a reader sleeps on append_signal or is about to; its waker sets 0 */
     cl_line append_signal; /* futex: raised after a publish while there are waiters */
     cl_line rolled_back; /* claims turned into SKIP because their owners were dead or exceeded the

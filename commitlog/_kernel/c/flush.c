@@ -131,6 +131,9 @@ static int flush_committed(cl_log *log, int64_t deadline_ns) {
     if (from >= to) {
         return CL_OK;
     }
+    if (cl_load32(&log->announces) != 0) {
+        cl_futex_raise((uint32_t *)&log->cursors->flush_signal.value);
+    }
     uint64_t reached = from;
     int code = flush_range(log, &reached, to, deadline_ns);
     if (code != CL_OK && code != CL_E_TIMEOUT) {

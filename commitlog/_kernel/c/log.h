@@ -87,6 +87,7 @@ typedef struct {
     cl_flush_queue flush_queue; /* the threads that wait for a flush */
     cl_group_commit group; /* how long a leader waits for more of them */
     uint32_t leading; /* 1: a thread of this handle leads a flush */
+    uint32_t announces; /* 1: a flush of this handle raises the flush signal also when it begins */
     uint32_t event; /* futex: raised when the allocation service has work */
     uint32_t service_polls; /* 1: the allocation service polls the tail often */
     uint32_t index_spacing; /* records between two entries of the indexes that commits build; 0:
