@@ -8,6 +8,7 @@
 #include "claim.h"
 #include "frame_decoder.h"
 #include "index.h"
+#include "native.h"
 
 #define SEGMENT_SIZE (16u << 20)
 #define PAGE 4096u
@@ -64,6 +65,18 @@ static void append(measurement *at, uint32_t count) {
     }
 }
 
+/* Through the C API, in the way of examples/native/ticks.c. */
+static void append_native(measurement *at, uint32_t count) {
+    cl_native_writer native;
+    cl_record_input input = record_of(at->value, VALUE_SIZE);
+    uint64_t position;
+    input.timestamp_ns = -1;
+    cl_native_init(&native, &at->scene.handle.writer);
+    for (uint32_t index = 0; index < count; index++) {
+        CHECK(cl_native_append(&native, &input, &position) == CL_OK);
+    }
+}
+
 /* Lengths without a pattern: a processor that predicts branches must not learn them. */
 static void vary(measurement *at, uint32_t count) {
     at->sizes = filled(count, sizeof *at->sizes);
@@ -117,7 +130,7 @@ static void claim_and_publish(measurement *at, uint32_t count) {
     cl_writer *writer = &at->scene.handle.writer;
     cl_claim claim;
     for (uint32_t index = 0; index < count; index++) {
-        CHECK(cl_writer_claim(writer, CL_FRAME_HEADER + VALUE_SIZE, &claim) == CL_OK);
+        CHECK(cl_writer_claim(writer, writer->largest, &input, &claim) == CL_OK);
         CHECK(cl_writer_publish(writer, &claim, cl_frame_write(claim.segment, claim.offset, &input),
                                 1) == CL_OK);
     }
@@ -203,6 +216,15 @@ static void append_keyed(measurement *at, uint32_t count) {
 static void append_keyed_to_read(measurement *at, uint32_t count) {
     append_keyed(at, count);
     open_to_read(at, count);
+}
+
+static void read_native(measurement *at, uint32_t count) {
+    cl_native_reader native;
+    cl_record record;
+    cl_native_reader_init(&native, &at->reader.reader, NULL);
+    for (uint32_t index = 0; index < count; index++) {
+        CHECK(cl_native_next(&native, &record) == CL_OK);
+    }
 }
 
 static void read_general(measurement *at, uint32_t count) {
@@ -362,11 +384,14 @@ static const hot_path hot_paths[] = {
     {"append-pooled", true, MOST, NULL, NULL, append},
     {"append-pooled-varied", true, MOST, vary, NULL, append_varied},
     {"append-mapped", false, MOST, NULL, NULL, append},
+    {"append-native-pooled", true, MOST, NULL, NULL, append_native},
+    {"append-native-mapped", false, MOST, NULL, NULL, append_native},
     {"append-rows", false, MOST, make_positions, NULL, append_rows},
     {"append-records", false, MOST, make_records, NULL, append_records},
     {"claim-publish", false, MOST, NULL, NULL, claim_and_publish},
     {"read", false, MOST, append_what_is_read, NULL, read_each},
     {"read-varied", false, MOST, append_varied_to_read, NULL, read_each},
+    {"read-native", false, MOST, append_what_is_read, NULL, read_native},
     {"read-general", false, MOST, append_what_is_read, NULL, read_general},
     {"read-keyed", false, MOST, append_keyed_to_read, NULL, read_general},
     {"read-batch", false, MOST, make_columns, NULL, read_batch},

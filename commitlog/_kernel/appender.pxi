@@ -15,11 +15,10 @@ cdef class Engine(Writer):
         """Append a list of records: see `LogMethods.append_many`."""
         cdef bint durable = self.sync_default if sync is None else sync
         cdef RecordList records = RecordList(self, values, keys, types, timestamp_ns, expect)
-        if durable and records.count and self.claims:
-            self.check_own_claims(<uint64_t>-1)
-        self.append_rest(records, True)
-        if records.count and (durable or self.writer.roll_due):
-            self.finish_append(records.end(), durable)
+        if records.count:
+            self.check_durable(durable)
+            self.append_rest(records, True)
+            self.finish_append(records.end, durable)
         return records.positions
 
     def append_list(self, RecordList records):
@@ -27,8 +26,7 @@ cdef class Engine(Writer):
         required tailer, or a conditional list for an open claim.
         """
         cdef bint whole = self.append_rest(records, False)
-        if self.writer.roll_due:
-            self.finish_append(records.end(), False)
+        self.finish_append(records.end, False)
         return whole
 
     cdef bint append_rest(self, RecordList records, bint waits) except -1:
@@ -45,6 +43,10 @@ cdef class Engine(Writer):
                 &records.records[done], records.count - done, &positions[done], waits
             )
             positions[records.done:] = -1
+        if records.done:
+            records.end = end_of(
+                <uint64_t>positions[records.done - 1], &records.records[records.done - 1]
+            )
         return records.done == records.count
 
     cdef Py_ssize_t append_batches(
@@ -66,23 +68,15 @@ cdef class Engine(Writer):
         """Append a list as one claim, on its condition. 0: it is dropped, or held while the caller
         does not wait.
         """
-        cdef int64_t now_ns
-        cdef cl_claim claim
         cdef int code
         while True:
-            now_ns = self.stamped(-1)
-            code = cl_batch_claim_expected(
-                &self.writer, records.bytes, &records.condition, &claim
+            code = cl_append_records_expected(
+                &self.writer, records.records, records.count, records.bytes, &records.condition,
+                positions
             )
             if code == CL_OK:
-                code = cl_batch_append(
-                    &self.writer, &claim, records.records, records.count, now_ns, positions
-                )
-            if code == CL_OK:
                 return records.count
-            if code != CL_E_ROLLED_BACK and is_refused(
-                self, code, &records.condition, records.records, records.count, waits
-            ):
+            if is_refused(self, code, &records.condition, records.records, records.count, waits):
                 return 0
 
     def append_marked(self, RecordList records not None, uint64_t producer, uint64_t number):
@@ -90,27 +84,19 @@ cdef class Engine(Writer):
         its position, or -1 if it is dropped.
         """
         cdef cl_mark mark
-        cdef cl_record_input record
         cdef uint64_t position = 0
-        cdef int64_t given_ns
         cdef int code
         if records.count != 1:
             raise ValueError("a mark is of one record")
-        record = records.records[0]
-        given_ns = record.timestamp_ns
         mark.producer = producer
         mark.number = number
         while True:
-            record.timestamp_ns = self.stamped(given_ns)
-            code = cl_append_marked(&self.writer, &record, &mark, &position)
+            code = cl_append_marked(&self.writer, records.records, &mark, &position)
             if code == CL_OK:
                 break
-            if self.handle_refusal(code, &record, 1, True):
+            if self.handle_refusal(code, records.records, 1, True):
                 return -1
-        if self.writer.roll_due:
-            self.finish_append(
-                position + cl_frame_aligned(<uint32_t>cl_input_length(&record)), False
-            )
+        self.finish_append(end_of(position, records.records), False)
         return position
 
     cdef object append_rows(self, object rows, object timestamp_ns, object sync):
@@ -137,8 +123,7 @@ cdef class Engine(Writer):
             return positions
         if row_bytes + CL_FRAME_HEADER > self.writer.largest and self.takes():
             raise self.too_large(row_bytes + CL_FRAME_HEADER)
-        if durable and self.claims:
-            self.check_own_claims(<uint64_t>-1)
+        self.check_durable(durable)
         cdef int64_t[::1] out = positions
         cdef const uint8_t[::1] data
         native.data = NULL
@@ -156,9 +141,9 @@ cdef class Engine(Writer):
             if self.handle_refusal(code, NULL, count - done, True):
                 out[<Py_ssize_t>done:] = -1
                 break
-        if done and (durable or self.writer.roll_due):
+        if done:
             self.finish_append(
-                int(positions[done - 1]) + cl_frame_aligned(CL_FRAME_HEADER + native.length),
+                <uint64_t>out[done - 1] + cl_frame_aligned(CL_FRAME_HEADER + native.length),
                 durable
             )
         return positions
@@ -186,8 +171,7 @@ cdef class Engine(Writer):
         positions = numpy.empty(sum([part.count for part in parts]), dtype=numpy.int64)
         if len(positions) == 0:
             return positions
-        if durable and self.claims:
-            self.check_own_claims(<uint64_t>-1)
+        self.check_durable(durable)
         cdef int64_t[::1] out = positions
         cdef cl_record_input *records = <cl_record_input *>malloc(
             ROWS_AT_ONCE * sizeof(cl_record_input)
@@ -203,8 +187,7 @@ cdef class Engine(Writer):
                     done += part.count
         finally:
             free(records)
-        if durable or self.writer.roll_due:
-            self.finish_append(end, durable)
+        self.finish_append(end, durable)
         return positions
 
     cdef int take_rows(
@@ -233,9 +216,7 @@ cdef class Engine(Writer):
                 continue
             taken = self.append_batches(records, count, positions + first, True)
             if taken:
-                end[0] = <uint64_t>positions[first + taken - 1] + cl_frame_aligned(
-                    <uint32_t>cl_input_length(&records[taken - 1])
-                )
+                end[0] = end_of(<uint64_t>positions[first + taken - 1], &records[taken - 1])
             for index in range(taken, count):
                 positions[first + index] = -1
         return 0
@@ -259,17 +240,16 @@ cdef class Engine(Writer):
         record.value_length = size
         if key_bytes is not None:
             record.key_length = <uint32_t>len(key_bytes)
-        record.timestamp_ns = self.stamped(timestamp_of(timestamp_ns))
+        record.timestamp_ns = timestamp_of(timestamp_ns)
         self.check_size(&record)
         claim = Claim.__new__(Claim)
         claim.log = self
         claim.owner = owner
         claim.key = key_bytes
         claim.sync = self.sync_default if sync is None else sync
-        if claim.sync and self.claims:
-            self.check_own_claims(<uint64_t>-1)
+        self.check_durable(claim.sync)
         while True:
-            code = cl_writer_claim(&self.writer, <uint32_t>cl_input_length(&record), &claim.native)
+            code = cl_writer_claim(&self.writer, self.writer.largest, &record, &claim.native)
             if code == CL_OK:
                 break
             if self.handle_refusal(code, &record, 1, True):
@@ -281,6 +261,5 @@ cdef class Engine(Writer):
         claim.open = True
         claim.start = claim.native.segment.base + claim.native.offset
         self.claims[claim.start] = _get_ident()
-        if self.writer.roll_due:
-            self.finish_append(0, False)
+        self.finish_append(0, False)
         return claim

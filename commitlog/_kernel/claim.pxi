@@ -103,10 +103,7 @@ cdef class Claim:
             self.publish()
         finally:
             self.close()
-        if self.sync:
-            self.log.finish_append(
-                position + cl_frame_aligned(<uint32_t>cl_input_length(&self.record)), True
-            )
+        self.log.finish_append(end_of(self.start, &self.record), self.sync)
         return False
 
     cdef int publish(self) except -1:

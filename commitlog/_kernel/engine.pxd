@@ -2,8 +2,9 @@ from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 
 from commitlog._kernel.kernel cimport (
-    CL_E_CLOSED, CL_E_FORKED, CL_E_LAG, CL_E_READ_ONLY, cl_claim, cl_condition, cl_histogram,
-    cl_log, cl_native_writer, cl_pace, cl_record_input, cl_segment, cl_writer,
+    CL_E_CLOSED, CL_E_FORKED, CL_E_LAG, CL_E_READ_ONLY, cl_claim, cl_condition, cl_frame_aligned,
+    cl_histogram, cl_input_length, cl_log, cl_native_writer, cl_pace, cl_record_input, cl_segment,
+    cl_writer,
 )
 from commitlog._kernel.memory cimport Cursors
 
@@ -72,22 +73,27 @@ cdef uint32_t type_of(object type) except? 0xFFFFFFFF
 cdef int64_t timestamp_of(object timestamp_ns) except? -2
 
 
+# Here, so that it is compiled into every module that appends.
+cdef inline uint64_t end_of(uint64_t position, const cl_record_input *record) noexcept:
+    """Where the frame of a record ends that begins at a position."""
+    return position + cl_frame_aligned(<uint32_t>cl_input_length(record))
+
+
 cdef class Writer(Committer):
     cdef cl_writer writer
     cdef bint sync_default
     cdef double sync_timeout
     cdef dict claims  # position -> thread, of open claims
 
-    cdef int64_t stamped(self, int64_t given_ns) except? -1
     cdef int advance(self) except -1
-    cdef int finish_append(self, end, sync) except -1
+    cdef int finish_append(self, uint64_t end, bint durable) except -1
     cdef int check_own_claims(self, uint64_t below) except -1
+    cdef int check_durable(self, bint durable) except -1
     cdef uint64_t append_any(
         self, object value, object key, object type, object timestamp_ns, object expect,
         bint durable, bint waits
     ) except 0
-    cdef uint64_t put(self, const cl_record_input *record, bint durable, bint waits) except 0
-    cdef uint64_t put_expected(
+    cdef uint64_t put(
         self, const cl_record_input *record, cl_condition *condition, bint durable, bint waits
     ) except 0
     cdef int check_size(self, const cl_record_input *record) except -1
@@ -133,6 +139,7 @@ cdef class RecordList:
     cdef list values
     cdef list keys
     cdef cl_record_input *records
+    cdef uint64_t end  # of the last appended record
     cdef uint64_t bytes  # of a conditional list, with headers and padding
     cdef bint is_conditional
     cdef cl_condition condition
@@ -142,7 +149,6 @@ cdef class RecordList:
 
     cdef int fill(self, Writer log, Py_ssize_t index) except -1
     cdef int begin_condition(self, Writer log, object expect) except -1
-    cdef uint64_t end(self)
 
 
 cdef class LogMethods:

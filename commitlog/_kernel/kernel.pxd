@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 cdef extern from "base.h":
     enum:
         CL_PAGE_SMALLEST
-        CL_OK, CL_E_SYSTEM, CL_E_TOO_LARGE, CL_E_ROLL, CL_E_ABSENT, CL_E_TRUNCATED, CL_E_FOREIGN
+        CL_OK, CL_E_TOO_LARGE, CL_E_ROLL, CL_E_ABSENT, CL_E_TRUNCATED, CL_E_FOREIGN
         CL_E_END, CL_E_BUSY, CL_E_DAMAGE, CL_E_ROLLED_BACK, CL_E_FAILED, CL_E_TIMEOUT, CL_E_CLOSED
         CL_E_INTERRUPTED, CL_E_FULL, CL_E_READ_ONLY, CL_E_FORKED, CL_E_CYCLE, CL_E_LAG
         CL_E_OPEN_CLAIM, CL_E_GROW, CL_E_CONFLICT, CL_E_UNCOUNTED, CL_E_UNRESOLVED
@@ -52,7 +52,6 @@ cdef extern from "frame.h":
         uint32_t sealed
     uint32_t cl_frame_aligned(uint32_t length) nogil
     uint32_t cl_frame_largest(uint64_t segment_size) nogil
-    uint64_t cl_cell(uint32_t word, uint32_t high) nogil
     uint32_t cl_cell_word(uint64_t cell) nogil
     uint32_t cl_cell_high(uint64_t cell) nogil
     uint64_t cl_tail_pack(uint64_t number, uint32_t offset) nogil
@@ -234,7 +233,6 @@ cdef extern from "log.h":
     uint64_t cl_log_position(const cl_log *log, uint64_t place) nogil
     uint32_t cl_log_allocated(const cl_log *log, uint64_t number) nogil
     uint64_t cl_log_upward(const cl_log *log, uint64_t position) nogil
-    uint64_t cl_log_downward(const cl_log *log, uint64_t position) nogil
     ctypedef struct cl_watch:
         uint64_t position
 

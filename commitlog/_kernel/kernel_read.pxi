@@ -39,7 +39,6 @@ cdef extern from "batch.h":
         uint8_t *data
         uint8_t *keys
         size_t data_room, keys_room, most, count, data_size, keys_size
-    bint cl_batch_add(cl_batch *batch, const cl_record *record) nogil
 
 cdef extern from "reader.h":
     ctypedef struct cl_reader:

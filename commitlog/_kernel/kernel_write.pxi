@@ -41,14 +41,12 @@ cdef extern from "writer.h":
     void cl_writer_clear(cl_writer *writer) nogil
     void cl_writer_set_largest(cl_writer *writer, uint32_t largest) nogil
     void cl_writer_limit(cl_writer *writer, uint64_t limit_tail, uint64_t required_seen) nogil
-    int64_t cl_writer_now(const cl_writer *writer) nogil
     int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position) nogil
     int cl_writer_append_value(
         cl_writer *writer, const void *value, uint32_t length, uint64_t *position
     ) nogil
-    int cl_writer_claim(cl_writer *writer, uint32_t length, cl_claim *claim) nogil
-    int cl_writer_publish(
-        cl_writer *writer, const cl_claim *claim, uint64_t cell, uint32_t records
+    int cl_writer_claim(
+        cl_writer *writer, uint32_t largest, cl_record_input *input, cl_claim *claim
     ) nogil
     int cl_claim_publish(
         cl_writer *writer, const cl_claim *claim, const cl_record_input *input
@@ -62,10 +60,6 @@ cdef extern from "writer.h":
     int cl_writer_append_records(
         cl_writer *writer, const cl_record_input *records, size_t count, size_t *done,
         int64_t *positions
-    ) nogil
-    int cl_batch_append(
-        cl_writer *writer, const cl_claim *claim, const cl_record_input *records, size_t count,
-        int64_t now_ns, int64_t *positions
     ) nogil
     uint64_t CL_SEGMENT_CURRENT
     int cl_writer_close_segment(cl_writer *writer, uint64_t number) nogil
@@ -100,8 +94,9 @@ cdef extern from "conditional.h":
         cl_writer *writer, const cl_record_input *input, cl_condition *condition,
         uint64_t *position
     ) nogil
-    int cl_batch_claim_expected(
-        cl_writer *writer, uint64_t length, cl_condition *condition, cl_claim *claim
+    int cl_append_records_expected(
+        cl_writer *writer, const cl_record_input *records, size_t count, uint64_t length,
+        cl_condition *condition, int64_t *positions
     ) nogil
 
 cdef extern from "stage.h":

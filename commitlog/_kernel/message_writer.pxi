@@ -127,15 +127,9 @@ cdef class MessageWriter:
             return self.target.append(message, type=0 if type is None else type, sync=sync)
         record.key = NULL
         record.key_length = CL_KEYLEN_NONE
-        record.timestamp_ns = log.stamped(-1)
-        position = log.put(&record, durable, True)
-        if position == NOT_APPENDED:
-            return -1
-        if durable or log.writer.roll_due:
-            log.finish_append(
-                position + cl_frame_aligned(<uint32_t>cl_input_length(&record)), durable
-            )
-        return position
+        record.timestamp_ns = -1
+        position = log.put(&record, NULL, durable, True)
+        return -1 if position == NOT_APPENDED else position
 
     def claim(self, what, *, type=None, sync=None):
         """Reserve space for a message, to write it in place.

@@ -32,8 +32,7 @@ from libc.string cimport memchr, memcpy, memset
 
 from commitlog._kernel.engine cimport LogMethods, NOT_APPENDED, type_of, Writer
 from commitlog._kernel.kernel cimport (
-    CL_FRAME_LIMIT, CL_KEYLEN_NONE, CL_OK, cl_clock_monotonic_ns, cl_frame_aligned,
-    cl_input_length, cl_record, cl_record_input,
+    CL_FRAME_LIMIT, CL_KEYLEN_NONE, CL_OK, cl_clock_monotonic_ns, cl_record, cl_record_input,
 )
 from commitlog._kernel.readers cimport Cursor, Patience, patience_of, ReadMethods, wait_for
 from commitlog.errors import (

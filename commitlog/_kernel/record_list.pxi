@@ -87,7 +87,7 @@ cdef class RecordList:
         cdef Py_ssize_t index
         begin_condition(&self.condition, expect)
         for index in range(self.count):
-            self.bytes += cl_frame_aligned(<uint32_t>cl_input_length(&self.records[index]))
+            self.bytes = end_of(self.bytes, &self.records[index])
         self.is_conditional = True
         if self.bytes > log.writer.largest and log.native == NULL and log.takes():
             raise RecordTooLargeError(
@@ -96,12 +96,3 @@ cdef class RecordList:
                 "shorter list, or create the log with larger segments",
                 path=log.path, size=self.bytes, limit=log.writer.largest)
         return 0
-
-    cdef uint64_t end(self):
-        """Return the end of the last appended record; 0 if none was appended."""
-        if not self.done:
-            return 0
-        cdef const int64_t[::1] positions = self.positions
-        return <uint64_t>positions[self.done - 1] + cl_frame_aligned(
-            <uint32_t>cl_input_length(&self.records[self.done - 1])
-        )

@@ -154,25 +154,16 @@ cdef class Writer(Committer):
         """Have the policy close the current segment if its cycle is over, without an append."""
         self.policy.meet_cycle()
 
-    cdef int64_t stamped(self, int64_t given_ns) except? -1:
-        """Return the given timestamp, or the clock's if it is below 0. In both cases the clock
-        decides whether the cycle is over.
-        """
-        if given_ns >= 0 and self.writer.cycle_end_ns == INT64_MAX:
-            return given_ns
-        cdef int64_t now_ns = cl_writer_now(&self.writer)
-        if now_ns >= self.writer.cycle_end_ns and self.log.refusal == 0:
-            self.policy.meet_cycle()
-        return now_ns if given_ns < 0 else given_ns
-
-    cdef int finish_append(self, end, sync) except -1:
+    cdef int finish_append(self, uint64_t end, bint durable) except -1:
         """Do what a published append still needs: a due roll, and the wait for durability."""
         cdef int64_t began_ns
+        if not durable and not self.writer.roll_due:
+            return 0
         try:
             if self.writer.roll_due:
                 self.writer.roll_due = False
                 self.roll_soon()
-            if sync:
+            if durable:
                 began_ns = cl_clock_monotonic_ns()
                 try:
                     self.make_durable(end, self.sync_timeout)
@@ -204,6 +195,12 @@ cdef class Writer(Committer):
                     "this thread still has an open claim: leave its `with` block first",
                     path=self.path, position=position
                 )
+        return 0
+
+    cdef int check_durable(self, bint durable) except -1:
+        """Raise `ClaimError` if an append is to be durable, and an open claim would prevent it."""
+        if durable and self.claims:
+            self.check_own_claims(<uint64_t>-1)
         return 0
 
     def check_claims(self, uint64_t below):
@@ -274,52 +271,37 @@ cdef class Writer(Committer):
             if value_length > CL_FRAME_LIMIT:
                 raise self.too_large(value_length)
             record.value_length = <uint32_t>value_length
-            record.timestamp_ns = self.stamped(timestamp_of(timestamp_ns))
-            if expect is None:
-                position = self.put(&record, durable, waits)
-            else:
-                position = self.put_expected(&record, &condition, durable, waits)
+            record.timestamp_ns = timestamp_of(timestamp_ns)
+            position = self.put(
+                &record, NULL if expect is None else &condition, durable, waits
+            )
         finally:
             if value_held:
                 PyBuffer_Release(&value_view)
             if key_held:
                 PyBuffer_Release(&key_view)
-        if position != NOT_APPENDED and (durable or self.writer.roll_due):
-            self.finish_append(
-                position + cl_frame_aligned(<uint32_t>cl_input_length(&record)), durable
-            )
         return position
 
-    cdef uint64_t put(self, const cl_record_input *record, bint durable, bint waits) except 0:
-        """Append one record whose bytes stay in place; return its position, or NOT_APPENDED.
-
-        The caller calls `finish_append`.
+    cdef uint64_t put(
+        self, const cl_record_input *record, cl_condition *condition, bint durable, bint waits
+    ) except 0:
+        """Append one record, on a condition if there is one, and finish the append; return its
+        position, or NOT_APPENDED.
         """
         cdef uint64_t position = 0
         cdef int code
-        if durable and self.claims:
-            self.check_own_claims(<uint64_t>-1)
+        self.check_durable(durable)
         while True:
-            code = cl_writer_append(&self.writer, record, &position)
+            if condition == NULL:
+                code = cl_writer_append(&self.writer, record, &position)
+            else:
+                code = cl_append_expected(&self.writer, record, condition, &position)
             if code == CL_OK:
-                return position
-            if self.handle_refusal(code, record, 1, waits):
-                return NOT_APPENDED
-
-    cdef uint64_t put_expected(
-        self, const cl_record_input *record, cl_condition *condition, bint durable, bint waits
-    ) except 0:
-        """As `put`, on a condition."""
-        cdef uint64_t position = 0
-        cdef int code
-        if durable and self.claims:
-            self.check_own_claims(<uint64_t>-1)
-        while True:
-            code = cl_append_expected(&self.writer, record, condition, &position)
-            if code == CL_OK:
-                return position
+                break
             if is_refused(self, code, condition, record, 1, waits):
                 return NOT_APPENDED
+        self.finish_append(end_of(position, record), durable)
+        return position
 
     cdef bint takes(self):
         """Whether this handle may append, now or after a wait."""

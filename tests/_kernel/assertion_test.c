@@ -54,13 +54,13 @@ static void commit_past_the_tail(void) {
 
 static void publish_a_claim_as_a_claim(void) {
     cl_claim claim;
-    CHECK(cl_writer_claim(&handle.writer, 40, &claim) == CL_OK);
+    CHECK(claim_bytes(&handle.writer, 40, &claim) == CL_OK);
     cl_writer_publish(&handle.writer, &claim, cl_cell(CL_WORD_CLAIMED | 40, handle.log.owner), 1);
 }
 
 static void publish_more_than_was_claimed(void) {
     cl_claim claim;
-    CHECK(cl_writer_claim(&handle.writer, 40, &claim) == CL_OK);
+    CHECK(claim_bytes(&handle.writer, 40, &claim) == CL_OK);
     cl_writer_publish(&handle.writer, &claim, cl_cell(48, 1), 1);
 }
 

@@ -48,8 +48,8 @@ static void start(test_scene *scene) {
         scene->offsets[at] = append_input(&scene->handle, &input) % SMALL;
         if (at % 5 == 0) {
             cl_claim claim;
-            CHECK(cl_writer_claim(&scene->handle.writer,
-                                  8 * (uint32_t)(3 + next_random(&state) % 9), &claim) == CL_OK);
+            CHECK(claim_bytes(&scene->handle.writer, 8 * (uint32_t)(3 + next_random(&state) % 9),
+                              &claim) == CL_OK);
             cl_writer_abandon(&scene->handle.writer, &claim);
         }
     }

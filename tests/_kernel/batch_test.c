@@ -90,8 +90,9 @@ static void batch_is_one_claim_and_becomes_visible_at_once(bool plain) {
     test_handle handle;
     start(&place, &handle, SMALL, plain);
     cl_claim claim;
+    int64_t now_ns = -1;
     cl_record_input input = record_of(noise, 24);
-    CHECK(cl_batch_claim(&handle.writer, 3 * 40, &claim) == CL_OK);
+    CHECK(cl_batch_claim(&handle.writer, 3 * 40, &now_ns, &claim) == CL_OK);
     uint64_t first = cl_frame_write(claim.segment, claim.offset, &input);
     for (uint32_t index = 1; index < 3; index++) {
         uint64_t cell = cl_frame_write(claim.segment, claim.offset + index * 40, &input);

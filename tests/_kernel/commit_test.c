@@ -58,7 +58,7 @@ static void commit_stops_before_an_open_claim(void) {
     start(&scene, true, 0);
     append_value(&scene.handle, "before", 6);
     uint64_t stands = tail_position(&scene);
-    CHECK(cl_writer_claim(&scene.handle.writer, 40, &claim) == CL_OK);
+    CHECK(claim_bytes(&scene.handle.writer, 40, &claim) == CL_OK);
     append_value(&scene.handle, "behind", 6);
     CHECK(cl_commit(&scene.handle.log, tail_position(&scene)) == CL_E_BUSY &&
           cl_commit(&scene.handle.log, stands) == CL_OK);
@@ -127,7 +127,7 @@ static void commit_counts_the_records_for_the_seal(bool pooled) {
         input.timestamp_ns = 1000 + index * 7 % 13;
         input.type = index % 2;
         append_input(&scene.handle, &input);
-        CHECK(cl_writer_claim(&scene.handle.writer, 40, &claim) == CL_OK);
+        CHECK(claim_bytes(&scene.handle.writer, 40, &claim) == CL_OK);
         cl_writer_abandon(&scene.handle.writer, &claim);
         CHECK(index % 9 != 0 || cl_commit(&scene.handle.log, UINT64_MAX) == CL_OK);
     }

@@ -36,7 +36,7 @@ static void fill_value(uint8_t *value, uint32_t length, test_stamp stamp) {
 static void die_and_reopen(test_handle *handle, test_place *place) {
     cl_claim claim;
     int code;
-    while ((code = cl_writer_claim(&handle->writer, 100, &claim)) == CL_E_ROLL) {
+    while ((code = claim_bytes(&handle->writer, 100, &claim)) == CL_E_ROLL) {
         roll_on(handle);
     }
     CHECK(code == CL_OK);

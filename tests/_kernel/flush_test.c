@@ -15,7 +15,7 @@ static void flush_behind_an_expired_claim_rolls_it_back(void) {
     cl_claim claim;
     start(&scene, false, 0);
     scene.handle.log.claim_timeout_ns = 30 * MILLISECOND;
-    CHECK(cl_writer_claim(&scene.handle.writer, 40, &claim) == CL_OK);
+    CHECK(claim_bytes(&scene.handle.writer, 40, &claim) == CL_OK);
     append_value(&scene.handle, "behind", 6);
     int64_t began_ns = cl_clock_monotonic_ns();
     CHECK(flush_all(&scene) == CL_OK && cl_clock_monotonic_ns() - began_ns >= 30 * MILLISECOND);
@@ -310,7 +310,7 @@ static void slow_loop_rolls_back_a_claim_after_its_timeout(void) {
     cl_claim claim;
     start(&scene, true, 4096);
     scene.handle.log.claim_timeout_ns = 200 * MILLISECOND;
-    CHECK(cl_writer_claim(&scene.handle.writer, 40, &claim) == CL_OK);
+    CHECK(claim_bytes(&scene.handle.writer, 40, &claim) == CL_OK);
     int64_t began_ns = cl_clock_monotonic_ns();
     CHECK(pthread_create(&committer, NULL, run_slow_loop, &scene.handle.log) == 0);
     while (cl_load(&scene.place.cursors->committed.value) < tail_position(&scene) &&

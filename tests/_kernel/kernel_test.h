@@ -199,6 +199,12 @@ static UNUSED cl_record_input record_of(const void *value, uint32_t length) {
         .value = value, .value_length = length, .key_length = CL_KEYLEN_NONE, .timestamp_ns = 77};
 }
 
+/* Claims a frame of `length` bytes without key and type. */
+static UNUSED int claim_bytes(cl_writer *writer, uint32_t length, cl_claim *claim) {
+    cl_record_input input = record_of(NULL, length - CL_FRAME_HEADER);
+    return cl_writer_claim(writer, writer->largest, &input, claim);
+}
+
 /* Appends, rolling as often as needed. Returns the position. */
 static UNUSED uint64_t append_input(test_handle *handle, const cl_record_input *input) {
     uint64_t position = 0;

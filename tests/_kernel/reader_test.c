@@ -480,7 +480,7 @@ static void reader_behind_a_claim_polls_again_soon(void) {
         cl_claim claim;
         cl_record record;
         start(&scene, false);
-        CHECK(cl_writer_claim(&scene.handle.writer, 40, &claim) == CL_OK);
+        CHECK(claim_bytes(&scene.handle.writer, 40, &claim) == CL_OK);
         CHECK(read_on(&scene.reader, &record) == CL_E_BUSY);
         int64_t began_ns = cl_clock_monotonic_ns();
         CHECK(!cl_reader_wait(&scene.reader.reader, (cl_idle)idle, PATIENCE_NS));

@@ -66,7 +66,7 @@ static void claim_of_a_dead_owner_is_rolled_back_at_once(void) {
     cl_record record;
     int64_t took_ns;
     start(&scene, NEVER_NS);
-    CHECK(cl_writer_claim(&scene.writer.writer, 100, &claim) == CL_OK);
+    CHECK(claim_bytes(&scene.writer.writer, 100, &claim) == CL_OK);
     uint64_t after = append_value(&scene.other, "x", 1);
     CHECK(read_on(&scene.reader, &record) == CL_E_BUSY);
     kill_handle(&scene.writer);
@@ -86,7 +86,7 @@ static void claim_of_a_live_owner_is_rolled_back_after_timeout(void) {
     cl_record record;
     int64_t took_ns;
     start(&scene, 50 * MILLISECOND);
-    CHECK(cl_writer_claim(&scene.writer.writer, 100, &claim) == CL_OK);
+    CHECK(claim_bytes(&scene.writer.writer, 100, &claim) == CL_OK);
     uint64_t after = append_value(&scene.other, "x", 1);
     CHECK(read_patiently(&scene.reader, &record, &took_ns) == CL_OK && record.position == after);
     CHECK(took_ns >= 50 * MILLISECOND);
@@ -104,7 +104,7 @@ static void own_claim_is_not_probed(void) {
     test_scene scene;
     cl_claim claim;
     start(&scene, NEVER_NS);
-    CHECK(cl_writer_claim(&scene.other.writer, 100, &claim) == CL_OK);
+    CHECK(claim_bytes(&scene.other.writer, 100, &claim) == CL_OK);
     cl_record record;
     int64_t until_ns = cl_clock_monotonic_ns() + 20 * MILLISECOND;
     while (cl_clock_monotonic_ns() < until_ns) {
@@ -122,7 +122,7 @@ static void retaken_slot_has_another_generation(void) {
     cl_record record;
     int64_t took_ns;
     start(&scene, NEVER_NS);
-    CHECK(cl_writer_claim(&scene.writer.writer, 100, &claim) == CL_OK);
+    CHECK(claim_bytes(&scene.writer.writer, 100, &claim) == CL_OK);
     kill_handle(&scene.writer);
     open_handle(&scene.place, &successor, false);
     CHECK(successor.log.slot == scene.writer.log.slot &&
@@ -240,7 +240,7 @@ static void marks_stop_at_the_first_foreign_cell(void) {
     cl_record record;
     start(&scene, NEVER_NS);
     cl_add(scene.other.log.tail, GAP);
-    CHECK(cl_writer_claim(&scene.writer.writer, 4 * GAP, &claim) == CL_OK);
+    CHECK(claim_bytes(&scene.writer.writer, 4 * GAP, &claim) == CL_OK);
     static const uint8_t value[4 * GAP - CL_FRAME_HEADER]; /* zeros */
     cl_record_input input = record_of(value, sizeof value);
     input.timestamp_ns = 0;
@@ -288,7 +288,7 @@ static void polling_appended_rolls_dead_claims_back(void) {
     cl_claim claim;
     uint64_t appended = 0;
     start(&scene, NEVER_NS);
-    CHECK(cl_writer_claim(&scene.writer.writer, 100, &claim) == CL_OK);
+    CHECK(claim_bytes(&scene.writer.writer, 100, &claim) == CL_OK);
     kill_handle(&scene.writer);
     int64_t until_ns = cl_clock_monotonic_ns() + PATIENCE_NS;
     while (appended < CL_SEGMENT_HEADER + 104 && cl_clock_monotonic_ns() < until_ns) {
@@ -307,7 +307,7 @@ static void zombie_write_into_a_skip_is_harmless(void) {
     int64_t took_ns;
     static uint8_t value[84];
     start(&scene, MILLISECOND);
-    CHECK(cl_writer_claim(&scene.writer.writer, 100, &claim) == CL_OK);
+    CHECK(claim_bytes(&scene.writer.writer, 100, &claim) == CL_OK);
     append_value(&scene.other, "x", 1);
     CHECK(read_patiently(&scene.reader, &record, &took_ns) == CL_OK);
     memset(value, 0xA5, sizeof value);
@@ -342,7 +342,7 @@ static void refused_large_claim_delays_no_gap(void) {
     int64_t took_ns;
     start_sized(&scene, WITH_LARGE_FRAMES, NEVER_NS);
     CHECK(cl_writer_close_segment(&scene.other.writer, CL_SEGMENT_CURRENT) == CL_OK);
-    CHECK(cl_writer_claim(&scene.writer.writer, CL_FRAME_ADD_LIMIT + CL_FRAME_ALIGN, &claim) ==
+    CHECK(claim_bytes(&scene.writer.writer, CL_FRAME_ADD_LIMIT + CL_FRAME_ALIGN, &claim) ==
           CL_E_ROLL);
     make_segment(&scene.place, 1, 0);
     CHECK(cl_writer_roll(&scene.other.writer, 0, 1, 0) == CL_OK);
@@ -358,7 +358,7 @@ static void suspended_observer_expires_no_claim(void) {
     cl_claim claim;
     cl_record record;
     start(&scene, 100 * MILLISECOND);
-    CHECK(cl_writer_claim(&scene.writer.writer, 100, &claim) == CL_OK);
+    CHECK(claim_bytes(&scene.writer.writer, 100, &claim) == CL_OK);
     CHECK(read_on(&scene.reader, &record) == CL_E_BUSY);
     scene.reader.watch.polled_ns -= 3600000 * MILLISECOND; /* an hour between two polls */
     CHECK(read_on(&scene.reader, &record) == CL_E_BUSY &&
@@ -384,9 +384,9 @@ static void read_only_reader_passes_dead_claims_and_awaits_live_ones(void) {
     /* A handle that may not roll back ignores this. */
     observer.log.claim_timeout_ns = MILLISECOND;
     open_reader(&reader, &observer.log);
-    CHECK(cl_writer_claim(&scene.writer.writer, 100, &dead) == CL_OK);
+    CHECK(claim_bytes(&scene.writer.writer, 100, &dead) == CL_OK);
     cl_add(scene.other.log.tail, GAP);
-    CHECK(cl_writer_claim(&scene.other.writer, 40, &live) == CL_OK);
+    CHECK(claim_bytes(&scene.other.writer, 40, &live) == CL_OK);
     uint64_t cell = cell_at(&scene.other, CL_SEGMENT_HEADER);
     kill_handle(&scene.writer);
     int64_t until_ns = cl_clock_monotonic_ns() + PATIENCE_NS;
@@ -440,7 +440,7 @@ static void appended_passes_dead_claims_only(void) {
     uint64_t appended;
     start(&scene, NEVER_NS);
     uint64_t first = append_value(&scene.other, "x", 1);
-    CHECK(cl_writer_claim(&scene.writer.writer, 100, &claim) == CL_OK);
+    CHECK(claim_bytes(&scene.writer.writer, 100, &claim) == CL_OK);
     append_value(&scene.other, "x", 1);
     CHECK(cl_log_appended(&scene.other.log, &appended) == CL_OK && appended == first + 24);
     kill_handle(&scene.writer);

@@ -182,7 +182,7 @@ static bool owner_and_observer_agree_on_a_roll_back(uint64_t *steps, bool gap) {
         scene.place.cursors->slots[0].counter++;
         cl_add(scene.other.log.tail, FRAME);
     } else {
-        CHECK(cl_writer_claim(owner, FRAME, &claim) == CL_OK);
+        CHECK(claim_bytes(owner, FRAME, &claim) == CL_OK);
     }
     cl_record_input input = record_of(victims, VALUE);
     pid_t observer = fork();

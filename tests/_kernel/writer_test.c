@@ -130,7 +130,7 @@ static void frame_above_the_largest_size_is_refused(bool plain) {
     input.key_length = UINT32_MAX - 1;
     CHECK(cl_writer_append(&handle.writer, &input, &position) == CL_E_TOO_LARGE);
     cl_claim claim;
-    CHECK(cl_writer_claim(&handle.writer, LARGEST + 1, &claim) == CL_E_TOO_LARGE);
+    CHECK(claim_bytes(&handle.writer, LARGEST + 1, &claim) == CL_E_TOO_LARGE);
     cl_rows rows = {.data = noise, .count = 1, .stride = 1, .length = UINT32_MAX};
     size_t done = 0;
     CHECK(cl_writer_append_rows(&handle.writer, &rows, &done, NULL) == CL_E_TOO_LARGE && done == 0);
@@ -353,7 +353,7 @@ static void abandoned_claim_is_passed(bool plain) {
     test_handle handle;
     start(&place, &handle, SMALL, plain);
     cl_claim claim;
-    CHECK(cl_writer_claim(&handle.writer, 100, &claim) == CL_OK);
+    CHECK(claim_bytes(&handle.writer, 100, &claim) == CL_OK);
     uint64_t after = append_value(&handle, noise, 10);
     cl_writer_abandon(&handle.writer, &claim);
     cl_record_input input = record_of(noise, 84);
@@ -376,6 +376,7 @@ static void refusal_or_failure_refuses_every_call(void) {
     cl_claim claim;
     uint64_t position;
     size_t done = 0;
+    int64_t now_ns = -1;
     start(&place, &handle, SMALL, false);
     cl_record_input input =
         /* The refusal precedes any other check. */
@@ -389,8 +390,8 @@ static void refusal_or_failure_refuses_every_call(void) {
                   cl_log_fail(&handle.log, EIO) == CL_E_FAILED);
         }
         CHECK(cl_writer_append(&handle.writer, &input, &position) == expected);
-        CHECK(cl_writer_claim(&handle.writer, UINT32_MAX / 2, &claim) == expected);
-        CHECK(cl_batch_claim(&handle.writer, 16, &claim) == expected);
+        CHECK(claim_bytes(&handle.writer, UINT32_MAX / 2, &claim) == expected);
+        CHECK(cl_batch_claim(&handle.writer, 16, &now_ns, &claim) == expected);
         CHECK(cl_writer_append_rows(&handle.writer, &rows, &done, NULL) == expected);
         CHECK(cl_writer_append_records(&handle.writer, &input, 1, &done, NULL) == expected);
         CHECK(cl_writer_close_segment(&handle.writer, CL_SEGMENT_CURRENT) == expected);

@@ -51,10 +51,11 @@ static int finish(cl_writer *writer, const cl_record_input *input, cl_claim *cla
     }
 }
 
-static int append_any(cl_writer *writer, uint32_t largest, const cl_record_input *input,
-                      uint64_t *position) {
+static __attribute__((noinline)) int append_any(cl_writer *writer, uint32_t largest,
+                                                const cl_record_input *input, uint64_t *position) {
+    cl_record_input record = *input;
     uint64_t length = cl_input_length(input);
-    int code = cl_writer_refusal(writer);
+    int code = cl_writer_admit(writer, &record.timestamp_ns);
     if (CL_UNLIKELY(code != CL_OK)) {
         return code;
     }
@@ -65,12 +66,12 @@ static int append_any(cl_writer *writer, uint32_t largest, const cl_record_input
     cl_claim claim;
     if (!writer->plain) {
         code = cl_claim_try(writer, need, (uint32_t)length, &claim);
-        return finish(writer, input, &claim, code, position);
+        return finish(writer, &record, &claim, code, position);
     }
     code = cl_plain_claim(writer, need, &claim);
     if (CL_LIKELY(code == CL_OK)) {
         cl_plain_publish(writer, claim.offset, need,
-                         cl_frame_write(claim.segment, claim.offset, input));
+                         cl_frame_write(claim.segment, claim.offset, &record));
         cl_writer_tell(writer, cl_tail_pack(claim.segment->number, claim.offset + need), 1, need);
         *position = claim.segment->base + claim.offset;
     }
@@ -96,15 +97,11 @@ static inline short_value short_of(const cl_record_input *input) {
     return (short_value){input->value, CL_FRAME_HEADER + input->value_length, input->timestamp_ns};
 }
 
-/* Whether the fast path may be tried: it fits a frame, and has CRC instructions. */
-static inline bool is_fast(const cl_writer *writer, uint32_t largest, uint64_t length) {
-    return length <= SHORT_LENGTH && length <= largest && writer->fast_below != 0;
-}
-
-/* The code with which an append is refused, or CL_OK. Completes a timestamp below 0. */
-static inline int check_short(const cl_writer *writer, short_value *value) {
-    int code = cl_writer_stamp(writer, &value->timestamp_ns);
-    return CL_LIKELY(code == CL_OK) ? cl_writer_refusal(writer) : code;
+/* Whether the fast path may be tried. A writer without a largest frame is lent to the C API. */
+static inline bool is_fast(const cl_writer *writer, uint32_t largest,
+                           const cl_record_input *input) {
+    return input->value_length < INTERLEAVED_LEAST && !cl_input_extended(input) && largest != 0 &&
+           writer->fast_below != 0;
 }
 
 WITH_CRC INLINED uint64_t write_short(uint32_t seed, uint32_t offset, uint8_t *at,
@@ -128,7 +125,7 @@ static __attribute__((noinline)) int append_slowly(cl_writer *writer, short_valu
 }
 
 WITH_CRC INLINED int append_plain(cl_writer *writer, short_value value, uint64_t *position) {
-    int code = check_short(writer, &value);
+    int code = cl_writer_admit(writer, &value.timestamp_ns);
     if (CL_UNLIKELY(code != CL_OK)) {
         return code;
     }
@@ -182,7 +179,7 @@ WITH_CRC INLINED int write_shared(cl_writer *writer, const cl_segment *segment, 
 }
 
 WITH_CRC INLINED int append_shared(cl_writer *writer, short_value value, uint64_t *position) {
-    int code = check_short(writer, &value);
+    int code = cl_writer_admit(writer, &value.timestamp_ns);
     if (CL_UNLIKELY(code != CL_OK)) {
         return code;
     }
@@ -200,7 +197,7 @@ WITH_CRC INLINED int append_shared(cl_writer *writer, short_value value, uint64_
 /* As append_shared, at the tail `packed`, below `fast_below`. */
 WITH_CRC static __attribute__((noinline)) int
 append_shared_at(cl_writer *writer, uint64_t packed, short_value value, uint64_t *position) {
-    int code = check_short(writer, &value);
+    int code = cl_writer_admit(writer, &value.timestamp_ns);
     if (CL_UNLIKELY(code != CL_OK)) {
         return code;
     }
@@ -234,7 +231,7 @@ SHORT_APPENDS(append_shared)
 int cl_writer_append_upto(cl_writer *writer, uint32_t largest, const cl_record_input *input,
                           uint64_t *position) {
 #ifdef HAS_INSTRUCTIONS
-    if (!cl_input_extended(input) && is_fast(writer, largest, cl_input_length(input))) {
+    if (CL_LIKELY(is_fast(writer, largest, input))) {
         return writer->plain ? append_plain_input(writer, input, position)
                              : append_shared_input(writer, input, position);
     }
@@ -242,41 +239,35 @@ int cl_writer_append_upto(cl_writer *writer, uint32_t largest, const cl_record_i
     return append_any(writer, largest, input, position);
 }
 
-static int append_claimed(cl_writer *writer, uint64_t packed, const cl_record_input *input,
-                          uint64_t *position) {
+static __attribute__((noinline)) int append_claimed(cl_writer *writer, uint64_t packed,
+                                                    const cl_record_input *input,
+                                                    uint64_t *position) {
+    cl_record_input record = *input;
     uint32_t length = (uint32_t)cl_input_length(input);
     cl_claim claim;
-    int code = cl_claim_at(writer, packed, cl_frame_aligned(length), length, &claim);
+    int code = cl_writer_admit(writer, &record.timestamp_ns);
+    if (code == CL_OK) {
+        code = cl_claim_at(writer, packed, cl_frame_aligned(length), length, &claim);
+    }
     if (code != CL_OK) {
         return code;
     }
     *position = claim.segment->base + claim.offset;
-    return cl_writer_publish(writer, &claim, cl_frame_write(claim.segment, claim.offset, input), 1);
-}
-
-static __attribute__((noinline)) int append_slowly_at(cl_writer *writer, uint64_t packed,
-                                                      const cl_record_input *input,
-                                                      uint64_t *position) {
-    cl_record_input record = *input;
-    int code = cl_writer_stamp(writer, &record.timestamp_ns);
-    if (code != CL_OK) {
-        return code;
-    }
-    return writer->plain ? append_any(writer, writer->largest, &record, position)
-                         : append_claimed(writer, packed, &record, position);
+    return cl_writer_publish(writer, &claim, cl_frame_write(claim.segment, claim.offset, &record),
+                             1);
 }
 
 int cl_append_at(cl_writer *writer, uint64_t packed, const cl_record_input *input,
                  uint64_t *position) {
 #ifdef HAS_INSTRUCTIONS
-    uint64_t length = cl_input_length(input);
-    if (CL_LIKELY(!cl_input_extended(input) && is_fast(writer, writer->largest, length) &&
-                  packed + cl_frame_aligned((uint32_t)length) < writer->fast_below)) {
+    uint32_t need = cl_frame_aligned(CL_FRAME_HEADER + input->value_length);
+    if (CL_LIKELY(is_fast(writer, writer->largest, input) && packed + need < writer->fast_below)) {
         return writer->plain ? append_plain_input(writer, input, position)
                              : append_shared_at(writer, packed, short_of(input), position);
     }
 #endif
-    return append_slowly_at(writer, packed, input, position);
+    return writer->plain ? append_any(writer, writer->largest, input, position)
+                         : append_claimed(writer, packed, input, position);
 }
 
 int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position) {
@@ -285,10 +276,9 @@ int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *
 
 static __attribute__((noinline)) int append_long(cl_writer *writer, const void *value,
                                                  uint32_t length, uint64_t *position) {
-    cl_record_input input = {
+    const cl_record_input input = {
         .value = value, .value_length = length, .key_length = CL_KEYLEN_NONE, .timestamp_ns = -1};
-    int code = cl_writer_stamp(writer, &input.timestamp_ns);
-    return code == CL_OK ? append_any(writer, writer->largest, &input, position) : code;
+    return append_any(writer, writer->largest, &input, position);
 }
 
 int cl_writer_append_value(cl_writer *writer, const void *value, uint32_t length,

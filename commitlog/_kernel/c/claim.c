@@ -223,12 +223,9 @@ static int swap_claim(cl_writer *writer, uint32_t need, uint32_t length, cl_clai
     }
 }
 
-int cl_writer_claim(cl_writer *writer, uint32_t length, cl_claim *claim) {
-    return cl_writer_claim_upto(writer, writer->largest, length, claim);
-}
-
-int cl_writer_claim_upto(cl_writer *writer, uint32_t largest, uint64_t length, cl_claim *claim) {
-    int code = cl_writer_refusal(writer);
+int cl_writer_claim(cl_writer *writer, uint32_t largest, cl_record_input *input, cl_claim *claim) {
+    uint64_t length = cl_input_length(input);
+    int code = cl_writer_admit(writer, &input->timestamp_ns);
     if (code != CL_OK) {
         return code;
     }
@@ -302,8 +299,8 @@ void cl_writer_abandon(cl_writer *writer, const cl_claim *claim) {
               ==, true);
 }
 
-int cl_batch_claim(cl_writer *writer, uint32_t length, cl_claim *claim) {
-    int code = cl_writer_refusal(writer);
+int cl_batch_claim(cl_writer *writer, uint32_t length, int64_t *timestamp_ns, cl_claim *claim) {
+    int code = cl_writer_admit(writer, timestamp_ns);
     if (code != CL_OK) {
         return code;
     }

@@ -14,13 +14,19 @@ static inline int cl_writer_refusal(const cl_writer *writer) {
     return CL_LIKELY(log->refusal == 0 && !cl_log_failed(log)) ? CL_OK : cl_log_refusal(log);
 }
 
-/* Replaces a timestamp below 0 by the clock's. CL_E_CYCLE: the cycle may have ended. */
-static inline int cl_writer_stamp(const cl_writer *writer, int64_t *timestamp_ns) {
-    if (*timestamp_ns >= 0) {
+/* As cl_writer_refusal, and replaces a timestamp below 0 by the clock's. CL_E_CYCLE: the clock, and
+ * not a timestamp that the caller gave, says that the cycle may have ended. */
+static inline int cl_writer_admit(const cl_writer *writer, int64_t *timestamp_ns) {
+    int code = cl_writer_refusal(writer);
+    if (CL_UNLIKELY(code != CL_OK)) {
+        return code;
+    }
+    if (*timestamp_ns >= 0 && writer->cycle_end_ns == INT64_MAX) {
         return CL_OK;
     }
-    *timestamp_ns = cl_writer_now(writer);
-    return CL_UNLIKELY(*timestamp_ns >= writer->cycle_end_ns) ? CL_E_CYCLE : CL_OK;
+    int64_t now_ns = cl_clock_ns(writer->clock);
+    *timestamp_ns = *timestamp_ns < 0 ? now_ns : *timestamp_ns;
+    return CL_UNLIKELY(now_ns >= writer->cycle_end_ns) ? CL_E_CYCLE : CL_OK;
 }
 
 /* Whether the writer holds segment `number`; if not, `cl_writer_switch` replaces its segment. */

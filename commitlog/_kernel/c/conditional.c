@@ -174,14 +174,20 @@ int cl_append_expected(cl_writer *writer, const cl_record_input *input, cl_condi
     return code;
 }
 
-int cl_batch_claim_expected(cl_writer *writer, uint64_t length, cl_condition *condition,
-                            cl_claim *claim) {
+int cl_append_records_expected(cl_writer *writer, const cl_record_input *records, size_t count,
+                               uint64_t length, cl_condition *condition, int64_t *positions) {
     uint64_t packed = 0;
     int code;
     do { /* MOST_ATTEMPTS rounds at most */
+        int64_t now_ns = -1;
+        cl_claim claim;
         code = meet(writer, length, condition, &packed);
+        code = code == CL_OK ? cl_writer_admit(writer, &now_ns) : code;
         if (CL_LIKELY(code == CL_OK)) {
-            code = cl_claim_at(writer, packed, (uint32_t)length, (uint32_t)length, claim);
+            code = cl_claim_at(writer, packed, (uint32_t)length, (uint32_t)length, &claim);
+        }
+        if (CL_LIKELY(code == CL_OK)) {
+            code = cl_batch_append(writer, &claim, records, count, now_ns, positions);
         }
     } while (tries_again(condition, &code));
     return code;

@@ -24,9 +24,9 @@ void cl_counted_set(cl_writer *writer, uint64_t position, uint64_t sequence);
 int cl_append_expected(cl_writer *writer, const cl_record_input *input, cl_condition *condition,
                        uint64_t *position);
 
-/* Claims room for one batch on the same condition: as cl_batch_claim, but at most the size of the
- * largest frame. The caller publishes with cl_batch_publish. */
-int cl_batch_claim_expected(cl_writer *writer, uint64_t length, cl_condition *condition,
-                            cl_claim *claim);
+/* Appends records as one claim on the same condition. Their frames take `length` bytes, which may
+ * be at most the size of the largest frame. */
+int cl_append_records_expected(cl_writer *writer, const cl_record_input *records, size_t count,
+                               uint64_t length, cl_condition *condition, int64_t *positions);
 
 #endif

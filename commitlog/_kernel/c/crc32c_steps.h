@@ -148,13 +148,11 @@ WITH_CRC INLINED uint64_t feed_word(uint64_t state, uint8_t *to, const uint8_t *
     return step_u64(state, word);
 }
 
-/* Feeds the whole words of a short value of `length` bytes and, if `copies`, copies them. One jump
- * leads to as many steps as there are words: a loop would take as long as the steps. */
+/* Feeds the whole words of a short value of `length` bytes, which end at `from`, and, if `copies`,
+ * copies them to where they end at `to`. One jump leads to as many steps as there are words: a loop
+ * would take as long as the steps. */
 WITH_CRC INLINED uint64_t feed_words(uint64_t state, uint8_t *to, const uint8_t *from,
                                      uint32_t length, const bool copies) {
-    const uint32_t whole = length & ~7u;
-    from += whole;
-    to += copies ? whole : 0;
 #define WORD(n)                                                                                    \
     case n:                                                                                        \
         state = feed_word(state, copies ? to - (n) * 8 : NULL, from - (n) * 8, copies);            \
@@ -168,7 +166,12 @@ WITH_CRC INLINED uint64_t feed_words(uint64_t state, uint8_t *to, const uint8_t 
         FOUR_WORDS(28)
         FOUR_WORDS(24)
         FOUR_WORDS(20)
-        FOUR_WORDS(16) FOUR_WORDS(12) FOUR_WORDS(8) FOUR_WORDS(4) default : return state;
+        FOUR_WORDS(16)
+        FOUR_WORDS(12)
+        FOUR_WORDS(8)
+        FOUR_WORDS(4)
+    default:
+        return state;
     }
 #undef FOUR_WORDS
 #undef WORD
@@ -178,7 +181,7 @@ WITH_CRC INLINED uint64_t feed_words(uint64_t state, uint8_t *to, const uint8_t 
 WITH_CRC INLINED uint64_t feed_into_frame(uint64_t state, uint8_t *to, const uint8_t *from,
                                           uint32_t length) {
     const uint32_t whole = length & ~7u;
-    state = feed_words(state, to, from, length, true);
+    state = feed_words(state, to + whole, from + whole, length, true);
     if (whole == length) {
         return state;
     }
@@ -186,6 +189,12 @@ WITH_CRC INLINED uint64_t feed_into_frame(uint64_t state, uint8_t *to, const uin
     uint64_t rest =
         CL_LIKELY(whole != 0) ? take_u64(from + length - 8) >> fed : take_rest(from, length);
     memcpy(to + whole, &rest, 8);
+    return step_last(state, rest << fed, fed);
+}
+
+/* Feeds the lowest bytes of `rest`, which follow the whole words of a value of `length` bytes. */
+WITH_CRC INLINED uint64_t feed_rest(uint64_t state, uint64_t rest, uint32_t length) {
+    const unsigned fed = (8 - length % 8) * 8;
     return step_last(state, rest << fed, fed);
 }
 
@@ -201,14 +210,14 @@ WITH_CRC INLINED uint64_t feed_end_from_frame(uint64_t state, uint8_t *to, const
     if (copies) {
         memcpy(to + whole, &rest, 8);
     }
-    const unsigned fed = (8 - length % 8) * 8;
-    return step_last(state, rest << fed, fed);
+    return feed_rest(state, rest, length);
 }
 
 /* Feeds a short value in its frame and, if `copies`, copies it with its padding. */
 WITH_CRC INLINED uint64_t feed_from_frame(uint64_t state, uint8_t *to, const uint8_t *from,
                                           uint32_t length, const bool copies) {
-    state = feed_words(state, to, from, length, copies);
+    const uint32_t whole = length & ~7u;
+    state = feed_words(state, copies ? to + whole : NULL, from + whole, length, copies);
     return feed_end_from_frame(state, to, from, length, copies);
 }
 

@@ -36,15 +36,18 @@ static uint64_t write_marked(const cl_claim *claim, const cl_record_input *input
 int cl_append_marked(cl_writer *writer, const cl_record_input *input, const cl_mark *mark,
                      uint64_t *position) {
     uint64_t length = CL_MARK_LENGTH + cl_input_length(input);
+    cl_record_input record;
     int code;
     if (length > writer->largest) {
         return CL_E_TOO_LARGE;
     }
     do { /* cl_batch_publish bounds the rounds */
         cl_claim claim;
-        code = cl_batch_claim(writer, cl_frame_aligned((uint32_t)length), &claim);
+        record = *input;
+        code = cl_batch_claim(writer, cl_frame_aligned((uint32_t)length), &record.timestamp_ns,
+                              &claim);
         if (code == CL_OK) {
-            code = cl_batch_publish(writer, &claim, write_marked(&claim, input, mark), 1);
+            code = cl_batch_publish(writer, &claim, write_marked(&claim, &record, mark), 1);
             *position = claim.segment->base + claim.offset + CL_MARK_LENGTH;
         }
     } while (code == CL_E_ROLLED_BACK);

@@ -23,24 +23,32 @@ void cl_native_init(cl_native_writer *native, cl_writer *writer) {
 /* The native thread stores `busy`, then loads `paused`; a pausing thread stores `paused`, then
  * loads `busy`. One of them must see the other. Only the pausing thread, which is rare, pays for
  * the order of both: membarrier has every running thread of the process pass a fence. */
-static int enter(cl_native_writer *native) {
-    if (CL_UNLIKELY(native->forks != cl_tailer_forks)) {
-        return CL_E_FORKED;
+static inline bool try_enter(cl_native_writer *native) {
+    __atomic_store_n(&native->busy, 1, __ATOMIC_RELAXED);
+    if (CL_UNLIKELY(native->fenced)) {
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
     }
-    for (;;) { /* a pause lasts for one short call into the kernel */
-        __atomic_store_n(&native->busy, 1, __ATOMIC_RELAXED);
-        if (CL_UNLIKELY(native->fenced)) {
-            __atomic_thread_fence(__ATOMIC_SEQ_CST);
-        }
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);
-        if (CL_LIKELY(cl_load32(&native->paused) == 0)) {
-            return CL_OK;
-        }
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    return CL_LIKELY(cl_load32(&native->paused) == 0);
+}
+
+static __attribute__((noinline)) void outwait_pause(cl_native_writer *native) {
+    do { /* a pause lasts for one short call into the kernel */
         cl_store32(&native->busy, 0);
         while (cl_load32(&native->paused) != 0) {
             sched_yield();
         }
+    } while (!try_enter(native));
+}
+
+static inline int enter(cl_native_writer *native) {
+    if (CL_UNLIKELY(native->forks != cl_tailer_forks)) {
+        return CL_E_FORKED;
     }
+    if (CL_UNLIKELY(!try_enter(native))) {
+        outwait_pause(native);
+    }
+    return CL_OK;
 }
 
 static void leave(cl_native_writer *native) {
@@ -65,41 +73,35 @@ void cl_native_resume(cl_native_writer *native) {
     cl_store32(&native->paused, 0);
 }
 
-/* Completes the input with the clock's time. CL_E_CYCLE: the clock has passed the cycle's end. */
-static int stamp(const cl_writer *writer, cl_record_input *input) {
-    if (input->timestamp_ns >= 0 && writer->cycle_end_ns == INT64_MAX) {
-        return CL_OK;
+/* Whether one attempt appended and left nothing to do. If not, `attend` takes its code. */
+static inline bool append_once(cl_native_writer *native, const cl_record_input *input,
+                               uint64_t *position, int *code) {
+    *code = enter(native);
+    if (CL_UNLIKELY(*code != CL_OK)) {
+        return false;
     }
-    int64_t now_ns = cl_writer_now(writer);
-    input->timestamp_ns = input->timestamp_ns < 0 ? now_ns : input->timestamp_ns;
-    return now_ns < writer->cycle_end_ns ? CL_OK : CL_E_CYCLE;
+    *code = cl_writer_append_upto(native->writer, native->largest, input, position);
+    bool owes = native->writer->roll_due;
+    leave(native);
+    return CL_LIKELY(*code == CL_OK && !owes);
 }
 
-int cl_native_append(cl_native_writer *native, const cl_record_input *input, uint64_t *position) {
+static __attribute__((noinline)) int attend_append(cl_native_writer *native, int code,
+                                                   const cl_record_input *input,
+                                                   uint64_t *position) {
     for (;;) { /* `attend` ends it, or removes what refused the append */
-        cl_record_input stamped = *input;
-        bool owes = false;
-        int code = enter(native);
-        if (CL_LIKELY(code == CL_OK)) {
-            code = stamp(native->writer, &stamped);
-            if (CL_LIKELY(code == CL_OK)) {
-                code = cl_writer_append_upto(native->writer, native->largest, &stamped, position);
-            }
-            owes = native->writer->roll_due;
-            leave(native);
-        }
-        if (CL_LIKELY(code == CL_OK && !owes)) {
-            return CL_OK;
-        }
         int next = native->attend(native->owner, code, input);
-        if (code == CL_OK || next != CL_OK) {
+        if (code == CL_OK || next != CL_OK || append_once(native, input, position, &code)) {
             return next;
         }
     }
 }
 
-static uint32_t head_of(const cl_record_input *input) {
-    return (uint32_t)(cl_input_length(input) - input->value_length);
+int cl_native_append(cl_native_writer *native, const cl_record_input *input, uint64_t *position) {
+    int code;
+    return CL_LIKELY(append_once(native, input, position, &code))
+               ? CL_OK
+               : attend_append(native, code, input, position);
 }
 
 int cl_native_reserve(cl_native_writer *native, const cl_record_input *input,
@@ -109,10 +111,7 @@ int cl_native_reserve(cl_native_writer *native, const cl_record_input *input,
         claim->input = *input;
         int code = enter(native);
         if (code == CL_OK) {
-            code = stamp(native->writer, &claim->input);
-            code = code != CL_OK ? code
-                                 : cl_writer_claim_upto(native->writer, native->largest,
-                                                        cl_input_length(input), &claim->claim);
+            code = cl_writer_claim(native->writer, native->largest, &claim->input, &claim->claim);
             if (code == CL_OK) {
                 cl_claim_hold(claim->claim.segment);
             }
@@ -120,7 +119,7 @@ int cl_native_reserve(cl_native_writer *native, const cl_record_input *input,
             leave(native);
         }
         if (code == CL_OK) {
-            uint32_t head = head_of(input);
+            uint32_t head = claim->claim.length - input->value_length;
             claim->value = claim->claim.segment->bytes + claim->claim.offset + head;
             claim->size = input->value_length;
             claim->position = claim->claim.segment->base + claim->claim.offset;
@@ -161,11 +160,14 @@ void cl_native_reader_init(cl_native_reader *native, cl_reader *reader, cl_taile
     *native = (cl_native_reader){.reader = reader, .mark = mark, .forks = cl_tailer_forks};
 }
 
-/* Saves a named tailer's position: the record that was handed out last is now done with. */
-static bool save(cl_native_reader *native) {
-    cl_tailer_mark *mark = native->mark;
-    uint64_t position = native->reader->segment->base + native->reader->offset;
-    if (mark == NULL || position == mark->saved) {
+/* Saves a named tailer's position: the record that was handed out last is now done with. False: the
+ * interpreter saves it. */
+static __attribute__((noinline)) bool save(const cl_reader *reader, cl_tailer_mark *mark) {
+    if (reader->segment == NULL) {
+        return false;
+    }
+    uint64_t position = reader->segment->base + reader->offset;
+    if (position == mark->saved) {
         return true;
     }
     if (mark->with_care) {
@@ -183,12 +185,12 @@ int cl_native_next(cl_native_reader *native, cl_record *record) {
     if (CL_UNLIKELY(native->forks != cl_tailer_forks)) {
         return native->attend(native->owner, CL_E_FORKED, record);
     }
-    if (CL_LIKELY(reader->segment != NULL &&
-                  cl_load32(&reader->log->refusal) != (uint32_t)-CL_E_CLOSED && save(native))) {
-        if (cl_reader_next_short(reader, record)) {
+    if (CL_LIKELY(cl_load32(&reader->log->refusal) != (uint32_t)-CL_E_CLOSED) &&
+        (CL_LIKELY(native->mark == NULL) || save(reader, native->mark))) {
+        if (CL_LIKELY(cl_reader_next_short(reader, record))) {
             return CL_OK;
         }
-        int code = cl_reader_next(reader, record);
+        int code = reader->segment == NULL ? CL_E_ROLL : cl_reader_next(reader, record);
         if (code == CL_OK) {
             return CL_OK;
         }

@@ -6,10 +6,6 @@
 #include "resolve.h"
 #include "scan.h"
 
-/* Records without a wait. A reader that is closer behind a writer must not take the cache lines
- * that the writer uses next. */
-#define FAR_BEHIND 64u
-
 void cl_reader_init(cl_reader *reader, cl_log *log, cl_watch *watch) {
     *reader = (cl_reader){.log = log, .limit = UINT64_MAX, .watch = watch};
     if (watch != NULL) {
@@ -20,6 +16,7 @@ void cl_reader_init(cl_reader *reader, cl_log *log, cl_watch *watch) {
 void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset) {
     reader->segment = segment;
     reader->offset = cl_frame_offset(offset);
+    reader->far_from = reader->offset + CL_READER_FAR;
     cl_reader_plan(reader);
 }
 
@@ -160,7 +157,6 @@ int cl_reader_next(cl_reader *reader, cl_record *record) {
         int code = cl_frame_verify(&at, cl_frame_read(&at), record);
         if (CL_LIKELY(code == CL_OK)) {
             reader->offset += at.step;
-            reader->streak++;
             return CL_OK;
         }
         if (code == CL_E_ROLL) {
@@ -188,7 +184,7 @@ WITH_CRC bool cl_reader_next_short(cl_reader *reader, cl_record *record) {
     if (CL_UNLIKELY(!cl_frame_is_plain(length, SHORT_LENGTH) || next > below)) {
         return false;
     }
-    if (reader->streak >= FAR_BEHIND) {
+    if (CL_LIKELY(offset >= reader->far_from)) {
         __builtin_prefetch(at + CL_AHEAD);
     }
     const uint64_t timestamp = load_u64(at + CL_FRAME_TIMESTAMP);
@@ -198,12 +194,14 @@ WITH_CRC bool cl_reader_next_short(cl_reader *reader, cl_record *record) {
                           .value = at + CL_FRAME_HEADER,
                           .value_length = value_length};
     uint64_t state = feed_plain_head(segment->seed, offset, length, timestamp);
-    state = feed_from_frame(state, NULL, at + CL_FRAME_HEADER, value_length, false);
+    /* Frames are aligned: this is where the whole words of the value end. */
+    const uint8_t *end = (const uint8_t *)((uintptr_t)(at + length) & ~(uintptr_t)7);
+    state = feed_words(state, NULL, end, value_length, false);
+    state = value_length % 8 != 0 ? feed_rest(state, load_u64(end), value_length) : state;
     if (CL_UNLIKELY((uint32_t)~state != cl_cell_high(cell))) {
         return false;
     }
     reader->offset = next;
-    reader->streak++;
     return true;
 }
 

@@ -21,7 +21,8 @@ typedef struct {
     uint64_t passed; /* below this offset the unpublished cells are known to be dead, and the reader
                         steps over them */
     cl_watch *watch; /* NULL: the reader stops at any other unpublished cell, dead or not */
-    uint32_t streak; /* records read since this reader's last wait */
+    uint64_t far_from; /* CL_READER_FAR bytes behind the frame for which this reader waited last:
+                          there it begins to fetch ahead */
     uint32_t gap; /* number of pauses before the next wait's first poll */
     uint32_t calm; /* number of waits before the reader pauses again */
 } cl_reader;
@@ -71,6 +72,9 @@ typedef enum { CL_IDLE_SPIN, CL_IDLE_YIELD, CL_IDLE_BACKOFF, CL_IDLE_BLOCK } cl_
 #define CL_BACKOFF_YIELDS 200u
 #define CL_NAP_FIRST_NS 10000ll
 #define CL_NAP_LONGEST_NS 1000000ll
+/* Bytes without a wait. A reader that is closer behind a writer must not take the cache lines that
+ * the writer uses next. */
+#define CL_READER_FAR (16u << 10)
 /* Polls of a claim before the reader probes whether its owner lives, and polls at the start of a
  * wait: about 1 and 6 us. */
 #define CL_READER_LOOKS 16u

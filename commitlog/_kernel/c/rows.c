@@ -64,13 +64,6 @@ static uint32_t batch_most(const cl_writer *writer) {
     return writer->largest < CL_FRAME_ADD_LIMIT ? writer->largest : CL_FRAME_ADD_LIMIT;
 }
 
-/* Claims a batch, at the clock's time. */
-static int claim_batch(cl_writer *writer, uint32_t bytes, cl_claim *claim, int64_t *now_ns) {
-    *now_ns = -1;
-    int code = cl_writer_stamp(writer, now_ns);
-    return code == CL_OK ? cl_batch_claim(writer, bytes, claim) : code;
-}
-
 int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done,
                           int64_t *positions) {
     int refusal = cl_writer_refusal(writer);
@@ -87,15 +80,14 @@ int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done,
     /* A batch that another handle rolls back is retried until `cl_batch_publish` gives up. */
     while (*done < rows->count) {
         size_t count = rows->count - *done < most ? rows->count - *done : most;
-        int64_t now_ns;
+        int64_t timestamp_ns = rows->timestamp_ns;
         cl_claim claim;
-        int code = claim_batch(writer, (uint32_t)count * step, &claim, &now_ns);
+        int code = cl_batch_claim(writer, (uint32_t)count * step, &timestamp_ns, &claim);
         if (code != CL_OK) {
             return code;
         }
-        uint64_t first_cell =
-            write_rows(claim.segment, claim.offset, rows, *done, count,
-                       rows->timestamp_ns < 0 ? now_ns : rows->timestamp_ns, positions + *done);
+        uint64_t first_cell = write_rows(claim.segment, claim.offset, rows, *done, count,
+                                         timestamp_ns, positions + *done);
         code = cl_batch_publish(writer, &claim, first_cell, (uint32_t)count);
         if (code == CL_OK) {
             *done += count;
@@ -170,9 +162,9 @@ int cl_writer_append_records(cl_writer *writer, const cl_record_input *records, 
             }
             bytes += step;
         }
-        int64_t now_ns;
+        int64_t now_ns = -1;
         cl_claim claim;
-        int code = claim_batch(writer, bytes, &claim, &now_ns);
+        int code = cl_batch_claim(writer, bytes, &now_ns, &claim);
         if (code == CL_OK) {
             code = cl_batch_append(writer, &claim, first, batch, now_ns, positions + *done);
         }

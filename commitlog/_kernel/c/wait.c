@@ -39,14 +39,25 @@ static inline bool has_news(const cl_reader *reader) {
     return cl_cell_published(cl_load((const uint64_t *)(segment->map + reader->offset)));
 }
 
+/* Whether more than one record was read since the last wait. */
+static bool has_read_several(const cl_reader *reader) {
+    const cl_segment *segment = reader->segment;
+    uint64_t waited_at = reader->far_from - CL_READER_FAR;
+    if (reader->offset <= waited_at) {
+        return false;
+    }
+    const uint8_t *first = (reader->from_buffer ? segment->bytes : segment->map) + waited_at;
+    uint32_t word = cl_cell_word(cl_load((const uint64_t *)first));
+    return reader->offset > waited_at + cl_frame_aligned(word & CL_WORD_LENGTH);
+}
+
 /* Returns how many pauses to make before polling. If the last gap brought several records, it was
  * useful, and a longer one may be. If it brought a single one, that record was a reply and not a
  * stream. */
 static uint32_t next_gap(cl_reader *reader) {
-    uint32_t got = reader->streak;
-    reader->streak = 0;
+    bool worth = has_read_several(reader);
+    reader->far_from = reader->offset + CL_READER_FAR;
     if (reader->gap != 0) {
-        bool worth = got > 1;
         reader->calm = worth ? 0 : GAP_CALM;
         reader->gap = worth ? (reader->gap < GAP_LONGEST ? reader->gap * 2 : GAP_LONGEST) : 0;
     }

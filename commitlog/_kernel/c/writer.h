@@ -92,26 +92,25 @@ void cl_writer_set_largest(cl_writer *writer, uint32_t largest);
  * `required` has changed, which the writer checks after wake_bytes at the latest. Clears an earlier
  * CL_E_LAG refusal. */
 void cl_writer_limit(cl_writer *writer, uint64_t limit_tail, uint64_t required_seen);
-static inline int64_t cl_writer_now(const cl_writer *writer) { return cl_clock_ns(writer->clock); }
-
 /* Writes all of a frame but its cell at `offset`, and returns the cell that publishes it. */
 uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_record_input *input);
 
-/* Appends one record. CL_E_ROLL: the caller rolls to the next segment and calls again. CL_E_GROW:
- * the caller gets blocks allocated up to one cell past `wanted`, and calls again. */
+/* Appends one record. A timestamp below 0 is the clock's. CL_E_ROLL: the caller rolls to the next
+ * segment and calls again. CL_E_CYCLE: the cycle may have ended; the caller closes the segment, and
+ * calls again. CL_E_GROW: the caller gets blocks allocated up to one cell past `wanted`, and calls
+ * again. */
 int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position);
 /* The same with frames of up to `largest` bytes. */
 int cl_writer_append_upto(cl_writer *writer, uint32_t largest, const cl_record_input *input,
                           uint64_t *position);
 
-/* As cl_writer_append, for a value without key and type, at the current time. CL_E_CYCLE: the
- * cycle may have ended. */
+/* As cl_writer_append, for a value without key and type, at the current time. */
 int cl_writer_append_value(cl_writer *writer, const void *value, uint32_t length,
                            uint64_t *position);
 
-/* Claims `length` bytes with swaps, in either kind of log. */
-int cl_writer_claim(cl_writer *writer, uint32_t length, cl_claim *claim);
-int cl_writer_claim_upto(cl_writer *writer, uint32_t largest, uint64_t length, cl_claim *claim);
+/* Claims room for a record with swaps, in either kind of log, and completes its timestamp. Codes as
+ * for cl_writer_append_upto. */
+int cl_writer_claim(cl_writer *writer, uint32_t largest, cl_record_input *input, cl_claim *claim);
 /* Publishes the claim with the given cell. CL_E_ROLLED_BACK: another handle turned the claim into a
  * SKIP, so that no reader saw the record. */
 int cl_writer_publish(cl_writer *writer, const cl_claim *claim, uint64_t cell, uint32_t records);
@@ -124,9 +123,9 @@ void cl_claim_release(cl_log *log, cl_segment *segment);
 void cl_writer_abandon(cl_writer *writer, const cl_claim *claim);
 
 /* Claims room for one batch of `length` bytes; `length` and each frame's size are multiples of 8.
- * The caller writes frames into it with cl_frame_write, and the first frame's cell last, with
- * cl_batch_publish. */
-int cl_batch_claim(cl_writer *writer, uint32_t length, cl_claim *claim);
+ * A timestamp below 0 becomes the clock's. The caller writes frames into it with cl_frame_write,
+ * and the first frame's cell last, with cl_batch_publish. */
+int cl_batch_claim(cl_writer *writer, uint32_t length, int64_t *timestamp_ns, cl_claim *claim);
 int cl_batch_publish(cl_writer *writer, const cl_claim *claim, uint64_t first_cell,
                      uint32_t records);
 
