@@ -29,7 +29,7 @@
  *   writer.c   cl_writer_init
  *   roll.c     cl_writer_close_segment, open_segment, cl_writer_roll, cl_writer_rolls_from
  *   cursors.c  cl_slot_attach, cl_slot_alive
- *   resolve.c  cl_resolve, watch_start, watch_gap, review_suspects, owner_dead, resolve_gap,
+ *   resolve.c  cl_resolve, watch_start, watch_gap, review_suspects, cl_owner_dead, resolve_gap,
  *              mark_gap, resolve_claim
  *   walk.c     cl_walk
  *   segment.c  cl_skip_cell, cl_roll_back
@@ -546,7 +546,7 @@ end:
         at[me] = at[me] + 1;
         if :: at[me] >= upto[me] || at[me] % SEGMENT == 0 -> unwatch(me) :: else fi;
         walk(me) }
-    /* resolve_claim, owner_dead, cl_roll_back */
+    /* resolve_claim, cl_owner_dead, cl_roll_back */
     :: d_step { at[me] < CELLS && IS_CLAIMED(HERE) && CLAIM_IS_DEAD && resolves &&
        !IS(rolls_back_by_store) ->
         swap(at[me], SKIP(LENGTH_OF(HERE)));

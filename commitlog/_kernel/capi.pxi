@@ -118,9 +118,7 @@ cdef class NativeReader:
         cursor.busy = False
         try:
             cursor.guard()
-            if cursor.page is not None:
-                cursor.keep_position()
-            return CL_OK if cursor.next_record(record) == CL_OK else CL_NATIVE_END
+            return CL_OK if step(cursor, record) else CL_NATIVE_END
         finally:
             cursor.busy = True
 

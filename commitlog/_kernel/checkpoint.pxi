@@ -8,11 +8,9 @@ def read_checkpoint(bytes content, bytes log_uuid):
     None.
     """
     cdef cl_checkpoint record
-    if len(log_uuid) != CL_UUID_SIZE:
-        raise ValueError(f"a uuid is {CL_UUID_SIZE} bytes")
     content = content.ljust(CL_CHECKPOINT_SIZE, b"\0")
     if cl_checkpoint_read(
-        <const uint8_t *><char *>content, <const uint8_t *><char *>log_uuid, &record
+        <const uint8_t *><char *>content, uuid_of(log_uuid), &record
     ) != CL_OK:
         return None
     return record.position, bool(record.clean), record.count, record.written_ns
@@ -29,10 +27,8 @@ def write_checkpoint(int fd, bytes log_uuid, uint64_t count, uint64_t position, 
     """
     cdef cl_log log
     cdef int code, cause
-    if len(log_uuid) != CL_UUID_SIZE:
-        raise ValueError(f"a uuid is {CL_UUID_SIZE} bytes")
     memset(&log, 0, sizeof(log))
-    memcpy(log.table.log_uuid, <char *>log_uuid, CL_UUID_SIZE)
+    memcpy(log.table.log_uuid, uuid_of(log_uuid), CL_UUID_SIZE)
     log.checkpoint_fd = fd
     log.checkpoint_count = count
     with nogil:

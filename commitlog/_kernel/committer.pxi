@@ -1,6 +1,7 @@
 # Commits and flushes, writes the checkpoint, and records latencies.
 
 cdef int64_t SLICE_NS = 50_000_000  # how long any wait may keep Ctrl-C waiting
+cdef tuple LATENCIES = ("commit", "flush", "sync", "roll", "claim", "lag")  # as in log.h
 
 
 @cython.no_gc_clear
@@ -121,19 +122,8 @@ cdef class Committer(Core):
     # --- latencies --------------------------------------------------------------------------------
 
     cdef cl_histogram *histogram(self, str name) except NULL:
-        if name == "commit":
-            return &self.log.latencies.commit
-        if name == "flush":
-            return &self.log.latencies.flush
-        if name == "sync":
-            return &self.log.latencies.sync
-        if name == "roll":
-            return &self.log.latencies.roll
-        if name == "claim":
-            return &self.log.latencies.claim
-        if name == "lag":
-            return &self.log.latencies.lag
-        raise KeyError(name)
+        cdef Py_ssize_t at = LATENCIES.index(name)
+        return <cl_histogram *>&self.log.latencies + at
 
     def latency(self, str name):
         """How long "commit", "flush", "sync", "roll", "claim" or "lag" has taken, as (buckets,

@@ -66,7 +66,7 @@ cdef bint outwait_claim(Writer writer, cl_condition *condition, bint waits) exce
     return `waits`.
     """
     cdef int64_t now_ns = cl_clock_monotonic_ns()
-    writer.check_own_claims(<uint64_t>-1)
+    writer.check_claims(<uint64_t>-1)
     if condition.deadline_ns == 0:
         condition.deadline_ns = now_ns + 2 * writer.log.claim_timeout_ns + PATIENCE_NS
     if now_ns >= condition.deadline_ns:

@@ -40,14 +40,12 @@ cdef class Core:
             CL_SEGMENT_SMALLEST <= segment_size <= CL_SEGMENT_LARGEST
             and segment_size % CL_SEGMENT_HEADER == 0
         )
-        if len(log_uuid) != CL_UUID_SIZE or not sized:
+        if not sized:
             raise ValueError(
-                f"a uuid must have {CL_UUID_SIZE} bytes, and a segment size must be a multiple of "
-                "the page size, 64 KiB to 1 GiB"
+                "a segment size must be a multiple of the page size, 64 KiB to 1 GiB"
             )
         code = cl_log_init(
-            &self.log, cursors.cells, dir_fd, <const uint8_t *><char *>log_uuid, segment_size,
-            writable
+            &self.log, cursors.cells, dir_fd, uuid_of(log_uuid), segment_size, writable
         )
         if code != CL_OK:
             raise failure(code, errno, path=path)
@@ -384,20 +382,6 @@ cdef class Core:
     @property
     def stopping(self):
         return self.log.stopping != 0
-
-    cdef uint32_t *append_signal(self):
-        """The futex through which appends wake sleepers. NULL if this handle cannot announce a
-        sleeper, or if its cursors are still a stand-in.
-        """
-        if not (self.cursors.shared and self.cursors.writable):
-            return NULL
-        return <uint32_t *>&self.cursors.cells.append_signal.value
-
-    cdef uint32_t *flush_signal(self):
-        """The futex that each flush raises. NULL if the cursors are still a stand-in."""
-        if not self.cursors.shared:
-            return NULL
-        return <uint32_t *>&self.cursors.cells.flush_signal.value
 
     def fail(self, int cause):
         """Fail the log for all its processes; the first cause stays."""

@@ -357,28 +357,7 @@ cdef class Cursor:
         )
         cl_backward_scan_pass_damage(&self.reader, &self.backward)
 
-    # --- waiting and columns -----------------------------------------------------------------
-
-    def take(self, timeout=0, idle="backoff"):
-        """Read as `ReadMethods.read` does, but do not save a named tailer's position."""
-        return read_record(self, timeout, idle, False)
-
-    def batch(self, Py_ssize_t max_records, timeout, idle, bint keeps):
-        """Wait for the next records and return them as a tuple of columns: see `take_columns`."""
-        return await_columns(self, max_records, timeout, idle, keeps)
-
-    def columns(self, Py_ssize_t max_records, names, *, bint views):
-        """Read the next visible records as `batch` does; None for columns that are not named.
-
-        Columns that are not named are checked, but not copied. With `views`, arrays of Arrow's
-        binary views replace the offsets.
-        """
-        cdef int wanted = VIEWS * views
-        if self.turned:
-            raise ValueError("columns can only be read forward")
-        for name in names:
-            wanted |= <int>NAMED[name]
-        return take_columns(self, max_records, wanted)
+    # --- limit and news ----------------------------------------------------------------------
 
     def end_at(self, uint64_t position):
         """Read nothing from this position on, forward."""
@@ -407,4 +386,4 @@ cdef class Cursor:
         """Whether appends end `wait_append` for this cursor; if not, poll it."""
         if self.reader.watermark != NULL or (self.reader.from_buffer and self.core.log.pooled):
             return False
-        return self.core.append_signal() != NULL
+        return append_word(self.core) != NULL

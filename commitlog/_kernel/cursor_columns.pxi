@@ -3,9 +3,25 @@
 cdef Py_ssize_t BATCH_BYTES = 16 << 20
 
 
-cdef tuple await_columns(
-        Cursor cursor, Py_ssize_t max_records, object timeout, object idle, bint keeps):
-    """Wait for the next records as columns: see `await_record`."""
+def read_columns(Cursor cursor not None, Py_ssize_t max_records, names, *, bint views):
+    """Read the next visible records as `await_columns` does; None for columns that are not named.
+
+    Columns that are not named are checked, but not copied. With `views`, arrays of Arrow's binary
+    views replace the offsets.
+    """
+    cdef int wanted = VIEWS * views
+    if cursor.turned:
+        raise ValueError("columns can only be read forward")
+    for name in names:
+        wanted |= <int>NAMED[name]
+    return take_columns(cursor, max_records, wanted)
+
+
+def await_columns(Cursor cursor not None, Py_ssize_t max_records, timeout, idle, bint keeps):
+    """Wait for the next records and return them as a tuple of columns: see `take_columns`.
+
+    `keeps`: save a named tailer's position meanwhile.
+    """
     cdef Patience patience
     cdef int64_t deadline_ns, left_ns
     cdef tuple found = take_columns(cursor, max_records, EVERY_COLUMN)

@@ -49,6 +49,11 @@ cdef object read_record(Cursor cursor, object timeout, object idle, bint keeps):
     return record
 
 
+def take(Cursor cursor not None, timeout=0, idle="backoff"):
+    """Read as `ReadMethods.read` does, but do not save a named tailer's position."""
+    return read_record(cursor, timeout, idle, False)
+
+
 cdef int await_record(Cursor cursor, cl_record *record, Patience patience, bint keeps) except? -100:
     """Wait for a record: CL_OK, or CL_E_END if none arrived in time or the log was closed.
 

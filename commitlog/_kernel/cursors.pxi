@@ -26,33 +26,20 @@ def slot_alive(int lock_fd, int fd, uint32_t slot):
     return cl_slot_alive(fds, slot)
 
 
-cdef cl_line *_cell(Cursors cursors, str name) except NULL:
-    cdef cl_cursors *cells = cursors.cells
-    if name == "state":
-        return &cells.state
-    if name == "appended":
-        return &cells.appended
-    if name == "committed":
-        return &cells.committed
-    if name == "flushed":
-        return &cells.flushed
-    if name == "failed":
-        return &cells.failed
-    if name == "flusher":
-        return &cells.flusher
-    if name == "waiters":
-        return &cells.waiters
-    if name == "append_signal":
-        return &cells.append_signal
-    if name == "rolled_back":
-        return &cells.rolled_back
-    if name == "required":
-        return &cells.required
-    if name == "replicated":
-        return &cells.replicated
-    if name == "flush_wanted":
-        return &cells.flush_wanted
-    raise KeyError(name)
+cdef cl_cursors *NOWHERE = NULL
+cdef dict CELLS = {  # name -> where in the file
+    "state": <size_t>&NOWHERE.state, "appended": <size_t>&NOWHERE.appended,
+    "committed": <size_t>&NOWHERE.committed, "flushed": <size_t>&NOWHERE.flushed,
+    "failed": <size_t>&NOWHERE.failed, "flusher": <size_t>&NOWHERE.flusher,
+    "waiters": <size_t>&NOWHERE.waiters, "append_signal": <size_t>&NOWHERE.append_signal,
+    "rolled_back": <size_t>&NOWHERE.rolled_back, "required": <size_t>&NOWHERE.required,
+    "replicated": <size_t>&NOWHERE.replicated, "flush_wanted": <size_t>&NOWHERE.flush_wanted,
+}
+
+
+cdef uint64_t *_cell(Cursors cursors, str name) except NULL:
+    cdef size_t at = CELLS[name]
+    return &(<cl_line *>(<uint8_t *>cursors.cells + at)).value
 
 
 cdef class Cursors:
@@ -141,8 +128,8 @@ cdef class Cursors:
         cdef cl_cursors *cells = self.cells
         cdef uint32_t generations[CL_CURSORS_SLOTS]
         cdef uint32_t index
-        if len(log_uuid) != CL_UUID_SIZE or len(boot_id) != CL_UUID_SIZE:
-            raise ValueError(f"log uuid and boot id are {CL_UUID_SIZE} bytes each")
+        cdef const uint8_t *log_bytes = uuid_of(log_uuid)
+        cdef const uint8_t *boot_bytes = uuid_of(boot_id)
         cdef bint known = cells.magic == CL_CURSORS_MAGIC and cells.slot_count == CL_CURSORS_SLOTS
         for index in range(CL_CURSORS_SLOTS):
             generations[index] = cells.slots[index].generation if known else 0
@@ -154,8 +141,8 @@ cdef class Cursors:
         cells.version = CL_CURSORS_VERSION
         cells.size = CL_CURSORS_SIZE
         cells.slot_count = CL_CURSORS_SLOTS
-        memcpy(cells.log_uuid, <char *>log_uuid, CL_UUID_SIZE)
-        memcpy(cells.boot_id, <char *>boot_id, CL_UUID_SIZE)
+        memcpy(cells.log_uuid, log_bytes, CL_UUID_SIZE)
+        memcpy(cells.boot_id, boot_bytes, CL_UUID_SIZE)
         cells.inode = inode
         cells.segment_size = segment_size
         cl_store(&cells.magic, CL_CURSORS_MAGIC)
@@ -200,11 +187,11 @@ cdef class Cursors:
         self.cells.mode = value
 
     def __getitem__(self, str name):
-        return cl_load(&_cell(self, name).value)
+        return cl_load(_cell(self, name))
 
     def raise_cell(self, str name):
         """Add one to a cell that any process may add to."""
-        cl_add(&_cell(self, name).value, 1)
+        cl_add(_cell(self, name), 1)
 
     def wake_readers(self):
         """Wake the readers that sleep until the next publish. Requires a shared, writable file."""
@@ -223,7 +210,7 @@ cdef class Cursors:
 
     def __setitem__(self, str name, uint64_t value):
         # A release store: a reader of a state or watermark also sees all earlier writes.
-        cl_store(&_cell(self, name).value, value)
+        cl_store(_cell(self, name), value)
 
     def slots(self):
         """The slots that were attached and not detached: (index, pid, attached_ns, rolled_back,

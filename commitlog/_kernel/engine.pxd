@@ -18,6 +18,7 @@ cpdef enum:
 
 
 cdef int64_t nanoseconds(double seconds) noexcept
+cdef uint32_t *append_word(Core core) noexcept
 
 
 cdef class Core:
@@ -42,8 +43,6 @@ cdef class Core:
     cdef int leave(self) except -1
     cdef void pause_native(self) noexcept
     cdef void resume_native(self) noexcept
-    cdef uint32_t *append_signal(self)
-    cdef uint32_t *flush_signal(self)
     cdef int look(self) except -1
     cpdef ask_for_flush(self)
     cdef object failed_with(self, int code, int cause, position)
@@ -87,7 +86,7 @@ cdef class Writer(Committer):
 
     cdef int advance(self) except -1
     cdef int finish_append(self, uint64_t end, bint durable) except -1
-    cdef int check_own_claims(self, uint64_t below) except -1
+    cpdef check_claims(self, uint64_t below)
     cdef int check_durable(self, bint durable) except -1
     cdef uint64_t append_any(
         self, object value, object key, object type, object timestamp_ns, object expect,

@@ -190,7 +190,7 @@ cdef extern from "log.h":
     ctypedef struct cl_log_counters:
         uint64_t committed_bytes, flushed_bytes, rolled_back
     ctypedef struct cl_latencies:
-        cl_histogram commit, flush, sync, roll, claim, lag
+        cl_histogram sync, roll
     ctypedef struct cl_log:
         cl_cursors *cursors
         uint64_t *tail

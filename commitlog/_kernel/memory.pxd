@@ -1,6 +1,6 @@
 from libc.stdint cimport uint64_t, uint8_t
 
-from commitlog._kernel.kernel cimport cl_cursors
+from commitlog._kernel.kernel cimport CL_UUID_SIZE, cl_cursors
 
 
 cdef extern from "memory.h":
@@ -21,6 +21,13 @@ cdef extern from "memory.h":
     int cl_memory_unlock(const cl_memory *memory) nogil
     int cl_memory_unmap(cl_memory *memory) nogil
     int cl_memory_part(const cl_memory *memory, size_t kept) nogil
+
+
+cdef inline const uint8_t *uuid_of(bytes uuid) except NULL:
+    """The bytes of a uuid, which live as long as the object."""
+    if len(uuid) != CL_UUID_SIZE:
+        raise ValueError(f"a uuid must have {CL_UUID_SIZE} bytes, not {len(uuid)}")
+    return <const uint8_t *><const char *>uuid
 
 
 cdef class Memory:

@@ -150,8 +150,7 @@ cdef class MessageReader:
 
     cdef inline bint look(self) except -1:
         self.standing = False
-        if self.closed:
-            raise ClosedError("the reader is closed: open another", path=self.cursor.core.path)
+        self.check_open()
         if self.cursor.next_record(&self.record) == CL_OK:
             self.standing = True
             return True
@@ -172,29 +171,25 @@ cdef class MessageReader:
     @property
     def type(self):
         """The current message's type number."""
-        if not self.standing:
-            raise self.nothing()
+        self.check_standing()
         return self.record.type
 
     @property
     def length(self):
         """The current message's size in bytes."""
-        if not self.standing:
-            raise self.nothing()
+        self.check_standing()
         return self.record.value_length
 
     @property
     def position(self):
         """The current message's position in the log."""
-        if not self.standing:
-            raise self.nothing()
+        self.check_standing()
         return self.record.position
 
     @property
     def timestamp_ns(self):
         """When the current message was claimed, in nanoseconds since 1970."""
-        if not self.standing:
-            raise self.nothing()
+        self.check_standing()
         return self.record.timestamp_ns
 
     @property
@@ -230,8 +225,7 @@ cdef class MessageReader:
         RecordTooLargeError
             The buffer is too short. Nothing was read; read the message into a larger one.
         """
-        if not self.standing:
-            raise self.nothing()
+        self.check_standing()
         if into is None:
             return self.read_bytes()
         if isinstance(into, MessageBytes):
@@ -281,12 +275,19 @@ cdef class MessageReader:
         finally:
             PyBuffer_Release(&view)
 
-    cdef object nothing(self):
+    cdef inline int check_standing(self) except -1:
+        if not self.standing:
+            self.check_open()
+            raise PositionError(
+                "there is no current message: call next(), and read if it returns True",
+                path=self.cursor.core.path
+            )
+        return 0
+
+    cdef inline int check_open(self) except -1:
         if self.closed:
-            return ClosedError("the reader is closed: open another", path=self.cursor.core.path)
-        return PositionError("there is no current message: call next(), and read if it returns "
-                             "True",
-                             path=self.cursor.core.path)
+            raise ClosedError("the reader is closed: open another", path=self.cursor.core.path)
+        return 0
 
     cdef object mismatch(self, Shape shape):
         return MessageError(

@@ -31,9 +31,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint16_t, uint32_t, 
 from libc.string cimport memchr, memcpy, memset
 
 from commitlog._kernel.engine cimport LogMethods, NOT_APPENDED, type_of, Writer
-from commitlog._kernel.kernel cimport (
-    CL_FRAME_LIMIT, CL_KEYLEN_NONE, CL_OK, cl_clock_monotonic_ns, cl_record, cl_record_input,
-)
+from commitlog._kernel.kernel cimport *
 from commitlog._kernel.readers cimport Cursor, Patience, patience_of, ReadMethods, wait_for
 from commitlog.errors import (
     ClaimError, ClosedError, InvalidOptionError, MessageError, MessageValueError, PositionError,

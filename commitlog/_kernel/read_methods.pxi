@@ -1,6 +1,25 @@
 # The methods of `Tailer` that are one C call each, and its loops.
 
 
+cdef inline bint step(Cursor cursor, cl_record *record) except -1:
+    """Read the next record; false at the current end. A named tailer's position is saved before,
+    because the loop's body is done, and at the end.
+    """
+    if cursor.page is not None:
+        cursor.keep_position()
+    if cursor.next_record(record) == CL_OK:
+        return True
+    cursor.save_position()
+    return False
+
+
+cdef inline bint await_step(Cursor cursor, cl_record *record, Patience patience) except -1:
+    """As `step`, and wait for the record; false if none arrived."""
+    if cursor.page is not None:
+        cursor.keep_position()
+    return await_record(cursor, record, patience, True) == CL_OK
+
+
 @cython.no_gc_clear  # steps called while the collector breaks a cycle find all attributes
 cdef class Loop:
     """Iterate over a tailer; the iterator keeps the tailer alive.
@@ -40,10 +59,7 @@ cdef class RecordIterator(Loop):
 
     def __next__(self):
         cdef cl_record native
-        if self.cursor.page is not None:
-            self.cursor.keep_position()
-        if self.cursor.next_record(&native) != CL_OK:
-            self.cursor.save_position()
+        if not step(self.cursor, &native):
             raise StopIteration
         return make_record(self.cursor.segment, &native)
 
@@ -65,13 +81,10 @@ cdef class ValueIterator(Loop):
 
     def __next__(self):
         cdef cl_record native
-        if self.cursor.page is not None:
-            self.cursor.keep_position()
         if self.patience.budget_ns == 0:
-            if self.cursor.next_record(&native) != CL_OK:
-                self.cursor.save_position()
+            if not step(self.cursor, &native):
                 raise StopIteration
-        elif await_record(self.cursor, &native, self.patience, True) != CL_OK:
+        elif not await_step(self.cursor, &native, self.patience):
             raise StopIteration
         return PyBytes_FromStringAndSize(<const char *>native.value, native.value_length)
 
@@ -100,9 +113,7 @@ cdef class FollowIterator(Loop):
 
     def __next__(self):
         cdef cl_record native
-        if self.cursor.page is not None:
-            self.cursor.keep_position()
-        if await_record(self.cursor, &native, self.patience, True) != CL_OK:
+        if not await_step(self.cursor, &native, self.patience):
             raise StopIteration
         return make_record(self.cursor.segment, &native)
 
@@ -158,10 +169,7 @@ cdef class ReadMethods:
 
     def __next__(self):
         cdef cl_record native
-        if self.cursor.page is not None:
-            self.cursor.keep_position()
-        if self.cursor.next_record(&native) != CL_OK:
-            self.cursor.save_position()
+        if not step(self.cursor, &native):
             raise StopIteration
         return make_record(self.cursor.segment, &native)
 

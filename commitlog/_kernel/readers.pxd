@@ -137,9 +137,6 @@ cdef Patience patience_of(object timeout, object idle)
 cdef object read_record(Cursor cursor, object timeout, object idle, bint keeps)
 cdef int await_record(Cursor cursor, cl_record *record, Patience patience, bint keeps) except? -100
 cdef int wait_for(Cursor cursor, cl_idle idle, int64_t budget_ns) except -1
-cdef tuple await_columns(
-    Cursor cursor, Py_ssize_t max_records, object timeout, object idle, bint keeps
-)
 cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records, int wanted)
 cdef tuple take_columns_back(Cursor cursor, Py_ssize_t max_records)
 

@@ -1,6 +1,13 @@
 # One open segment, and what is done to it outside the hot path.
 
 
+cdef const uint8_t *expected_uuid(bytes log_uuid) except? NULL:
+    """The uuid that a header must have; NULL for None: any."""
+    if log_uuid is None:
+        return NULL
+    return uuid_of(log_uuid)
+
+
 cdef class Segment:
     """A mapped segment. Holds one reference to the mapping until it is released or dropped."""
 
@@ -12,7 +19,9 @@ cdef class Segment:
         return self
 
     @staticmethod
-    def open(int dir_fd, str directory, uint64_t number, uint64_t size, log_uuid, bint writable):
+    def open(
+        int dir_fd, str directory, uint64_t number, uint64_t size, bytes log_uuid, bint writable
+    ):
         """Open and map a segment file, after checking that accesses through the mapping cannot
         fail.
 
@@ -26,11 +35,8 @@ cdef class Segment:
             Written by a newer format.
         """
         cdef cl_segment *segment = NULL
-        cdef bytes uuid = log_uuid if log_uuid is not None else b""
-        cdef const uint8_t *expected = NULL
+        cdef const uint8_t *expected = expected_uuid(log_uuid)
         cdef int code, cause
-        if len(uuid) == CL_UUID_SIZE:
-            expected = <const uint8_t *><char *>uuid
         with nogil:
             code = cl_segment_open(dir_fd, number, size, expected, writable, &segment)
             cause = errno
@@ -70,6 +76,21 @@ cdef class Segment:
         self.check()
         cl_segment_hold(self.segment)
         return self.segment
+
+    cdef cl_segment *held_at(self, uint64_t offset) except NULL:
+        """As `held`, for work that begins at the offset of a frame."""
+        if offset % CL_FRAME_ALIGN != 0:
+            raise ValueError("not an offset of a frame")
+        return self.held()
+
+    cdef uint8_t *bytes_at(self, uint64_t offset, uint64_t length, uint64_t least) except NULL:
+        """Where [offset, offset + length) of the file is mapped; `least` is the first offset that
+        is allowed.
+        """
+        self.check()
+        if not least <= offset <= self.segment.size or length > self.segment.size - offset:
+            raise ValueError(f"{length} bytes at {offset} are not all in the segment")
+        return self.segment.map + offset
 
     def release(self):
         """Release the reference. The last release unmaps the segment."""
@@ -167,9 +188,7 @@ cdef class Segment:
         """Check every frame in [start, stop): a `ScanResult`-shaped tuple (offset, code, records,
         skipped, end, first_timestamp_ns, last_timestamp_ns, largest_timestamp_ns)."""
         cdef cl_scan scan
-        if start % CL_FRAME_ALIGN != 0:
-            raise ValueError("not an offset of a frame")
-        cdef cl_segment *segment = self.held()
+        cdef cl_segment *segment = self.held_at(start)
         with nogil:
             cl_segment_scan(segment, start, stop, &scan)
             cl_segment_release(segment)
@@ -184,10 +203,7 @@ cdef class Segment:
         cdef cl_marked found[256]
         cdef size_t count
         cdef int code
-        self.check()
-        if offset % CL_FRAME_ALIGN != 0:
-            raise ValueError("not an offset of a frame")
-        cdef cl_segment *segment = self.held()
+        cdef cl_segment *segment = self.held_at(offset)
         with nogil:
             count = cl_marks_read(
                 segment, &offset, min(limit, segment.size), found, 256, &code
@@ -201,9 +217,7 @@ cdef class Segment:
     def resume(self, uint64_t offset):
         """The offset of the next certain frame after `offset`, or the segment's size."""
         cdef uint64_t found
-        if offset % CL_FRAME_ALIGN != 0:
-            raise ValueError("not an offset of a frame")
-        cdef cl_segment *segment = self.held()
+        cdef cl_segment *segment = self.held_at(offset)
         with nogil:
             found = cl_segment_resume(segment, offset)
             cl_segment_release(segment)
@@ -212,9 +226,7 @@ cdef class Segment:
     def landing(self, uint64_t offset):
         """The offset of the first frame at or behind `offset`, counted from the segment's start."""
         cdef uint64_t found
-        if offset % CL_FRAME_ALIGN != 0:
-            raise ValueError("not an offset of a frame")
-        cdef cl_segment *segment = self.held()
+        cdef cl_segment *segment = self.held_at(offset)
         with nogil:
             found = cl_segment_landing(segment, offset)
             cl_segment_release(segment)
@@ -244,11 +256,11 @@ cdef class Segment:
         """Turn zero cells from `start` on into SKIP frames, up to `stop` or the first cell that is
         not zero; where that is. For recovery, under the exclusive lock."""
         cdef uint64_t end
-        self.check()
-        if (start % CL_FRAME_ALIGN != 0 or stop % CL_FRAME_ALIGN != 0
-                or start < CL_SEGMENT_HEADER or stop > self.segment.size):
+        cdef cl_segment *segment
+        self.bytes_at(stop, 0, CL_SEGMENT_HEADER)
+        if start % CL_FRAME_ALIGN or stop % CL_FRAME_ALIGN or start < CL_SEGMENT_HEADER:
             raise ValueError("not a range of frames")
-        cdef cl_segment *segment = self.held()
+        segment = self.held()
         with nogil:
             end = cl_segment_mark_gap(segment, start, stop)
             cl_segment_release(segment)
@@ -296,71 +308,27 @@ cdef class Segment:
         )
         return code, step
 
-    def fields(self, uint64_t offset):
-        """What the header of the frame at `offset` says, right or wrong, by name: length, flags,
-        crc or owner (slot and generation), timestamp_ns, type, key_length (None: not keyed). Fields
-        that do not fit, or that a SKIP or a claim does not have, are left out.
-        """
-        cdef uint32_t words[6]
-        cdef uint32_t word, size, high
-        cdef int64_t timestamp_ns
-        self.check()
-        if offset % CL_FRAME_ALIGN != 0 or not CL_SEGMENT_HEADER <= offset < self.segment.size:
-            raise ValueError("not an offset of a frame")
-        size = <uint32_t>min(<uint64_t>sizeof(words), self.segment.size - offset)
-        memcpy(words, self.segment.map + offset, size)
-        word = words[0]
-        high = words[1]
-        flags = (
-            (CL_WORD_CLAIMED, "CLAIMED"), (CL_WORD_SKIP, "SKIP"), (CL_WORD_EXT, "EXT"),
-            (CL_WORD_BATCH, "BATCH")
-        )
-        found = {
-            "length": word & CL_WORD_LENGTH, "flags": [name for flag, name in flags if word & flag]
-        }
-        if word & CL_WORD_CLAIMED:
-            return found | {"slot": cl_owner_slot(high), "generation": cl_owner_generation(high)}
-        found["crc"] = high
-        if not word & CL_WORD_SKIP and size >= CL_FRAME_HEADER:
-            memcpy(&timestamp_ns, &words[2], sizeof(timestamp_ns))
-            found["timestamp_ns"] = timestamp_ns
-            extended = word & CL_WORD_EXT and size >= CL_FRAME_EXTENDED
-            found["type"] = words[4] if extended else 0
-            found["key_length"] = None if not extended or words[5] == CL_KEYLEN_NONE else words[5]
-        return found
-
     def skip(self, uint64_t offset, uint64_t length):
         """Write a SKIP frame over `length` bytes; 0 reaches to the segment's end. For repair and
         recovery, under the exclusive lock.
         """
         cdef uint64_t cell
-        self.check()
-        cdef bint aligned = offset % CL_FRAME_ALIGN == 0 and length % CL_FRAME_ALIGN == 0
-        cdef bint inside = (
-            CL_SEGMENT_HEADER <= offset < self.segment.size
-            and length <= self.segment.size - offset
-        )
-        if not aligned or not inside or length > CL_FRAME_LIMIT:
+        cdef uint8_t *at = self.bytes_at(offset, max(length, sizeof(cell)), CL_SEGMENT_HEADER)
+        if offset % CL_FRAME_ALIGN or length % CL_FRAME_ALIGN or length > CL_FRAME_LIMIT:
             raise ValueError("not a range of frames")
         cell = cl_skip_cell(self.segment, <uint32_t>offset, <uint32_t>length)
-        memcpy(self.segment.map + offset, &cell, sizeof(cell))
+        memcpy(at, &cell, sizeof(cell))
 
     def write(self, uint64_t offset, data):
         """Copy bytes into the mapping. For recovery, under the exclusive lock."""
         cdef const uint8_t[::1] source = data
-        self.check()
-        if (offset < CL_SEGMENT_HEADER or offset > self.segment.size
-                or <uint64_t>source.shape[0] > self.segment.size - offset):
-            raise ValueError("outside the segment's frames")
+        cdef uint8_t *at = self.bytes_at(offset, source.shape[0], CL_SEGMENT_HEADER)
         if source.shape[0]:
-            memcpy(self.segment.map + offset, &source[0], source.shape[0])
+            memcpy(at, &source[0], source.shape[0])
 
     def read(self, uint64_t offset, uint64_t length):
         """A copy of some bytes of the file."""
-        self.check()
-        if offset > self.segment.size or length > self.segment.size - offset:
-            raise ValueError("outside the segment")
-        return (<char *>self.segment.map + offset)[:length]
+        return (<char *>self.bytes_at(offset, length, 0))[:length]
 
     def seal(self, uint64_t first_sequence, SparseIndex index=None):
         """Write the seal of a segment that is full; False when it is not. If the segment was not
@@ -412,9 +380,7 @@ cdef class Segment:
         PositionError
             The segment is being deleted.
         """
-        self.check()
-        if offset > self.segment.size or length > self.segment.size - offset:
-            raise ValueError("outside the segment")
+        self.bytes_at(offset, length, 0)
         held = None
         if self.keeper is not None:
             held = self.keeper.hold(

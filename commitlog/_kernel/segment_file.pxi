@@ -100,14 +100,12 @@ def header_page(bytes log_uuid, uint64_t segment_id, uint64_t base, uint64_t siz
     """
     cdef cl_header_identity identity
     cdef cl_header_opened opened
-    if len(log_uuid) != CL_UUID_SIZE:
-        raise ValueError(f"a uuid is {CL_UUID_SIZE} bytes")
     memset(&identity, 0, sizeof(identity))
     identity.magic = CL_SEGMENT_MAGIC
     identity.major = CL_FORMAT_MAJOR
     identity.minor = CL_FORMAT_MINOR
     identity.header_size = CL_SEGMENT_HEADER
-    memcpy(identity.log_uuid, <char *>log_uuid, CL_UUID_SIZE)
+    memcpy(identity.log_uuid, uuid_of(log_uuid), CL_UUID_SIZE)
     identity.segment_id = segment_id
     identity.base = base
     identity.size = size
@@ -126,17 +124,13 @@ def header_page(bytes log_uuid, uint64_t segment_id, uint64_t base, uint64_t siz
     return bytes(page)
 
 
-def check_header(bytes page, log_uuid, uint64_t base, uint64_t size):
+def check_header(bytes page, bytes log_uuid, uint64_t base, uint64_t size):
     """The kernel code for a header page: 0 when it is what it should be. `log_uuid` None accepts
     any log.
     """
-    cdef bytes uuid = log_uuid if log_uuid is not None else b""
     if len(page) < CL_SEGMENT_HEADER:
         raise ValueError("a header is one page")
-    cdef const uint8_t *expected = NULL
-    if len(uuid) == CL_UUID_SIZE:
-        expected = <const uint8_t *><char *>uuid
-    return cl_header_check(<char *>page, expected, base, size)
+    return cl_header_check(<char *>page, expected_uuid(log_uuid), base, size)
 
 
 def header_fields(bytes page):
@@ -236,9 +230,9 @@ def read_seal(bytes page, bytes log_uuid, uint64_t base, uint64_t size):
     sound seal, or is another segment's page."""
     cdef cl_header_identity identity
     cdef cl_header_seal seal
-    if len(page) < CL_SEGMENT_HEADER or len(log_uuid) != CL_UUID_SIZE:
+    if len(page) < CL_SEGMENT_HEADER:
         return None
-    if cl_header_check(<char *>page, <const uint8_t *><char *>log_uuid, base, size) != CL_OK:
+    if cl_header_check(<char *>page, uuid_of(log_uuid), base, size) != CL_OK:
         return None
     memcpy(&identity, <char *>page, sizeof(identity))
     memcpy(&seal, <char *>page + CL_HEADER_SEAL_AT, sizeof(seal))

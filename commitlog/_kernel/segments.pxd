@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t, uint8_t
 
 from commitlog._kernel.kernel cimport cl_index, cl_segment
 
@@ -16,6 +16,8 @@ cdef class Segment:
     cdef Segment take(cl_segment *segment, str path)
     cdef int check(self) except -1
     cdef cl_segment *held(self) except NULL
+    cdef cl_segment *held_at(self, uint64_t offset) except NULL
+    cdef uint8_t *bytes_at(self, uint64_t offset, uint64_t length, uint64_t least) except NULL
 
 
 cdef class SparseIndex:

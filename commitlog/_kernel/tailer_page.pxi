@@ -17,8 +17,6 @@ def new_page(bytes log_uuid, uint64_t position, int64_t now_ns):
     cdef uint8_t page[CL_TAILER_SIZE]
     cdef cl_tailer_terms terms
     cdef cl_tailer_mark mark
-    if len(log_uuid) != CL_UUID_SIZE:
-        raise ValueError(f"a uuid is {CL_UUID_SIZE} bytes")
     memset(page, 0, sizeof(page))
     memset(&terms, 0, sizeof(terms))
     memset(&mark, 0, sizeof(mark))
@@ -27,7 +25,7 @@ def new_page(bytes log_uuid, uint64_t position, int64_t now_ns):
     mark.forks = cl_tailer_forks
     terms.magic = CL_TAILER_MAGIC
     terms.created_ns = now_ns
-    memcpy(terms.log_uuid, <char *>log_uuid, CL_UUID_SIZE)
+    memcpy(terms.log_uuid, uuid_of(log_uuid), CL_UUID_SIZE)
     for _ in range(2):
         cl_tailer_write_terms(page, &terms)
         cl_tailer_save(&mark, position)
@@ -35,10 +33,7 @@ def new_page(bytes log_uuid, uint64_t position, int64_t now_ns):
 
 
 cdef int _terms(const uint8_t *page, bytes log_uuid, cl_tailer_terms *terms) except -1:
-    cdef int code
-    if len(log_uuid) != CL_UUID_SIZE:
-        raise ValueError(f"a uuid is {CL_UUID_SIZE} bytes")
-    code = cl_tailer_read_terms(page, <const uint8_t *><char *>log_uuid, terms)
+    cdef int code = cl_tailer_read_terms(page, uuid_of(log_uuid), terms)
     if code == CL_E_FOREIGN:
         raise DamagedPageError("it belongs to another log")
     if code != CL_OK:

@@ -162,7 +162,10 @@ cdef class Writer(Committer):
         try:
             if self.writer.roll_due:
                 self.writer.roll_due = False
-                self.roll_soon()
+                try:
+                    self.roll_at_once()
+                except CommitLogError:
+                    pass  # the next append reports it, because this one is done
             if durable:
                 began_ns = cl_clock_monotonic_ns()
                 try:
@@ -178,16 +181,10 @@ cdef class Writer(Committer):
             raise
         return 0
 
-    def roll_soon(self):
-        """Roll after an append that filled the segment exactly. The next append reports a failure,
-        because this one is done.
+    cpdef check_claims(self, uint64_t below):
+        """Raise `ClaimError` if the calling thread has an open claim below a position, because a
+        wait for it would never end.
         """
-        try:
-            self.roll_at_once()
-        except CommitLogError:
-            pass
-
-    cdef int check_own_claims(self, uint64_t below) except -1:
         me = _get_ident()
         for position, thread in self.claims.items():
             if thread == me and position < below:
@@ -195,19 +192,12 @@ cdef class Writer(Committer):
                     "this thread still has an open claim: leave its `with` block first",
                     path=self.path, position=position
                 )
-        return 0
 
     cdef int check_durable(self, bint durable) except -1:
         """Raise `ClaimError` if an append is to be durable, and an open claim would prevent it."""
         if durable and self.claims:
-            self.check_own_claims(<uint64_t>-1)
+            self.check_claims(<uint64_t>-1)
         return 0
-
-    def check_claims(self, uint64_t below):
-        """Raise `ClaimError` if the calling thread has an open claim below a position, because a
-        wait for it would never end.
-        """
-        self.check_own_claims(below)
 
     def limit_appends(self, limit, uint64_t required_seen):
         """Refuse appends beyond a position (None: none), or once the cell `required` changes."""

@@ -17,6 +17,7 @@ from commitlog._kernel.segments import (
     FRAME_HEADER,
     HEADER_SIZE,
     Segment,
+    frame_fields,
 )
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.output import Output
@@ -147,7 +148,7 @@ def _frame(segment: Segment, offset: int) -> dict[str, Any]:
         after = segment.nonzero(offset, segment.size)
         kind = "rest" if after >= segment.size else "gap"
         return {"kind": kind, **found, "step": after - after % FRAME_ALIGN - offset}
-    fields = segment.fields(offset)
+    fields = frame_fields(segment, offset)
     key_length = fields.pop("key_length", None)
     if code == BUSY:
         return {"kind": "claim", **found, "step": step or segment.size - offset, **fields}

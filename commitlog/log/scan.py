@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from commitlog._kernel.readers import read_columns
 from commitlog.base.units import whole_of
 from commitlog.errors import InvalidOptionError, PositionError, SequenceError
 from commitlog.log.parts import parts_of
@@ -90,7 +91,7 @@ class Scan:
                 yield from self._counted(sequences[:most])
                 return
             while most:
-                columns = cursor.columns(min(rows, most), form.names, views=form.views)
+                columns = read_columns(cursor, min(rows, most), form.names, views=form.views)
                 part = form.record_batch(Batch(*columns))
                 if not part.num_rows:
                     return

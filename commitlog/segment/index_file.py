@@ -19,6 +19,7 @@ from commitlog._kernel.segments import (
     Segment,
     SparseIndex,
     crc32c,
+    frame_fields,
 )
 from commitlog.base.regular_file import opened_regular, read_at_most, write_whole
 from commitlog.base.temporary_file import temporary_file
@@ -56,7 +57,7 @@ def write_unsealed(directory: LogDirectory, segment: Segment, index: SparseIndex
     entries = index.content()
     last, _ = _ENTRY.unpack_from(entries, len(entries) - ENTRY_SIZE)
     records = (len(index) - 1) * index.spacing + 1
-    content = _Content(segment.fields(last)["crc"], index.spacing, records, entries)
+    content = _Content(frame_fields(segment, last)["crc"], index.spacing, records, entries)
     return _write(directory, segment.number, segment.id, content)
 
 
@@ -126,7 +127,7 @@ def read_unsealed(directory: LogDirectory, segment: Segment) -> tuple[SparseInde
             largest_ns,
             end=last,
         )
-        if segment.fields(last).get("crc") != content.crc:
+        if frame_fields(segment, last).get("crc") != content.crc:
             return None, "stale"
     except ValueError:
         return None, "damaged"

@@ -6,7 +6,14 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
-from commitlog._kernel.readers import FollowIterator, Idle, ReadMethods, Record
+from commitlog._kernel.readers import (
+    FollowIterator,
+    Idle,
+    ReadMethods,
+    Record,
+    await_columns,
+    take,
+)
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, whole_of
 from commitlog.errors import CommitLogError, InvalidOptionError
@@ -124,7 +131,7 @@ class Tailer(ProcessBound, ReadMethods):
             raise InvalidOptionError(
                 f"max_records must be an int of at least 1, not {max_records!r}"
             )
-        return Batch(*self._cursor.batch(min(most, _BATCH_MOST), timeout, idle, keeps))
+        return Batch(*await_columns(self._cursor, min(most, _BATCH_MOST), timeout, idle, keeps))
 
     @contextlib.contextmanager
     def reading(
@@ -145,7 +152,7 @@ class Tailer(ProcessBound, ReadMethods):
             None if no record arrived in time.
         """
         with self._or_back():
-            yield self._cursor.take(timeout, idle)
+            yield take(self._cursor, timeout, idle)
 
     @contextlib.contextmanager
     def reading_batch(

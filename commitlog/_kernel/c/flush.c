@@ -5,6 +5,7 @@
 
 #include "checkpoint.h"
 #include "futex.h"
+#include "resolve.h"
 
 #define KEEP_MAPPED 64u             /* segments kept mapped for readers after they are flushed */
 #define LEADER_POLL_NS 1000000ll    /* how often a follower probes whether its leader lives */
@@ -45,16 +46,6 @@ static void lead_end(cl_log *log) {
     errno = cause;
 }
 
-static bool leader_dead(const cl_log *log, uint64_t leader) {
-    uint32_t slot = cl_owner_slot((uint32_t)leader);
-    if (leader == log->owner || slot >= CL_CURSORS_SLOTS) {
-        return false;
-    }
-    bool current = cl_owner_generation((uint32_t)leader) ==
-                   (cl_load32(&log->cursors->slots[slot].generation) & CL_OWNER_GENERATION_MASK);
-    return !current || (log->slot_fds.cursors >= 0 && !cl_slot_alive(log->slot_fds, slot));
-}
-
 /* Returns how long this handle has polled this flush of this leader; -1 at the first poll. Time in
  * which the machine was suspended counts at most CL_POLL_CREDIT_NS a poll. */
 static int64_t waited_for(cl_log *log, uint64_t leader, uint32_t signal) {
@@ -81,8 +72,10 @@ static bool replace_stuck_leader(cl_log *log) {
         return false;
     }
     int64_t waited_ns = waited_for(log, leader, signal);
-    if ((waited_ns >= log->claim_timeout_ns || leader_dead(log, leader)) &&
-        cl_swap(&log->cursors->flusher.value, &leader, 0)) {
+    bool stuck =
+        waited_ns >= log->claim_timeout_ns ||
+        cl_owner_dead(log, cl_owner_slot((uint32_t)leader), cl_owner_generation((uint32_t)leader));
+    if (stuck && cl_swap(&log->cursors->flusher.value, &leader, 0)) {
         cl_futex_raise((uint32_t *)&log->cursors->flush_signal.value);
     }
     return waited_ns >= 0;

@@ -31,18 +31,26 @@ int cl_index_extend(cl_index *index, cl_reader *reader, uint64_t limit) {
     }
 }
 
-size_t cl_index_below(const cl_index *index, uint64_t offset) {
+/* The number of entries whose offset, or else whose largest timestamp before, is below a bound.
+ * Both only rise. */
+static size_t entries_below(const cl_index *index, bool by_offset, int64_t bound) {
     size_t low = 0;
     size_t high = index->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (index->entries[middle].offset <= offset) {
+        const cl_index_entry *entry = &index->entries[middle];
+        if ((by_offset ? (int64_t)entry->offset : entry->earlier_ns) < bound) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    return low == 0 ? SIZE_MAX : low - 1;
+    return low;
+}
+
+size_t cl_index_below(const cl_index *index, uint64_t offset) {
+    size_t count = entries_below(index, true, (int64_t)offset + 1);
+    return count == 0 ? SIZE_MAX : count - 1;
 }
 
 /* Moves the reader to an entry, or to the segment's first frame if there is none, and returns the
@@ -89,23 +97,10 @@ int cl_index_find(const cl_index *index, cl_reader *reader, uint64_t ordinal, ui
     return code;
 }
 
-/* The last entry before which every record is older; the entries' largest timestamps only rise. */
-static size_t entry_before_time(const cl_index *index, int64_t timestamp_ns) {
-    size_t low = 0;
-    size_t high = index->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (index->entries[middle].earlier_ns < timestamp_ns) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low == 0 ? 0 : low - 1;
-}
-
 int cl_index_since(const cl_index *index, cl_reader *reader, int64_t timestamp_ns, uint64_t *at) {
-    stand_checked(index, reader, entry_before_time(index, timestamp_ns));
+    /* From the last entry before which every record is older. */
+    size_t entries = entries_below(index, false, timestamp_ns);
+    stand_checked(index, reader, entries - (entries != 0));
     for (;;) {
         cl_frame_cursor frame;
         int code = cl_reader_step_past_damage(reader, index->offset, &frame);

@@ -7,12 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Since Linux 5.14; older C libraries do not name it. */
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
-static size_t page_size(void) {
+size_t cl_page_size(void) {
     long size = sysconf(_SC_PAGESIZE);
     return size > 0 ? (size_t)size : CL_PAGE_SMALLEST;
 }
@@ -38,7 +33,7 @@ int cl_memory_map_descriptor(cl_memory *memory, int descriptor, uint64_t offset,
     if (offset > file_size || size > file_size - offset) {
         return CL_E_TRUNCATED;
     }
-    size_t before = (size_t)(offset % page_size());
+    size_t before = (size_t)(offset % cl_page_size());
     int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
     void *mapped =
         mmap(NULL, size + before, protection, MAP_SHARED, descriptor, (off_t)(offset - before));
@@ -64,7 +59,7 @@ int cl_memory_populate(const cl_memory *memory) {
 }
 
 void cl_memory_touch(const cl_memory *memory) {
-    size_t step = page_size();
+    size_t step = cl_page_size();
     for (size_t at = 0; at < memory->mapped_size; at += step) {
         /* A plain load and store could undo what another process stores in between. */
         __atomic_fetch_add(memory->mapped + at, 0, __ATOMIC_RELAXED);

@@ -7,6 +7,14 @@
 
 #include "base.h"
 
+/* Since Linux 5.14; older C libraries do not name it. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* 4 KiB on x86-64, up to 64 KiB on aarch64. */
+size_t cl_page_size(void);
+
 /* The mapping may begin before the bytes: the kernel maps whole pages, and those of an aarch64
  * machine may be larger than 4 KiB. */
 typedef struct {

@@ -13,7 +13,7 @@
 static void watch_gap(const cl_cursors *cursors, cl_watch *watch) {
     watch->suspects = 0;
     for (uint32_t slot = 0; slot < CL_CURSORS_SLOTS; slot++) {
-        uint64_t counter = __atomic_load_n(&cursors->slots[slot].counter, __ATOMIC_SEQ_CST);
+        uint64_t counter = cl_load_ordered(&cursors->slots[slot].counter);
         if ((counter & 1) == 0 || counter == watch->outstayed[slot]) {
             continue;
         }
@@ -52,7 +52,7 @@ static bool probe_due(cl_watch *watch, int64_t now_ns) {
     return true;
 }
 
-static bool owner_dead(const cl_log *log, uint32_t slot, uint32_t generation) {
+bool cl_owner_dead(const cl_log *log, uint32_t slot, uint32_t generation) {
     if (slot >= CL_CURSORS_SLOTS) {
         return false; /* no owner writes such a word: only the timeout resolves it */
     }
@@ -69,9 +69,9 @@ static void review_suspects(const cl_log *log, cl_watch *watch, bool probe) {
     uint32_t kept = 0;
     for (uint32_t at = 0; at < watch->suspects; at++) {
         uint32_t slot = watch->slot[at];
-        uint64_t counter = __atomic_load_n(&log->cursors->slots[slot].counter, __ATOMIC_SEQ_CST);
+        uint64_t counter = cl_load_ordered(&log->cursors->slots[slot].counter);
         if (counter != watch->counter[at] ||
-            (probe && owner_dead(log, slot, watch->generation[at] & CL_OWNER_GENERATION_MASK))) {
+            (probe && cl_owner_dead(log, slot, watch->generation[at] & CL_OWNER_GENERATION_MASK))) {
             continue;
         }
         watch->slot[kept] = watch->slot[at];
@@ -148,7 +148,7 @@ static int resolve_claim(cl_log *log, cl_segment *segment, uint32_t offset, cl_w
                          int64_t now_ns, uint64_t *pass) {
     uint32_t owner = cl_cell_high(watch->cell);
     uint32_t slot = cl_owner_slot(owner);
-    bool dead = probe_due(watch, now_ns) && owner_dead(log, slot, cl_owner_generation(owner));
+    bool dead = probe_due(watch, now_ns) && cl_owner_dead(log, slot, cl_owner_generation(owner));
     if (!dead && (!log->resolves || watch->awake_ns < log->claim_timeout_ns)) {
         return CL_E_BUSY;
     }
@@ -168,10 +168,10 @@ int cl_resolve(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watc
         return CL_E_END;
     }
     uint64_t position = segment->base + offset;
-    uint64_t tail = __atomic_load_n(log_tail, __ATOMIC_SEQ_CST);
+    uint64_t tail = cl_load_ordered(log_tail);
     /* The tail is read before the cell: a zero cell below this tail was claimed, and is not yet
      * written. */
-    uint64_t cell = __atomic_load_n((const uint64_t *)(segment->bytes + offset), __ATOMIC_SEQ_CST);
+    uint64_t cell = cl_load_ordered((const uint64_t *)(segment->bytes + offset));
     if (cell == 0 && position >= cl_log_position(log, tail)) {
         return CL_E_END;
     }

@@ -12,26 +12,15 @@
 
 #include "atomics.h"
 #include "crc32c.h"
+#include "memory.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 #define BLOCK 512u /* what st_blocks counts in */
 #define LET_GO_LEAST (64ull << 10) /* for fewer bytes the call costs more than it saves */
 #define PREFAULT_PIECE                                                                             \
     (1ull << 20) /* bytes per call: each call locks the address space against other changes */
 
-/* 4 KiB on x86-64, up to 64 KiB on aarch64: msync and madvise refuse what does not start on one. */
-static uint64_t page_start(uint64_t offset) {
-    static uint64_t size; /* every thread stores the same */
-    uint64_t page = __atomic_load_n(&size, __ATOMIC_RELAXED);
-    if (page == 0) {
-        long asked = sysconf(_SC_PAGESIZE);
-        page = asked > 0 ? (uint64_t)asked : CL_PAGE_SMALLEST;
-        __atomic_store_n(&size, page, __ATOMIC_RELAXED);
-    }
-    return offset - offset % page;
-}
+/* msync and madvise refuse what does not start on a page. */
+static uint64_t page_start(uint64_t offset) { return offset - offset % cl_page_size(); }
 
 void cl_segment_name(uint64_t base, char name[CL_SEGMENT_NAME_SIZE]) {
     snprintf(name, CL_SEGMENT_NAME_SIZE, "%020llu.seg", (unsigned long long)base);
