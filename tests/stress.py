@@ -30,13 +30,13 @@ from commitlog.errors import (
     ClaimError,
     ClosedError,
     ForkedError,
+    InUseError,
     LogLockedError,
     OpenTimeoutError,
     PoolExhaustedError,
     PositionError,
     RolledBackError,
     SegmentHeldError,
-    TailerInUseError,
 )
 from commitlog.log.registry import registry
 from commitlog.repair.verification import verify
@@ -59,7 +59,7 @@ EXPECTED = (
     PositionError,
     RolledBackError,
     SegmentHeldError,
-    TailerInUseError,
+    InUseError,
 )
 
 

@@ -78,7 +78,7 @@ def test_tailer_lists_only_its_public_names() -> None:
     assert {name for name in dir(commitlog.Tailer) if not name.startswith("_")} == {
         *("close", "damaged", "direction", "dropped_records", "follow", "name", "position"),
         *("read", "read_batch", "reading", "reading_batch", "search", "seek", "seek_cycle"),
-        *("striding", "to_end", "to_start", "values"),
+        *("striding", "values"),
     }
 
 

@@ -72,7 +72,7 @@ def check_tailers(path: Path, count: int) -> None:
     with commitlog.open(path, flush="sync") as log:
         with log.tailer("place") as tailer:
             assert next(iter(tailer)).value == b"record 0"
-            tailer.to_end()
+            tailer.seek("end")
         position = log.append(b"last")
         assert log.read(position).value == b"last"
         assert next(iter(log.tailer(direction="backward"))).sequence == count

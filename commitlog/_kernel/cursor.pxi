@@ -134,7 +134,7 @@ cdef class Cursor:
         if self.core.log.refusal == REFUSED_CLOSED:
             raise self.core.failed_with(CL_E_CLOSED, 0, None)
         if self.busy:
-            raise TailerInUseError(
+            raise InUseError(
                 "another thread is reading with this tailer: create one tailer for each thread",
                 path=self.core.path)
         return 0

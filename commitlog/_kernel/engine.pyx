@@ -27,7 +27,7 @@ from commitlog._kernel.kernel cimport *
 from commitlog._kernel.memory cimport Cursors, Memory, uuid_of
 from commitlog._kernel.segments cimport Segment
 from commitlog.errors import (
-    AppenderInUseError, ClaimError, CommitLogError, ConflictError, RecordTooLargeError,
+    InUseError, ClaimError, CommitLogError, ConflictError, RecordTooLargeError,
     RecordTypeError, SequenceError, TailerLagError,
 )
 

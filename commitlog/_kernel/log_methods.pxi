@@ -84,7 +84,7 @@ cdef class LogMethods:
             Nothing was appended.
         ConflictError
             The log ends at another sequence than `expect`. Nothing was appended.
-        ProducerInUseError, ProducerSequenceError
+        InUseError, ProducerSequenceError
             Another handle uses the producer's name, or the number is too old to tell whether it was
             appended. Nothing was appended.
         SequenceError

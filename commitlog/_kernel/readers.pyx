@@ -33,7 +33,7 @@ from commitlog.base.moment import utc_datetime
 from commitlog.base.units import parse_duration
 from commitlog.errors import (
     ClaimError, ClosedError, CommitLogError, CorruptRecordError, ForkedError, IOFailureError,
-    InvalidOptionError, SequenceError, TailerInUseError,
+    InvalidOptionError, SequenceError, InUseError,
 )
 
 include "columns.pxi"

@@ -81,7 +81,7 @@ cdef class Writer(Committer):
         return 0
 
     cdef object in_use(self):
-        return AppenderInUseError(
+        return InUseError(
             "native code appends through this log: close its appender first, or, if the log is "
             "mapped, open it a second time", path=self.path
         )

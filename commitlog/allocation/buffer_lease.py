@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 from commitlog.errors import DiskFullError, IOFailureError
 from commitlog.pool.buffer import PoolBuffer
-from commitlog.pool.transient_store_pool import TransientStorePool
+from commitlog.pool.buffer_set import BufferSet
 from commitlog.segment.lock_file import Holder, LockFile
 from commitlog.segment.mapped_file_queue import MappedFile
 
@@ -27,7 +27,7 @@ class BufferLeases:
 
     def __init__(
         self,
-        pool: TransientStorePool,
+        pool: BufferSet,
         owner: str,
         log_uuid: bytes,
         lock_file: LockFile,

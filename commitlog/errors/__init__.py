@@ -11,7 +11,12 @@ from collections.abc import Sequence
 
 from commitlog.errors.base import CommitLogError as CommitLogError
 from commitlog.errors.base import SystemCallError as _SystemError
-from commitlog.errors.pool import MemoryLockError as MemoryLockError
+from commitlog.errors.messages import KeyUnavailableError as KeyUnavailableError
+from commitlog.errors.messages import MessageError as MessageError
+from commitlog.errors.messages import MessageValueError as MessageValueError
+from commitlog.errors.messages import SchemaError as SchemaError
+from commitlog.errors.messages import TopicNotFoundError as TopicNotFoundError
+from commitlog.errors.messages import UndecodableError as UndecodableError
 from commitlog.errors.pool import PoolBufferError as PoolBufferError
 from commitlog.errors.pool import PoolExhaustedError as PoolExhaustedError
 from commitlog.errors.pool import PoolMemoryError as PoolMemoryError
@@ -104,32 +109,20 @@ class CloseTimeoutError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
     """
 
 
-class AppenderInUseError(CommitLogError, RuntimeError):
-    """Raised if Python code appends to a log while native code has an appender: see the C API.
+class InUseError(CommitLogError, RuntimeError):
+    """Raised if another user has what a call needs: the name of a tailer or of a producer, a tailer
+    that another thread uses, or a log to which native code appends. Nothing was appended.
 
-    Close the appender, or open a mapped log a second time.
-    """
-
-
-class TailerInUseError(CommitLogError, RuntimeError):
-    """Raised if two threads use one tailer at a time, or two tailers use one name.
-
-    Give each thread its own tailer and each tailer its own name.
+    Give each thread its own tailer, and each tailer and producer its own name. The name of a dead
+    process is free.
 
     Attributes
     ----------
     holder : str or None
-        The process that reads under the name, if known: process id and name, or this process.
+        The process that uses it, if known: process id and name, or this process.
     """
 
     holder: str | None = None
-
-
-class ProducerInUseError(CommitLogError, RuntimeError):
-    """Raised if another handle appends under the name of a producer. Nothing was appended.
-
-    Close that handle, or use another name. The name of a dead process is free.
-    """
 
 
 class ProducerSequenceError(CommitLogError, ValueError):
@@ -198,81 +191,6 @@ class PositionError(CommitLogError, LookupError):
     """
 
     first_position: int | None = None
-
-
-class MessageError(CommitLogError, TypeError):
-    """Raised if a message class is invalid or does not match the message.
-
-    Its type number or size differs from the message's, or two classes share a number. Nothing was
-    read or written. Correct the class, or check `reader.type` before reading.
-    """
-
-
-class MessageValueError(CommitLogError, ValueError):
-    """Raised if a value does not fit the message's field.
-
-    Nothing was changed. Use a value in range, or declare the field with a wider kind.
-    """
-
-
-class SchemaError(CommitLogError, ValueError):
-    """Raised if a schema in the log and a message class, or its codec, are incompatible.
-
-    The message has both schemas. Nothing was appended. Give the field a default or an alias, or
-    give the topic another name.
-
-    Attributes
-    ----------
-    topic, field : str or None
-        The topic, and the path of the field, such as ``$.amount``.
-    """
-
-    topic: str | None = None
-    field: str | None = None
-
-
-class UndecodableError(CommitLogError, ValueError):
-    """Raised if the message at `position` cannot be decoded; the tailer stays before it.
-
-    Correct the message class, or open the tailer with `on_undecodable="skip"` or `"raw"`.
-
-    Attributes
-    ----------
-    topic, field : str or None
-        The topic, and the path of the field, such as ``$.amount``, if known.
-    """
-
-    topic: str | None = None
-    field: str | None = None
-
-
-class KeyUnavailableError(CommitLogError, LookupError):
-    """Raised if a key ring cannot open or make the data key of sealed messages.
-
-    A tailer stays before the message at `position`, also with `on_undecodable="skip"`; an append
-    appended nothing. Give the key by `keys=`, or in the environment variable `COMMITLOG_KEYS`.
-
-    Attributes
-    ----------
-    key_id : str or None
-        The id of the master key; None if the key ring has no key at all.
-    """
-
-    key_id: str | None = None
-
-
-class TopicNotFoundError(CommitLogError, LookupError):
-    """Raised if a log has no topic of that name, and the call does not create it.
-
-    Check the name. A log that is open with mode "a" creates a topic when it is opened.
-
-    Attributes
-    ----------
-    topic : str or None
-        The topic.
-    """
-
-    topic: str | None = None
 
 
 class MissingExtraError(CommitLogError, ModuleNotFoundError):

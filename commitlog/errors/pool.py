@@ -16,9 +16,10 @@ class PoolExhaustedError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
 
 
 class PoolMemoryError(CommitLogError, MemoryError):
-    """Raised if the pool exceeds the free memory or the cgroup's limit.
+    """Raised if the pool exceeds the free memory or a limit: the cgroup's, or with
+    `lock_memory="require"` that of locked memory.
 
-    Use fewer or smaller buffers.
+    Use fewer or smaller buffers, or raise the limit that the message names.
 
     Attributes
     ----------
@@ -30,15 +31,8 @@ class PoolMemoryError(CommitLogError, MemoryError):
     available: int | None = None
 
 
-class MemoryLockError(_SystemError, errno=codes.ENOMEM):
-    """Raised if `lock_memory="require"` cannot lock the pool's buffers.
-
-    Raise the limit that the message names, or use `"try"`.
-    """
-
-
 class PoolBufferError(CommitLogError, ValueError):
-    """Raised if a buffer is returned twice, returned to another pool, or still in use.
+    """Raised if a pool is closed while logs use its buffers. The pool stays open.
 
-    `close` also raises it while buffers are lent. The pool is unchanged.
+    Close the logs first.
     """

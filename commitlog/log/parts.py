@@ -19,7 +19,7 @@ from commitlog.log.opened import NEVER_UNCERTAIN, Opened
 from commitlog.log.producers import Producers
 from commitlog.log.writer_services import WriterServices
 from commitlog.options import Options
-from commitlog.pool.transient_store_pool import TransientStorePool
+from commitlog.pool.transient_store_pool import TransientStorePool, buffers_of
 from commitlog.segment import cursors_file
 from commitlog.segment.cursors_file import SlotLock
 from commitlog.segment.lock_file import Holder
@@ -130,7 +130,7 @@ class LogParts:
         lender: BufferLeases | None = None
         if holder is not None:
             assert self.lock_file is not None
-            pool = cast(TransientStorePool, self.options.pool)
+            pool = buffers_of(cast(TransientStorePool, self.options.pool))
             owner, uuid = f"log {self.path}", self.identity.uuid
             lender = BufferLeases(pool, owner, uuid, self.lock_file, holder)
         try:

@@ -14,8 +14,8 @@ from commitlog.base.polling import attempts
 from commitlog.base.units import whole_of
 from commitlog.errors import (
     CommitLogError,
+    InUseError,
     InvalidOptionError,
-    ProducerInUseError,
     ProducerSequenceError,
 )
 from commitlog.segment import producers_file
@@ -124,7 +124,7 @@ class Producers:
             if life.acquire("exclusive"):
                 return life
         life.close()
-        raise ProducerInUseError(
+        raise InUseError(
             f"another handle appends as producer {name!r}: close it, or use another name",
             path=self._engine.path,
         )

@@ -78,7 +78,7 @@ class TailerMethods:
 
         Raises
         ------
-        TailerInUseError
+        InUseError
             Another tailer uses the name; the error names its process.
         CorruptTailerError
             The file of the named tailer is damaged: set its position with `reset_tailer`.
@@ -170,7 +170,7 @@ class TailerMethods:
 
         Raises
         ------
-        TailerNotFoundError, TailerInUseError
+        TailerNotFoundError, InUseError
             There is no such tailer, or it is open.
         PositionError
             No record starts there.
@@ -191,7 +191,7 @@ class TailerMethods:
 
         Raises
         ------
-        TailerNotFoundError, TailerInUseError
+        TailerNotFoundError, InUseError
             There is no such tailer, or it is open.
         """
         parts = self._parts

@@ -12,8 +12,8 @@ from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import (
     CommitLogError,
+    InUseError,
     InvalidOptionError,
-    TailerInUseError,
 )
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.call_handler import CallHandler, OnError, OnUnknown
@@ -209,7 +209,7 @@ class MethodReader(ProcessBound):
 
         Raises
         ------
-        TailerInUseError
+        InUseError
             The reader was started, and `wait` has not returned since.
         """
         self._check_usable()
@@ -240,7 +240,7 @@ class MethodReader(ProcessBound):
 
         Raises
         ------
-        TailerInUseError
+        InUseError
             A method of the objects called this in that thread.
         Exception
             What ended the thread. The reader stays before that call.
@@ -250,7 +250,7 @@ class MethodReader(ProcessBound):
         if thread is None:
             return 0
         if thread.thread_id == threading.get_ident():
-            raise TailerInUseError(
+            raise InUseError(
                 "a method cannot wait for the reader that calls it: call stop()",
                 path=self._log.path,
             )
@@ -263,7 +263,7 @@ class MethodReader(ProcessBound):
 
     def _check_unused(self) -> None:
         if self._thread is not None or self._is_running:
-            raise TailerInUseError(
+            raise InUseError(
                 "the method reader runs already: call stop() first, and wait() after start()",
                 path=self._log.path,
             )

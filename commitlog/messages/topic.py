@@ -118,7 +118,7 @@ class Topic(ProcessBound, Generic[T]):
             appended.
         ConflictError
             The log ends at another sequence than `expect`. Nothing was appended.
-        ProducerInUseError, ProducerSequenceError
+        InUseError, ProducerSequenceError
             As for `CommitLog.append`. No message was appended.
         CommitLogError
             As for `CommitLog.append`.
@@ -275,7 +275,7 @@ class Topic(ProcessBound, Generic[T]):
 
         Raises
         ------
-        TailerInUseError, CorruptTailerError, ReadOnlyError, DiskFullError, UnsupportedError
+        InUseError, CorruptTailerError, ReadOnlyError, DiskFullError, UnsupportedError
             As for `CommitLog.tailer`.
         """
         return open_tailer(

@@ -8,7 +8,7 @@ import logging
 import os
 import resource
 
-from commitlog.errors import MemoryLockError, PoolMemoryError
+from commitlog.errors import PoolMemoryError
 from commitlog.pool.buffer import PoolBuffer
 from commitlog.pool.free_memory import describe_size, require_free_memory
 from commitlog.pool.pool_options import PoolOptions
@@ -77,8 +77,9 @@ def _lock(buffers: list[PoolBuffer], options: PoolOptions) -> None:
                 f"is {_memlock_limit()}"
             )
             if options.lock_memory == "require":
-                raise MemoryLockError(
-                    f"{refused}; raise that limit or use lock_memory='try'", errno=error.errno
+                raise PoolMemoryError(
+                    f"{refused}; raise that limit or use lock_memory='try'",
+                    wanted=len(buffers) * options.buffer_size,
                 ) from error
             _logger.warning("%s; the others may be swapped out, which stalls appends", refused)
             return

@@ -43,34 +43,34 @@ class BufferSet:
     def __init__(self, options: PoolOptions) -> None:
         self.process = os.getpid()
         # Reentrant, because a collector run inside may drop a log, and that returns its buffers.
-        self.lock = threading.RLock()
-        self.counters = PoolStats()
+        self._lock = threading.RLock()
+        self._counters = PoolStats()
         self.closed = False
         self.all = allocate_buffers(options, options.buffers)
         for index, buffer in enumerate(self.all):
             buffer.index = index
         self.free = self.all[::-1]
-        self.grow_listeners: list[Callable[[str], None]] = []
-        self.shortage_listeners: list[Callable[[], bool]] = []
+        self._grow_listeners: list[Callable[[str], None]] = []
+        self._shortage_listeners: list[Callable[[], bool]] = []
         self._options = options
         self._waiting: deque[_Waiter] = deque()
         self._short = 0  # borrowers that found no free buffer and have none yet
         self._growing = 0
         self._is_low = False  # the warning was logged, and too few buffers were returned since
 
-    def check_process(self) -> None:
+    def _check_process(self) -> None:
         if self.process != os.getpid():
             raise ForkedError(
                 "this pool belongs to the parent process: create another pool after the fork"
             )
 
-    def check_open(self) -> None:
+    def _check_open(self) -> None:
         if self.closed:
             raise ClosedError(
                 "the pool is closed: create another, and close it only after the logs that use it"
             )
 
-    def out(self) -> list[PoolBuffer]:
+    def _out(self) -> list[PoolBuffer]:
         """Return the buffers that are lent or being zeroed."""
         return [
             buffer
@@ -79,23 +79,46 @@ class BufferSet:
         ]
 
     def stats(self) -> PoolStats:
-        self.check_process()
-        with self.lock:
+        self._check_process()
+        with self._lock:
             return dataclasses.replace(
-                self.counters,
+                self._counters,
                 buffers=len(self.all),
                 available=len(self.free),
                 locked=sum(buffer.locked for buffer in self.all),
             )
 
-    def subscribe(self, listeners: list[_Listener], listener: _Listener) -> Callable[[], None]:
-        """Add a listener to one of the lists; return what removes it."""
-        self.check_process()
-        with self.lock:
+    @property
+    def shm_names(self) -> tuple[str, ...]:
+        """Return the shared-memory names of all buffers; empty for anonymous memory."""
+        return tuple(
+            buffer.name
+            for buffer in list(self.all)
+            if buffer.name is not None and buffer.state is not BufferState.GONE
+        )
+
+    def on_grow(self, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Call `listener` with the name of each added shared-memory buffer before it is lent.
+
+        If it raises, the buffer is dropped, and the borrower gets the exception. Call what this
+        returns to end the subscription.
+        """
+        return self._subscribe(self._grow_listeners, listener)
+
+    def on_shortage(self, listener: Callable[[], bool]) -> Callable[[], None]:
+        """Call `listener` when a borrower finds no free buffer, until what this returns is called.
+
+        It returns a buffer that was lent ahead of need, if it has one, and then True.
+        """
+        return self._subscribe(self._shortage_listeners, listener)
+
+    def _subscribe(self, listeners: list[_Listener], listener: _Listener) -> Callable[[], None]:
+        self._check_process()
+        with self._lock:
             listeners.append(listener)
 
         def unsubscribe() -> None:
-            with self.lock:
+            with self._lock:
                 if listener in listeners:
                     listeners.remove(listener)
 
@@ -103,50 +126,59 @@ class BufferSet:
 
     # Lending.
 
-    def borrow_free(self, owner: str, *, ahead: bool = False) -> PoolBuffer | None:
-        """Lend a free buffer; None if there is none."""
-        self.check_process()
-        with self.lock:
-            self.check_open()
+    def try_borrow(self, owner: str, *, ahead: bool = False) -> PoolBuffer | None:
+        """Lend a free buffer to a borrower of that name; None if there is none.
+
+        One that is lent `ahead` of need counts as free for `low_water` until `settle`, and a
+        listener of `on_shortage` has to return it.
+        """
+        self._check_process()
+        with self._lock:
+            self._check_open()
             # A returned buffer goes to a waiting borrower first, so no borrower waits for these.
             if not self.free or (ahead and self._short):
                 return None
             buffer = self.free.pop()
             buffer.lend(owner, ahead=ahead)
-            self.counters.borrows += 1
+            self._counters.borrows += 1
             low = not ahead and self._falls_low()
         if low:
             self._warn_of_low_water()
         return buffer
 
-    def borrow(self, owner: str, seconds: float) -> PoolBuffer | None:
-        """Lend a buffer, if none is free by the pool's policy; None if that is to use no buffer."""
-        buffer = self.borrow_free(owner)
+    def borrow(self, owner: str, timeout_s: float | None = None) -> PoolBuffer | None:
+        """Lend a buffer, if none is free by the pool's policy; None if that is to use no buffer.
+
+        If no buffer becomes free within `timeout_s`, by default `wait_timeout`, raise
+        `PoolExhaustedError`.
+        """
+        buffer = self.try_borrow(owner)
         if buffer is not None:
             return buffer
-        with self.lock:
+        seconds = self._options.wait_timeout if timeout_s is None else timeout_s
+        with self._lock:
             self._short += 1
         try:
             return self._reclaim(owner) or self._borrow_by_policy(owner, seconds)
         finally:
-            with self.lock:
+            with self._lock:
                 self._short -= 1
 
     def _reclaim(self, owner: str) -> PoolBuffer | None:
         """Ask for a buffer that is lent ahead of need, and lend it."""
-        with self.lock:
-            listeners = list(self.shortage_listeners)
+        with self._lock:
+            listeners = list(self._shortage_listeners)
         for listener in listeners:
             if listener():
-                buffer = self.borrow_free(owner)
+                buffer = self.try_borrow(owner)
                 if buffer is not None:
                     return buffer
         return None
 
     def _borrow_by_policy(self, owner: str, seconds: float) -> PoolBuffer | None:
         policy = self._options.on_exhausted
-        with self.lock:
-            self.counters.exhausted += 1
+        with self._lock:
+            self._counters.exhausted += 1
         if policy == "mapped":
             return None
         if policy == "raise":
@@ -161,26 +193,26 @@ class BufferSet:
 
     def _grow(self, owner: str) -> PoolBuffer | None:
         """Add a buffer and lend it; None if `max_buffers` or the memory does not allow it."""
-        with self.lock:
-            self.check_open()
+        with self._lock:
+            self._check_open()
             if len(self.all) + self._growing >= self._options.most_buffers:
                 return None
             self._growing += 1
-            listeners = list(self.grow_listeners)
+            listeners = list(self._grow_listeners)
         made: list[PoolBuffer] = []
         try:
             made = allocate_buffers(self._options, 1)
             if made[0].name is not None:
                 for listener in listeners:
                     listener(made[0].name)
-            with self.lock:
-                self.check_open()
+            with self._lock:
+                self._check_open()
                 buffer = made.pop()
                 buffer.index = len(self.all)
                 buffer.lend(owner)
                 self.all.append(buffer)
-                self.counters.borrows += 1
-                self.counters.grown += 1
+                self._counters.borrows += 1
+                self._counters.grown += 1
                 return buffer
         except PoolMemoryError as error:
             _logger.warning(
@@ -190,38 +222,38 @@ class BufferSet:
             )
             return None
         finally:
-            with self.lock:
+            with self._lock:
                 self._growing -= 1
             destroy_buffers(made)
 
     def _wait(self, owner: str, seconds: float) -> PoolBuffer | None:
         """Wait for a buffer that another borrower returns; None if the time passes."""
         started = time.monotonic()
-        with self.lock:
-            self.check_open()
+        with self._lock:
+            self._check_open()
             if self.free:  # it was returned since this borrower found none
-                return self.borrow_free(owner)
-            self.counters.waits += 1
-            waiter = _Waiter(owner, self.lock)
+                return self.try_borrow(owner)
+            self._counters.waits += 1
+            waiter = _Waiter(owner, self._lock)
             self._waiting.append(waiter)
             try:
                 waiter.condition.wait_for(lambda: waiter not in self._waiting, seconds)
             except BaseException:  # Ctrl-C, perhaps after the borrower was served
                 if waiter.buffer is not None:
-                    self.counters.borrows -= 1
+                    self._counters.borrows -= 1
                     self._make_free(waiter.buffer)
                 raise
             finally:
                 if waiter in self._waiting:
                     self._waiting.remove(waiter)
-                self.counters.wait_seconds += time.monotonic() - started
+                self._counters.wait_seconds += time.monotonic() - started
             if waiter.buffer is None:
-                self.check_open()
+                self._check_open()
             return waiter.buffer
 
     def settle(self, buffer: PoolBuffer) -> None:
         """Mark a buffer that was lent ahead of need as used."""
-        with self.lock:
+        with self._lock:
             used, buffer.ahead = buffer.ahead, False
             low = used and self._falls_low()
         if low:
@@ -229,10 +261,14 @@ class BufferSet:
 
     # Taking back.
 
-    def take(self, buffer: PoolBuffer, *, written: bool) -> None:
-        """Take a buffer back, zeroed by this thread if it was `written`."""
-        self.check_process()
-        with self.lock:
+    def return_buffer(self, buffer: PoolBuffer, *, written: bool = True) -> None:
+        """Take a buffer back, zeroed by this thread if it was `written`.
+
+        If it is of another pool, not borrowed, or a view of it is open, raise `PoolBufferError`.
+        After `close`, its memory is released.
+        """
+        self._check_process()
+        with self._lock:
             self._check_returnable(buffer)
             buffer.state = BufferState.RETURNING
         try:
@@ -242,8 +278,8 @@ class BufferSet:
         except BaseException:
             buffer.state = BufferState.BORROWED
             raise
-        with self.lock:
-            self.counters.returns += 1
+        with self._lock:
+            self._counters.returns += 1
             if not self.closed:
                 self._make_free(buffer)
                 return
@@ -251,10 +287,10 @@ class BufferSet:
 
     def close(self, *, force: bool) -> None:
         """Lend nothing from now on, wake the waiting borrowers, and release the free buffers."""
-        with self.lock:
+        with self._lock:
             if self.closed:
                 return
-            out = self.out()
+            out = self._out()
             if out and not force:
                 raise PoolBufferError(
                     f"buffers of the pool are still lent: {_describe_lent(out)}; first close the "
@@ -286,7 +322,7 @@ class BufferSet:
         if not 0 <= buffer.index < len(self.all) or self.all[buffer.index] is not buffer:
             raise PoolBufferError(f"{buffer!r} belongs to another pool; return it there")
         if buffer.state is not BufferState.BORROWED:
-            self.check_open()
+            self._check_open()
             raise PoolBufferError(
                 f"buffer {buffer.index} is not borrowed ({buffer.state.value}); return each "
                 "buffer once"
@@ -302,7 +338,7 @@ class BufferSet:
         if self._waiting:
             waiter = self._waiting.popleft()
             buffer.lend(waiter.owner)
-            self.counters.borrows += 1
+            self._counters.borrows += 1
             waiter.buffer = buffer
             waiter.condition.notify()
             return
@@ -324,7 +360,7 @@ class BufferSet:
         mark, total = self._options.low_water, len(self.all)
         low = not self._is_low and self._spare_share() < mark <= (total - 1) / total
         self._is_low |= low
-        self.counters.low_water_warnings += low
+        self._counters.low_water_warnings += low
         return low
 
     def _spare(self) -> int:
@@ -344,7 +380,7 @@ class BufferSet:
 
     def _describe_shortage(self, what: str) -> str:
         return (
-            f"{what}; borrowed buffers: {_describe_lent(self.out())}. Commit faster, give "
+            f"{what}; borrowed buffers: {_describe_lent(self._out())}. Commit faster, give "
             "the pool more buffers or a longer wait_timeout, or choose on_exhausted='grow' or "
             "'mapped'"
         )

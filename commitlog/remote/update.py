@@ -25,7 +25,7 @@ _TOLD = (
     "PositionError",
     "ReadOnlyError",
     "SequenceError",
-    "TailerInUseError",
+    "InUseError",
     "TailerNotFoundError",
     "UnsupportedError",
 )

@@ -280,14 +280,6 @@ class Tailer(ProcessBound, ReadMethods):
         """
         return self._seeker.seek_cycle(cycle)
 
-    def to_start(self) -> None:
-        """Move the tailer before the oldest record."""
-        self._seeker.seek("first")
-
-    def to_end(self) -> None:
-        """Move the tailer past the last visible record."""
-        self._seeker.seek("end")
-
     def search(self, key_function: Callable[[Record], Any], value: Any) -> Record | None:
         """Binary-search records that are sorted by the result of a function.
 

@@ -17,7 +17,7 @@ from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError, TailerPage,
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
 from commitlog.base.units import Duration
-from commitlog.errors import CommitLogError, IOFailureError, TailerInUseError
+from commitlog.errors import CommitLogError, InUseError, IOFailureError
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.lock_file import pid_namespace
 from commitlog.segment.new_file import put_new_file
@@ -48,7 +48,7 @@ class TailerFile:
     `start`.
 
     `page` holds the position. `created`: there was no tailer of that name before. If another
-    tailer, in this process or another, uses the name, raise `TailerInUseError`; if the file is
+    tailer, in this process or another, uses the name, raise `InUseError`; if the file is
     damaged, `CorruptTailerError`.
     """
 
@@ -160,7 +160,7 @@ def _lock(directory: LogDirectory, folder_fd: int, name: str) -> TailerLock:
                 "with it: close it there, use another name, or remove read permission from users "
                 "who cannot write the file"
             )
-        raise TailerInUseError(message, path=path, holder=holder) from None
+        raise InUseError(message, path=path, holder=holder) from None
     try:
         there = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
         if there.st_ino != os.fstat(lock.descriptor).st_ino:

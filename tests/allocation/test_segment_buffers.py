@@ -20,6 +20,7 @@ from commitlog.log.open_log import OpenLog
 from commitlog.log.parts import parts_of
 from commitlog.pool.buffer import PoolBuffer
 from commitlog.pool.shm_survey import find_buffers
+from commitlog.pool.transient_store_pool import buffers_of as pool_buffers
 from tests.setups import BY_HAND, HEADER, LARGEST_VALUE, SEGMENT, Logs, all_appended, values
 
 Until = Callable[..., None]
@@ -120,12 +121,12 @@ def test_buffer_is_lent_ahead_once_tail_passes_the_middle(logs: Logs, until: Unt
     log = logs.open(pool=pool, **BY_HAND)
     until(lambda: parts_of(log).queue.numbers() == [0, 1])
     log.append(VALUE)
-    assert (pool.borrowed, ready_below(log)) == (1, 0)
+    assert (pool.buffers - pool.available, ready_below(log)) == (1, 0)
     pass_middle(log)
     until(lambda: ready_below(log) == 2)
-    assert pool.borrowed == 2
+    assert pool.buffers - pool.available == 2
     log.close()
-    assert pool.borrowed == 0
+    assert pool.buffers - pool.available == 0
 
 
 @pytest.mark.parametrize("policy", ["raise", "wait", "grow", "mapped"])
@@ -152,7 +153,7 @@ def test_buffer_being_lent_ahead_goes_to_a_log_in_need(
 ) -> None:
     pool = logs.pool(buffers=2, on_exhausted="raise")
     lent, short = threading.Event(), threading.Event()
-    borrow = pool.try_borrow
+    borrow = pool_buffers(pool).try_borrow
 
     def note_shortage() -> bool:
         short.set()
@@ -165,8 +166,8 @@ def test_buffer_being_lent_ahead_goes_to_a_log_in_need(
             assert short.wait(60)
         return buffer
 
-    monkeypatch.setattr(pool, "try_borrow", borrow_slowly)
-    pool.on_shortage(note_shortage)  # called before the log's own listener
+    monkeypatch.setattr(pool_buffers(pool), "try_borrow", borrow_slowly)
+    pool_buffers(pool).on_shortage(note_shortage)  # called before the log's own listener
     first = logs.open("first", pool=pool, **BY_HAND)
     count = pass_middle(first)
     assert lent.wait(60)
@@ -231,7 +232,7 @@ def die_with_a_buffer_ahead(path: Path) -> None:
     with TransientStorePool(
         buffers=3, buffer_size=SEGMENT, backing="shm", lock_memory="off"
     ) as pool:
-        (path.parent / "names").write_text("\n".join(pool.shm_names))
+        (path.parent / "names").write_text("\n".join(pool_buffers(pool).shm_names))
         log = commitlog.open(path, pool=pool, flush="none", commit_interval=60)
         pass_middle(log)
         while ready_below(log) < 2:

@@ -13,8 +13,8 @@ from commitlog.errors import (
     ClosedError,
     CorruptRecordError,
     ForkedError,
+    InUseError,
     InvalidOptionError,
-    TailerInUseError,
 )
 from tests.setups import SEGMENT, Logs, Setup
 
@@ -72,8 +72,8 @@ def test_python_reads_beside_an_open_reader_are_refused(probe: Any, logs: Logs) 
     numbered(log, 3)
     tailer = log.tailer()
     reader = probe.Reader(tailer)
-    for refused in (tailer.read, tailer.to_start, lambda: probe.Reader(tailer)):
-        with pytest.raises(TailerInUseError):
+    for refused in (tailer.read, lambda: tailer.seek("first"), lambda: probe.Reader(tailer)):
+        with pytest.raises(InUseError):
             refused()
     assert reader.next()[4] == b"0"
     reader.close()

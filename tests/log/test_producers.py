@@ -15,8 +15,8 @@ import commitlog
 from commitlog import CommitLog
 from commitlog.errors import (
     ClosedError,
+    InUseError,
     InvalidOptionError,
-    ProducerInUseError,
     ProducerSequenceError,
     ReadOnlyError,
     RecordTooLargeError,
@@ -146,7 +146,7 @@ def test_second_user_of_a_name_waits_and_is_refused(
     monkeypatch.setattr(producers, "_WAIT_S", 0.05)
     with commitlog.open(tmp_path / "log") as first, commitlog.open(tmp_path / "log") as second:
         sent(first, 0)
-        with pytest.raises(ProducerInUseError, match="as producer 'till'"):
+        with pytest.raises(InUseError, match="as producer 'till'"):
             sent(second, 1)
         sent(second, 1, name="other")
         (position,) = sent(first, 1)
@@ -165,7 +165,7 @@ def test_child_of_a_fork_does_not_share_the_name(
         if child == 0:
             try:
                 sent(log, 1)
-            except ProducerInUseError:
+            except InUseError:
                 os._exit(3)
             os._exit(4)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3

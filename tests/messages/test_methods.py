@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pytest
 
 from commitlog import CommitLog, method_reader, method_writer
-from commitlog.errors import InvalidOptionError, MessageError, SchemaError, TailerInUseError
+from commitlog.errors import InUseError, InvalidOptionError, MessageError, SchemaError
 
 
 class Shop(Protocol):
@@ -201,7 +201,7 @@ def test_started_reader_handles_until_it_is_stopped(log: CommitLog) -> None:
         for amount in range(2):
             reader.start()
             assert reader.wait(0) is None
-            with pytest.raises(TailerInUseError, match="runs already"):
+            with pytest.raises(InUseError, match="runs already"):
                 reader.run(timeout=0)
             shop.sold("lamp", amount)
             assert handled.wait(30)
@@ -230,5 +230,5 @@ def test_method_that_waits_for_its_reader_is_refused(log: CommitLog) -> None:
     reader = method_reader(log, till)
     till.on_call = reader.wait
     reader.start()
-    with pytest.raises(TailerInUseError, match="call stop"):
+    with pytest.raises(InUseError, match="call stop"):
         reader.wait()

@@ -11,7 +11,7 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog, method_reader, method_writer
-from commitlog.errors import InvalidOptionError, TailerInUseError
+from commitlog.errors import InUseError, InvalidOptionError
 from commitlog.messages.history import History
 from tests.messages.orders import records
 
@@ -99,7 +99,7 @@ def test_stop_ends_a_coroutine_that_waits(logs: tuple[CommitLog, CommitLog]) -> 
         reader = method_reader(logs[0], Service(note))
         running = asyncio.create_task(reader.run_async())
         await entered.wait()
-        with pytest.raises(TailerInUseError):
+        with pytest.raises(InUseError):
             await reader.run_async()
         reader.stop()
         return await running

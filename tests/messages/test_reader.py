@@ -16,6 +16,7 @@ from commitlog import bus
 from commitlog._kernel.memory import STATE_RECOVERING
 from commitlog.errors import (
     CorruptRecordError,
+    InUseError,
     InvalidOptionError,
     LogNotFoundError,
     MessageError,
@@ -24,7 +25,6 @@ from commitlog.errors import (
     ReadOnlyError,
     RecordTooLargeError,
     RecordTypeError,
-    TailerInUseError,
 )
 from commitlog.log.parts import parts_of
 from commitlog.segment import cursors_file
@@ -341,7 +341,7 @@ def test_reader_in_use_refuses_a_second_thread(place: Path, until: Callable[...,
         def is_told() -> bool:
             try:
                 reader.next()
-            except TailerInUseError:
+            except InUseError:
                 return True
             return False
 

@@ -11,7 +11,7 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog, topics
-from commitlog.errors import InvalidOptionError, ProducerInUseError, RecordTooLargeError
+from commitlog.errors import InUseError, InvalidOptionError, RecordTooLargeError
 from tests.messages.orders import Order, Refund, records, schema_positions
 
 
@@ -112,7 +112,7 @@ def test_refused_number_appends_nothing(
 def test_producer_of_another_handle_appends_no_message(log: CommitLog, tmp_path: Path) -> None:
     log.append(b"plain", producer="till", producer_sequence=1)
     with commitlog.topic(tmp_path / "log", Order) as orders:
-        with pytest.raises(ProducerInUseError):
+        with pytest.raises(InUseError):
             orders.append(Order(1), producer="till", producer_sequence=2)
         assert list(orders.tailer()) == []
 

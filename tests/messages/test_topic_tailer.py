@@ -13,7 +13,7 @@ import pytest
 
 import commitlog
 from commitlog import Record, topics
-from commitlog.errors import InvalidOptionError, SchemaError, TailerInUseError, UndecodableError
+from commitlog.errors import InUseError, InvalidOptionError, SchemaError, UndecodableError
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.schema import SCHEMA_TYPE
 from tests.messages.orders import Order, Refund, records, schema_positions
@@ -74,7 +74,7 @@ def test_named_tailer_continues_behind_the_last_message(log: commitlog.CommitLog
     with orders.tailer("billing") as tailer:
         assert tailer.name == "billing"
         assert tailer.read() == Order(0)
-        with pytest.raises(TailerInUseError):
+        with pytest.raises(InUseError):
             orders.tailer("billing")
     with orders.tailer("billing") as tailer:
         for order in tailer:

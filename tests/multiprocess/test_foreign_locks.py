@@ -19,7 +19,7 @@ import pytest
 
 import commitlog
 from commitlog.base.life_lock import LifeLock, open_lock_file
-from commitlog.errors import TailerInUseError
+from commitlog.errors import InUseError
 from commitlog.keep import archive_segments
 from commitlog.log.parts import parts_of
 from commitlog.repair.verification import verify
@@ -118,7 +118,7 @@ def test_locks_of_a_reader_do_not_block_tailers(path: Path, locked: Callable[[],
         with log.tailer("mail", required=True) as tailer:
             assert tailer.read() is not None
             assert [state.pid for state in log.tailers()] == [os.getpid()]
-            with pytest.raises(TailerInUseError, match=f"this process|{os.getpid()}"):
+            with pytest.raises(InUseError, match=f"this process|{os.getpid()}"):
                 log.tailer("mail")
             assert log.evict_tailer("mail")
         log.reset_tailer("mail", position=log.first_position)
@@ -140,7 +140,7 @@ def test_tailer_locks_of_old_and_new_releases_exclude(
             LifeLock(lambda: os.open(file, os.O_RDWR))
         tailer.close()
         older = LifeLock(lambda: os.open(file, os.O_RDWR))
-        with pytest.raises(TailerInUseError):
+        with pytest.raises(InUseError):
             log.tailer("mail")
         older.close()
         log.tailer("mail").close()

@@ -11,6 +11,7 @@ import pytest
 from commitlog.errors import PoolExhaustedError
 from commitlog.pool import TransientStorePool
 from commitlog.pool.buffer import PoolBuffer
+from commitlog.pool.transient_store_pool import buffers_of
 
 Until = Callable[[Callable[[], bool]], None]
 
@@ -22,7 +23,7 @@ def small_pool(**options: Any) -> TransientStorePool:
 
 
 def borrow_ahead(pool: TransientStorePool) -> PoolBuffer:
-    buffer = pool.try_borrow("ahead", ahead=True)
+    buffer = buffers_of(pool).try_borrow("ahead", ahead=True)
     assert buffer is not None
     return buffer
 
@@ -34,21 +35,21 @@ def test_shortage_brings_back_a_buffer_lent_ahead(policy: Any) -> None:
 
         def give_back() -> bool:
             if lent:
-                pool.return_buffer(lent.pop(), written=False)
+                buffers_of(pool).return_buffer(lent.pop(), written=False)
                 return True
             return False
 
-        unsubscribe = pool.on_shortage(give_back)
-        buffer = pool.borrow("in need")
+        unsubscribe = buffers_of(pool).on_shortage(give_back)
+        buffer = buffers_of(pool).borrow("in need")
         assert buffer is not None
         assert (pool.buffers, pool.stats().exhausted, buffer.ahead) == (1, 0, False)
-        pool.return_buffer(buffer)
+        buffers_of(pool).return_buffer(buffer)
         lent.append(borrow_ahead(pool))
         unsubscribe()
         unsubscribe()
         if policy == "raise":
             with pytest.raises(PoolExhaustedError):
-                pool.borrow("in need")
+                buffers_of(pool).borrow("in need")
         give_back()
 
 
@@ -63,15 +64,15 @@ def test_first_listener_that_returns_a_buffer_ends_the_search() -> None:
 
         def has_one() -> bool:
             asked.append("one")
-            pool.return_buffer(lent, written=False)
+            buffers_of(pool).return_buffer(lent, written=False)
             return True
 
         for listener in (has_none, has_one, has_none):
-            pool.on_shortage(listener)
-        buffer = pool.borrow("in need")
+            buffers_of(pool).on_shortage(listener)
+        buffer = buffers_of(pool).borrow("in need")
         assert asked == ["none", "one"]
         assert buffer is lent
-        pool.return_buffer(lent)
+        buffers_of(pool).return_buffer(lent)
 
 
 def test_no_buffer_is_lent_ahead_while_a_borrower_is_short(until: Until) -> None:
@@ -80,32 +81,32 @@ def test_no_buffer_is_lent_ahead_while_a_borrower_is_short(until: Until) -> None
         found: list[PoolBuffer | None] = []
 
         def give_back_and_take_again() -> bool:
-            pool.return_buffer(lent, written=False)
-            found.append(pool.try_borrow("ahead", ahead=True))
+            buffers_of(pool).return_buffer(lent, written=False)
+            found.append(buffers_of(pool).try_borrow("ahead", ahead=True))
             return True
 
-        pool.on_shortage(give_back_and_take_again)
-        borrower = threading.Thread(target=lambda: found.append(pool.borrow("in need")))
+        buffers_of(pool).on_shortage(give_back_and_take_again)
+        borrower = threading.Thread(target=lambda: found.append(buffers_of(pool).borrow("in need")))
         borrower.start()
         borrower.join(60)
         assert found == [None, lent]
-        pool.return_buffer(lent)
+        buffers_of(pool).return_buffer(lent)
         assert borrow_ahead(pool) is lent
-        pool.return_buffer(lent)
+        buffers_of(pool).return_buffer(lent)
 
 
 def test_buffer_lent_ahead_counts_for_low_water_once_settled() -> None:
     with small_pool(buffers=2, low_water=0.5) as pool:
-        first = pool.borrow("a log")
+        first = buffers_of(pool).borrow("a log")
         ahead = borrow_ahead(pool)
         assert first is not None
         assert pool.stats().low_water_warnings == 0
-        pool.settle(ahead)
+        buffers_of(pool).settle(ahead)
         assert pool.stats().low_water_warnings == 1
-        pool.settle(ahead)
+        buffers_of(pool).settle(ahead)
         assert pool.stats().low_water_warnings == 1
-        pool.return_buffer(first)
-        pool.return_buffer(ahead)
+        buffers_of(pool).return_buffer(first)
+        buffers_of(pool).return_buffer(ahead)
 
 
 def test_buffer_returned_unwritten_keeps_its_bytes() -> None:
@@ -114,6 +115,6 @@ def test_buffer_returned_unwritten_keeps_its_bytes() -> None:
         buffer = borrow_ahead(pool)
         with memoryview(buffer.memory) as view:
             view[5] = 7
-        pool.return_buffer(buffer, written=False)
+        buffers_of(pool).return_buffer(buffer, written=False)
         assert bytes(buffer.memory)[5] == 7
         assert pool.stats().returns == 1

@@ -14,6 +14,7 @@ import pytest
 from commitlog.errors import ClosedError, InvalidOptionError, PoolExhaustedError, PoolMemoryError
 from commitlog.pool import TransientStorePool, allocation, buffer_set
 from commitlog.pool.buffer import PoolBuffer
+from commitlog.pool.transient_store_pool import buffers_of
 
 Until = Callable[[Callable[[], bool]], None]
 
@@ -25,30 +26,30 @@ def small_pool(**options: Any) -> TransientStorePool:
 
 
 def drain(pool: TransientStorePool, owner: str = "orders") -> list[PoolBuffer]:
-    lent = [pool.try_borrow(owner) for _ in range(pool.available)]
+    lent = [buffers_of(pool).try_borrow(owner) for _ in range(pool.available)]
     return [buffer for buffer in lent if buffer is not None]
 
 
 def give_back(pool: TransientStorePool, buffers: list[PoolBuffer]) -> None:
     for buffer in buffers:
-        pool.return_buffer(buffer)
+        buffers_of(pool).return_buffer(buffer)
 
 
 def test_waiting_borrower_gets_the_returned_buffer(until: Until) -> None:
     with small_pool() as pool:
         (buffer,) = drain(pool)
         got: list[PoolBuffer | None] = []
-        waiter = threading.Thread(target=lambda: got.append(pool.borrow("waiter")))
+        waiter = threading.Thread(target=lambda: got.append(buffers_of(pool).borrow("waiter")))
         waiter.start()
         until(lambda: pool.stats().waits == 1)
-        pool.return_buffer(buffer)
+        buffers_of(pool).return_buffer(buffer)
         waiter.join()
         assert got == [buffer]
         assert (buffer.owner, bytes(buffer.memory)) == ("waiter", bytes(buffer.size))
         stats = pool.stats()
         assert (stats.exhausted, stats.waits, stats.borrows, stats.available) == (1, 1, 2, 0)
         assert 0 < stats.wait_seconds < 30
-        pool.return_buffer(buffer)
+        buffers_of(pool).return_buffer(buffer)
 
 
 def test_waiting_borrowers_are_served_in_fifo_order(
@@ -59,19 +60,19 @@ def test_waiting_borrowers_are_served_in_fifo_order(
         served: list[str] = []
 
         def borrow(name: str) -> None:
-            lent = pool.borrow(name)
+            lent = buffers_of(pool).borrow(name)
             assert lent is not None
             served.append(name)
             # A borrower that does not wait must not overtake the waiting ones.
-            assert pool.try_borrow("pushing in") is None
-            pool.return_buffer(lent)
+            assert buffers_of(pool).try_borrow("pushing in") is None
+            buffers_of(pool).return_buffer(lent)
 
         threads = []
         for number in range(5):
             threads.append(threading.Thread(target=borrow, args=(f"waiter {number}",)))
             threads[-1].start()
             until(lambda number=number: pool.stats().waits == number + 1)  # type: ignore[misc]
-        pool.return_buffer(buffer)
+        buffers_of(pool).return_buffer(buffer)
         for thread in threads:
             thread.join()
         assert served == [f"waiter {number}" for number in range(5)]
@@ -96,7 +97,7 @@ def test_borrow_timeout_names_the_borrowers_and_remedies(options: dict[str, Any]
             match=r"buffer 0 by 'orders' for .*buffer 1 by 'orders' for .*more buffers.*'grow' "
             r"or 'mapped'",
         ):
-            pool.borrow("late", timeout)
+            buffers_of(pool).borrow("late", timeout)
         assert time.monotonic() - started < 30
         give_back(pool, lent)
         # A borrower that timed out is no longer in the queue.
@@ -109,7 +110,7 @@ def test_policy_raise_raises_without_waiting() -> None:
         with pytest.raises(
             PoolExhaustedError, match="no buffer is free; borrowed buffers: buffer 0 by 'orders'"
         ):
-            pool.borrow("late")
+            buffers_of(pool).borrow("late")
         assert (pool.stats().exhausted, pool.stats().waits) == (1, 0)
         give_back(pool, lent)
 
@@ -117,22 +118,22 @@ def test_policy_raise_raises_without_waiting() -> None:
 def test_policy_mapped_returns_none() -> None:
     with small_pool(on_exhausted="mapped") as pool:
         lent = drain(pool)
-        assert pool.borrow("late") is None
+        assert buffers_of(pool).borrow("late") is None
         assert (pool.stats().exhausted, pool.stats().waits) == (1, 0)
         give_back(pool, lent)
-        buffer = pool.borrow("in time")
+        buffer = buffers_of(pool).borrow("in time")
         assert buffer is not None
-        pool.return_buffer(buffer)
+        buffers_of(pool).return_buffer(buffer)
 
 
 @pytest.mark.parametrize("backing", ["anonymous", "shm"])
 def test_grow_adds_buffers_up_to_the_bound_and_then_waits(backing: str) -> None:
     with small_pool(on_exhausted="grow", max_buffers=3, wait_timeout=0.05, backing=backing) as pool:
         recorded: list[str] = []
-        unsubscribe = pool.on_grow(recorded.append)
+        unsubscribe = buffers_of(pool).on_grow(recorded.append)
         lent = drain(pool)
         for total in (2, 3):
-            buffer = pool.borrow("grown")
+            buffer = buffers_of(pool).borrow("grown")
             assert buffer is not None
             assert (pool.buffers, buffer.index, bytes(buffer.memory)) == (
                 total,
@@ -141,11 +142,13 @@ def test_grow_adds_buffers_up_to_the_bound_and_then_waits(backing: str) -> None:
             )
             lent.append(buffer)
         with pytest.raises(PoolExhaustedError, match="within 0.05 s"):
-            pool.borrow("late")
+            buffers_of(pool).borrow("late")
         stats = pool.stats()
         assert (stats.grown, stats.exhausted, stats.waits, stats.borrows) == (2, 3, 1, 3)
         assert recorded == ([buffer.name for buffer in lent[1:]] if backing == "shm" else [])
-        assert pool.shm_names == tuple(buffer.name for buffer in lent if buffer.name is not None)
+        assert buffers_of(pool).shm_names == tuple(
+            buffer.name for buffer in lent if buffer.name is not None
+        )
         unsubscribe()
         unsubscribe()
         give_back(pool, lent)
@@ -159,10 +162,10 @@ def test_concurrent_grow_respects_max_buffers() -> None:
         def work() -> None:
             barrier.wait()
             for _ in range(20):
-                buffer = pool.borrow("worker")
+                buffer = buffers_of(pool).borrow("worker")
                 assert buffer is not None
                 assert buffer.memory.size == pool.buffer_size
-                pool.return_buffer(buffer)
+                buffers_of(pool).return_buffer(buffer)
 
         threads = [threading.Thread(target=work) for _ in range(12)]
         for thread in threads:
@@ -177,11 +180,11 @@ def test_grow_doubles_by_default() -> None:
     with small_pool(buffers=2, on_exhausted="grow", wait_timeout=0.01) as pool:
         lent = drain(pool)
         for _ in range(2):
-            buffer = pool.borrow("grown")
+            buffer = buffers_of(pool).borrow("grown")
             assert buffer is not None
             lent.append(buffer)
         with pytest.raises(PoolExhaustedError):
-            pool.borrow("late")
+            buffers_of(pool).borrow("late")
         give_back(pool, lent)
 
 
@@ -201,7 +204,7 @@ def test_grow_without_memory_warns_and_waits(
             caplog.at_level(logging.WARNING, "commitlog.pool"),
             pytest.raises(PoolExhaustedError, match="within"),
         ):
-            pool.borrow("late")
+            buffers_of(pool).borrow("late")
         assert caplog.messages == [
             (
                 "the pool cannot grow beyond 1 buffers, so the borrower waits: it needs 2 bytes, "
@@ -221,11 +224,11 @@ def test_failing_grow_listener_discards_the_new_buffer() -> None:
             seen.append(name)
             raise OSError("the log's lock file cannot be written")
 
-        pool.on_grow(fail)
+        buffers_of(pool).on_grow(fail)
         with pytest.raises(OSError, match="lock file"):
-            pool.borrow("late")
+            buffers_of(pool).borrow("late")
         assert (pool.buffers, pool.stats().grown, len(seen)) == (1, 0, 1)
-        assert seen[0] not in pool.shm_names
+        assert seen[0] not in buffers_of(pool).shm_names
         give_back(pool, lent)
 
 
@@ -236,7 +239,7 @@ def test_forced_close_ends_every_wait_with_an_error(until: Until) -> None:
 
     def wait() -> None:
         try:
-            pool.borrow("waiter")
+            buffers_of(pool).borrow("waiter")
         except ClosedError as error:
             caught.append(error)
 
@@ -248,7 +251,7 @@ def test_forced_close_ends_every_wait_with_an_error(until: Until) -> None:
     for waiter in waiters:
         waiter.join()
     assert len(caught) == 3
-    pool.return_buffer(buffer)
+    buffers_of(pool).return_buffer(buffer)
 
 
 def test_interrupted_wait_leaves_the_queue_and_no_buffer(until: Until) -> None:
@@ -270,12 +273,12 @@ def test_interrupted_wait_leaves_the_queue_and_no_buffer(until: Until) -> None:
         try:
             sender.start()
             with pytest.raises(StopWaitingError):
-                pool.borrow("interrupted")
+                buffers_of(pool).borrow("interrupted")
         finally:
             sender.join()
             signal.signal(signal.SIGUSR1, previous)
         give_back(pool, lent)
-        assert (pool.available, pool.borrowed) == (1, 0)
+        assert (pool.available, pool.buffers - pool.available) == (1, 0)
 
 
 def test_buffer_handed_over_during_an_interrupt_is_taken_back(
@@ -289,7 +292,7 @@ def test_buffer_handed_over_during_an_interrupt_is_taken_back(
         def notify(self) -> None: ...
 
         def wait_for(self, served: Callable[[], bool], seconds: float) -> None:
-            pool.return_buffer(buffer)
+            buffers_of(pool).return_buffer(buffer)
             assert served()
             raise KeyboardInterrupt
 
@@ -297,7 +300,7 @@ def test_buffer_handed_over_during_an_interrupt_is_taken_back(
         (buffer,) = drain(pool)
         monkeypatch.setattr(buffer_set.threading, "Condition", Interrupting)
         with pytest.raises(KeyboardInterrupt):
-            pool.borrow("interrupted")
+            buffers_of(pool).borrow("interrupted")
         stats = pool.stats()
         assert (stats.available, stats.borrows, stats.returns) == (1, 1, 1)
 

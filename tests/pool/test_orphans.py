@@ -13,13 +13,14 @@ import pytest
 
 from commitlog.pool import TransientStorePool
 from commitlog.pool.shm_survey import discard, sweep_orphans
+from commitlog.pool.transient_store_pool import buffers_of
 
 DYING_POOL = """
 import os, signal, sys
 from commitlog.pool import TransientStorePool
 pool = TransientStorePool(buffers=2, buffer_size="64KiB", backing="shm", lock_memory="off")
-pool.borrow("a log").bind(bytes.fromhex(sys.argv[1]), 0, 7)
-print(*pool.shm_names, flush=True)
+pool._set.borrow("a log").bind(bytes.fromhex(sys.argv[1]), 0, 7)
+print(*pool._set.shm_names, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -69,10 +70,10 @@ def test_sweep_keeps_free_buffers_of_a_live_pool() -> None:
     with TransientStorePool(
         buffers=2, buffer_size="64KiB", backing="shm", lock_memory="off"
     ) as pool:
-        for name in pool.shm_names:
+        for name in buffers_of(pool).shm_names:
             age(name)
         sweep_orphans()
-        assert all(exists(name) for name in pool.shm_names)
+        assert all(exists(name) for name in buffers_of(pool).shm_names)
 
 
 def test_new_shared_pool_sweeps_orphans(left_behind: list[str]) -> None:

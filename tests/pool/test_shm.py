@@ -18,6 +18,7 @@ from commitlog.pool import TransientStorePool
 from commitlog.pool.buffer import PoolBuffer
 from commitlog.pool.shm import HEADER_SIZE, ShmBuffer
 from commitlog.pool.shm_survey import ShmSurvey, discard, find_buffers
+from commitlog.pool.transient_store_pool import buffers_of
 
 BUFFER_SIZE = 64 << 10
 ORDERS = b"orders-log-uuid!"
@@ -27,7 +28,7 @@ OWNER = """
 import json, os, sys
 from commitlog.pool import TransientStorePool
 pool = TransientStorePool(buffers=5, buffer_size=65536, backing="shm", lock_memory="off")
-later, first, others, unbound = (pool.borrow("killed") for _ in range(4))
+later, first, others, unbound = (pool._set.borrow("killed") for _ in range(4))
 later.bind(b"orders-log-uuid!", 3 * 65536, 2**64 - 1)
 first.bind(b"orders-log-uuid!", 65536, 7)
 others.bind(b"others-log-uuid!", 0, 9)
@@ -35,7 +36,7 @@ memoryview(later.memory)[:5] = b"later"
 memoryview(first.memory)[-5:] = b"first"
 memoryview(others.memory)[:6] = b"others"
 {extra}
-print(json.dumps({{"names": pool.shm_names, "pid": os.getpid()}}), flush=True)
+print(json.dumps({{"names": pool._set.shm_names, "pid": os.getpid()}}), flush=True)
 sys.stdin.read()
 """
 
@@ -45,7 +46,7 @@ def path_of(name: str) -> Path:
 
 
 def lent(pool: TransientStorePool) -> ShmBuffer:
-    buffer = pool.borrow("a test")
+    buffer = buffers_of(pool).borrow("a test")
     assert isinstance(buffer, ShmBuffer)
     return buffer
 
@@ -54,8 +55,8 @@ def lent(pool: TransientStorePool) -> ShmBuffer:
 def pool() -> Iterator[TransientStorePool]:
     pool = TransientStorePool(buffers=2, buffer_size=BUFFER_SIZE, backing="shm")
     yield pool
-    for buffer in pool._set.out():
-        pool.return_buffer(buffer)
+    for buffer in buffers_of(pool)._out():
+        buffers_of(pool).return_buffer(buffer)
     pool.close()
 
 
@@ -79,8 +80,8 @@ def dead_names(pool_owner: Callable[[str], Any]) -> Iterator[list[str]]:
 
 
 def test_buffer_names_are_random_with_owner_only_access(pool: TransientStorePool) -> None:
-    assert len(set(pool.shm_names)) == 2
-    for name in pool.shm_names:
+    assert len(set(buffers_of(pool).shm_names)) == 2
+    for name in buffers_of(pool).shm_names:
         status = path_of(name).stat()
         assert (status.st_mode & 0o777, status.st_uid) == (0o600, os.geteuid())
         assert status.st_size == HEADER_SIZE + BUFFER_SIZE
@@ -104,7 +105,7 @@ def test_buffer_mode_ignores_the_umask() -> None:
 
 def test_close_unlinks_the_names() -> None:
     pool = TransientStorePool(buffers=2, buffer_size=BUFFER_SIZE, backing="shm")
-    names = pool.shm_names
+    names = buffers_of(pool).shm_names
     assert all(path_of(name).exists() for name in names)
     pool.close()
     assert not any(path_of(name).exists() for name in names)
@@ -117,11 +118,11 @@ def test_exit_without_close_unlinks_free_and_returned_buffers(
     """A log that drains at exit may return its buffers after the pool's own cleanup."""
     owner = pool_owner("""
 import atexit, json, sys
-atexit.register(lambda: pool.return_buffer(late))  # runs last
+atexit.register(lambda: pool._set.return_buffer(late))  # runs last
 from commitlog.pool import TransientStorePool
 pool = TransientStorePool(buffers=3, buffer_size=65536, backing="shm", lock_memory="off")
-late = pool.borrow("drained at exit")
-print(json.dumps(pool.shm_names), flush=True)
+late = pool._set.borrow("drained at exit")
+print(json.dumps(pool._set.shm_names), flush=True)
 sys.stdin.read()
 """)
     assert find_buffers(owner.said, ORDERS).live == tuple(owner.said)
@@ -204,11 +205,13 @@ def test_buffer_of_a_live_pool_is_not_discarded(pool: TransientStorePool) -> Non
     buffer = lent(pool)
     buffer.bind(ORDERS, 0, 1)
     assert buffer.name is not None
-    others = tuple(name for name in pool.shm_names if name != buffer.name)
-    assert find_buffers(pool.shm_names, ORDERS) == ShmSurvey(
+    others = tuple(name for name in buffers_of(pool).shm_names if name != buffer.name)
+    assert find_buffers(buffers_of(pool).shm_names, ORDERS) == ShmSurvey(
         live=others, live_in_use=(buffer.name,)
     )
-    assert find_buffers(pool.shm_names, OTHERS) == ShmSurvey(live=pool.shm_names)
+    assert find_buffers(buffers_of(pool).shm_names, OTHERS) == ShmSurvey(
+        live=buffers_of(pool).shm_names
+    )
     with pytest.raises(PoolBufferError, match="belongs to a live pool"):
         discard(buffer.name)
     assert buffer.bound
@@ -231,7 +234,7 @@ def test_binding_lasts_until_unbind_or_return(pool: TransientStorePool) -> None:
         buffer.unbind()
         assert not buffer.bound
     buffer.bind(ORDERS, 65536, 5)
-    pool.return_buffer(buffer)
+    buffers_of(pool).return_buffer(buffer)
     assert not buffer.bound
     with pytest.raises(PoolBufferError, match="is not borrowed"):
         buffer.bind(ORDERS, 65536, 5)
@@ -276,12 +279,12 @@ def test_bind_stores_the_state_after_the_binding(pool: TransientStorePool) -> No
 
 def test_bind_of_an_anonymous_buffer_has_no_effect() -> None:
     with TransientStorePool(buffers=1, buffer_size=BUFFER_SIZE) as pool:
-        buffer = pool.borrow("a test")
+        buffer = buffers_of(pool).borrow("a test")
         assert isinstance(buffer, PoolBuffer)
         buffer.bind(ORDERS, 0, 1)
         buffer.unbind()
-        assert (buffer.bound, buffer.name, pool.shm_names) == (False, None, ())
-        pool.return_buffer(buffer)
+        assert (buffer.bound, buffer.name, buffers_of(pool).shm_names) == (False, None, ())
+        buffers_of(pool).return_buffer(buffer)
 
 
 def test_bound_buffer_survives_a_forced_close_until_returned() -> None:
@@ -290,9 +293,9 @@ def test_bound_buffer_survives_a_forced_close_until_returned() -> None:
     buffer.bind(ORDERS, 0, 1)
     assert buffer.name is not None
     pool.close(force=True)
-    assert pool.shm_names == (buffer.name,)
+    assert buffers_of(pool).shm_names == (buffer.name,)
     assert find_buffers([buffer.name], ORDERS).live_in_use == (buffer.name,)
-    pool.return_buffer(buffer)
+    buffers_of(pool).return_buffer(buffer)
     assert find_buffers([buffer.name], ORDERS).missing == (buffer.name,)
 
 

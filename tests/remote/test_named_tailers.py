@@ -13,7 +13,7 @@ import pytest
 
 import commitlog
 from commitlog import replication
-from commitlog.errors import TailerInUseError, TailerNotFoundError, UnsupportedError
+from commitlog.errors import InUseError, TailerNotFoundError, UnsupportedError
 from commitlog.replication import leases
 from tests.replication.scene import LIMIT_S, SEGMENT
 
@@ -72,7 +72,7 @@ def test_place_of_a_killed_reader_is_at_the_server(
     )
     assert child.returncode == -signal.SIGKILL
     with commitlog.open(server.url(), "r") as far:
-        with pytest.raises(TailerInUseError):
+        with pytest.raises(InUseError):
             far.tailer("billing")  # its lease has not ended
         monkeypatch.setattr(leases, "LEASE_S", 0)
         with far.tailer("billing") as tailer:
@@ -88,9 +88,9 @@ def test_name_in_use_is_refused_on_both_sides(
     with commitlog.open(server.url(), "r") as far, commitlog.open(server.url(), "r") as other:
         with far.tailer("billing"):
             for log in (other, primary):
-                with pytest.raises(TailerInUseError):
+                with pytest.raises(InUseError):
                     log.tailer("billing")
-        with primary.tailer("billing"), pytest.raises(TailerInUseError):
+        with primary.tailer("billing"), pytest.raises(InUseError):
             far.tailer("billing")
 
 
@@ -117,7 +117,7 @@ def test_remote_reader_moves_and_deletes_tailers(
     with commitlog.open(server.url(), "r") as far:
         with far.tailer("billing") as tailer:
             tailer.seek("end")
-            with pytest.raises(TailerInUseError):
+            with pytest.raises(InUseError):
                 far.reset_tailer("billing", "first")
         far.reset_tailer("billing", "first")
         assert [state.position for state in far.tailers()] == [primary.first_position]

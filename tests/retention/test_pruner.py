@@ -423,7 +423,7 @@ def test_deletions_under_load_cost_readers_only_deleted_records(logs: Logs) -> N
                 tailer.seek(tailer.position)
             except PositionError:
                 gaps += 1
-                tailer.to_start()
+                tailer.seek("first")
         return gaps
 
     def delete() -> None:

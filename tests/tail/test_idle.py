@@ -22,7 +22,7 @@ import commitlog
 from commitlog import CommitLog, Options, Tuning
 from commitlog._kernel.engine import announce_sleeper
 from commitlog._kernel.readers import IDLE
-from commitlog.errors import InvalidOptionError, TailerInUseError
+from commitlog.errors import InUseError, InvalidOptionError
 from commitlog.log.parts import parts_of
 from tests.setups import Logs
 from tests.test_interrupts import interrupted_when
@@ -162,7 +162,7 @@ def test_ctrl_c_ends_every_kind_of_wait(logs: Logs, idle: Any, how: str) -> None
     def in_the_kernel() -> bool:
         try:
             tailer.direction = "forward"
-        except TailerInUseError:
+        except InUseError:
             return True
         return False
 

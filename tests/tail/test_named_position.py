@@ -62,7 +62,7 @@ READS: dict[str, Callable[[Tailer], Any]] = {
     "seek": lambda tailer: tailer.seek(sequence=3),
     "seek by key": lambda tailer: tailer.seek(key=b"3"),
     "search": lambda tailer: tailer.search(lambda record: int(record.value), 3),
-    "to_end": lambda tailer: (tailer.to_end(), tailer.seek(sequence=3)),
+    "seek to the end": lambda tailer: (tailer.seek("end"), tailer.seek(sequence=3)),
     "backward": lambda tailer: (
         tailer.seek(sequence=4),
         setattr(tailer, "direction", "backward"),
@@ -289,7 +289,7 @@ def test_read_at_deleted_position_names_the_first_position(logs: Logs) -> None:
     with pytest.raises(PositionError, match="were deleted") as caught:
         tailer.read()
     assert caught.value.first_position == log.first_position - HEADER
-    tailer.to_start()
+    tailer.seek("first")
     assert read(tailer, 1) == [b"3"]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import commitlog
-from commitlog.errors import ClosedError, ForkedError, TailerInUseError
+from commitlog.errors import ClosedError, ForkedError, InUseError
 from commitlog.log.parts import parts_of
 from commitlog.tail import tailer_folder
 from commitlog.tail.tailer_folder import FOLDER
@@ -35,12 +35,12 @@ def test_second_reader_of_a_name_is_refused_with_its_holder(logs: Logs, in_child
         with commitlog.open(log.path, "r") as reader:
             try:
                 reader.tailer("a")
-            except TailerInUseError as error:
+            except InUseError as error:
                 return str(error), pickle.loads(pickle.dumps(error)).holder
         return "", None
 
     for handle in (log, second):
-        with pytest.raises(TailerInUseError, match="'a' is read by this process already"):
+        with pytest.raises(InUseError, match="'a' is read by this process already"):
             handle.tailer("a")
     message, holder = in_child(in_another_process)
     assert f"process {os.getpid()} (" in message
@@ -105,7 +105,7 @@ def test_forked_child_does_not_move_its_parents_tailer(logs: Logs, in_child: InC
         tailer.close()
         try:
             log.tailer("a")
-        except TailerInUseError as error:
+        except InUseError as error:
             refused.append(str(error))
         return refused
 

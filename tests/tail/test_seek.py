@@ -115,9 +115,9 @@ def test_seek_accepts_first_end_and_positions(logs: Logs) -> None:
     log = logs.open()
     positions = log.append_many([b"a", b"b", b"c"])
     tailer = log.tailer()
-    tailer.to_end()
+    tailer.seek("end")
     assert tailer.read() is None
-    tailer.to_start()
+    tailer.seek("first")
     assert tailer.read().value == b"a"  # type: ignore[union-attr]
     for where in (int(positions[1]), "end", "first"):
         assert tailer.seek(where)  # type: ignore[arg-type]

@@ -16,8 +16,8 @@ from commitlog._kernel.readers import TAILER_SIZE, TailerPage
 from commitlog.errors import (
     CorruptTailerError,
     DiskFullError,
+    InUseError,
     ReadOnlyError,
-    TailerInUseError,
     TailerNotFoundError,
 )
 from commitlog.segment.directory import LogDirectory
@@ -273,7 +273,7 @@ def test_second_reader_is_refused_and_the_first_is_named(directory: LogDirectory
         lambda: tailer_file.reset(directory, "billing", 8, no_writers),
         lambda: tailer_file.delete(directory, "billing", no_writers),
     ):
-        with pytest.raises(TailerInUseError, match="this process") as caught:
+        with pytest.raises(InUseError, match="this process") as caught:
             refused()
         assert caught.value.holder == "this process"
     file.close()

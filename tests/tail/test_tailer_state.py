@@ -11,9 +11,9 @@ import pytest
 
 from commitlog.errors import (
     CorruptTailerError,
+    InUseError,
     PositionError,
     ReadOnlyError,
-    TailerInUseError,
     TailerNotFoundError,
 )
 from commitlog.log.parts import parts_of
@@ -57,7 +57,7 @@ def test_reset_and_delete_need_a_tailer_not_in_use(logs: Logs) -> None:
     tailer = log.tailer("a")
     read(tailer, 4)
     for call in (lambda: log.reset_tailer("a", "first"), lambda: log.delete_tailer("a")):
-        with pytest.raises(TailerInUseError):
+        with pytest.raises(InUseError):
             call()
     tailer.close()
     where: Any

@@ -186,7 +186,7 @@ def read(log: commitlog.CommitLog, position: int) -> None:
         assert len(several.values()) <= 10
     for each in tailer.follow(timeout=0.0):
         assert each.value
-    tailer.to_start()
+    tailer.seek("first")
     batch: commitlog.Batch = tailer.read_batch(10)
     value: bytes = batch.value(0)
     of_key: bytes | None = batch.key(0)
@@ -199,7 +199,7 @@ def read(log: commitlog.CommitLog, position: int) -> None:
     )
     assert found
     assert tailer.search(lambda each: each.position, position)
-    tailer.to_end()
+    tailer.seek("end")
     print(tailer.position, tailer.direction, tailer.damaged, tailer.name, tailer.dropped_records)
     tailer.close()
 
@@ -228,29 +228,15 @@ def use_pool(path: Path) -> None:
     pool = commitlog.TransientStorePool(
         buffers=2, buffer_size="64KiB", backing="anonymous", on_exhausted="grow"
     )
-    stop_listening = pool.on_grow(print)
-    stop_giving_back = pool.on_shortage(lambda: False)
     with pool, commitlog.open(path, pool=pool, flush="none") as log:
         log.append(b"value")
         print(
             pool.available,
-            pool.borrowed,
-            pool.locked,
             pool.buffers,
             pool.buffer_size,
             pool.backing,
-            pool.shm_names,
         )
         print(pool.stats())
-        buffer = pool.try_borrow("program") or pool.borrow("program", timeout=1)
-        assert buffer is not None
-        pool.return_buffer(buffer)
-        ahead = pool.try_borrow("program", ahead=True)
-        if ahead is not None:
-            pool.settle(ahead)
-            pool.return_buffer(ahead, written=False)
-    stop_giving_back()
-    stop_listening()
     pool.close()
     assert pool.closed
 
@@ -562,10 +548,10 @@ def details_of(error: commitlog.CommitLogError) -> object:
             details = error.resume_position
         case errors.RecordTooLargeError():
             details = error.size, error.limit
-        case errors.LogLockedError() | errors.TailerInUseError():
+        case errors.LogLockedError():
             details = error.holder
-        case errors.AppenderInUseError():
-            details = commitlog.get_include()
+        case errors.InUseError():
+            details = error.holder
         case errors.SegmentHeldError():
             details = error.holders
         case errors.PositionError():
@@ -591,7 +577,7 @@ OTHER_ERRORS: tuple[type[errors.CommitLogError], ...] = (
         errors.ClosedError,
         errors.CloseTimeoutError,
         errors.ConflictError,
-        errors.ProducerInUseError,
+        errors.InUseError,
         errors.ProducerSequenceError,
         errors.CorruptSegmentError,
         errors.CorruptTailerError,
@@ -607,7 +593,6 @@ OTHER_ERRORS: tuple[type[errors.CommitLogError], ...] = (
     *(
         errors.LogFailedError,
         errors.LogNotFoundError,
-        errors.MemoryLockError,
         errors.MessageError,
         errors.MessageValueError,
     ),
@@ -630,6 +615,7 @@ OTHER_ERRORS: tuple[type[errors.CommitLogError], ...] = (
 
 
 def main(folder: Path) -> None:
+    assert Path(commitlog.get_include(), "commitlog", "capi.h").is_file()
     path = folder / "log"
     tuning = commitlog.Tuning(allocate_ahead=2, index_spacing=64)
     options = commitlog.Options(

@@ -59,7 +59,7 @@ typedef struct {
     uint32_t version;
 
     /* [lock] An appender of a `CommitLog` that is open for appending; NULL with an exception set.
-     * Until it is closed, the log's own Python methods raise AppenderInUseError if they append. A
+     * Until it is closed, the log's own Python methods raise InUseError if they append. A
      * mapped log may be opened several times: one handle for each thread that appends. */
     commitlog_appender *(*appender_open)(PyObject *log);
     /* [lock] Ends the appender. Abandon open claims before. */
@@ -78,7 +78,7 @@ typedef struct {
     PyObject *(*appender_raise)(commitlog_appender *appender);
 
     /* [lock] A reader that continues at the position of a `Tailer`, forward; NULL with an exception
-     * set. Until it is closed, the tailer's own methods raise TailerInUseError. */
+     * set. Until it is closed, the tailer's own methods raise InUseError. */
     commitlog_reader *(*reader_open)(PyObject *tailer);
     /* [lock] Ends the reader. The tailer continues behind the last record that was read. */
     void (*reader_close)(commitlog_reader *reader);
