@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 from commitlog.errors import InvalidOptionError
 
-_HDR_LARGEST_NS = 1 << 40
-_HDR_DIGITS = 2
 _LATENCY_COLUMNS = ("count", "mean", "p50", "p99", "p99.9", "longest")
 
 
@@ -100,27 +97,6 @@ class Latency:
         )
         longest_ns = min(buckets[-1][0], self.longest_ns) if buckets else 0
         return Latency(buckets, self.total_ns - earlier.total_ns, longest_ns)
-
-    def to_hdr(self) -> Any:
-        """Convert to an `hdrh.histogram.HdrHistogram` of nanoseconds with two significant digits.
-
-        `encode()` the result for HdrHistogram's tools, or `add` it to another histogram.
-
-        Raises
-        ------
-        ModuleNotFoundError
-            hdrhistogram is not installed: ``pip install 'commitlog-engine[metrics]'``.
-        """
-        try:
-            from hdrh.histogram import HdrHistogram
-        except ImportError as error:
-            raise ModuleNotFoundError(
-                "HdrHistogram's format needs hdrhistogram: pip install 'commitlog-engine[metrics]'"
-            ) from error
-        histogram = HdrHistogram(1, _HDR_LARGEST_NS, _HDR_DIGITS)
-        for upto_ns, count in self.buckets:
-            histogram.record_value(max(1, min(upto_ns, self.longest_ns)), count)
-        return histogram
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import os
 import pickle
-import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -67,30 +66,6 @@ def test_since_returns_the_later_samples() -> None:
     )
     assert now.since(HUNDRED) == Latency(((100_000, 2), (200_000, 2)), 600_000, 190_000)
     assert HUNDRED.since(HUNDRED) == Latency()
-
-
-def test_hdrhistogram_has_the_same_percentiles() -> None:
-    histogram = HUNDRED.to_hdr()
-    assert histogram.get_total_count() == 100
-    for percentile in (50, 90, 99, 100):
-        assert histogram.get_value_at_percentile(percentile) == pytest.approx(
-            HUNDRED.percentile_seconds(percentile) * 1e9, rel=0.01
-        )
-    decoded = type(histogram).decode(histogram.encode())
-    assert decoded.get_total_count() == 100
-
-
-def test_missing_hdrhistogram_raises_naming_the_extra(
-    run_python: Callable[..., subprocess.CompletedProcess[str]],
-) -> None:
-    done = run_python(
-        "import sys; sys.modules['hdrh'] = None; sys.modules['hdrh.histogram'] = None\nimport "
-        "commitlog\ncommitlog.Latency().to_hdr()"
-    )
-    assert done.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: HdrHistogram's format needs hdrhistogram: pip install "
-        "'commitlog-engine[metrics]'"
-    )
 
 
 def test_stats_time_commits_flushes_and_syncs(setup: Setup, logs: Logs) -> None:

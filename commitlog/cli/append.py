@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from commitlog.errors import CommitLogError, InvalidOptionError, LogNotFoundErro
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
 from commitlog.options import Options
-from commitlog.repair.verification import open_directory
+from commitlog.repair.verification import opened_log_directory
 from commitlog.segment import identity as identities
 from commitlog.segment.identity import Identity
 
@@ -151,13 +152,7 @@ class _Appending:
     def run(
         self, path: str, sources: tuple[str, ...], options: Options
     ) -> tuple[bool, Exception | None]:
-        """Append all sources; return whether Ctrl-C ended it, and what failed.
-
-        Raises
-        ------
-        CommitLogError
-            The log cannot be opened. Nothing was appended.
-        """
+        """Append all sources; return whether Ctrl-C ended it, and what failed."""
         interrupted = False
         failure: Exception | None = None
         opened = commitlog.open(path, "a", options)
@@ -244,14 +239,9 @@ def _appended_by(log: CommitLog) -> int:
 
 
 def _identity(path: str) -> Identity | None:
-    try:
-        fd = open_directory(path)
-    except LogNotFoundError:
-        return None
-    try:
+    with contextlib.suppress(LogNotFoundError), opened_log_directory(path) as fd:
         return identities.read(fd, path)
-    finally:
-        os.close(fd)
+    return None
 
 
 def _report(

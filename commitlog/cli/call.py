@@ -26,7 +26,7 @@ from commitlog.messages.method import Method, methods_of
 from commitlog.messages.opening import open_topic
 from commitlog.messages.schema import Schema
 from commitlog.messages.topic import Topic
-from commitlog.repair.verification import open_directory
+from commitlog.repair.verification import opened_log_directory
 
 _NAMED = re.compile(r"([^\W\d]\w*)=(.*)", re.DOTALL)
 _LINE_MOST = 1 << 26  # bytes; a record is never larger
@@ -85,7 +85,8 @@ def command(
         raise click.UsageError("give either METHOD with its arguments, or --file")
     given = None if method is None else [_call(method, arguments)]
     signatures = {} if interface is None else _signatures(interface)
-    os.close(open_directory(log))  # a missing log is not created
+    with opened_log_directory(log):
+        pass  # a missing log is not created
     with Ending(), commitlog.open(log) as opened, _opened(source) as file:
         name = "standard input" if source in (None, STANDARD_INPUT) else str(source)
         calls = calls_of(file, name, _LINE_MOST) if given is None else given

@@ -27,20 +27,6 @@ class Call(NamedTuple):
 def calls_of(file: IO[bytes], name: str, longest: int) -> Iterator[Call]:
     """Yield the calls of a file as they are read. The suffix of its name decides between YAML and
     JSON.
-
-    Parameters
-    ----------
-    file, name
-        The file, and its name for errors.
-    longest : int
-        Bytes of a line.
-
-    Raises
-    ------
-    ClickException
-        A line or a document is not a call.
-    MissingExtraError
-        PyYAML is not installed.
     """
     is_yaml = os.path.splitext(name)[1].lower() in YAML_SUFFIXES
     yield from _documents(file, name) if is_yaml else _lines(file, name, longest)

@@ -23,16 +23,7 @@ from commitlog.tail.batch import Batch
 class BatchDecoder:
     """Decode the messages of batches; report what cannot be decoded, and leave it as it is.
 
-    Parameters
-    ----------
-    log : CommitLog
-        The open log.
-    topics : collection of str
-        Choose messages of these topics only; all if there is none.
-    where : callable, optional
-        Choose messages that meet this condition only.
-    shows_history : bool
-        Read the histories of messages, and print them.
+    Only messages of `topics` that meet the condition `where` are chosen; all without these.
 
     Attributes
     ----------

@@ -77,8 +77,7 @@ def command(
         directory = parts_of(opened).directory
         for number in _numbers(opened, start, stop):
             directory.fetch(number)
-            segment = directory.open_segment(number, writable=False)
-            try:
+            with directory.opened_segment(number) as segment:
                 first = _offset_before(opened, segment, start)
                 for found in _parts(segment, first, start, stop):
                     damaged |= found["kind"] == "damage"
@@ -88,8 +87,6 @@ def command(
                         else _lines(found, in_hex=in_hex)
                     )
                     output.write("".join(f"{line}\n" for line in lines).encode())
-            finally:
-                segment.release()
     output.flush()
     context.exit(FAILURE if damaged else 0)
 

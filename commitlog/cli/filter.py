@@ -20,12 +20,8 @@ _TOKEN = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]?|\\?[^\x00-\x7f]|\\.|.", re.DOT
 
 
 def compiled(text: str) -> Pattern:
-    """Compile an expression of `re` over bytes. A character beyond ASCII matches its UTF-8 bytes.
-
-    Raises
-    ------
-    ValueError
-        The text is not a regular expression; the message says why.
+    """Compile an expression of `re` over bytes; other text is a `ValueError`. A character beyond
+    ASCII matches its UTF-8 bytes.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of syntax whose meaning may change in later Pythons

@@ -30,15 +30,6 @@ class MessageLines:
     A comment behind ``---`` has position, timestamp and key; if the decoder reads histories, one
     for each log on the message's way follows. A record that is no message is text in
     quotes.
-
-    Parameters
-    ----------
-    decoder : BatchDecoder
-        Decodes the messages.
-    zone : tzinfo or None
-        For the timestamps; None is that of this machine.
-    width : int or None
-        Cut lines to so many columns.
     """
 
     def __init__(

@@ -18,11 +18,6 @@ from commitlog.base.temporary_file import temporary_file
 def new_file(path: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
     """Provide a temporary file for a `with` block, and rename it to `path` at the end of the block.
     If the block raises, remove it.
-
-    Raises
-    ------
-    click.UsageError
-        There is a file and `overwrite` is False, or the path is not a regular file.
     """
     exists = click.UsageError(f"{path} exists: choose another name, or add --overwrite")
     with contextlib.suppress(FileNotFoundError):

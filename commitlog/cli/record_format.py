@@ -119,11 +119,6 @@ class Template:
     prints a key or a value in hexadecimal digits. `escape` escapes control characters, quotes keys,
     and prints a missing key as ``-``; the matches of `highlight` are printed in color. With a
     `width`, tabs are expanded and lines are cut to so many columns.
-
-    Raises
-    ------
-    ValueError
-        The template has an unknown field, a wrong specification or a lone brace.
     """
 
     def __init__(

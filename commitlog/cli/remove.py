@@ -18,7 +18,7 @@ from commitlog.cli.quantities import size_text
 from commitlog.cli.stop import Stop
 from commitlog.errors import CommitLogError, LogLockedError, NotALogError, ReadOnlyError
 from commitlog.pool import shm_survey
-from commitlog.repair.verification import open_directory, read_identity
+from commitlog.repair.verification import opened_log_directory, read_identity
 from commitlog.segment import cursors_file
 from commitlog.segment.directory import STAGED, LogDirectory
 from commitlog.segment.identity import Identity
@@ -71,11 +71,8 @@ def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> No
         raise NotALogError(
             f"this is a symbolic link: give the log itself, {os.path.realpath(log)}", path=log
         )
-    fd = open_directory(log)
-    try:
+    with opened_log_directory(log) as fd:
         identity, _ = read_identity(fd, log)
-    finally:
-        os.close(fd)
     directory = LogDirectory(log, identity)
     try:
         _check_permission(directory)

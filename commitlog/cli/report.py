@@ -7,7 +7,6 @@ keys as text.
 from __future__ import annotations
 
 import contextlib
-import os
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +23,7 @@ from commitlog.log.figures import replication_lag
 from commitlog.log.parts import parts_of
 from commitlog.messages.summary import layers_of, layers_text, newest, sizes_of
 from commitlog.observe.watching import writer_name
-from commitlog.repair.verification import open_directory, read_identity
+from commitlog.repair.verification import opened_log_directory, read_identity
 from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.retention.detached import open_detached
 from commitlog.segment import cursors_file
@@ -56,13 +55,7 @@ def state_of(*, live: bool, clean: bool) -> str:
 
 
 def report_of(path: str) -> Report:
-    """Return the report of the log, archive or segment file at a path or an address.
-
-    Raises
-    ------
-    CommitLogError
-        There is none, or it cannot be read.
-    """
+    """Return the report of the log, archive or segment file at a path or an address."""
     if is_remote(path):
         return _remote(path)
     detached = open_detached(path)
@@ -175,12 +168,9 @@ _UNKNOWN: Report = {
 
 
 def _log(path: str) -> Report:
-    fd = open_directory(path)
-    try:
+    with opened_log_directory(path) as fd:
         identity, fault = read_identity(fd, path)
         directory = LogDirectory(path, identity)
-    finally:
-        os.close(fd)
     problems = [] if fault is None else [fault]
     with contextlib.closing(directory):
         checkpoint = checkpoints.read(directory.fd, identity.uuid)
@@ -274,8 +264,7 @@ def _archive(directory: ArchivedDirectory) -> Report:
 
 def _segment(directory: LoneSegment) -> Report:
     """Report a segment file from its seal; without a seal, count the frames."""
-    segment = directory.open_segment(directory.number, writable=False)
-    try:
+    with directory.opened_segment(directory.number) as segment:
         header = segment_header(segment)
         seal = header["seal"]
         problems = []
@@ -294,8 +283,6 @@ def _segment(directory: LoneSegment) -> Report:
                     f"damage at position {segment.base + stopped}: the records behind it are not "
                     "counted"
                 )
-    finally:
-        segment.release()
     identity = _identity(directory, directory.identity)
     return {
         **{key: identity[key] for key in ("kind", "path", "uuid", "format", "created_ns")},

@@ -83,11 +83,6 @@ def condition(text: str) -> Condition:
     brackets; a name in backquotes may have any characters. A field alone means that it is true.
 
     A comparison with a field that the message does not have is false, except ``== null``.
-
-    Raises
-    ------
-    ValueError
-        The text is no condition; the message says where.
     """
     if len(text) > _LONGEST:
         raise ValueError(f"it is longer than {_LONGEST:,} characters")

@@ -42,13 +42,7 @@ CHECKS = (
 
 
 def examine(workspace: Workspace) -> Iterator[tuple[Check, Finding]]:
-    """Run every check; yield its finding as soon as it is known.
-
-    Parameters
-    ----------
-    workspace : Workspace
-        In the directory of a future log.
-    """
+    """Run every check; yield its finding as soon as it is known."""
     sound = True
     for check in CHECKS:
         if check.needs_all and not sound:

@@ -22,13 +22,7 @@ class Workspace:
     @classmethod
     @contextmanager
     def within(cls, directory: Path) -> Iterator[Self]:
-        """Create the folder, and remove it when the context ends.
-
-        Raises
-        ------
-        OSError
-            It cannot be created there.
-        """
+        """Create the folder, and remove it when the context ends."""
         folder = Path(tempfile.mkdtemp(prefix=".commitlog-doctor-", dir=directory))
         try:
             yield cls(directory, folder)

@@ -176,13 +176,7 @@ def _hash_of(name: str) -> int:
 
 
 def checked(path: str, producer: object, number: object, expect: object) -> tuple[str, int]:
-    """Check the arguments of an append of a producer.
-
-    Raises
-    ------
-    InvalidOptionError
-        One of them is missing, of a wrong type or out of range.
-    """
+    """Check the arguments of an append of a producer."""
     if not isinstance(producer, str) or not 0 < len(producer.encode()) <= _NAME_BYTES:
         raise InvalidOptionError(
             f"producer must be a name of 1 to {_NAME_BYTES} bytes, not {producer!r}", path=path

@@ -322,11 +322,6 @@ class LogWatch:
         self._log: CommitLog | None = None
         self._before: LogFigures | None = None
 
-    @property
-    def log(self) -> CommitLog | None:
-        """Return the log that the last `look` opened."""
-        return self._log
-
     def look(self) -> LogFigures:
         """Take a snapshot.
 

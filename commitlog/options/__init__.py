@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self, TypedDict, Unpack, get_args
+from typing import Literal, Protocol, Self, TypedDict, TypeVar, Unpack, get_args
 
 from commitlog._kernel import segments
 from commitlog._kernel.engine import Engine
@@ -25,6 +25,7 @@ from commitlog.base.units import MIB, Duration, Size, parse_size
 from commitlog.errors import InvalidOptionError
 from commitlog.options.tuning import Tuning as Tuning
 
+Rule = TypeVar("Rule")
 Flush = Literal["sync", "async", "none"]
 Timestamps = Literal["coarse", "precise"]
 OnLag = Literal["wait", "raise", "drop"]
@@ -103,40 +104,21 @@ _clock: Callable[[Timestamps, str], Timestamps] = chosen(get_args(Timestamps))
 _clock_or_none = optional(_clock)
 
 
+def _having(attribute: str, kind: type, what: str) -> Callable[[Rule, str], Rule]:
+    """Accept None, and an object whose attribute has that type."""
+
+    def read(value: Rule, name: str) -> Rule:
+        if value is not None and not isinstance(getattr(value, attribute, None), kind):
+            raise InvalidOptionError(f"{name} must be a {what} or None, not {type(value).__name__}")
+        return value
+
+    return read
+
+
 def _pool(value: BufferSource | None, name: str) -> BufferSource | None:
-    if value is None:
-        return None
-    buffer_size = getattr(value, "buffer_size", None)
-    if not isinstance(buffer_size, int):
-        raise InvalidOptionError(
-            f"{name} must be a TransientStorePool or None, not {type(value).__name__}"
-        )
-    _segment_size(buffer_size, f"{name}.buffer_size")
-    return value
-
-
-def _retention(value: RetentionRule | None, name: str) -> RetentionRule | None:
-    if value is not None and not isinstance(getattr(value, "interval", None), float):
-        raise InvalidOptionError(
-            f"{name} must be a commitlog.Retention or None, not {type(value).__name__}"
-        )
-    return value
-
-
-def _store(value: StoreRule | None, name: str) -> StoreRule | None:
-    if value is not None and not isinstance(getattr(value, "every", None), float):
-        raise InvalidOptionError(
-            f"{name} must be a commitlog.Store or None, not {type(value).__name__}"
-        )
-    return value
-
-
-def _replicate(value: ReplicationRule | None, name: str) -> ReplicationRule | None:
-    if value is not None and not isinstance(getattr(value, "require", None), int):
-        raise InvalidOptionError(
-            f"{name} must be a commitlog.replication.Replication or None, not "
-            f"{type(value).__name__}"
-        )
+    value = _having("buffer_size", int, "TransientStorePool")(value, name)
+    if value is not None:
+        _segment_size(value.buffer_size, f"{name}.buffer_size")
     return value
 
 
@@ -294,9 +276,15 @@ class Options:
     on_lag: Option[OnLag, OnLag] = Option("wait", chosen(get_args(OnLag)))
     lag_timeout: Option[float, Duration] = Option(30.0, lasting(0.0))
     evict_after: Option[float | None, Duration | None] = Option(None, _interval_or_none)
-    retention: Option[RetentionRule | None, RetentionRule | None] = Option(None, _retention)
-    store: Option[StoreRule | None, StoreRule | None] = Option(None, _store)
-    replicate: Option[ReplicationRule | None, ReplicationRule | None] = Option(None, _replicate)
+    retention: Option[RetentionRule | None, RetentionRule | None] = Option(
+        None, _having("interval", float, "commitlog.Retention")
+    )
+    store: Option[StoreRule | None, StoreRule | None] = Option(
+        None, _having("every", float, "commitlog.Store")
+    )
+    replicate: Option[ReplicationRule | None, ReplicationRule | None] = Option(
+        None, _having("require", int, "commitlog.replication.Replication")
+    )
     listener: Option[object | None, object | None] = Option(None, segment_listener)
     min_free_bytes: Option[int, Size] = Option(0, parse_size)
     tuning: Option[Tuning, Tuning] = Option(Tuning(), _tuning)

@@ -39,7 +39,7 @@ from commitlog.repair.extent import (
 from commitlog.repair.reports import Action, RepairReport, VerifyReport
 from commitlog.repair.segment_repair import KeptFiles, SegmentRepair
 from commitlog.repair.survey import SEAL_BROKEN, SEAL_WRONG
-from commitlog.repair.verification import open_directory, read_identity, surveying_log
+from commitlog.repair.verification import opened_log_directory, read_identity, surveying_log
 from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import is_live
 from commitlog.segment.directory import (
@@ -74,12 +74,11 @@ def repair(
     path = path_of(path)
     with translate_refusals(path):
         refuse_lone_segment(path)
-        fd = open_directory(path)
-    try:
-        with translate_errors(path, "repair the log", permission="repair it as its owner"):
+        with (
+            opened_log_directory(path) as fd,
+            translate_errors(path, "repair the log", permission="repair it as its owner"),
+        ):
             return _repair_opened(fd, path, dry_run, roll_cycle)
-    finally:
-        os.close(fd)
 
 
 def _repair_opened(fd: int, path: str, dry_run: bool, roll_cycle: RollCycle | None) -> RepairReport:

@@ -65,7 +65,6 @@ class KeptFiles:
         self._copies.append(os.path.join(self._path, copy))
 
 
-_CHUNK = 1 << 20
 Act = Callable[..., bool]
 
 
@@ -139,8 +138,7 @@ class SegmentRepair:
         if not all(execute):
             return
         self._copy(name)
-        segment = self._directory.open_segment(number, writable=True)
-        try:
+        with self._directory.opened_segment(number, writable=True) as segment:
             for part in damage:
                 mark_skipped(
                     segment,
@@ -151,8 +149,6 @@ class SegmentRepair:
                 segment.flush(0, segment.size)
                 failpoint("marked")
             self._seal_again(segment)
-        finally:
-            segment.release()
         self._directory.remove_index(number)
         os.fsync(self._fd)
 

@@ -17,8 +17,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from commitlog.base import path as paths
-from commitlog.base.path import path_of, translate_refusals
+from commitlog.base.path import open_directory, path_of, translate_refusals
 from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import LogNotFoundError, NotALogError, UnsupportedVersionError
 from commitlog.flush import checkpoint as checkpoints
@@ -55,13 +54,18 @@ def verify(path: str | os.PathLike[str]) -> VerifyReport:
     return report
 
 
-def open_directory(path: str) -> int:
-    """Open a directory that may be a log; return its descriptor."""
+@contextlib.contextmanager
+def opened_log_directory(path: str) -> Iterator[int]:
+    """Open a directory that may be a log, for the length of a `with`."""
     refuse_archive(path)
     try:
-        return paths.open_directory(path)
+        fd = open_directory(path)
     except FileNotFoundError:
         raise LogNotFoundError("there is no log here: check the path", path=path) from None
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def read_identity(
@@ -102,12 +106,11 @@ def surveying(path: str, *, live: bool | None = None) -> Iterator[Survey]:
         with contextlib.closing(detached):
             yield _survey_of_detached(detached)
         return
-    fd = open_directory(path)
-    try:
-        with surveying_log(fd, path, live=is_live(fd) if live is None else live) as survey:
-            yield survey
-    finally:
-        os.close(fd)
+    with (
+        opened_log_directory(path) as fd,
+        surveying_log(fd, path, live=is_live(fd) if live is None else live) as survey,
+    ):
+        yield survey
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from typing import Literal
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import FAILED, failure
 from commitlog._kernel.segments import Segment
+from commitlog.base import temporary_file
 from commitlog.base.descriptor import Descriptor
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import translate_errors
@@ -29,9 +30,6 @@ Kind = Literal["log", "archive", "segment", "remote"]
 _NAME = re.compile(r"^([0-9]{20})\.seg$")
 _NUMBER_MOST = 2**32 - 1  # the largest number that fits a packed tail
 BLOCK = 512  # the unit of `st_blocks`, in bytes
-_TEMPORARY = re.compile(
-    r"^\.(?:[0-9]{20}\.(?:seg|idx)|log\.json|epoch|joining|joined)\.[0-9a-f]{16}\.tmp$"
-)
 # Lists staged segments that are about to join this log: see commitlog/recovery/join_note.py.
 JOIN_NOTE = "joining"
 # The directory in which segments for this log are made, before they join it.
@@ -331,11 +329,8 @@ class LogDirectory:
 
     def sweep(self) -> None:
         """Remove what killed creations have left. Only under the exclusive lock."""
-        for name in self.names():
-            if _TEMPORARY.match(name):
-                self._unlink(
-                    name, IsADirectoryError
-                )  # commitlog creates no directory of such a name
+        with self.translate_errors("remove temporary files"):
+            temporary_file.sweep(self.fd)
 
     def sync(self) -> None:
         """Make the directory's entries durable.

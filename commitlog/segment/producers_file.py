@@ -87,13 +87,6 @@ def extend(directory: LogDirectory, below: int, *, create: bool = False) -> Cove
     """Bring the file up to the sealed segments below a number, durably; return what it then has.
 
     Every record of those segments is durable. With `create`, the file is there when this returns.
-
-    Raises
-    ------
-    LogLockedError
-        Another process changes the file for too long.
-    CommitLogError
-        The file cannot be written, or a segment cannot be read.
     """
     with _locked(directory):
         covered, is_written = _read(directory)

@@ -32,13 +32,6 @@ class _File:
 class ArchiveTopic(Topic):
     """An archive: a folder with `log.json` and segments, or a single segment. A compressed segment
     is one zstd frame.
-
-    Parameters
-    ----------
-    name : str
-        The topic.
-    place : str
-        A path or a URI of the folder, or of the single segment.
     """
 
     def __init__(self, name: str, place: str) -> None:

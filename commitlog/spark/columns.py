@@ -55,11 +55,6 @@ _ROOM_BYTES = 8 << 20
 def arrow_schema(fields: Sequence[tuple[str, str, bool]]) -> pa.Schema:
     """Return the schema that Spark expects of record batches, for columns given as (name, Spark's
     name of the type, nullable).
-
-    Raises
-    ------
-    InvalidOptionError
-        A log has no such column, or its type differs, or a column is named twice.
     """
     known = {name.lower(): arrow_type for name, arrow_type in FIELDS.items()}
     known[MESSAGE] = MESSAGE_TYPE
@@ -89,14 +84,8 @@ def _constant(name: str, value: str | int, count: int) -> pa.Array:
 
 
 class RowBuilder:
-    """Build record batches of the requested columns. The kernel writes into their buffers.
-
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-        The requested columns out of `FIELDS`, in any order.
-    most : int
-        Largest number of rows in a batch.
+    """Build record batches of the requested columns, with at most `most` rows each. The kernel
+    writes into their buffers.
     """
 
     def __init__(self, schema: pa.Schema, most: int = ROWS_DEFAULT) -> None:

@@ -26,13 +26,7 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 class RowFilter:
-    """The pushed-down filters of a read. A row must pass all of them.
-
-    Parameters
-    ----------
-    filters : sequence of pyspark.sql.datasource.Filter
-        Filters for which `is_taken` is true.
-    """
+    """The pushed-down filters of a read. A row must pass all of them."""
 
     def __init__(self, filters: Sequence[Any] = ()) -> None:
         self._filters = tuple(filters)

@@ -40,13 +40,7 @@ SETTINGS = {
 
 
 def prepare_environment(config: Mapping[str, str]) -> None:
-    """Set JAVA_HOME and PYSPARK_PYTHON, which Spark reads when its JVM starts.
-
-    Raises
-    ------
-    InvalidOptionError
-        The session ships an environment to the executors and does not name their interpreter.
-    """
+    """Set JAVA_HOME and PYSPARK_PYTHON, which Spark reads when its JVM starts."""
     home = java.home()
     if home is not None:
         os.environ["JAVA_HOME"] = home
@@ -92,12 +86,8 @@ def _submitted_archives() -> str | None:
 
 def open_session(app_name: str, master: str | None, config: Mapping[str, str]) -> SparkSession:
     """See `commitlog.spark.session`."""
-    try:
-        from pyspark.sql import SparkSession
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "commitlog.spark needs pyspark: pip install 'commitlog-engine[spark]'"
-        ) from error
+    from pyspark.sql import SparkSession
+
     active = SparkSession.getActiveSession()
     if active is None:
         prepare_environment(config)

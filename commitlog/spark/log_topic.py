@@ -17,20 +17,8 @@ from commitlog.spark.topic import Topic, refuse_gap
 
 
 class LogTopic(Topic):
-    """A log that is open for reading.
-
-    Parameters
-    ----------
-    name : str
-        The topic.
-    place : str
-        The log's directory.
-    visibility : {"flushed", "committed"}
-        The watermark up to which it is read.
-    only : int, optional
-        The base of the only segment to read.
-    store : str, optional
-        Where tasks find the segments that are in the log's store.
+    """A log that is open for reading, up to the watermark `visibility`; with `only`, one segment of
+    it, by its base. Tasks find the segments that are in the log's `store` there.
     """
 
     def __init__(

@@ -21,14 +21,8 @@ _logger = logging.getLogger("commitlog.spark")
 
 
 class MessageColumn:
-    """Add the column `message` to record batches, on an executor.
-
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-        The requested columns, with `message` among them.
-    on_damage : {"fail", "skip"}
-        "skip" leaves a message that cannot be decoded null, with a warning.
+    """Add the column `message` to record batches, on an executor. With `on_damage` "skip", a
+    message that cannot be decoded is null, with a warning.
 
     Attributes
     ----------
@@ -45,15 +39,7 @@ class MessageColumn:
         self.needed = pa.schema([*given, *more])
 
     def added(self, piece: Slice, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a slice in the requested columns.
-
-        Raises
-        ------
-        UndecodableError
-            A message cannot be decoded, and `on_damage` is "fail".
-        MissingExtraError
-            A package of a codec is not installed on this machine.
-        """
+        """Yield the batches of a slice in the requested columns."""
         with _log_of(piece) as log:
             decoder = MessageDecoder(log)
             for batch in batches:

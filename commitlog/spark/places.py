@@ -27,13 +27,7 @@ def is_uri(place: str) -> bool:
 
 
 def normalized(place: str) -> str:
-    """Return a place as executors get it: an absolute path, or a URI without a slash at its end.
-
-    Raises
-    ------
-    InvalidOptionError
-        The place is empty, or has a credential in it, which Spark would distribute and log.
-    """
+    """Return a place as executors get it: an absolute path, or a URI without a slash at its end."""
     if not place or "\0" in place:
         raise InvalidOptionError(f"path is {place!r}, which names no log: correct it")
     if place.startswith("file:"):
@@ -131,15 +125,7 @@ def _unreachable(uri: str, error: OSError) -> IOFailureError:
 
 
 def open_file(place: str, *, buffered: bool = True) -> Any:
-    """Open a file for reading at any offset. `buffered` has no effect on a URI.
-
-    Raises
-    ------
-    FileNotFoundError
-        The file does not exist.
-    IOFailureError
-        The file cannot be opened.
-    """
+    """Open a file for reading at any offset. `buffered` has no effect on a URI."""
     try:
         if not is_uri(place):
             return open(open_regular(place, follow=True), "rb", buffering=-1 if buffered else 0)

@@ -18,13 +18,7 @@ WORTHWHILE_BYTES = 4 << 20
 
 
 class LogPartition(InputPartition):
-    """The slices that one task reads.
-
-    Parameters
-    ----------
-    slices : tuple of Slice
-        In the order in which they are read.
-    """
+    """The slices that one task reads."""
 
     def __init__(self, slices: tuple[Slice, ...]) -> None:
         super().__init__(slices)
@@ -57,19 +51,11 @@ def partitions_of(
     counts: bool = False,
     fail_on_data_loss: bool,
 ) -> list[LogPartition]:
-    """Plan partitions of about equal size for ranges of positions of some topics.
+    """Plan partitions of about equal size for ranges [start, stop) of positions of some topics.
 
-    Parameters
-    ----------
-    ranges : iterable of (Topic, int, int)
-        Each [start, stop).
-    least : int
-        Least number of partitions, if the ranges can be cut into as many.
-    parallelism : int
-        Number of tasks that run at once.
-    counts : bool
-        No column needs the records themselves. A slice whose records the seals and the index count
-        is not read.
+    There are at least `least`, if the ranges can be cut into as many. `parallelism` tasks run at
+    once. `counts`: no column needs the records themselves, so a slice whose records the seals and
+    the index count is not read.
     """
     with_sequence = with_sequence or counts
     found = [

@@ -16,15 +16,7 @@ REMEDY = "make the log visible under this path on the driver and on every execut
 
 
 def identity_at(folder: str) -> Identity | None:
-    """Return the identity in a folder's `log.json`, or None if there is no such file.
-
-    Raises
-    ------
-    NotALogError, UnsupportedVersionError
-        The file is damaged, or a newer release wrote it.
-    IOFailureError
-        The file cannot be read.
-    """
+    """Return the identity in a folder's `log.json`, or None if there is no such file."""
     place = places.join(folder, identities.NAME)
     try:
         with places.open_file(place) as file:
@@ -34,15 +26,7 @@ def identity_at(folder: str) -> Identity | None:
 
 
 def check_present(folder: str, uuid: bytes) -> None:
-    """Check that this machine sees the log, or its archive, for which the read was planned.
-
-    Raises
-    ------
-    LogNotFoundError
-        The folder or its `log.json` is missing.
-    NotALogError
-        The folder has another log.
-    """
+    """Check that this machine sees the log, or its archive, for which the read was planned."""
     found = identity_at(folder)
     if found is None:
         raise LogNotFoundError(
@@ -61,14 +45,7 @@ def other_log(place: str) -> NotALogError:
 
 
 def check_deleted(location: str, uuid: bytes, base: int) -> None:
-    """Check that a missing segment file was deleted: the log is present and has younger segments.
-
-    Raises
-    ------
-    LogNotFoundError, NotALogError
-        This machine does not see the log, sees another log, or sees a copy that ends before the
-        segment.
-    """
+    """Check that a missing segment was deleted: the log is present and has younger segments."""
     folder = places.parent(location)
     check_present(folder, uuid)
     found = [places.segment_of(name) for name in places.names(folder) or {}]

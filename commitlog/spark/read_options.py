@@ -94,14 +94,7 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, stream: bool) -> ReadOptions:
-        """Parse Spark's options.
-
-        Raises
-        ------
-        InvalidOptionError
-            An option is unknown or not supported, or its value is not valid. The message names the
-            option and the reason.
-        """
+        """Parse Spark's options."""
         given = {name.lower(): value for name, value in options.items()}
         _refuse_others(given, stream=stream)
         ask = _OptionText(given)

@@ -24,17 +24,7 @@ FILTER_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class Reading:
-    """What the readers of batches and streams share.
-
-    Parameters
-    ----------
-    options : mapping of str to str
-        The options as Spark gives them.
-    schema : pyspark.sql.types.StructType
-        The requested columns.
-    parallelism : int, optional
-        Number of tasks that the session runs at once [default: the cores of this machine].
-    """
+    """What the readers of batches and streams share."""
 
     _stream = False
 

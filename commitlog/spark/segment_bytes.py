@@ -27,13 +27,7 @@ _LARGEST_WINDOW_BYTES = 1 << 27
 
 
 class SegmentBytes:
-    """A segment file that can be read from an offset.
-
-    Parameters
-    ----------
-    location : str
-        A path, or a URI that `pyarrow.fs` supports.
-    """
+    """A segment file that can be read from an offset."""
 
     def __init__(self, location: str) -> None:
         self.location = location
@@ -209,13 +203,7 @@ def stored_location(place: str, base: int) -> str:
 
 
 def open_bytes(location: str) -> SegmentBytes:
-    """Open a segment file. A name that ends in ".zst" is one zstd frame.
-
-    Raises
-    ------
-    FileNotFoundError
-        The file does not exist, or no longer.
-    """
+    """Open a segment file. A name that ends in ".zst" is one zstd frame."""
     if is_remote(location):
         return RemoteBytes(location)
     if location.startswith(_STORE):
@@ -228,13 +216,6 @@ def open_bytes(location: str) -> SegmentBytes:
 class Window:
     """A part of a segment file in memory, which begins at a multiple of 8 and moves forward. It
     uses as much memory as the longest part that was requested.
-
-    Parameters
-    ----------
-    source : SegmentBytes
-        The file.
-    size : int
-        Size of the segment in bytes.
     """
 
     def __init__(self, source: SegmentBytes, size: int) -> None:

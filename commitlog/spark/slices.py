@@ -68,17 +68,8 @@ class Slice:
 
 
 class SliceReader:
-    """Read one slice into record batches.
-
-    Parameters
-    ----------
-    piece : Slice
-        The slice.
-    builder : RowBuilder
-        The builder that takes the rows.
-    on_damage : {"fail", "skip"}
-        "skip" continues at the next whole frame. The records before it are lost to this read, and
-        a warning says where.
+    """Read one slice into record batches. With `on_damage` "skip" it continues at the next whole
+    frame: the records before it are lost to this read, and a warning says where.
     """
 
     def __init__(self, piece: Slice, builder: RowBuilder, on_damage: OnDamage = "fail") -> None:
@@ -88,17 +79,7 @@ class SliceReader:
         self._sequence = piece.sequence
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the batches in order.
-
-        Raises
-        ------
-        PositionError
-            The segment was deleted.
-        LogNotFoundError, NotALogError
-            This machine does not see the log, or sees another one in its place.
-        CorruptRecordError, CorruptSegmentError
-            The segment is damaged, and `on_damage` is "fail".
-        """
+        """Yield the batches in order."""
         try:
             source = open_bytes(self._slice.location)
         except FileNotFoundError:
@@ -230,16 +211,9 @@ def read_slices(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the record batches of some slices, one after the other, in bounded memory.
 
-    Parameters
-    ----------
-    slices : iterable of Slice
-        In the order in which to read them.
-    schema : pyarrow.Schema
-        Some of `commitlog.spark.columns.FIELDS`, in any order.
-    on_damage : {"fail", "skip"}
-        As for `SliceReader`. "skip" skips the whole segment if its header is damaged.
-    fail_on_data_loss : bool
-        False skips deleted segments. A machine that does not see the log fails in any case.
+    `on_damage` is as for `SliceReader`; "skip" skips the whole segment if its header is damaged.
+    Without `fail_on_data_loss`, deleted segments are skipped. A machine that does not see the log
+    fails in any case.
     """
     builder = RowBuilder(schema)
     for piece in slices:

@@ -134,11 +134,6 @@ class LogStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableN
     def _from(self, name: str, places: _Places) -> int:
         """Return where to continue in a log. If the log is new, or retention deleted that position,
         continue at the oldest record.
-
-        Raises
-        ------
-        PositionError
-            Retention deleted records before this query read them, and `failOnDataLoss` is on.
         """
         topic = self._topics.topic(name)
         first = topic.first

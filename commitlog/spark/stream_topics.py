@@ -21,13 +21,7 @@ _logger = logging.getLogger("commitlog.spark")
 
 
 def lost(topic: LogTopic, start: int, stop: int, options: ReadOptions) -> None:
-    """Report that retention deleted records before a query read them.
-
-    Raises
-    ------
-    PositionError
-        `failOnDataLoss` is on. Otherwise a warning is logged.
-    """
+    """Report that retention deleted records before a query read them."""
     if options.fail_on_data_loss:
         raise PositionError(
             f"retention deleted records of {topic.name} before this query read them, positions "
@@ -48,11 +42,6 @@ def lost(topic: LogTopic, start: int, stop: int, options: ReadOptions) -> None:
 class StreamTopics:
     """The logs of one query. When their directory changes, new logs that match `subscribePattern`
     are added.
-
-    Parameters
-    ----------
-    options : ReadOptions
-        The options of the query.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -137,11 +126,6 @@ class StreamTopics:
     def check_reached(self, topic: LogTopic, stop: int) -> None:
         """Refuse an offset beyond the log's tail, because the log is then not the one of the
         checkpoint.
-
-        Raises
-        ------
-        PositionError
-            The offset is beyond the tail, and `failOnDataLoss` is on.
         """
         tail = max(topic.log.tail_position, topic.log.appended_position)
         if stop > tail and self._options.fail_on_data_loss:

@@ -37,14 +37,8 @@ def folder_of(query: str, batch: int) -> str:
 
 
 class Target:
-    """The log, or the directory of logs, that a write goes to.
-
-    Parameters
-    ----------
-    options : WriteOptions
-        The options of the write.
-    by_column : bool
-        The data frame has a column `topic`, which chooses among the logs below the path.
+    """The log, or the directory of logs, that a write goes to. With `by_column`, the data frame's
+    column `topic` chooses among the logs below the path.
     """
 
     def __init__(self, options: WriteOptions, *, by_column: bool) -> None:
@@ -72,15 +66,7 @@ class Target:
         return new_segment_size(Options(segment_size=self.segment_size))
 
     def check(self) -> None:
-        """Check before the work begins that the target can be written.
-
-        Raises
-        ------
-        NotALogError, InvalidOptionError
-            The path is not a log, or it is a log and not a directory of logs.
-        ReadOnlyError, UnsupportedError, IOFailureError
-            The target cannot be written.
-        """
+        """Check before the work begins that the target can be written."""
         if os.path.exists(self.root) and not os.path.isdir(self.root):
             raise NotALogError(
                 "this is a file, and a log is a directory: choose another path", path=self.root
@@ -111,11 +97,6 @@ class Target:
     def check_held(self) -> None:
         """Refuse a log that is open for writing, before the work begins. The join would refuse it
         after the work.
-
-        Raises
-        ------
-        LogLockedError
-            A process has the log open for writing. The message names it.
         """
         identity = None if self.by_column else _identity(self.root)
         if identity is not None:

@@ -82,13 +82,7 @@ class Topic(ABC):
 
 
 def refuse_gap(topic: Topic, start: int, stop: int, fail_on_data_loss: bool) -> None:
-    """Report that segments are missing.
-
-    Raises
-    ------
-    PositionError
-        `fail_on_data_loss` is true. Otherwise a warning is logged.
-    """
+    """Report that segments are missing."""
     if fail_on_data_loss:
         raise PositionError(
             f"the segments with positions from {start} to {stop} are missing: restore them, or "

@@ -24,15 +24,7 @@ _WATERMARKS = ("cursors", "checkpoint")
 
 
 def locate(options: ReadOptions) -> dict[str, str]:
-    """Return the places of the logs of a read, by topic. A place is a directory or a segment file.
-
-    Raises
-    ------
-    LogNotFoundError, NotALogError
-        The paths name no log.
-    InvalidOptionError
-        Two logs have the same name.
-    """
+    """Return the places of the logs of a read, by topic: directories or segment files."""
     found = present(options)
     if not found:
         wanted = options.subscribe_pattern
@@ -164,13 +156,7 @@ def check_names(bound: Bound, name: str, topics: list[str]) -> None:
 
 
 def start_of(topic: Topic, options: ReadOptions) -> int:
-    """Return the position at which the read of a topic starts.
-
-    Raises
-    ------
-    PositionError
-        All records are older than the given time, or the given position is not in the log.
-    """
+    """Return the position at which the read of a topic starts."""
     bound = options.start
     time_ns = bound.time_ns if bound.times_ns is None else bound.times_ns[topic.name]
     if time_ns is not None:
@@ -207,13 +193,7 @@ def end_of(topic: Topic, options: ReadOptions) -> int:
 
 
 def checked_position(topic: Topic, position: int, options: ReadOptions, what: str) -> int:
-    """Check a position from the options against the bounds of the log.
-
-    Raises
-    ------
-    PositionError
-        The position is outside of the log, and `failOnDataLoss` is on.
-    """
+    """Check a position from the options against the bounds of the log."""
     first, end = topic.first, topic.end
     if first <= position - position % topic.segment_size and position <= max(end, HEADER_SIZE):
         return position
@@ -235,13 +215,7 @@ def checked_position(topic: Topic, position: int, options: ReadOptions, what: st
 
 
 def open_topic(name: str, place: str, options: ReadOptions, *, stream: bool = False) -> Topic:
-    """Open a log or an archive for reading; for a `stream`, an archive as a store that grows.
-
-    Raises
-    ------
-    LogNotFoundError, NotALogError, CorruptSegmentError
-        The place is neither, or cannot be read.
-    """
+    """Open a log or an archive for reading; for a `stream`, an archive as a store that grows."""
     if is_remote(place):
         return RemoteTopic(name, place, options.visibility, options.store)
     if not places.is_uri(place):
@@ -268,15 +242,7 @@ def open_topic(name: str, place: str, options: ReadOptions, *, stream: bool = Fa
 
 
 def open_only(log: str, work: str) -> tuple[Topic, str]:
-    """Open the only log that a path names. Return it with its place, a directory or a segment file.
-
-    Raises
-    ------
-    InvalidOptionError
-        The path names several logs.
-    CommitLogError
-        As for `locate` and `open_topic`.
-    """
+    """Open the only log that a path names; return it with its place."""
     reading = ReadOptions.parse({"path": log}, stream=False)
     found = locate(reading)
     if len(found) != 1:

@@ -65,13 +65,7 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
-        """Parse Spark's options.
-
-        Raises
-        ------
-        InvalidOptionError
-            An option is unknown or not supported, or its value is not valid.
-        """
+        """Parse Spark's options."""
         given = {name.lower(): value for name, value in options.items()}
         known = {name.lower(): name for name in _OPTIONS}
         for name, value in given.items():
@@ -129,13 +123,7 @@ def _path(given: Mapping[str, str]) -> str:
 
 
 def check_topic(topic: str) -> str:
-    """Check the name of a topic, which is the name of a directory, and return it.
-
-    Raises
-    ------
-    InvalidOptionError
-        The name is not valid.
-    """
+    """Check the name of a topic, which is the name of a directory, and return it."""
     if not TOPIC_NAME.match(topic):
         raise InvalidOptionError(
             f"topic {topic[:250]!r} is not a name of up to 249 letters, digits, '.', '_' and '-': "
@@ -145,13 +133,7 @@ def check_topic(topic: str) -> str:
 
 
 def check_schema(schema: StructType) -> None:
-    """Check that the columns of a data frame can be written.
-
-    Raises
-    ------
-    RecordTypeError
-        A column is missing, has a wrong type, or has no place in a record.
-    """
+    """Check that the columns of a data frame can be written."""
     seen = set()
     for field in schema.fields:
         name, kind = field.name.lower(), field.dataType.simpleString()

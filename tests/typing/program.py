@@ -159,7 +159,7 @@ def look_at_figures(log: commitlog.CommitLog) -> None:
         latency.since(latency).total_ns,
         latency.longest_ns,
     ]
-    print(stats.pool, counts, figures, latency.count, latency.buckets, latency.to_hdr())
+    print(stats.pool, counts, figures, latency.count, latency.buckets)
     cycle: commitlog.Cycle
     for cycle in log.cycles():
         assert cycle.number is None or log.records_in_cycle(cycle.number) == cycle.records
@@ -338,7 +338,6 @@ def watch(path: Path, page: Path) -> None:
         figures.replication_lag_seconds,
         figures.unflushed_bytes,
         figures.seconds_since(figures),
-        watched.log,
     )
     registry = prometheus_client.CollectorRegistry()
     collector = metrics.LogCollector(watched)

@@ -170,20 +170,6 @@ def _count(latest: DataFrame, bare: DataFrame, read: int, done: Compaction) -> N
 class _Found:
     """The results of a compaction so far: the latest record of each key, tombstones included, and
     all records without a key.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        The folder of the results. Results of the compaction of another log are removed.
-    uuid : str
-        The log's identity.
-    start, end : int
-        Positions at which the compaction begins and ends. Results beyond the end are removed.
-
-    Raises
-    ------
-    InvalidOptionError
-        The folder has other files. They are not changed.
     """
 
     def __init__(self, folder: Path, uuid: str, start: int, end: int) -> None:

@@ -13,13 +13,7 @@ if TYPE_CHECKING:
 
 
 def check_classic(spark: SparkSession, work: str) -> None:
-    """Refuse a session of Spark Connect for work that needs the driver's own objects.
-
-    Raises
-    ------
-    InvalidOptionError
-        The session has no JVM.
-    """
+    """Refuse a session of Spark Connect for work that needs the driver's own objects."""
     if not hasattr(spark, "_jvm"):
         raise InvalidOptionError(
             f"{work} needs a classic session, and this is one of Spark Connect: run it on the "
@@ -28,15 +22,7 @@ def check_classic(spark: SparkSession, work: str) -> None:
 
 
 class Folder:
-    """A directory.
-
-    Parameters
-    ----------
-    spark : pyspark.sql.SparkSession
-        A classic session. Spark Connect has no access to Hadoop's file systems.
-    path : str
-        A path or a URI, as Spark's writers take it.
-    """
+    """A directory."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         check_classic(spark, "an export")

@@ -150,11 +150,6 @@ def verify(
 def check_segment(task: LogCheck) -> tuple[LogCheck, SegmentReport | None, int | None]:
     """Check one segment, on an executor. Return its report and the position of a torn tail in it.
     The report is None if the segment was deleted meanwhile.
-
-    Raises
-    ------
-    LogNotFoundError, NotALogError
-        This machine does not see the log, sees another one, or sees a copy without the segment.
     """
     with surveying(task.path, live=task.live) as survey:
         if survey.report.uuid != task.uuid:
