@@ -129,7 +129,6 @@ def _append(writers: _Writers, calls: Iterable[Call], sync: bool | None) -> int:
 
 
 def _call(method: str, arguments: tuple[str, ...]) -> Call:
-    """Return the call of a command line."""
     positional: list[Any] = []
     named: dict[str, Any] = {}
     for text in arguments:
@@ -175,7 +174,6 @@ def _signatures(interface: str) -> dict[str, DescribedMethod]:
 
 @contextlib.contextmanager
 def _opened(source: str | None) -> Iterator[IO[bytes]]:
-    """Open the file of the calls, if there is one."""
     if source is None:
         yield io.BytesIO()
     elif source == STANDARD_INPUT:

@@ -80,7 +80,6 @@ class Filter:
         )
 
     def rows(self, batch: Batch) -> Rows:
-        """Return the accepted rows of a batch, ascending."""
         if not self:
             return np.arange(len(batch))
         rows = list(range(len(batch)))

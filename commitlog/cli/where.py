@@ -47,7 +47,6 @@ class Condition:
         self._fields = fields
 
     def __call__(self, message: Any) -> bool:
-        """Return whether a message meets it."""
         return self._meets(message)
 
     @property

@@ -24,7 +24,6 @@ class Finding:
 
 
 def ok(found: str) -> Finding:
-    """Return a finding without a fault."""
     return Finding(Verdict.OK, found)
 
 

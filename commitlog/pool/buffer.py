@@ -12,8 +12,6 @@ from commitlog.errors import PoolMemoryError
 
 
 class BufferState(enum.Enum):
-    """The state of a buffer."""
-
     FREE = "free"  # zeroed, in the pool
     BORROWED = "borrowed"
     RETURNING = "returning"  # being zeroed

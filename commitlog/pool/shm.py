@@ -82,7 +82,6 @@ class ShmHeader:
 
     @property
     def in_use(self) -> bool:
-        """Return whether the buffer is bound."""
         return self._words[_STATE_AT // 8] == _IN_USE
 
     def bind(self, binding: Binding) -> None:
@@ -92,7 +91,6 @@ class ShmHeader:
         self._words[_STATE_AT // 8] = _IN_USE
 
     def unbind(self) -> None:
-        """Clear the state."""
         self._words[_STATE_AT // 8] = _FREE
 
     def binding(self) -> Binding:

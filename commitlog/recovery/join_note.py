@@ -53,7 +53,6 @@ class JoinNote:
         return self.moves[0].number
 
     def write(self, directory: LogDirectory) -> None:
-        """Write the note durably."""
         checked_json.write(directory, JOIN_NOTE, asdict(self))
 
     @staticmethod
@@ -150,11 +149,9 @@ class Manifest:
             ) from None
 
     def has(self, query: str, batch: int) -> bool:
-        """Return whether a batch of a query is in the log."""
         return query in self.batches and batch <= self.batches[query][0]
 
     def add(self, directory: LogDirectory, query: str, batch: int) -> None:
-        """Record a batch durably."""
         if self.has(query, batch):
             return
         self.batches[query] = (batch, time.time_ns())

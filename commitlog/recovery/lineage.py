@@ -55,7 +55,6 @@ class Epoch:
 
     @property
     def rank(self) -> Rank:
-        """The place in the order."""
         return Rank(self.number, self.id, self.restart)
 
 
@@ -69,7 +68,6 @@ class Lineage:
 
     @property
     def number(self) -> int:
-        """The current epoch."""
         return self.rank.number
 
     @property
@@ -127,7 +125,6 @@ class Lineage:
         return Lineage(of.epochs, url, fence)
 
     def content(self) -> dict[str, object]:
-        """Return it as JSON."""
         fence = {} if self.fence is None else {"fence": _without_zero(self.fence._asdict())}
         epochs = [_without_zero(asdict(epoch)) for epoch in self.epochs]
         return {"follows": self.follows, "epochs": epochs, **fence}

@@ -46,7 +46,6 @@ def missing(directory: LogDirectory, number: int) -> CorruptSegmentError:
 
 
 def is_blank(segment: Segment, offset: int) -> bool:
-    """Return whether the cell at an offset is zero."""
     return segment.nonzero(offset, offset + CELL_SIZE) == offset + CELL_SIZE
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -156,8 +157,7 @@ def _walk_one(
     Without a buffer, claims in the file were made in the file itself.
     """
     number, offset = walk.end
-    segment = _segment_of(directory, numbers, number, buffer)
-    try:
+    with _opened_segment(directory, numbers, number, buffer) as segment:
         fits = buffer is not None and _fits(walk, segment, buffer)
         while True:
             offset, code = segment.scan(offset)[:2]
@@ -179,19 +179,17 @@ def _walk_one(
             _keep_the_rest(segment, buffer, offset)
             failpoint("buffer taken over")
         walk.end = Location(number, offset)
-    finally:
-        segment.release()
 
 
-def _segment_of(
+def _opened_segment(
     directory: LogDirectory, numbers: set[int], number: int, buffer: RecoverableBuffer | None
-) -> Segment:
+) -> AbstractContextManager[Segment]:
     """Open a segment; create it if it is missing and a buffer continues it."""
     if number not in numbers and buffer is not None:
         directory.create_segment(number, segment_id=buffer.segment_id)
         numbers.add(number)
         failpoint("segment created")
-    return directory.open_segment(number, writable=True)
+    return directory.opened_segment(number, writable=True)
 
 
 def _fits(walk: Walk, segment: Segment, buffer: RecoverableBuffer) -> bool:
@@ -234,8 +232,7 @@ def _take_aside(
     if not np.frombuffer(memoryview(buffer.memory), np.uint8).any():
         walk.unused.append(buffer.name)
         return
-    segment = _segment_of(directory, numbers, number, buffer)
-    try:
+    with _opened_segment(directory, numbers, number, buffer) as segment:
         if _fits(walk, segment, buffer):
             _logger.error(
                 "%s: the log ends before the records that the buffer %s holds",
@@ -244,5 +241,3 @@ def _take_aside(
             )
             segment.take_over(buffer.memory, HEADER_SIZE)
             walk.recovered.append(buffer.name)
-    finally:
-        segment.release()

@@ -90,7 +90,6 @@ class MappedFile:
         }
 
     def unmap(self) -> None:
-        """Release the mapping; idempotent."""
         self._core.forget(self.number)
         self.segment.release()
 

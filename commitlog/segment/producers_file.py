@@ -54,7 +54,6 @@ class Numbers:
     positions: dict[int, int] = field(default_factory=dict)
 
     def note(self, number: int, position: int) -> None:
-        """Add a number; the first position of a number stays."""
         self.positions.setdefault(number, position)
         if len(self.positions) > NUMBERS_KEPT:
             oldest = min(self.positions)

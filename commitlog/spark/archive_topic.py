@@ -23,8 +23,6 @@ from commitlog.spark.topic import Topic, refuse_gap
 
 @dataclass(frozen=True)
 class _File:
-    """A segment file of an archive."""
-
     location: str
     base: int
 

@@ -59,7 +59,6 @@ class RowFilter:
         return start, stop
 
     def passing(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that pass."""
         for batch in batches:
             kept = batch
             columns = {name.lower(): at for at, name in enumerate(batch.schema.names)}

@@ -82,7 +82,6 @@ class LogTopic(Topic):
         return self._parts.index.sequence_of(position)
 
     def position_of(self, sequence: int) -> int:
-        """Return the position of the record with a sequence."""
         return self._parts.index.position_of(sequence)
 
     def boundary(self, position: int) -> int:

@@ -52,7 +52,6 @@ def shown(place: str) -> str:
 
 
 def join(place: str, name: str) -> str:
-    """Return the place of a name inside a place."""
     if not is_uri(place):
         return os.path.join(place, name)
     parts = urllib.parse.urlsplit(place)
@@ -60,7 +59,6 @@ def join(place: str, name: str) -> str:
 
 
 def parent(place: str) -> str:
-    """Return the place that contains a place."""
     if not is_uri(place):
         return os.path.dirname(place)
     parts = urllib.parse.urlsplit(place)

@@ -94,7 +94,6 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, stream: bool) -> ReadOptions:
-        """Parse Spark's options."""
         given = {name.lower(): value for name, value in options.items()}
         _refuse_others(given, stream=stream)
         ask = _OptionText(given)
@@ -168,8 +167,6 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 class _OptionText:
-    """Parse options from text."""
-
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
 
@@ -225,7 +222,6 @@ class _OptionText:
         return self.whole(name, "a whole number of at least 1", 1)
 
     def delay(self, name: str) -> float:
-        """Read a duration, in seconds."""
         text = self._get(name)
         if text is None:
             return _DELAY_DEFAULT_S

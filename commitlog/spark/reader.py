@@ -65,7 +65,6 @@ class Reading:
             yield from column.added(piece, self._rows([piece], column.needed))
 
     def _rows(self, slices: Iterable[Slice], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of slices that messages are decoded from."""
         return read_slices(
             slices,
             schema,

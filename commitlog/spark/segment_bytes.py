@@ -198,7 +198,6 @@ class StoredBytes(SegmentBytes):
 
 
 def stored_location(place: str, base: int) -> str:
-    """Return the location of a segment in a store."""
     return f"{_STORE}{place}#{base}"
 
 
@@ -227,7 +226,6 @@ class Window:
 
     @property
     def data(self) -> memoryview:
-        """The bytes from `start` to `stop`."""
         return self._memory.data.cast("B")[: self.stop - self.start]
 
     def reach(self, offset: int, length: int) -> bool:

@@ -72,7 +72,6 @@ class _Sink:
         self.transaction = checked.transaction
 
     def stage(self, batches: Iterable[pa.RecordBatch], task: StagedTask, job: str) -> StagedTask:
-        """Stage the records of a task."""
         writers: dict[str | None, StagingWriter] = {}
         folder = self.target.folder(job)
         try:

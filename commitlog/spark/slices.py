@@ -79,7 +79,6 @@ class SliceReader:
         self._sequence = piece.sequence
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the batches in order."""
         try:
             source = open_bytes(self._slice.location)
         except FileNotFoundError:

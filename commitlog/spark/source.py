@@ -35,7 +35,6 @@ class CommitLogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
         return "commitlog"
 
     def schema(self) -> str:
@@ -46,7 +45,6 @@ class CommitLogSource(DataSource):
         return MESSAGE_DDL if given.get("decode") == "true" else DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a batch query."""
         from commitlog.spark.reader import batch_reader
 
         return batch_reader(
@@ -60,7 +58,6 @@ class CommitLogSource(DataSource):
         return LogStreamReader(self.options, schema, self.parallelism)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Return the writer of a batch."""
         from commitlog.spark.sink import LogWriter
 
         return LogWriter(self.options, schema, overwrite)

@@ -176,7 +176,6 @@ class _Span:
 
     @property
     def records(self) -> int:
-        """Number of records in the range."""
         return (
             self.topic.sequence_of(self.stop) - self.first_sequence if self.start < self.stop else 0
         )

@@ -50,7 +50,6 @@ class StreamTopics:
         self._seen_ns: tuple[int, ...] | None = None
 
     def topic(self, name: str) -> LogTopic:
-        """Return an open log by its name."""
         return self._topics[name]
 
     def starts(self) -> dict[str, int]:
@@ -138,7 +137,6 @@ class StreamTopics:
             )
 
     def close(self) -> None:
-        """Close all logs."""
         for topic in self._topics.values():
             topic.close()
         self._topics = {}

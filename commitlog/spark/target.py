@@ -153,7 +153,6 @@ def _age_s(folder: str) -> float:
 
 
 def _identity(path: str) -> identities.Identity | None:
-    """Return the identity of the log at a path, if there is one."""
     with contextlib.suppress(FileNotFoundError):
         return identities.read_path(path)
     return None

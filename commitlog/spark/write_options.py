@@ -65,7 +65,6 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
-        """Parse Spark's options."""
         given = {name.lower(): value for name, value in options.items()}
         known = {name.lower(): name for name in _OPTIONS}
         for name, value in given.items():

@@ -31,7 +31,6 @@ class SegmentHolder:
         self.release()
 
     def release(self) -> None:
-        """Release the held segment."""
         held, self._held = self._held, None
         if held is not None:
             held[0].release(held[1])

@@ -172,7 +172,6 @@ def _lock(directory: LogDirectory, folder_fd: int, name: str) -> TailerLock:
 
 
 def _map(directory: LogDirectory, folder_fd: int, name: str) -> TailerPage:
-    """Map a locked file."""
     with opened_file(folder_fd, name, os.O_RDWR) as fd:
         page = TailerPage(fd, True)
     read_page(page.content(), directory.log_uuid)

@@ -248,7 +248,6 @@ class TailerLock:
 
     @property
     def descriptor(self) -> int:
-        """Return the descriptor of the tailer's file."""
         return self._file.descriptor
 
     def close(self) -> None:

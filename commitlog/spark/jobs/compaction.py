@@ -142,7 +142,6 @@ def compact(
 
 
 def _latest(records: DataFrame) -> DataFrame:
-    """Return the latest record of each key."""
     from pyspark.sql import functions as sql
 
     record = sql.max_by(
@@ -251,7 +250,6 @@ class _Found:
         )
 
     def remove(self) -> None:
-        """Remove the folder."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

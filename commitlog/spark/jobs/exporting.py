@@ -119,7 +119,6 @@ def export(
 
 
 def _columns(frame: DataFrame, *, text: bool) -> DataFrame:
-    """Select the exported columns."""
     columns = [
         f"cast({column} as string) as {column}" if text and column == "value" else column
         for column in _COLUMNS

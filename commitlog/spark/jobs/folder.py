@@ -22,8 +22,6 @@ def check_classic(spark: SparkSession, work: str) -> None:
 
 
 class Folder:
-    """A directory."""
-
     def __init__(self, spark: SparkSession, path: str) -> None:
         check_classic(spark, "an export")
         session: Any = spark
@@ -89,7 +87,6 @@ class Folder:
         self.move(temporary, name)
 
     def move(self, source: str, target: str) -> None:
-        """Move a file."""
         with self._translating():
             place = self._at(target)
             self._system.mkdirs(place.getParent())
