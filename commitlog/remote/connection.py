@@ -177,6 +177,9 @@ class Connection:
             ) from None
         if self.refused:
             raise ReplicationError(f"{self.url} refuses to be read: {_first(error)}") from None
+        distrusted = wire.distrusted(error, self.url)
+        if distrusted is not None:
+            raise distrusted from None
 
     def unreached(self, limit_s: float, error: Exception) -> ReplicationError:
         """Return the error for a server that did not answer in time."""

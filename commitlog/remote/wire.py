@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +22,9 @@ CRC_SIZE = 8
 # If a peer, such as a stopped process, does not answer a ping in time, the connection counts as
 # lost.
 _KEEP_ALIVE_MS = 5_000
+_DISTRUSTED = re.compile(
+    r"certificate verify failed: [\w ()-]+|Peer name \S+ is not in peer certificate"
+)
 _MESSAGE_LIMIT = (1 << 30) + (1 << 20)  # the largest segment, and what Arrow adds
 OPTIONS = [
     ("grpc.keepalive_time_ms", _KEEP_ALIVE_MS),
@@ -81,6 +85,20 @@ def listen_of(listen: str, encrypted: bool) -> Address:
     if not host or not (port.isdecimal() and int(port) < 1 << 16):
         raise InvalidOptionError(f"listen must be HOST:PORT, not {listen!r}")
     return Address(host, int(port), encrypted)
+
+
+def distrusted(error: Exception, url: str) -> ReplicationError | None:
+    """Return the error for a certificate that is refused; None if another one failed the call.
+
+    gRPC reports it as a server that is out of reach, and tries again.
+    """
+    found = _DISTRUSTED.search(str(error))
+    if found is None:
+        return None
+    return ReplicationError(
+        f"the certificate of {url} is refused: {found[0]}; correct it at the server, or trust its "
+        "issuer with tls_roots, --tls-roots or COMMITLOG_TLS_ROOTS"
+    )
 
 
 def _is_loopback(host: str) -> bool:

@@ -220,7 +220,7 @@ class Follower:
 
     def _open(self, path: str, timeout_s: float) -> Replica:
         failed: Exception | None = None
-        for _ in attempts(timeout_s, f"a connection to {self._primary.url}"):
+        for _ in attempts(timeout_s, f"a connection to {self._primary.url}", interval_s=_RETRY_S):
             try:
                 with self._primary.connect() as client:
                     said = self._primary.describe(client, timeout_s)
@@ -230,7 +230,8 @@ class Follower:
                 if isinstance(error, CommitLogError):
                     raise
                 failed = error
-                refused = self._primary.refused(error)
+                # A follower that runs waits for a better certificate.
+                refused = self._primary.refused(error) or wire.distrusted(error, self._primary.url)
                 if refused is not None:
                     raise refused from None
         raise ReplicationError(
