@@ -60,13 +60,19 @@ def schema() -> Any:
 
 def batch_of(update: Update, layout: Any) -> Any:
     """Return an update as a record batch of one row; its content is not copied."""
+    error = update.error.encode()
+    buffers: list[tuple[bytes | memoryview, ...]] = [
+        (struct.pack("<qq", 0, len(update.content)), update.content),
+        (struct.pack("<ii", 0, len(error)), error),
+    ]
+    buffers[:0] = [(struct.pack("<q", getattr(update, name)),) for name in _NUMBERS]
+    # Not `pyarrow.array`: it imports pandas, for which the first reader would wait.
     pyarrow = pyarrow_for(_WHAT)
-    offsets = pyarrow.py_buffer(struct.pack("<qq", 0, len(update.content)))
-    buffers = [None, offsets, pyarrow.py_buffer(update.content)]
-    columns = [pyarrow.array([getattr(update, name)], pyarrow.int64()) for name in _NUMBERS]
-    columns.append(pyarrow.Array.from_buffers(pyarrow.large_binary(), 1, buffers))
-    columns.append(pyarrow.array([update.error], pyarrow.utf8()))
-    return pyarrow.record_batch(columns, schema=layout)
+    columns = [
+        pyarrow.Array.from_buffers(field.type, 1, [None, *map(pyarrow.py_buffer, each)])
+        for field, each in zip(layout, buffers, strict=True)
+    ]
+    return pyarrow.RecordBatch.from_arrays(columns, schema=layout)
 
 
 def update_of(batch: Any, layout: Any, peer: str) -> Update:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,13 @@ from commitlog import replication
 from commitlog.base.polling import attempts
 from commitlog.errors import FencedError, NotALogError, PositionError, ReplicationError
 from commitlog.log.parts import parts_of
-from commitlog.remote import connection
+from commitlog.remote import connection, wire
 from commitlog.remote.remote_directory import RemoteDirectory
 from tests.faults.small_disk import launcher
 from tests.remote.server import FlippingProxy, free_port, serving
 from tests.replication.scene import LIMIT_S, SEGMENT, fill
 
-pytest.importorskip("pyarrow.flight")
+flight = pytest.importorskip("pyarrow.flight")
 COUNT = 1500
 
 
@@ -116,6 +116,29 @@ def test_stalled_server_is_an_error_and_not_a_hang(primary: commitlog.CommitLog)
         with pytest.raises(ReplicationError):
             read_on(tailer)
         os.kill(child.pid, signal.SIGCONT)
+
+
+def anonymous_bytes(process: int) -> int:
+    """Return the memory of a process without the files that it maps."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return 1024 * int(status.partition("RssAnon:")[2].split()[0])
+
+
+def test_stalled_readers_take_bounded_memory(tmp_path: Path) -> None:
+    stalled, megabyte = 8, 1 << 20
+    with commitlog.open(tmp_path / "big", segment_size=16 * megabyte) as log:
+        for _ in range(64):
+            log.append(bytes(megabyte))
+        ranges = [[number * 16 * megabyte, (number + 1) * 16 * megabyte] for number in range(4)]
+    with serving(str(tmp_path / "big")) as (child, url), ExitStack() as ends:
+        before = anonymous_bytes(child.pid)
+        ticket = flight.Ticket(wire.text({"log": "big", "read": ranges}))
+        for _ in range(stalled):
+            client = ends.enter_context(flight.FlightClient(url.replace("tcp", "grpc")[:-4]))
+            client.do_get(ticket).read_chunk()  # and never again
+        with commitlog.open(url, "r") as far:  # another one is served meanwhile
+            assert sum(len(value) for value in far.tailer().values()) == 64 * megabyte
+        assert anonymous_bytes(child.pid) - before < stalled * 8 * megabyte
 
 
 def test_port_with_something_else_is_an_error_in_time(tmp_path: Path) -> None:

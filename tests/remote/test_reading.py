@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +26,17 @@ from commitlog.log.parts import parts_of
 from tests.replication.scene import LIMIT_S, SEGMENT, fill
 
 pytest.importorskip("pyarrow.flight")
+# Importing pandas takes a second, for which a first reader would wait.
+_WITHOUT_PANDAS = """
+import sys
+import commitlog
+from commitlog import replication
+with commitlog.open(sys.argv[1]) as log, replication.serve(log.path) as server:
+    log.append(b"one")
+    with commitlog.open(server.url(), "r") as far, far.tailer() as tailer:
+        assert tailer.read(timeout=30).value == b"one"
+sys.exit("pandas" in sys.modules)
+"""
 START_NS = 1_800_000_000 * 10**9
 
 
@@ -241,3 +254,8 @@ def test_token_comes_from_the_environment(
         monkeypatch.setenv("COMMITLOG_TOKEN", "secret")
         with commitlog.open(server.url(), "r") as far:
             assert far.tailer().read() is not None
+
+
+def test_server_and_reader_import_no_pandas(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _WITHOUT_PANDAS, tmp_path / "orders"]
+    assert subprocess.run(command, check=False, timeout=LIMIT_S).returncode == 0
