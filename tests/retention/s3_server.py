@@ -30,7 +30,7 @@ _MODIFIED = "Thu, 01 Jan 2026 00:00:00 GMT"
 class S3Server:
     """A bucket. `fault` is asked for each request, by method and key."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
         self.objects: dict[str, bytes] = {}
         self.requests: list[tuple[str, str]] = []
         self.sent = 0  # bytes of answers
@@ -39,12 +39,12 @@ class S3Server:
         self.listed: dict[str, bytes] | None = None  # an old state that listings show
         self.lock = threading.Lock()
         self.closing = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self._server = ThreadingHTTPServer((host, 0), _Handler)
         self._server.daemon_threads = True
         self._server.bucket = self  # type: ignore[attr-defined]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.url = f"http://{host}:{self._server.server_address[1]}"
 
     def close(self) -> None:
         self.closing.set()

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback, from the PySpark package: one master, two workers."""
+"""A standalone Spark cluster from the PySpark package: one master, two workers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import pyspark
 
@@ -21,6 +22,13 @@ _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 
 
+class Place(NamedTuple):
+    """An address, and the command in front of what runs there."""
+
+    host: str = "127.0.0.1"
+    launcher: tuple[str, ...] = ()
+
+
 class Cluster:
     """A cluster that runs within a `with` statement.
 
@@ -28,6 +36,8 @@ class Cluster:
     ----------
     folder : Path
         For its logs and work files.
+    places : sequence of Place
+        Where master and workers run; by default all on loopback.
 
     Attributes
     ----------
@@ -37,8 +47,9 @@ class Cluster:
         For a driver: Java, Python, and where to import from.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, places: Sequence[Place] = (Place(),) * 3) -> None:
         self._folder = folder
+        self._places = places
         self._processes: list[subprocess.Popen[bytes]] = []
         prepare_environment({})
         spark_home = Path(pyspark.__file__).parent
@@ -46,7 +57,7 @@ class Cluster:
         self.environment = {
             **os.environ,
             "SPARK_HOME": str(spark_home),
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": places[0].host,
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": path,
             "SPARK_DAEMON_MEMORY": "256m",
@@ -54,15 +65,16 @@ class Cluster:
         self._launcher = str(spark_home / "bin" / "spark-class")
         self.url = ""
 
-    def _start(self, name: str, *arguments: str) -> Path:
+    def _start(self, name: str, place: Place, *arguments: str) -> Path:
         said = self._folder / f"{name}.txt"
         with said.open("wb") as output:
-            command = [self._launcher, *arguments]
+            options = ("--host", place.host, "--webui-port", "0")
+            command = [*place.launcher, self._launcher, *arguments[:1], *options, *arguments[1:]]
             self._processes.append(
                 subprocess.Popen(
                     command,
                     cwd=self._folder,
-                    env=self.environment,
+                    env=self.environment | {"SPARK_LOCAL_IP": place.host},
                     stdout=output,
                     stderr=subprocess.STDOUT,
                 )
@@ -87,25 +99,13 @@ class Cluster:
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
         try:
-            master = self._start(
-                "master", _MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"
-            )
+            first, *others = self._places
+            master = self._start("master", first, _MASTER, "--port", "0")
             self.url = self._await(master, r"Starting Spark master at (spark://\S+)")[1]
-            for number in (1, 2):
+            for number, place in enumerate(others, 1):
                 work = str(self._folder / f"work{number}")
-                place = (
-                    "--host",
-                    "127.0.0.1",
-                    "--webui-port",
-                    "0",
-                    "--cores",
-                    "1",
-                    "--memory",
-                    "1g",
-                    "--work-dir",
-                    work,
-                )
-                self._start(f"worker{number}", _WORKER, *place, self.url)
+                resources = ("--cores", "1", "--memory", "1g", "--work-dir", work)
+                self._start(f"worker{number}", place, _WORKER, *resources, self.url)
             self._await(master, r"Registering worker", 2)
         except BaseException:
             self._stop()
