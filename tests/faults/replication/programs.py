@@ -36,7 +36,7 @@ def append(
     """Append numbers from `first` on, and say which ones are acknowledged, and when their appends
     began; open the log again when it fails, until it is fenced.
     """
-    rule = replication.Replication(listen=listen, require=require, timeout=0.2)
+    rule = replication.Replication(listen=listen, require=require, timeout=1)
     numbers = [itertools.count(first + turn, TURNS) for turn in range(threads)]
     if threads == 1:
         numbers = [itertools.count(first)]

@@ -102,7 +102,7 @@ def kill_the_primary(world: World) -> None:
 
 def slow_disk(world: World) -> None:
     for machine in world.numbers.sample(list(world.machines.values()), 2):
-        machine.slow(world.numbers.uniform(1, 30))
+        machine.slow(world.numbers.uniform(1, 10))
     world.appender.wait_more("acknowledged", 5)
 
 
