@@ -45,7 +45,8 @@ from commitlog.segment.lock_file import new_holder
 from commitlog.segment.new_file import put_new_file
 
 _CHECKPOINT_INTERVAL_S = 1.0
-_UNFLUSHED_BYTES = 8 << 20  # while more chunks come
+_UNFLUSHED_BYTES = 32 << 20  # while more chunks come
+_WRITTEN_BYTES = 64 << 10  # from here on a chunk is written, not copied into the mapped file
 
 
 class Standing(NamedTuple):
@@ -291,7 +292,7 @@ class Replica:
             raise ReplicationError("frames do not fit their segment", path=self.directory.path)
         segment = self._writable()
         # The first cell last: until then readers see the end of the log here.
-        segment.write(start + CELL_SIZE, memoryview(frames)[CELL_SIZE:])
+        self._put(segment, start + CELL_SIZE, memoryview(frames)[CELL_SIZE:])
         segment.write(start, frames[:CELL_SIZE])
         scanned, code = segment.scan(start, stop)[:2]
         if code != 0 or scanned != stop:
@@ -319,6 +320,13 @@ class Replica:
             self._release()
             self._number, self._offset = self._number + 1, HEADER_SIZE
             self._durable = end + HEADER_SIZE
+
+    def _put(self, segment: Segment, offset: int, content: memoryview) -> None:
+        if len(content) < _WRITTEN_BYTES:
+            segment.write(offset, content)
+        else:  # one call instead of a fault for each page
+            with self.directory.opened_file(self._number, os.O_RDWR) as fd:
+                write_whole(fd, content, offset)
 
     def sync(self) -> None:
         """Make durable what was written; the caller holds the lock."""

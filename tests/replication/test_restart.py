@@ -24,6 +24,11 @@ def opened(path: Path) -> commitlog.CommitLog:
     return commitlog.open(path, segment_size=SEGMENT, replicate=rule)
 
 
+def copy_files(log: Path, to: Path) -> None:
+    """Copy what a crash leaves of an open log: another boot does not use `cursors`."""
+    shutil.copytree(log, to, ignore=shutil.ignore_patterns(".*.tmp", "cursors"))
+
+
 def url_of(log: commitlog.CommitLog) -> str:
     rule = log.options.replicate
     assert isinstance(rule, replication.Replication)
@@ -42,8 +47,7 @@ def crashed(tmp_path: Path) -> Path:
     primary, left = tmp_path / "orders", tmp_path / "left"
     with opened(primary) as log, replication.follow(url_of(log), tmp_path / "copy") as follower:
         fill(log, 10)
-        shutil.copytree(primary, left)
-        (left / "cursors").unlink()  # another boot does not use them
+        copy_files(primary, left)
         fill(log, 200, "lost")
         assert follower.wait(log.flushed_position, LIMIT_S)
     shutil.rmtree(primary)
@@ -117,8 +121,7 @@ def test_restart_at_the_end_of_a_segment_cuts_nothing(tmp_path: Path) -> None:
             log.append(b"")
         log.flush()
         assert follower.wait(log.flushed_position, LIMIT_S)
-        shutil.copytree(primary, left)
-    (left / "cursors").unlink()
+        copy_files(primary, left)
     with opened(left) as log, replication.follow(url_of(log), tmp_path / "copy") as follower:
         assert follower.wait(log.flushed_position, LIMIT_S)
     assert not list((tmp_path / "copy").glob("*.fork*"))
@@ -133,7 +136,7 @@ def test_log_without_copies_notes_no_recovery(tmp_path: Path) -> None:
     path, left = tmp_path / "orders", tmp_path / "left"
     with commitlog.open(path, segment_size=SEGMENT) as log:
         fill(log, 10)
-        shutil.copytree(path, left)
+        copy_files(path, left)
     commitlog.open(left).close()
     assert not (left / lineage.NAME).exists()
 

@@ -251,6 +251,7 @@ class World:
             if name not in self.running:
                 self.follow(name)
         self.appender.wait("acknowledged", 3)
+        self._wait_for_adoption()
         places = [*(self.log_of(name) for name in self.followers), self.store]
         found = [self._caught_up(place, end) for place in places]
         self._take_acknowledged(self.appender)
@@ -266,6 +267,13 @@ class World:
             mine = [number for number in numbers if number % programs.TURNS == turn]
             assert mine == sorted(mine)
         self._check_read(ours, promoted)
+
+    def _wait_for_adoption(self) -> None:
+        """Wait until the copies have the primary's epochs: what they had beside its log is cut."""
+        for _ in attempts(LIMIT_S, "the copies to adopt the epochs", interval_s=0.05):
+            epochs = self.lineage(self.primary).epochs
+            if all(self.lineage(name).epochs == epochs for name in self.followers):
+                return
 
     def check_files(self) -> None:
         """Check every byte of logs and store, and that a restored log is the stored one."""
