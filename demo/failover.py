@@ -1,4 +1,4 @@
-"""Failover: kill a primary while a copy follows it, promote the copy, and go on there."""
+"""Failover: kill a primary while a copy follows it, promote the copy, and continue there."""
 
 from __future__ import annotations
 

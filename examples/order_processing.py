@@ -1,4 +1,4 @@
-"""Process orders: one log has the orders, and a service writes what became of them to another.
+"""Process orders: one log has the orders, and a service writes events about them to another.
 
 `serve` in one terminal and `order` in another; kill `serve` and start it again at any time. Then
 `replay` compares its events with those that a new service makes of the same orders, and `trace`

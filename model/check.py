@@ -1,5 +1,5 @@
-"""Searches protocol.pml and replication.pml exhaustively with spin, and shows that the search sees
-what it should: `make model`.
+"""Searches protocol.pml and replication.pml exhaustively with spin, and checks that it finds
+planted faults: `make model`.
 
 Each search goes through every state that its parameters allow, without bit-state hashing, and has
 to end without a counter-example. Then each mutation breaks one rule of its model, and spin has
@@ -55,7 +55,7 @@ class Mutation:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What spin said."""
+    """The result of spin."""
 
     errors: int
     complaint: str
@@ -197,7 +197,7 @@ def read_outcome(said: str, seconds: float) -> Outcome:
 
 
 def in_parallel(work: Callable[[T], Outcome], items: Iterable[T]) -> Iterator[tuple[T, Outcome]]:
-    """Each item with what came of it, in their order."""
+    """Yield each item with its result, in their order."""
     listed = list(items)
     with ThreadPoolExecutor(AT_A_TIME) as threads:
         yield from zip(listed, threads.map(work, listed), strict=True)

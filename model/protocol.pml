@@ -12,7 +12,7 @@
  *   I3  a publish that succeeded is never lost: no reader steps over a record
  *   I4  a publish that was refused is never seen: every record that is read was published
  *   I5  a cell never goes back: zero, then CLAIMED, then final
- *   I6  a zombie that wakes inside a marked gap changes nothing, and a rolled-back range is never
+ *   I6  an owner that resumes in a marked gap changes nothing, and a rolled-back range is never
  *       used again: only its owner touches the range of a claim
  *   I7  where no timeout passes, no claim of a live owner is rolled back
  *   I8  a roll makes exactly one next segment, whose opened part has one author, and no writer
@@ -138,14 +138,14 @@ byte restarts;
 byte started;            /* how many writers have begun */
 
 /* A reader, with its cl_watch. */
-byte at[2];       /* where it stands */
+byte at[2];       /* its position */
 byte upto[2];     /* T0: the tail's position when the gap was first seen; 0: it watches nothing */
 byte suspects[2]; /* slots that were odd then, and have not changed since */
 
 /* Never set: they name the invariant in what spin prints. */
 bit I1, I2, I3, I4, I5, I6, I7, I8, I9, I10;
 
-/* Ghosts: what the invariants speak of, seen by no process. */
+/* Ghost variables: only the invariants use them; no process reads them. */
 byte published; /* heads whose publish succeeded */
 byte passed;    /* unpublished cells that a read-only reader stepped over as dead */
 
@@ -188,7 +188,7 @@ byte passed;    /* unpublished cells that a read-only reader stepped over as dea
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
-/* Where every reader may expire every claim at any time, no reader looks at a counter. */
+/* If every reader may expire every claim at any time, no reader reads a counter. */
 #define ODD_MATTERS (TIMEOUT == 0 || READ_ONLY_LAST || MUTATION != none)
 
 /* cl_slot_enter and cl_slot_leave, with their effect on every watch */
@@ -206,7 +206,7 @@ inline unwatch(me) {
     suspects[me] = 0
 }
 
-/* A reader goes as far as everything is final: cl_reader_next, cl_frame_verify, cl_walk,
+/* A reader moves while the cells are final: cl_reader_next, cl_frame_verify, cl_walk,
  * cl_frame_read, and mark_gap where others marked. */
 inline walk(me) {
     do
@@ -238,7 +238,7 @@ inline walk(me) {
     skip
 }
 
-/* No record stands where a reader steps over; I2 sees to it that none ever will. */
+/* No record is where a reader steps over; I2 ensures that none is published there later. */
 inline step_over(from, count) {
     assert((published & ((BIT(count) - 1) << (from))) == 0 || I3)
 }
@@ -312,10 +312,10 @@ inline nothing_in_hand() {
     due = false
 }
 
-/* Each label is a place between two steps. A writer stands at `even_...` with what the step
- * before it came to. */
+/* Each label is a point between two steps. At `even_...` a writer has the result of the step
+ * before. */
 proctype writer(byte me) {
-    /* Of the record in hand; NONE: the segment is to be closed; 0: nothing is in hand */
+    /* Of the present record; NONE: the segment is to be closed; 0: there is no record */
     byte length;
     byte number, offset;  /* the claim */
     byte overshot = NONE; /* the segment in which this handle has added past the end */
@@ -332,7 +332,7 @@ append: /* cl_writer_append, cl_writer_close_segment */
     :: d_step { left > 0 && tail_number == overshot -> left--; length = 2 }; goto roll
     fi;
 
-check: /* again, with the record in hand */
+check: /* again, with the same record */
     if
     :: d_step { MAY_ADD -> turn_odd() }
     :: tail_number == overshot && !IS(overshoots_again) -> goto roll
@@ -528,7 +528,7 @@ end:
     :: d_step { at[me] < TAIL_POSITION && HERE == ZERO && upto[me] < TAIL_POSITION &&
        !IS(suspects_before_tail) ->
         upto[me] = TAIL_POSITION;
-        /* Who may expire them at any time has no use for them */
+        /* A reader that may expire claims at any time does not need them */
         suspects[me] = (MAY_EXPIRE -> 0 : ODD_SLOTS) }
     /* resolve_gap, review_suspects, mark_gap: the next cell, when no suspect is left that lives
      * and has not moved, or in time. */

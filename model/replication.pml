@@ -76,7 +76,7 @@ byte fenced[NODES];                  /* bits: where it has taken its epoch */
 byte taken = 1;                      /* bits: epochs that are in use */
 byte acknowledged_to[(RANKS + 1) * NODES]; /* by each follower, in each epoch */
 
-/* Ghosts: what the invariants speak of, seen by no process. */
+/* Ghost variables: only the invariants use them; no process reads them. */
 byte acknowledged[LENGTH]; /* one more than the epoch of the record, or 0 */
 byte since[LENGTH];        /* the first epoch in which it was acknowledged */
 

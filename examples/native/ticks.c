@@ -72,7 +72,7 @@ static void *consume(void *argument) {
     return NULL;
 }
 
-/* Runs a task in a thread that knows nothing of the interpreter. */
+/* Runs a task in a thread without interpreter state. */
 static bool run(void *(*task)(void *), work *with) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, task, with) != 0) {
