@@ -7,6 +7,12 @@ cdef class ClaimBuffer:
     """The exporter behind `Claim.buffer`. It keeps the segment and its pool buffer in place while
     any view of them exists.
     """
+    cdef cl_segment *segment
+    cdef uint8_t *start
+    cdef Py_ssize_t length
+    cdef Py_ssize_t exports
+    cdef Writer log
+    cdef object memory  # the pool buffer, if it is one, and its lease: a view must not outlast them
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
         PyBuffer_FillInfo(buffer, self, self.start, self.length, 0, flags)
@@ -31,6 +37,16 @@ cdef class Claim:
     position : int
         The record's position.
     """
+    cdef Writer log
+    cdef object owner  # the `CommitLog`, which closes when it is dropped
+    cdef bytes key
+    cdef bint sync
+    cdef bint open
+    cdef uint64_t start
+    cdef cl_claim native  # its segment is held, and its buffer in use, while the claim is open
+    cdef cl_record_input record
+    cdef ClaimBuffer exporter
+    cdef object view
 
     __signature__ = Signature()
 

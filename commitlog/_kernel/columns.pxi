@@ -87,6 +87,8 @@ cdef class Columns:
     A column that is not in `wanted` gets no room. With VIEWS, a value or key of up to
     CL_VIEW_INLINE bytes takes none of `room`.
     """
+    cdef cl_batch native
+    cdef Block block
 
     def __cinit__(self, Shelf shelf not None, Py_ssize_t most, Py_ssize_t room, int wanted):
         cdef size_t numbers = <size_t>most * sizeof(int64_t)

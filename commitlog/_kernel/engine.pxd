@@ -1,4 +1,3 @@
-from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 
 from commitlog._kernel.kernel cimport (
@@ -65,11 +64,7 @@ cdef enum:
     NOT_APPENDED = 0xFFFFFFFFFFFFFFFF
 
 
-cdef object wrong_type(str what, value)
-cdef int bytes_of(object value, str what, Py_buffer *view) except -1
-cdef bytes as_bytes(object value, str what)
 cdef uint32_t type_of(object type) except? 0xFFFFFFFF
-cdef int64_t timestamp_of(object timestamp_ns) except? -2
 
 
 # Here, so that it is compiled into every module that appends.
@@ -105,49 +100,6 @@ cdef class Writer(Committer):
     cdef object in_use(self)
     cdef int lend_writer(self, cl_native_writer *native) except -1
     cdef int return_writer(self, cl_native_writer *native) except -1
-
-
-cdef class ClaimBuffer:
-    cdef cl_segment *segment
-    cdef uint8_t *start
-    cdef Py_ssize_t length
-    cdef Py_ssize_t exports
-    cdef Writer log
-    cdef object memory  # the pool buffer, if it is one, and its lease: a view must not outlast them
-
-
-cdef class Claim:
-    cdef Writer log
-    cdef object owner  # the `CommitLog`, which closes when it is dropped
-    cdef bytes key
-    cdef bint sync
-    cdef bint open
-    cdef uint64_t start
-    cdef cl_claim native  # its segment is held, and its buffer in use, while the claim is open
-    cdef cl_record_input record
-    cdef ClaimBuffer exporter
-    cdef object view
-
-    cdef uint32_t head(self)
-    cdef int publish(self) except -1
-    cdef bint end_view(self)
-    cdef int close(self) except -1
-
-
-cdef class RecordList:
-    cdef list values
-    cdef list keys
-    cdef cl_record_input *records
-    cdef uint64_t end  # of the last appended record
-    cdef uint64_t bytes  # of a conditional list, with headers and padding
-    cdef bint is_conditional
-    cdef cl_condition condition
-    cdef readonly Py_ssize_t count
-    cdef readonly Py_ssize_t done
-    cdef readonly object positions
-
-    cdef int fill(self, Writer log, Py_ssize_t index) except -1
-    cdef int begin_condition(self, Writer log, object expect) except -1
 
 
 cdef class LogMethods:

@@ -12,6 +12,8 @@ cdef class Finder:
     core : Core
         The log's kernel handle.
     """
+    cdef readonly Core core
+    cdef cl_watch watch
 
     def __cinit__(self, Core core not None):
         memset(&self.watch, 0, sizeof(self.watch))

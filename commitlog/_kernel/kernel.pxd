@@ -156,7 +156,6 @@ cdef extern from "segment.h":
         uint64_t extent
         uint64_t id
         uint32_t seed
-        int fd
         uint8_t *map
         uint8_t *bytes
         uint32_t references
@@ -209,8 +208,6 @@ cdef extern from "log.h":
         uint64_t uncertain_from
         int64_t claim_timeout_ns
         cl_table table
-        uint32_t commit_signal
-        uint32_t flush_request
         uint32_t announces
         uint32_t event
         uint32_t copy_limit

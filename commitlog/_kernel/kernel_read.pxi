@@ -126,8 +126,8 @@ cdef extern from "frame_decoder.h":
 cdef extern from "backward_scan.h":
     ctypedef struct cl_backward_scan:
         uint32_t *offsets
-        uint32_t room, first, count
-        uint64_t number, here, damage
+        uint32_t room, count
+        uint64_t damage
     int cl_backward_scan_previous(
         cl_reader *reader, cl_backward_scan *scan, cl_record *record
     ) nogil

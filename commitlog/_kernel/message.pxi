@@ -5,6 +5,9 @@ cdef class Shape:
     """What the kernel needs of a message class: its name for errors, its type number, its size in
     bytes.
     """
+    cdef readonly str name
+    cdef readonly uint32_t type
+    cdef readonly uint32_t size
 
     def __init__(self, str name not None, uint32_t type, uint32_t size):
         self.name = name
@@ -16,6 +19,9 @@ cdef class MessageBytes:
     """The bytes of one message: its own, or, in place, those of a claim. A subclass has a `layout`,
     which is a `Shape`.
     """
+    cdef uint8_t *data  # its own bytes, or a claim's while it is in place
+    cdef uint8_t *own
+    cdef Shape shape
 
     def __cinit__(self, *args, **kwargs):
         shape = getattr(type(self), "layout", None)

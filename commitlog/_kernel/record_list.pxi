@@ -28,6 +28,16 @@ cdef class RecordList:
     positions : numpy.ndarray
         int64, one a record; -1 for a record whose append was tried and failed.
     """
+    cdef list values
+    cdef list keys
+    cdef cl_record_input *records
+    cdef uint64_t end  # of the last appended record
+    cdef uint64_t bytes  # of a conditional list, with headers and padding
+    cdef bint is_conditional
+    cdef cl_condition condition
+    cdef readonly Py_ssize_t count
+    cdef readonly Py_ssize_t done
+    cdef readonly object positions
 
     def __cinit__(self, Writer log, values, keys, types, timestamp_ns, expect):
         cdef int64_t stamp = timestamp_of(timestamp_ns)
