@@ -127,7 +127,7 @@ def promote(
     path: str,
     others: list[str],
     require: int,
-    store: str,
+    store: str | None,
     killed_at: int,
     forces: bool,
 ) -> None:
@@ -144,7 +144,12 @@ def promote(
     if killed_at:
         failpoint.hook = passed
     promoting = functools.partial(
-        replication.promote, path, others=others, require=require, store=Store(store), timeout=2
+        replication.promote,
+        path,
+        others=others,
+        require=require,
+        store=None if store is None else Store(store),
+        timeout=10,
     )
     warned: list[str] = []
     logger = logging.getLogger("commitlog.replication")

@@ -99,8 +99,11 @@ def run_round(world: World, troubles: list[Trouble], ending: Ending) -> None:
         world.heal()
         world.appender.wait_more("acknowledged", world.numbers.randrange(1, 30))
         each(world)
-    if world.numbers.random() < 0.5:
+    fate = world.numbers.choice(("faulty", "healed", "behind"))
+    if fate != "faulty":
         world.heal()
+    if fate == "behind":
+        trouble.leave_behind(world)
     before = world.rank()
     ending(world)
     world.heal()

@@ -58,6 +58,30 @@ def isolate(world: World) -> None:
     pause(world)
 
 
+def leave_behind(world: World) -> None:
+    """Have one copy lack what the other one has acknowledged."""
+    _link(world).hold(*world.numbers.choice((("down",), ("up", "down"))))
+    if world.require == 1:
+        world.appender.wait_more("acknowledged", 5)
+    else:
+        pause(world)
+
+
+def harm_promotions(world: World) -> None:
+    """Harm what a promotion asks of the other copies, if it comes before the end of the fault."""
+    for name in world.followers:
+        back = world.backs[name]
+        kind = world.numbers.choice(("up", "down", "delays", "tears", "flips", "doubles"))
+        if kind in {"up", "down"}:
+            back.hold(kind)
+        elif kind == "delays":
+            back.delay_s = world.numbers.uniform(0.01, 0.3)
+        elif kind == "doubles":
+            back.doubles = True
+        else:
+            setattr(back, kind, 0.2)
+
+
 def double(world: World) -> None:
     link = _link(world)
     link.doubles = True
@@ -125,7 +149,7 @@ def step_clocks(world: World) -> None:
 
 
 ALL: tuple[Trouble, ...] = (
-    delay, cut, hold_requests, hold_answers, hold_and_cut, isolate, double, tear, flip,
-    stop_a_follower, stop_the_primary, kill_a_follower, kill_the_primary, slow_disk, full_disk,
-    full_bucket, step_clocks,
+    delay, cut, hold_requests, hold_answers, hold_and_cut, isolate, leave_behind, harm_promotions,
+    double, tear, flip, stop_a_follower, stop_the_primary, kill_a_follower, kill_the_primary,
+    slow_disk, full_disk, full_bucket, step_clocks,
 )  # fmt: skip

@@ -175,7 +175,7 @@ class World:
             path=self.log_of(name),
             others=[self.backs[other].url(LOG) for other in others],
             require=self.require,
-            store=self.store,
+            store=self.store if self.numbers.random() < 0.5 else None,
             killed_at=killed_at,
             forces=forces,
         )
