@@ -23,7 +23,7 @@ def _link(world: World) -> Proxy:
 
 def delay(world: World) -> None:
     for name in world.followers:
-        world.links[name].delay_s = world.numbers.uniform(0.001, 0.005)
+        world.links[name].delay_s = world.numbers.uniform(0.001, 0.02)
     world.appender.wait_more("acknowledged", 5)
 
 
@@ -126,7 +126,7 @@ def kill_the_primary(world: World) -> None:
 
 def slow_disk(world: World) -> None:
     for machine in world.numbers.sample(list(world.machines.values()), 2):
-        machine.slow(world.numbers.uniform(1, 10))
+        machine.slow(world.numbers.uniform(1, 30))
     world.appender.wait_more("acknowledged", 5)
 
 
