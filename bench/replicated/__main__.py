@@ -15,7 +15,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.peers.programs import MissingError
 from bench.replicated.peer import Peer
+from bench.replicated.rocketmq import beside_rocketmq
 from bench.replicated.rows import ROWS, Setting
 from commitlog.bench.machine import check_disk
 from commitlog.errors import CommitLogError
@@ -40,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--delay-ms", type=float, default=0.0, help="delay of each way [0]")
     parser.add_argument("--namespace", action="store_true", help="follow through a veth")
     parser.add_argument("--memory", action="store_true", help="measure in memory too")
+    parser.add_argument(
+        "--peers", type=Path, metavar="HOME", help="beside RocketMQ, with its jars in HOME"
+    )
     given = parser.parse_args(arguments)
     try:
         check_disk(given.directory, given.memory)
@@ -48,10 +53,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             Peer(namespaced=given.namespace, delay_s=given.delay_ms / 1e3) as peer,
         ):
             setting = Setting(Path(folder), peer, given.turns, given.appends, given.mebibytes)
-            for name in given.row or list(ROWS):
-                figures = {key: round(value, 3) for key, value in ROWS[name](setting).items()}
+            chosen = {name: ROWS[name] for name in given.row or ([] if given.peers else ROWS)}
+            if given.peers is not None:
+                home = given.peers.resolve()
+                chosen["rocketmq"] = lambda setting: beside_rocketmq(setting, home)
+            for name, row in chosen.items():
+                figures = {key: round(value, 3) for key, value in row(setting).items()}
                 print(json.dumps({"row": name, **figures}), flush=True)
-    except (CommitLogError, OSError) as error:
+    except (CommitLogError, MissingError, OSError) as error:
         print(f"replicated: {error}", file=sys.stderr)
         return 1
     return 0

@@ -106,7 +106,7 @@ def latency(setting: Setting) -> Figures:
             taken: dict[str, list[int]] = {name: [] for name in acts}
             for _ in range(max(1, setting.appends // _INTERLEAVED)):
                 for name, act in acts.items():
-                    taken[name] += [_timed(act) for _ in range(_INTERLEAVED)]
+                    taken[name] += [timed(act) for _ in range(_INTERLEAVED)]
             for name, times in taken.items():
                 times.sort()
                 found.setdefault(f"{name} p50 us", []).append(times[len(times) // 2] / 1e3)
@@ -212,7 +212,8 @@ ROWS: dict[str, Callable[[Setting], Figures]] = {
 }
 
 
-def _timed(act: Callable[[], object]) -> int:
+def timed(act: Callable[[], object]) -> int:
+    """Return the nanoseconds that a call takes."""
     began_ns = time.perf_counter_ns()
     act()
     return time.perf_counter_ns() - began_ns
