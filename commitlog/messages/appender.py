@@ -119,7 +119,7 @@ class TopicAppender:
         expect: int | None,
     ) -> Positions:
         """Append messages, after checking the size of each; return their positions."""
-        given = self.checked_keys(values, keys)
+        given = checked_keys(self._log, values, keys)
         check_sizes(self._log, self._schema, values, given)  # before the first part is appended
         return self._append_parts(values, given, timestamp_ns, sync, expect)
 
@@ -316,30 +316,29 @@ class TopicAppender:
         ]
         self._note(first)
 
-    def one(self, value: bytes, key: Any) -> tuple[TopicAppender, bytes]:
+    def one(self, value: bytes, key: Any) -> tuple[Appending, bytes]:
         """As `Layered.one`; this schema has no layers."""
         del key
         return self, value
 
-    def many(
-        self, values: list[bytes], keys: list[Any] | None
-    ) -> tuple[TopicAppender, list[bytes]]:
+    def many(self, values: list[bytes], keys: list[Any] | None) -> tuple[Appending, list[bytes]]:
         """As `Layered.many`."""
         del keys
         return self, values
 
-    # --- checks -----------------------------------------------------------------------------------
 
-    def checked_keys(self, values: list[bytes], keys: Iterable[Any] | None) -> list[Any]:
-        """Return one key for each value; refuse another number of keys."""
-        given = [None] * len(values) if keys is None else list(keys)
-        if len(given) != len(values):
-            raise InvalidOptionError(
-                f"keys must have one key for each message: {len(given)} keys for {len(values)} "
-                "messages",
-                path=self._log.path,
-            )
-        return given
+def checked_keys(
+    log: CommitLog, values: list[bytes], keys: Iterable[Key | None] | None
+) -> list[Key | None]:
+    """Return one key for each value; refuse another number of keys."""
+    given: list[Key | None] = [None] * len(values) if keys is None else list(keys)
+    if len(given) != len(values):
+        raise InvalidOptionError(
+            f"keys must have one key for each message: {len(given)} keys for {len(values)} "
+            "messages",
+            path=log.path,
+        )
+    return given
 
 
 @dataclass
@@ -364,13 +363,47 @@ class _Part:
         return self
 
 
+class Appending(Protocol):
+    """Appends values that are behind the layers of a schema: see `TopicAppender`."""
+
+    type: int
+
+    def append(
+        self,
+        value: bytes,
+        key: Key | None,
+        timestamp_ns: int | None,
+        sync: bool | None,
+        condition: Condition,
+        /,
+    ) -> int: ...
+    def append_many(
+        self,
+        values: list[bytes],
+        keys: Iterable[Key | None] | None,
+        timestamp_ns: int | None,
+        sync: bool | None,
+        expect: int | None,
+        /,
+    ) -> Positions: ...
+    async def append_async(
+        self,
+        value: bytes,
+        key: Key | None,
+        timestamp_ns: int | None,
+        sync: bool | None,
+        condition: Condition,
+        /,
+    ) -> int: ...
+    def prepare(self, length: int, /) -> None: ...
+    def note_last(self, position: int, /) -> None: ...
+
+
 class Layered(Protocol):
     """Puts the values of messages behind the layers of their schema."""
 
-    def one(self, value: bytes, key: Any) -> tuple[TopicAppender, bytes]:
+    def one(self, value: bytes, key: Any) -> tuple[Appending, bytes]:
         """Return what appends a value, and that value behind the layers."""
 
-    def many(
-        self, values: list[bytes], keys: list[Any] | None
-    ) -> tuple[TopicAppender, list[bytes]]:
+    def many(self, values: list[bytes], keys: list[Any] | None) -> tuple[Appending, list[bytes]]:
         """Return likewise for some values, which get the same layers."""

@@ -10,7 +10,7 @@ from commitlog.errors import KeyUnavailableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.key_ring import KeyRing
-from commitlog.messages.layer import RecordDecoder
+from commitlog.messages.layer import RecordDecoder, unsealing
 from commitlog.messages.schema import Schema, is_message_type
 from commitlog.messages.sealer import is_sealed
 
@@ -60,7 +60,7 @@ class Authentication:
             self._decoders[number] = None
             schema = self._catalog.checked(number) if is_message_type(number) else None
             if isinstance(schema, Schema) and is_sealed(schema):
-                self._decoders[number] = RecordDecoder(self._log, self._keys, schema, bytes)
+                self._decoders[number] = unsealing(self._log, schema, bytes, self._keys)
         return self._decoders[number]
 
     def _open(

@@ -12,6 +12,7 @@ from commitlog.base.extras import imported
 from commitlog.errors import InvalidOptionError, SchemaError
 
 NAME = "zstd"
+DELTA_NAME = "zstd-delta"  # some messages are deltas, and only the others are frames of zstd
 Form: TypeAlias = dict[str, Any]
 Compression: TypeAlias = Literal["zstd"] | "Zstd"
 # A dictionary is repeated in each segment, and one of 4 KiB has nearly all of the gain.
@@ -34,10 +35,14 @@ class Zstd:
     dictionary : bytes, optional
         A dictionary, such as one that `zstd --train` made. Empty bytes compress without one. By
         default it is trained on the first messages of the topic.
+    delta : bool
+        Append a message as its difference from an earlier one with the same record key, if that is
+        smaller.
     """
 
     level: int = 1
     dictionary: bytes | None = None
+    delta: bool = False
 
     def __post_init__(self) -> None:
         low, high = _LEVELS
@@ -45,6 +50,8 @@ class Zstd:
             raise InvalidOptionError(
                 f"level must be a whole number from {low} to {high}, not {self.level!r}"
             )
+        if type(self.delta) is not bool:
+            raise InvalidOptionError(f"delta must be True or False, not {self.delta!r}")
         if self.dictionary is None:
             return
         if type(self.dictionary) is not bytes or len(self.dictionary) > GIVEN_MOST:
@@ -75,6 +82,16 @@ def form_of(dictionary: bytes) -> Form:
     if not dictionary:
         return {"name": NAME}
     return {"name": NAME, "dictionary": base64.b64encode(dictionary).decode()}
+
+
+def with_deltas(form: Form, delta: bool) -> Form:
+    """Return the layer of the same dictionary whose messages may be deltas, or may not."""
+    return {**form, "name": DELTA_NAME if delta else NAME}
+
+
+def has_deltas(form: Form) -> bool:
+    """Return whether the messages of a layer may be deltas."""
+    return bool(form["name"] == DELTA_NAME)
 
 
 def dictionary_of(form: Form) -> bytes:
@@ -212,6 +229,11 @@ def _total(values: Sequence[bytes], level: int, dictionary: bytes) -> int:
 
 def _loaded(dictionary: bytes) -> Any:
     return _library().ZstdCompressionDict(dictionary) if dictionary else None
+
+
+def check_installed() -> None:
+    """Raise `MissingExtraError` if zstandard is not installed."""
+    _library()
 
 
 def _library() -> Any:

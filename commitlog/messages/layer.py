@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Generic, TypeAlias, TypeVar
 
@@ -11,6 +12,7 @@ from commitlog.errors import KeyUnavailableError, SchemaError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages import compression, sealer
 from commitlog.messages.codec import Decode
+from commitlog.messages.delta_decoder import DeltaDecoder
 from commitlog.messages.history import behind_history, end_of
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.schema import Schema
@@ -21,27 +23,32 @@ T = TypeVar("T")
 LARGEST_SHARE = 8  # a record is at most this part of a segment
 Opener: TypeAlias = Callable[[bytes], bytes]
 """Returns the bytes that the codec made; raises ValueError."""
+RecordOpener: TypeAlias = Callable[[bytes, int, bytes | None], bytes]
+"""Likewise, of the value, the position and the key of a record."""
 
 
 class RecordDecoder(Generic[T]):
-    """Decode messages that are bound to their record, because they are sealed.
+    """Decode messages that are bound to their record, because they are sealed or deltas.
 
     Parameters
     ----------
     log : CommitLog
         The log of the messages.
-    keys : KeyRing
-        Opens sealed messages.
     schema : Schema
-        Theirs; a history is in front of what is sealed.
+        Theirs; a history is in front of what the layers made.
+    openers : sequence of callable
+        Each takes a layer off: it takes a value, the position and the key of the record, and
+        returns the value below. They raise ValueError and KeyUnavailableError.
     decode : callable
-        Decodes what was sealed.
+        Decodes what is below the layers.
     """
 
-    def __init__(self, log: CommitLog, keys: KeyRing, schema: Schema, decode: Decode[T]) -> None:
+    def __init__(
+        self, log: CommitLog, schema: Schema, openers: Sequence[RecordOpener], decode: Decode[T]
+    ) -> None:
         self._path = log.path
-        self._unsealer = Unsealer(log, schema.number, keys)
         self._has_history = schema.has_history
+        self._openers = openers
         self._decode = decode
 
     def of_value(self, value: bytes, position: int, key: bytes | None) -> T:
@@ -52,19 +59,32 @@ class RecordDecoder(Generic[T]):
         KeyUnavailableError
             The key ring has no key for it.
         ValueError
-            The message is not authentic, or does not match its schema.
+            The message is not authentic, or does not match its schema or its key frame.
         """
         if self._has_history:
             value = value[end_of(value) :]
         try:
-            return self._decode(self._unsealer.opened(value, position, key))
-        except KeyUnavailableError as error:  # of the message, or of its dictionary
+            for opened in self._openers:
+                value = opened(value, position, key)
+            return self._decode(value)
+        except KeyUnavailableError as error:  # of the message, or of its dictionary or key frame
             error.path, error.position = self._path, position
             raise
 
     def of_record(self, record: Record) -> T:
         """As `of_value`."""
         return self.of_value(record.value, record.position, record.key)
+
+
+def unsealing(log: CommitLog, schema: Schema, decode: Decode[T], keys: KeyRing) -> RecordDecoder[T]:
+    """Return what takes the seal off the messages of a schema, if they are sealed, and decodes what
+    is below.
+    """
+    return RecordDecoder(log, schema, _seals(log, schema, keys), decode)
+
+
+def _seals(log: CommitLog, schema: Schema, keys: KeyRing) -> list[RecordOpener]:
+    return [Unsealer(log, schema.number, keys).opened] if sealer.is_sealed(schema) else []
 
 
 def _opener_of(log: CommitLog, schema: Schema, keys: KeyRing) -> Opener | None:
@@ -75,7 +95,7 @@ def _opener_of(log: CommitLog, schema: Schema, keys: KeyRing) -> Opener | None:
     names = [layer["name"] for layer in below]
     if not names:
         return None
-    if names != [compression.NAME]:
+    if names not in ([compression.NAME], [compression.DELTA_NAME]):
         listed = ", ".join(layer["name"] for layer in schema.layers)
         raise SchemaError(
             f"topic {schema.topic!r}: this release does not know the layers {listed} of "
@@ -83,7 +103,7 @@ def _opener_of(log: CommitLog, schema: Schema, keys: KeyRing) -> Opener | None:
             topic=schema.topic,
         )
     form = below[0]
-    limit = log.segment_size // LARGEST_SHARE
+    limit = _limit_of(log)
     if not has_sealed(form):
         return compression.Decompressor(compression.dictionary_of(form), limit).decompressed
 
@@ -112,11 +132,35 @@ def layered(
         A package of a layer is not installed.
     """
     opened = _opener_of(log, schema, keys)
+    if opened is not None and compression.has_deltas(schema.layers[0]):
+        return _of_deltas(log, schema, decode, keys, opened)
     inner = decode if opened is None else _behind(opened, decode)
     if sealer.is_sealed(schema):
-        return RecordDecoder(log, keys, schema, inner)
+        return unsealing(log, schema, inner, keys)
     return behind_history(schema, inner)
+
+
+def _of_deltas(
+    log: CommitLog, schema: Schema, decode: Decode[T], keys: KeyRing, decompressed: Opener
+) -> RecordDecoder[T]:
+    """Return what decodes messages that may be deltas, from what decompresses those that are not,
+    and from what decodes the bytes of their codec.
+    """
+    seals = _seals(log, schema, keys)
+    deltas = DeltaDecoder(
+        log,
+        schema.number,
+        unsealed=RecordDecoder(log, schema, seals, bytes).of_record,
+        reopened=RecordDecoder(log, replace(schema, has_history=False), seals, bytes).of_value,
+        decompressed=decompressed,
+        limit=_limit_of(log),
+    )
+    return RecordDecoder(log, schema, [*seals, deltas.opened], decode)
 
 
 def _behind(opened: Opener, decode: Decode[T]) -> Decode[T]:
     return lambda value: decode(opened(value))
+
+
+def _limit_of(log: CommitLog) -> int:
+    return log.segment_size // LARGEST_SHARE

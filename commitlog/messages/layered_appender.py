@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from commitlog.messages.appender import Condition, Key, Layered, Positions, TopicAppender
+from commitlog.messages.appender import Appending, Condition, Key, Layered, Positions
 from commitlog.stats import TopicStats
 
 
@@ -23,7 +23,7 @@ class Measured:
         self._layered = layered
         self._stats = stats
 
-    def one(self, value: bytes, key: Key | None) -> tuple[TopicAppender, bytes]:
+    def one(self, value: bytes, key: Key | None) -> tuple[Appending, bytes]:
         appender, layered = self._layered.one(value, key)
         plain_bytes, value_bytes = len(value), len(layered)
         stats = self._stats
@@ -34,7 +34,7 @@ class Measured:
 
     def many(
         self, values: list[bytes], keys: list[Key | None] | None
-    ) -> tuple[TopicAppender, list[bytes]]:
+    ) -> tuple[Appending, list[bytes]]:
         appender, layered = self._layered.many(values, keys)
         messages = len(values)
         plain_bytes, value_bytes = sum(map(len, values)), sum(map(len, layered))

@@ -19,7 +19,14 @@ from commitlog.log.parts import Mode, parts_of
 from commitlog.messages.appender import LastAppend, Layered, TopicAppender
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Codec, CodecName, codec_for
-from commitlog.messages.compression import DICTIONARY_BYTES, Compression, Zstd, form_of, zstd_of
+from commitlog.messages.compression import (
+    DICTIONARY_BYTES,
+    Compression,
+    Zstd,
+    form_of,
+    with_deltas,
+    zstd_of,
+)
 from commitlog.messages.encoder import MessageEncoder, name_of
 from commitlog.messages.key_ring import KeyRing, key_ring_of
 from commitlog.messages.layered_appender import LayeredAppender, Measured
@@ -211,7 +218,9 @@ def _check_size(log: CommitLog, schema: Schema, zstd: Zstd | None, more: int) ->
     if zstd is not None:
         given = zstd.dictionary
         dictionary = bytes(DICTIONARY_BYTES) if given is None else given
-        schema = replace(schema, layers=(form_of(dictionary + bytes(more)),))
+        schema = replace(
+            schema, layers=(with_deltas(form_of(dictionary + bytes(more)), zstd.delta),)
+        )
     size = len(schema.value) + len(schema.key) + 8
     if log.mode != "r" and size > log.largest_value:
         raise RecordTooLargeError(

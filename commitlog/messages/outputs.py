@@ -9,14 +9,21 @@ import numpy as np
 
 from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import Condition, Key, Layered, Positions, TopicAppender
+from commitlog.messages.appender import (
+    Appending,
+    Condition,
+    Key,
+    Layered,
+    Positions,
+    checked_keys,
+)
 from commitlog.messages.message_sizes import frames_length
 
 _DROPPED = -1  # what an append returns whose position is not known yet
 
 
 class _Output(NamedTuple):
-    appender: TopicAppender
+    appender: Appending
     value: bytes
     key: Key | None
     timestamp_ns: int | None
@@ -147,10 +154,10 @@ class OutputAppender:
                 "outputs are appended when it has returned, and once for each input: leave it out",
                 path=self._outputs.log.path,
             )
-        given = None if keys is None else list(keys)
-        appender, layered = self._layered.many(values, given)
-        for value, key in zip(layered, appender.checked_keys(values, given), strict=True):
-            self._outputs.add(_Output(appender, value, key, timestamp_ns, sync))
+        given = checked_keys(self._outputs.log, values, keys)
+        for value, key in zip(values, given, strict=True):
+            appender, layered = self._layered.one(value, key)
+            self._outputs.add(_Output(appender, layered, key, timestamp_ns, sync))
         return np.full(len(values), _DROPPED, dtype=np.int64)
 
     async def append_async(
@@ -166,8 +173,8 @@ class OutputAppender:
 
 
 def _note(outputs: list[_Output], positions: Positions) -> None:
-    for appender in dict.fromkeys(each.appender for each in outputs):
-        appender.note_last(int(positions.max()))
+    for each, position in zip(outputs, positions.tolist(), strict=True):
+        each.appender.note_last(position)
 
 
 def _strictest(syncs: Iterable[bool | None]) -> bool | None:

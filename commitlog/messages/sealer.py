@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from commitlog.errors import KeyUnavailableError, RecordTypeError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import Key, LastAppend, TopicAppender
+from commitlog.messages.appender import Appending, Key, LastAppend, TopicAppender, checked_keys
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.cipher import check_installed
 from commitlog.messages.data_key import DataKey
@@ -68,7 +68,7 @@ class Sealer:
         self._stage: _Stage | None = None
         _SEALERS.add(self)
 
-    def one(self, value: bytes, key: Key | None) -> tuple[TopicAppender, bytes]:
+    def one(self, value: bytes, key: Key | None) -> tuple[Appending, bytes]:
         """Return what appends a value, and that value sealed."""
         stage = self._stage
         if (
@@ -85,12 +85,12 @@ class Sealer:
 
     def many(
         self, values: list[bytes], keys: list[Key | None] | None
-    ) -> tuple[TopicAppender, list[bytes]]:
+    ) -> tuple[Appending, list[bytes]]:
         """Return likewise for some values."""
         given: list[Key | None] = [None] * len(values) if keys is None else keys
+        checked_keys(self._log, values, given)
         stage = self._stage_for(values, given)
         stage.messages += len(values)
-        stage.appender.checked_keys(values, given)
         try:
             return stage.appender, stage.data_key.sealed_list(values, keys)
         except TypeError:

@@ -14,9 +14,10 @@ from commitlog.errors import KeyUnavailableError, MissingExtraError, SchemaError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages import compression, sealer
 from commitlog.messages.catalog import SchemaCatalog
+from commitlog.messages.codec import Decode
 from commitlog.messages.history import behind_history, end_of
 from commitlog.messages.key_ring import KeyRing, key_ring_of
-from commitlog.messages.layer import RecordDecoder
+from commitlog.messages.layer import RecordDecoder, layered
 from commitlog.messages.schema import SCHEMA_TYPE, Schema, key_of
 from commitlog.tail.batch import Batch
 from commitlog.tail.seek import Start
@@ -160,7 +161,11 @@ def layers_of(versions: Sequence[TopicVersion]) -> list[str]:
 def layers_text(layers: Sequence[str], after: int, before: int | None) -> str:
     """Return layers in words, each behind a comma, with what they saved."""
     saved = f" {before / after:.1f} times" if before and after else ""
-    words = {compression.NAME: f"compressed{saved}", sealer.NAME: "sealed"}
+    words = {
+        compression.NAME: f"compressed{saved}",
+        compression.DELTA_NAME: f"compressed with deltas{saved}",
+        sealer.NAME: "sealed",
+    }
     return "".join(f", {words.get(name, name)}" for name in layers)
 
 
@@ -170,32 +175,28 @@ def _found(log: CommitLog, keys: KeyRing, catalog: SchemaCatalog, number: int) -
     if isinstance(schema, SchemaError):
         return TopicVersion(number, problem=str(schema))
     version = TopicVersion(number, schema)
-    with contextlib.suppress(MissingExtraError):
+    with contextlib.suppress(MissingExtraError, SchemaError):
         version.measure = _measure_of(log, schema, keys)
     return version
 
 
 def _measure_of(log: CommitLog, schema: Schema, keys: KeyRing) -> Measure | None:
     """Return what finds the size of a message before the layers of its schema."""
-    seals = sealer.is_sealed(schema)
-    below = [layer["name"] for layer in schema.layers[: len(schema.layers) - seals]]
-    size_of: Callable[[bytes], int]
-    if below == [compression.NAME]:
-        size_of = compression.size_before
-    elif seals and not below:
-        size_of = len
-    else:
+    if not schema.layers:
         return None
-    opened = RecordDecoder(log, keys, schema, size_of).of_value if seals else None
-    plain = behind_history(schema, size_of)
+    decoder: Decode[int] | RecordDecoder[int]
+    if len(schema.layers) == 1 and schema.layers[0]["name"] == compression.NAME:
+        decoder = behind_history(schema, compression.size_before)
+    else:
+        decoder = layered(log, schema, len, keys)
 
     def measure(batch: Batch, row: int) -> int:
         value = batch.value(row)
         try:
             head = end_of(value) if schema.has_history else 0
-            if opened is None:
-                return head + plain(value)
-            return head + opened(value, int(batch.positions[row]), batch.key(row))
+            if isinstance(decoder, RecordDecoder):
+                return head + decoder.of_value(value, int(batch.positions[row]), batch.key(row))
+            return head + decoder(value)
         except ValueError:  # the message is damaged
             return len(value)
 

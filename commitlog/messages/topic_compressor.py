@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from commitlog.errors import KeyUnavailableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages import compression
-from commitlog.messages.appender import Key, Layered, TopicAppender
+from commitlog.messages.appender import Appending, Key, Layered
 from commitlog.messages.compression import Compressor, Form, Samples, Zstd
+from commitlog.messages.delta_encoder import DeltaEncoder
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder, layered
 from commitlog.messages.message_sizes import check_sizes
@@ -24,7 +25,9 @@ _SEARCHED = 4 * compression.SAMPLES  # records among which messages of an earlie
 
 @dataclass(frozen=True)
 class _Stage:
-    """The compression of a schema, and its appenders, without a history and with one."""
+    """The compression of a schema, and its appenders, without a history and with one. If messages
+    may be deltas, the appenders compress.
+    """
 
     compressed: Callable[[bytes], bytes]
     ends: tuple[Layered, Layered]
@@ -77,6 +80,7 @@ class TopicCompressor:
         self._schema = schema
         self._end = end
         self._level = zstd.level
+        self._delta = zstd.delta
         self._limit = log.largest_value - 8
         self._samples: Samples | None = None
         stage = self._found(known, zstd.dictionary)
@@ -93,10 +97,14 @@ class TopicCompressor:
     def _with(self, dictionary: bytes, form: Form | None = None) -> _Stage:
         if form is None and self._seals and self._log.mode != "r":
             form = sealed_form(dictionary, self._keys, self._log)
-        schema = replace(self._schema, layers=(form or compression.form_of(dictionary),))
-        compressor = Compressor(self._level, dictionary)
-        with_history = replace(schema, has_history=True)
-        return _Stage(compressor.compressed, (self._end(schema), self._end(with_history)))
+        layer = compression.with_deltas(form or compression.form_of(dictionary), self._delta)
+        schema = replace(self._schema, layers=(layer,))
+        compressed = Compressor(self._level, dictionary).compressed
+        ends = self._end(schema), self._end(replace(schema, has_history=True))
+        if not self._delta:
+            return _Stage(compressed, ends)
+        deltas = [DeltaEncoder(self._log, compressed, end) for end in ends]
+        return _Stage(bytes, (deltas[0], deltas[1]))
 
     # --- the dictionary ---------------------------------------------------------------------------
 
@@ -188,12 +196,12 @@ class _Form:
         self._compressor = compressor
         self._has_history = has_history
 
-    def one(self, value: bytes, key: Key | None) -> tuple[TopicAppender, bytes]:
+    def one(self, value: bytes, key: Key | None) -> tuple[Appending, bytes]:
         stage = self._compressor.stage_of_one(value, key)
         return stage.ends[self._has_history].one(stage.compressed(value), key)
 
     def many(
         self, values: list[bytes], keys: list[Key | None] | None
-    ) -> tuple[TopicAppender, list[bytes]]:
+    ) -> tuple[Appending, list[bytes]]:
         stage = self._compressor.stage_of(values, keys)
         return stage.ends[self._has_history].many(list(map(stage.compressed, values)), keys)

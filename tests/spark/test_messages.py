@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import functions as f
@@ -18,6 +20,7 @@ from commitlog import topics
 from commitlog.errors import KeyUnavailableError
 from commitlog.spark.reader import LogReader
 from tests.messages.orders import Order, Refund
+from tests.messages.states import DELTA, State, States, append, deltas
 from tests.spark.logs_in_spark import SIZE, archive
 
 
@@ -89,6 +92,28 @@ def test_archive_and_single_segment_are_decoded(spark: Any, log: Path, tmp_path:
     alone.parent.mkdir()
     shutil.copy(log / alone.name, alone)
     assert len(messages(read(spark, alone), "Order")) > 10
+
+
+def test_tasks_decode_deltas_of_key_frames_before_them(spark: Any, tmp_path: Path) -> None:
+    path, states = tmp_path / "states", States(5).some(1500)
+    with commitlog.topic(path, State, compress=DELTA, segment_size=SIZE) as topic:
+        append(topic, states)
+        cuts = [record.position for record in deltas(topic.log)[100::300]]
+    frame = read(spark, path, minPartitions=8)
+    assert frame.rdd.getNumPartitions() >= 3
+    found = messages(frame.orderBy("offset"), "State")
+    assert found == msgspec.to_builtins(states)
+    for first, last in pairwise(cuts):
+        part = read(
+            spark,
+            path,
+            startingOffsets=json.dumps({"states": {"0": first}}),
+            endingOffsets=json.dumps({"states": {"0": last}}),
+        )
+        rows = messages(part.orderBy("offset"), "State")
+        assert len(rows) > 100
+        at = found.index(rows[0])
+        assert rows == found[at : at + len(rows)]
 
 
 def test_stream_decodes_topics_that_begin_later(spark: Any, log: Path, tmp_path: Path) -> None:

@@ -1,0 +1,152 @@
+"""DeltaDecoder: make messages of their deltas and the key frames in their log."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from commitlog._kernel.readers import Record
+from commitlog.errors import CorruptRecordError, PositionError
+from commitlog.log.commit_log import CommitLog
+from commitlog.messages.key_frame import LARGEST, WHOLE, Delta, KeyFrame, KeyFrameCache
+from commitlog.messages.schema import SCHEMA_TYPE
+from commitlog.tail.seek import Visibility
+
+Unsealed: TypeAlias = Callable[[Record], bytes]
+Opened: TypeAlias = Callable[[bytes, int, bytes | None], bytes]
+_PREFIX = b"keyframe:"
+
+
+def key_of(position: int) -> bytes:
+    """Return the key of the record that repeats a key frame in a later segment."""
+    return _PREFIX + b"%x" % position
+
+
+class _Repeats(NamedTuple):
+    """The key frames that a segment repeats, by their keys, as the log was with that tail."""
+
+    base: int
+    tail: int
+    values: dict[bytes, bytes]
+
+
+class DeltaDecoder:
+    """Decode the messages of one type number, which are whole or deltas, from any thread.
+
+    Parameters
+    ----------
+    log : CommitLog
+        The log of the messages.
+    number : int
+        Their type number.
+    unsealed : callable
+        Returns what is below the history and the seal of a record.
+    reopened : callable
+        Returns what is below the seal of a value, for a position and a record key.
+    decompressed : callable
+        Decompresses a whole message; raises ValueError.
+    limit : int
+        How many bytes a message may have.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        number: int,
+        *,
+        unsealed: Unsealed,
+        reopened: Opened,
+        decompressed: Callable[[bytes], bytes],
+        limit: int,
+    ) -> None:
+        self._log = log
+        self._number = number
+        self._unsealed = unsealed
+        self._reopened = reopened
+        self._decompressed = decompressed
+        self._limit = limit
+        self._kept: KeyFrameCache[int, KeyFrame] = KeyFrameCache()
+        self._repeats = _Repeats(-1, -1, {})
+
+    def opened(self, value: bytes, position: int, key: bytes | None) -> bytes:
+        """Return what the codec made of the message at a position.
+
+        Raises
+        ------
+        KeyUnavailableError
+            The key ring cannot open the key frame.
+        ValueError
+            The message or its key frame is damaged.
+        """
+        if value[:1] == WHOLE:
+            return self._whole(value, position).content
+        delta = Delta(value)
+        frame = self._kept.get(delta.position)
+        try:
+            if frame is None:
+                frame = self._found(delta.position, position, key)
+            return frame.content_of(delta, self._limit)
+        except ValueError as error:
+            raise ValueError(
+                f"it is a delta of the message at position {delta.position}, which {error}"
+            ) from None
+
+    def _whole(self, value: bytes, position: int) -> KeyFrame:
+        frame = KeyFrame(position, self._decompressed(value[1:]))
+        if len(frame.content) <= LARGEST:
+            self._kept.put(position, frame, frame)
+        return frame
+
+    def _found(self, at: int, position: int, key: bytes | None) -> KeyFrame:
+        """Return the key frame of a delta: from its record, else from the one that repeats it in
+        the segment of the delta.
+        """
+        value = self._value_at(at)
+        if value is None:
+            repeated = self._repeated(key_of(at), position)
+            value = None if repeated is None else self._reopened(repeated, position, key)
+        if value is None:
+            raise ValueError("is not in the log: read the log that has the segment before, too")
+        if value[:1] != WHOLE:
+            raise ValueError("is no key frame: the record was copied from another place")
+        return self._whole(value, at)
+
+    def _value_at(self, position: int) -> bytes | None:
+        """Return what is below the seal of a message; None if none of this type begins there."""
+        try:
+            record = self._log.read(position)
+        except PositionError:
+            return None
+        except CorruptRecordError:
+            raise ValueError("is damaged: restore the log from a copy") from None
+        return self._unsealed(record) if record.type == self._number else None
+
+    def _repeated(self, key: bytes, position: int) -> bytes | None:
+        """Return the value of the record with a key that repeats a key frame in the segment of a
+        position; None if there is none.
+        """
+        base = position - position % self._log.segment_size
+        tail = self._log.tail_position
+        known = self._repeats
+        if known.base != base or (key not in known.values and known.tail != tail):
+            known = self._repeats = _Repeats(base, tail, self._repeats_in(base))
+        return known.values.get(key)
+
+    def _repeats_in(self, base: int) -> dict[bytes, bytes]:
+        log = self._log
+        found = {}
+        visibility: Visibility = "committed" if log.mode == "r" else "appended"
+        with log.tailer(on_damage="skip", visibility=visibility) as tailer:
+            with contextlib.suppress(PositionError):  # the log begins behind it
+                tailer.seek(base)
+            while len(batch := tailer.read_batch()):
+                for row in np.flatnonzero(batch.types == SCHEMA_TYPE).tolist():
+                    key = batch.key(row) or b""
+                    if key.startswith(_PREFIX) and batch.positions[row] < base + log.segment_size:
+                        found[key] = batch.value(row)
+                if batch.positions[-1] >= base + log.segment_size:
+                    break
+        return found
