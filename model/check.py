@@ -80,6 +80,7 @@ BOTH_FOLLOWERS = ("NODES=3", "REQUIRED=2")
 TWO_OF_THREE = ("NODES=4", "REQUIRED=2", "EPOCHS=2")
 ONCE = ("EPOCHS=1", "RESTARTS=1")
 RESTARTED = (*TWO_FOLLOWERS, *ONCE)
+RESTARTED_TWICE = (*TWO_FOLLOWERS, "EPOCHS=2", "RESTARTS=1", "LENGTH=1")
 REPLICATION = "replication"
 
 # Without more words: one segment of four cells, crashes anywhere, two readers that resolve.
@@ -101,6 +102,8 @@ SEARCHES = (
     Search("promotions, two of three followers", TWO_OF_THREE, model=REPLICATION),
     Search("restarts, one of two followers", RESTARTED, model=REPLICATION),
     Search("restarts, two of two followers", (*BOTH_FOLLOWERS, *ONCE), model=REPLICATION),
+    Search("restarts, three records", (*RESTARTED, "LENGTH=3"), model=REPLICATION),
+    Search("restarts, two promotions", RESTARTED_TWICE, model=REPLICATION),
 )
 
 MUTATIONS = (

@@ -9,7 +9,9 @@ import pytest
 
 import commitlog
 from commitlog import replication
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.log.commit_log import open_log
+from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
 from commitlog.recovery.lineage import Epoch, Lineage, Rank
 from commitlog.replication.replica import fence_closed, read_replica
@@ -130,6 +132,12 @@ def test_restart_at_the_end_of_a_segment_cuts_nothing(tmp_path: Path) -> None:
 def test_log_that_promises_an_epoch_notes_its_recovery(crashed: Path) -> None:
     fence_closed(str(crashed), Rank())  # recovers the log, and closes it cleanly
     assert [epoch.restart for epoch in epochs_of(crashed)] == [1]
+
+
+def test_recovery_at_the_end_of_a_segment_begins_in_the_next_one(tmp_path: Path) -> None:
+    with opened(tmp_path / "orders") as log:
+        lineage.note_recovery(parts_of(log).directory, SEGMENT)
+    assert [epoch.start for epoch in epochs_of(tmp_path / "orders")] == [SEGMENT + HEADER_SIZE]
 
 
 def test_log_without_copies_notes_no_recovery(tmp_path: Path) -> None:
