@@ -252,6 +252,8 @@ class World:
                 self.follow(name)
         self.appender.wait("acknowledged", 3)
         self._wait_for_adoption()
+        for name in self.followers:
+            self._joined(name)
         places = [*(self.log_of(name) for name in self.followers), self.store]
         found = [self._caught_up(place, end) for place in places]
         self._take_acknowledged(self.appender)
@@ -289,6 +291,13 @@ class World:
     def _end_of(self, place: Path | str) -> int:
         with commitlog.open(place, "r") as log:
             return log.committed_position
+
+    def _joined(self, name: str) -> None:
+        """Wait until a copy has the primary's epochs: then what it had beside them is cut."""
+        for _ in attempts(LIMIT_S, f"{name} to join"):
+            if self.lineage(name).epochs == self.lineage(self.primary).epochs:
+                return
+        raise AssertionError(f"{name} did not follow: {self.running[name].said[-5:]}")
 
     def _caught_up(self, place: Path | str, end: int) -> list[Record]:
         """Wait until a copy or the store has what is below a position; return its records."""
