@@ -11,7 +11,12 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog, Retention, Store
-from commitlog.errors import CorruptSegmentError, FencedError, ReplicationError
+from commitlog.errors import (
+    CorruptSegmentError,
+    FencedError,
+    LogExistsError,
+    ReplicationError,
+)
 from commitlog.keep import restore
 from commitlog.log.parts import parts_of
 from commitlog.repair.verification import verify
@@ -171,6 +176,22 @@ def test_log_behind_its_store_is_promoted_only_by_force(
         copy.append(b"on")
         expected = values(copy)
     assert stored(place) == expected
+
+
+def test_promotion_with_the_store_of_another_log_is_refused(
+    primary: CommitLog, place: Path, logs: Logs
+) -> None:
+    primary.close()
+    path = logs.open("other").path
+    logs.close()
+    folders = place, Path(path)
+    before = [{each: each.read_bytes() for each in folder.iterdir()} for folder in folders]
+    with pytest.raises(LogExistsError, match="the archive of another log: choose another one"):
+        promote(path, store=Store(place))
+    after = [{each: each.read_bytes() for each in folder.iterdir()} for folder in folders]
+    assert after[0] == before[0]
+    assert not Path(path, "epoch").exists()
+    assert {each.name for each in after[1]} == {each.name for each in before[1]}
 
 
 def test_claim_of_an_epoch_that_another_log_has_is_refused(place: Path) -> None:
