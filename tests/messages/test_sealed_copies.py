@@ -68,7 +68,7 @@ def sealing(path: Path, first: int) -> set[bytes]:
 def archived(log: CommitLog, place: Path) -> None:
     log.roll()
     log.close()
-    commitlog.keep.archive_segments(log.path, commitlog.Archive(place), keep=True)
+    commitlog.keep.archive_segments(log.path, commitlog.Store(place), keep=True)
 
 
 def followed(log: CommitLog, place: Path) -> None:
