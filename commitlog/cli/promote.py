@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import click
 
 from commitlog.cli.connection_options import connection_options
@@ -73,6 +71,6 @@ def command(
         plain_text=plain_text,
     )
     if as_json:
-        print_json({"path": log, **dataclasses.asdict(epoch)})
+        print_json({"path": log, "number": epoch.number, "start": epoch.start, "id": epoch.id})
         return
     click.echo(f"{log}: epoch {epoch.number} begins at position {epoch.start}")
