@@ -1,5 +1,6 @@
 import builtins
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from enum import Enum
 from types import GenericAlias, TracebackType
 from typing import Any, Generic, Literal, Self, overload
@@ -131,3 +132,38 @@ class MessageReader(Generic[Given]):
     @overload
     def read(self, into: Buffer) -> int: ...
     def let_go(self) -> None: ...
+
+class LastAppend:
+    position: int
+
+class DeclaredSegment:
+    end: int
+    far_end: int
+
+_Item = TypeVar("_Item")
+
+class TopicWriter(Generic[_Item]):
+    def __init__(
+        self,
+        target: LogMethods,
+        message_class: builtins.type[_Item] | None,
+        encode: Callable[[_Item], bytes],
+        appender: Any,
+        type: int | None,
+        last: LastAppend,
+        declared: DeclaredSegment,
+        handled: ContextVar[Any],
+    ) -> None: ...
+    @classmethod
+    def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
+    def append(
+        self,
+        message: _Item,
+        *,
+        key: bytes | bytearray | None = None,
+        timestamp_ns: int | None = None,
+        sync: bool | None = None,
+        expect: int | None = None,
+        producer: str | None = None,
+        producer_sequence: int | None = None,
+    ) -> int: ...

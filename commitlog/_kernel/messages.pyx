@@ -24,6 +24,8 @@ from cpython.float cimport PyFloat_AsDouble, PyFloat_CheckExact
 from cpython.long cimport PyLong_AsLongLong, PyLong_AsUnsignedLongLong, PyLong_CheckExact
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.number cimport PyNumber_Index
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_XDECREF
 from cpython.type cimport PyType_Check
 from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_DecodeUTF8
 from libc.math cimport isfinite
@@ -38,8 +40,14 @@ from commitlog.errors import (
     RecordTooLargeError, RecordTypeError,
 )
 
+
+cdef extern from "Python.h":
+    int PyContextVar_Get(object var, PyObject *default, PyObject **value) except -1
+
+
 include "message.pxi"
 include "field.pxi"
 include "object_field.pxi"
 include "message_writer.pxi"
 include "message_reader.pxi"
+include "topic_writer.pxi"

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from commitlog._kernel.messages import DeclaredSegment, LastAppend
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import CommitLogError, InvalidOptionError
 from commitlog.log.commit_log import CommitLog
@@ -32,13 +33,6 @@ class ProducerNumber(NamedTuple):
 
 Condition: TypeAlias = int | ProducerNumber | None
 """Of an append: the sequence at which the log must end, or the number of its producer."""
-
-
-@dataclass(eq=False, slots=True)
-class LastAppend:
-    """The position of the record that the topics of a handle appended last."""
-
-    position: int = 0
 
 
 class TopicAppender:
@@ -64,9 +58,8 @@ class TopicAppender:
     ----------
     type : int
         The type number of the messages.
-    segment_end, far_end : int
-        The end of the segment in which this handle has appended the schema. Below `far_end`, any
-        message fits that segment.
+    declared : DeclaredSegment
+        The segment in which this handle has appended the schema.
     """
 
     def __init__(
@@ -78,7 +71,7 @@ class TopicAppender:
         data_key: tuple[bytes, bytes] | None = None,
     ) -> None:
         self.last = last
-        self.segment_end = self.far_end = -1
+        self.declared = DeclaredSegment()
         self._log = log
         self._schema = schema
         self.type = schema.number
@@ -97,7 +90,7 @@ class TopicAppender:
         condition: Condition,
     ) -> int:
         """Append one message; return its position, or -1 if it was dropped."""
-        if condition is None and self.last.position < self.far_end:
+        if condition is None and self.last.position < self.declared.far_end:
             position = self._log.append(
                 value, key=key, type=self.type, timestamp_ns=timestamp_ns, sync=sync
             )
@@ -244,7 +237,7 @@ class TopicAppender:
 
     def _room(self) -> int:
         """Return how many bytes of frames fit the segment that has the schema."""
-        return self.segment_end - FRAME_MOST - self._log.tail_position
+        return self.declared.end - FRAME_MOST - self._log.tail_position
 
     def _fitting(self, values: list[bytes], keys: list[Any], first: int) -> int:
         """Return the end of the messages from `first` on that fit the segment."""
@@ -289,16 +282,16 @@ class TopicAppender:
 
     def note_last(self, position: int) -> None:
         """Record the position of the last message that was appended, or -1."""
-        if position >= self.segment_end:
+        if position >= self.declared.end:
             self.declare_behind(position)
         self.last.position = max(position, self.last.position)
 
     def _note(self, position: int) -> None:
         if position >= 0:
             size = self._log.segment_size
-            self.segment_end = (position // size + 1) * size
+            self.declared.end = end = (position // size + 1) * size
             # Two of the largest records, an eighth of a segment each, fit behind it.
-            self.far_end = self.segment_end - size // 4 - 2 * FRAME_MOST
+            self.declared.far_end = end - size // 4 - 2 * FRAME_MOST
 
     def declare_behind(self, position: int) -> None:
         """Append the schema to a segment that another appender, or the end of a cycle, began before

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, Unpack
 
+from commitlog._kernel.messages import LastAppend
 from commitlog.errors import (
     InvalidOptionError,
     MessageError,
@@ -16,7 +17,7 @@ from commitlog.errors import (
 )
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.parts import Mode, parts_of
-from commitlog.messages.appender import LastAppend, Layered, TopicAppender
+from commitlog.messages.appender import Layered, TopicAppender
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Codec, CodecName, codec_for
 from commitlog.messages.compression import (

@@ -7,9 +7,10 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from commitlog._kernel.messages import LastAppend
 from commitlog.errors import KeyUnavailableError, RecordTypeError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import Appending, Key, LastAppend, TopicAppender, checked_keys
+from commitlog.messages.appender import Appending, Key, TopicAppender, checked_keys
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.cipher import check_installed
 from commitlog.messages.data_key import DataKey
@@ -73,7 +74,7 @@ class Sealer:
         stage = self._stage
         if (
             stage is None
-            or stage.appender.last.position >= stage.appender.far_end
+            or stage.appender.last.position >= stage.appender.declared.far_end
             or stage.messages >= MOST_MESSAGES
         ):
             stage = self._stage_for([value], [key])
@@ -102,7 +103,7 @@ class Sealer:
         if stage is None or stage.messages + len(values) > MOST_MESSAGES:
             stage = self._stage = self._new()
         # The record of a data key may have been dropped, and a message behind it not.
-        is_in_log = stage.appender.segment_end >= 0
+        is_in_log = stage.appender.declared.end >= 0
         if is_in_log and not stage.appender.has_room(frames_length(values, keys)):
             stage = self._stage = self._new()
         return stage

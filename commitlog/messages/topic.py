@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Generic, Literal, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
+from commitlog._kernel.messages import DeclaredSegment, LastAppend, TopicWriter
 from commitlog._kernel.readers import Record
 from commitlog.base.process_bound import ProcessBound
 from commitlog.log.commit_log import CommitLog
@@ -18,7 +19,7 @@ from commitlog.messages.appender import (
     TopicAppender,
 )
 from commitlog.messages.codec import Codec
-from commitlog.messages.encoder import REFUSALS, MessageEncoder
+from commitlog.messages.encoder import MessageEncoder
 from commitlog.messages.handled import HANDLED
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layered_appender import LayeredAppender
@@ -30,10 +31,9 @@ from commitlog.tail.segment_holder import OnDamage
 from commitlog.tail.tailer_file import Durable
 
 T = TypeVar("T")
-_handled = HANDLED.get
 
 
-class Topic(ProcessBound, Generic[T]):
+class Topic(ProcessBound, TopicWriter[T]):
     """Append and read the messages of one class; `commitlog.topic` returns it.
 
     Any thread may use it. A message is a record whose type number stands for the topic, the codec
@@ -63,6 +63,17 @@ class Topic(ProcessBound, Generic[T]):
         owns_log: bool,
     ) -> None:
         """Take the parts of a topic; only `commitlog.topic` calls this."""
+        plain = appender if isinstance(appender, TopicAppender) else None
+        super().__init__(
+            log,
+            encoder.message_class,
+            encoder.encode,
+            appender,
+            None if plain is None else plain.type,
+            LastAppend() if plain is None else plain.last,
+            DeclaredSegment() if plain is None else plain.declared,
+            HANDLED,
+        )
         self.log = log
         self.name = name
         self.message_class = codec.message_class
@@ -71,83 +82,25 @@ class Topic(ProcessBound, Generic[T]):
         self._appender = appender
         self._history = history
         self._owns_log = owns_log
-        # `append` uses these itself, because the parts' methods would each cost it a Python call.
-        self._class = encoder.message_class
-        self._encode = encoder.encode
-        self._append = log.append
-        self._plain = appender if isinstance(appender, TopicAppender) else None
 
     # --- appending --------------------------------------------------------------------------------
 
-    def append(
+    def _append_otherwise(
         self,
         message: T,
-        *,
-        key: Key | None = None,
-        timestamp_ns: int | None = None,
-        sync: bool | None = None,
-        expect: int | None = None,
-        producer: str | None = None,
-        producer_sequence: int | None = None,
+        given: tuple[Key | None, int | None, bool | None],
+        expect: int | None,
+        producer: str | None,
+        producer_sequence: int | None,
     ) -> int:
-        """Append one message.
-
-        Parameters
-        ----------
-        message : object
-            A message of the topic's class.
-        key, timestamp_ns, sync
-            As for `CommitLog.append`.
-        expect : int, optional
-            Append only if the log ends at this sequence, such as `TopicTailer.next_sequence`.
-            Schemas have sequences, too: if the message needs one before it, both are appended, or
-            neither is.
-        producer, producer_sequence
-            As for `CommitLog.append`: a repeat of a number returns the position of the first
-            message. It may append the schema.
-
-        Returns
-        -------
-        int
-            The position of the message; -1 if it was dropped, as for `CommitLog.append`.
-
-        Raises
-        ------
-        MessageError, MessageValueError, RecordTooLargeError
-            The message is of another class, or its codec cannot encode a value. Nothing was
-            appended.
-        ConflictError
-            The log ends at another sequence than `expect`. Nothing was appended.
-        InUseError, ProducerSequenceError
-            As for `CommitLog.append`. No message was appended.
-        CommitLogError
-            As for `CommitLog.append`.
+        """Append a message on a condition, while another one is handled, or of a wrong class or
+        value; `given` has its key, its timestamp and `sync`.
         """
-        if message.__class__ is not self._class:
-            self._encoder.check_class(message)
-        try:
-            value = self._encode(message)
-        except REFUSALS as error:
-            raise self._encoder.value_error(message, error) from error
+        value = self._encoder.encoded(message)
         condition: Condition = expect
         if producer is not None or producer_sequence is not None:
             condition = self._number(producer, producer_sequence, expect)
-        if _handled() is not None:
-            return self._appender_now().append(value, key, timestamp_ns, sync, condition)
-        plain = self._plain
-        if (
-            plain is not None
-            and plain.last.position < plain.far_end
-            and key is None
-            and timestamp_ns is None
-            and sync is None
-            and condition is None
-        ):
-            position = plain.last.position = self._append(value, type=plain.type)
-            if position >= plain.segment_end:
-                plain.declare_behind(position)
-            return position
-        return self._appender.append(value, key, timestamp_ns, sync, condition)
+        return self._appender_now().append(value, *given, condition)
 
     def append_many(
         self,
@@ -217,7 +170,7 @@ class Topic(ProcessBound, Generic[T]):
 
     def _appender_now(self) -> TopicAppender | LayeredAppender | OutputAppender:
         """Return what appends the messages, also while another one is handled."""
-        handled = _handled()
+        handled = HANDLED.get()
         carrying = None if handled is None else handled.appender(self.log, self._history)
         return self._appender if carrying is None else carrying
 
