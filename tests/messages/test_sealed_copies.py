@@ -78,6 +78,7 @@ def followed(log: CommitLog, place: Path) -> None:
 
 
 def copied(log: CommitLog, place: Path) -> None:
+    log.close()  # an open log may remove a file while it is copied
     shutil.copytree(log.path, place)
 
 
