@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, Self
 
 from commitlog.base.extras import imported
+from commitlog.errors import CommitLogError
 from commitlog.recovery.lineage import Rank
 from commitlog.replication import wire
 
@@ -20,12 +22,14 @@ class ChunkStream:
 
     The server sends a chunk each `HEARTBEAT_S` at least. If none arrives for `SILENT_S`, the other
     end has lost the request or a part of the stream, and a thread cancels it; gRPC's pings do not
-    show that.
+    show that. Each half of this time the thread asks the server something: chunks may arrive
+    although acknowledgements do not get through.
     """
 
-    def __init__(self, exchange: tuple[Any, Any], url: str) -> None:
+    def __init__(self, exchange: tuple[Any, Any], url: str, ask: Callable[[], object]) -> None:
         self._writer, self._reader = exchange
         self._url = url
+        self._ask = ask
         self._writer.begin(wire.schema())
         self._waits_since_s: float | None = None
         self._ended = threading.Event()
@@ -62,10 +66,23 @@ class ChunkStream:
             self._reader.cancel()
 
     def _run(self) -> None:
+        asked_s = time.monotonic()
         while not self._ended.wait(_SLICE_S):
-            since_s = self._waits_since_s
-            if since_s is not None and time.monotonic() - since_s > SILENT_S:
+            since_s, now_s = self._waits_since_s, time.monotonic()
+            lost = since_s is not None and now_s - since_s > SILENT_S
+            if not lost and now_s - asked_s > SILENT_S / 2:
+                lost, asked_s = not self._is_answered(), time.monotonic()
+            if lost:
                 self.cancel()
+
+    def _is_answered(self) -> bool:
+        try:
+            self._ask()
+        except (imported("pyarrow", "replication", "arrow").ArrowException, OSError):
+            return False
+        except CommitLogError:
+            return False
+        return True
 
     def __enter__(self) -> Self:
         return self

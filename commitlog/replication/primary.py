@@ -93,7 +93,8 @@ class Primary:
         }
         descriptor = flight.FlightDescriptor.for_command(wire.text(content))
         options = flight.FlightCallOptions(headers=self._headers)
-        return ChunkStream(client.do_exchange(descriptor, options), self.url)
+        exchange = client.do_exchange(descriptor, options)
+        return ChunkStream(exchange, self.url, lambda: self.describe(client, _ANSWER_S / 2))
 
     def refused(self, error: Exception) -> ReplicationError | None:
         """Return the error that ends the follower; None if another try may succeed."""

@@ -28,6 +28,7 @@ class Proxy:
 
     def __init__(self, target: int, numbers: random.Random) -> None:
         self.target = target
+        self.accepted = 0  # connections
         self.delay_s = self.flips = self.tears = 0.0
         self.doubles = False
         self._numbers = numbers
@@ -87,7 +88,9 @@ class Proxy:
     def _accept(self) -> None:
         while not self._closed.is_set():
             with contextlib.suppress(OSError):
-                self._join(self._listener.accept()[0])
+                client = self._listener.accept()[0]
+                self.accepted += 1
+                self._join(client)
 
     def _join(self, client: socket.socket) -> None:
         """Connect a client to the target, or to nothing if nothing listens there."""

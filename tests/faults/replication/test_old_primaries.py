@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import commitlog
 from commitlog import replication
 from commitlog.errors import FencedError
+from commitlog.replication import chunk_stream
 from tests.faults.replication.proxy import Proxy
 from tests.faults.replication.scene import (
     LIMIT_S,
@@ -20,6 +22,8 @@ from tests.faults.replication.scene import (
     numbers_of,
     rejoin,
 )
+
+Until = Callable[..., None]
 
 
 def test_old_primary_acknowledges_nothing_after_a_promotion(
@@ -82,3 +86,24 @@ def test_two_promoted_copies_never_mix(tmp_path: Path, numbers: random.Random) -
     assert list(low.glob("*.fork"))
     rejoin(high, old)
     assert set(writer.acknowledged) <= set(numbers_of(old))
+
+
+def test_follower_leaves_a_server_it_cannot_acknowledge_to(
+    tmp_path: Path, numbers: random.Random, monkeypatch: pytest.MonkeyPatch, until: Until
+) -> None:
+    monkeypatch.setattr(chunk_stream, "SILENT_S", 2.0)
+    with (
+        commitlog.open(tmp_path / "a", flush="sync") as log,
+        replication.serve(log.path) as server,
+        Proxy(server.port, numbers) as proxy,
+        replication.follow(proxy.url("a"), tmp_path / "b") as follower,
+    ):
+        log.append(b"one")
+        assert server.wait_replicated(log.first_position, timeout=LIMIT_S)
+        before = proxy.accepted
+        proxy.hold("up")
+        log.append(b"two")
+        assert follower.wait(log.flushed_position, LIMIT_S)
+        until(lambda: proxy.accepted > before)
+        proxy.heal()
+        assert server.wait_replicated(log.flushed_position - 8, timeout=LIMIT_S)
