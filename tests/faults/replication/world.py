@@ -231,6 +231,8 @@ class World:
         """End every fault of machines and network."""
         for machine in self.machines.values():
             machine.heal()
+        for back in self.backs.values():
+            back.cut()  # a promise that arrives late fences the next primary
         for proxy in (*self.links.values(), *self.backs.values()):
             proxy.heal()
         (self.bucket / "ballast").unlink(missing_ok=True)
