@@ -110,7 +110,7 @@ def _run_in_child(arguments: list[str], streams: Sequence[int], encoding: str | 
         for descriptor, found in enumerate(streams):
             os.dup2(found, descriptor)
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
-        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115
         sys.stdout = open(1, "w", closefd=False, encoding=encoding)  # noqa: SIM115
         status = cli.run(arguments)
         sys.stdout.flush()

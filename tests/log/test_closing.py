@@ -167,6 +167,7 @@ def test_drop_in_forked_child_leaves_the_parent_log_open(
 
     def drop() -> tuple[int, int]:
         holder.clear()
+        gc.unfreeze()
         gc.collect()
         return len(warned), os.getpid()
 

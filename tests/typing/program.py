@@ -325,7 +325,7 @@ def replicate(path: Path, copy: Path) -> None:
         timeout="2s",
         store=commitlog.Store("memory://bucket"),
     )
-    print(epoch.number, epoch.start, epoch.id)
+    print(epoch.number, epoch.start, epoch.id, epoch.restart, epoch.rank)
 
 
 def watch(path: Path, page: Path) -> None:
