@@ -32,7 +32,12 @@ from commitlog.retention.store import Store
     metavar="ADDRESS",
     help="Claim the epoch in this store of the log, so that the old primary stops.",
 )
-@click.option("--force", is_flag=True, help="Promote although acknowledged records may be lost.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Promote although promises are missing and copies or the store have more records: "
+    "acknowledged records may be lost.",
+)
 @connection_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def command(

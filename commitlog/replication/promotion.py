@@ -66,15 +66,18 @@ def promote(
     require : int
         How many copies have a record when the program treats it as acknowledged.
     force : bool
-        Promote with fewer copies, or although one of them has more records. Acknowledged records
-        may then be lost, and the old primary may go on acknowledging; a warning says which.
+        Promote although too few copies promise, although one of them has more records, and although
+        the store has more: each of these is waived, also if another one was the reason to use
+        force. Acknowledged records may then be lost, and the old primary may go on acknowledging; a
+        warning names what was waived. A claim of another promotion in the store is not waived.
     token, tls_roots, plain_text
         For the connections to the other copies, as for `follow`.
     timeout : float or str
         How long the other copies may take to answer.
     store : Store, optional
         The log's store. The epoch is claimed there, too: an open log of an earlier epoch with this
-        store then fails with `FencedError`.
+        store then fails with `FencedError`. Without it, another promotion may claim the number, and
+        this log fails when it is opened with the store.
 
     Returns
     -------

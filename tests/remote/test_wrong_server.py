@@ -72,3 +72,16 @@ def test_bytes_that_were_not_asked_for_are_refused(
     finally:
         server.shutdown()
         server.log.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "null", "1", '"error"', "{", "[" * 5000, "{}", '{"error":"x","message":"y"}'),
+        '{"message":"no error","position":1,"first_position":1}',
+    ],
+)
+def test_error_of_a_wrong_shape_is_a_replication_error(text: str) -> None:
+    error = updates.error_of(text, "tcp://peer/log")
+    assert type(error) is ReplicationError
+    assert error.message == "tcp://peer/log sent an error that cannot be read"

@@ -178,6 +178,24 @@ def test_log_behind_its_store_is_promoted_only_by_force(
     assert stored(place) == expected
 
 
+def test_number_of_a_promotion_without_the_store_may_be_claimed(
+    primary: CommitLog, logs: Logs, place: Path, tmp_path: Path, until: Until
+) -> None:
+    primary.close()
+    restore(place, tmp_path / "copy")
+    numbers = {promote(primary.path).number, promote(tmp_path / "copy", store=Store(place)).number}
+    assert numbers == {1}
+    log = logs.open(store=Store(place, every=SOON))
+    until(lambda: is_fenced(log))
+    with pytest.raises(FencedError):
+        log.close()
+    assert promote(log.path, store=Store(place)).number == 2
+    log = logs.open(store=Store(place, every=SOON))
+    log.append(b"on")
+    log.close()
+    assert stored(place) == stored(Path(log.path))
+
+
 def test_promotion_with_the_store_of_another_log_is_refused(
     primary: CommitLog, place: Path, logs: Logs
 ) -> None:

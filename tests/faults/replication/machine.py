@@ -180,9 +180,7 @@ class Machine:
 
     def close(self) -> None:
         """End every program."""
-        assert self._host.stdin is not None
-        self._host.stdin.close()
-        self._host.wait(LIMIT_S)
+        self._host.communicate(timeout=LIMIT_S)  # it ends with its input
         if self._mounted:
             small_disk.unmount(self.disk)
 

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from commitlog import Store, replication
+from commitlog.recovery import lineage
 from tests.conftest import ROOT
 from tests.faults.replication.rounds import command
+from tests.faults.replication.world import LOG, World
 
 LONG_ROUNDS = int(os.environ.get("COMMITLOG_ROUNDS", "1000"))
 
@@ -22,6 +25,31 @@ def run_rounds(folder: Path, rounds: int, numbers: random.Random) -> None:
 
 def test_rounds_of_faults_lose_no_record(tmp_path: Path, numbers: random.Random) -> None:
     run_rounds(tmp_path, 2, numbers)
+
+
+def test_log_that_the_store_fences_is_promoted_again(
+    tmp_path: Path, numbers: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = iter(("1" * 32, "2" * 32))  # the higher one prevails among the copies
+    ranked = lineage.next_rank
+    with World(tmp_path / "world", numbers, disks=False) as world:
+        world.begin()
+        world.require = 2
+        world.check(promoted=False)
+        for name in ("a", "b", "c"):
+            world.end(name)
+        # Each record is on all copies: one promise is enough, so neither learns of the other.
+        with monkeypatch.context() as patch:
+            patch.setattr(lineage, "next_rank", lambda known: ranked(known)._replace(id=next(ids)))
+            for name, store in (("c", Store(world.store)), ("b", None)):
+                others = [world.backs[other].url(LOG) for other in world.followers if other != name]
+                replication.promote(
+                    world.log_of(name), others=others, require=2, store=store, timeout=0.5
+                )
+        assert world.lineage("b").number == world.lineage("c").number == 1
+        world.settle()
+        assert world.rank().number == 2
+        world.check(promoted=True)
 
 
 @pytest.mark.long

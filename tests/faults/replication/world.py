@@ -17,6 +17,8 @@ from commitlog.keep import restore
 from commitlog.recovery.lineage import Lineage, Rank
 from commitlog.repair.verification import verify
 from commitlog.replication.replica import read_replica
+from commitlog.retention.store_epoch import read_epoch
+from commitlog.retention.target import target_of
 from tests.faults import small_disk
 from tests.faults.replication import programs
 from tests.faults.replication.machine import LIMIT_S, Machine, Program, libraries
@@ -187,14 +189,21 @@ class World:
         return Lineage() if known is None else known[1]
 
     def has_primary(self) -> bool:
-        """Make the log of the highest epoch the primary; False if no log can be written by now."""
+        """Make the log of the highest epoch the primary; False if it cannot be written by now."""
         lineages = {name: self.lineage(name) for name in NAMES}
         highest = max(each.promised for each in lineages.values())
         for name, each in lineages.items():
             if each.rank == highest and each.follows is None and each.promised == each.rank:
                 self.primary = name
-                return True
+                return not self._is_claimed_by_another(highest)
         return False
+
+    def _is_claimed_by_another(self, rank: Rank) -> bool:
+        """Return whether the store fences a log of this rank: of two promotions with the same
+        number, the one with the lower id may be the only one that was given the store.
+        """
+        claimed = read_epoch(target_of(self.store), rank.number)
+        return claimed is not None and claimed.id != rank.id
 
     def settle(self) -> None:
         """End the old primary. If there is no new one, promote a log with the promises of all."""
