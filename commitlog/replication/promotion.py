@@ -95,6 +95,8 @@ def promote(
         lacks. The log is not promoted.
     FencedError
         Another promotion has just claimed the epoch in the store. The log is not promoted.
+    IOFailureError
+        The disk or the store cannot be written. The epoch may have begun: promote again.
     InvalidOptionError
         `require` is not the number of some of the copies, or two URLs name one copy.
     """
@@ -149,14 +151,14 @@ def _promoted(
         claimed, behind = _in_store(opened, store, end)
         known = [*known, claimed]
     rank = lineage.next_rank([own.promised, *known])
-    doubts = quorum.doubts(standing, needed) or behind
+    doubts = "; ".join(filter(None, (quorum.doubts(standing, needed), behind)))
     if doubts and not force:
         raise _refused(doubts, opened)
     if quorum.members:
         lineage.write(directory, replace(own, fence=rank))
         failpoint("own fence written")
         quorum.fence(rank)
-        doubts = quorum.doubts(standing, needed) or behind
+        doubts = "; ".join(filter(None, (quorum.doubts(standing, needed), behind)))
         if doubts and not force:
             raise _refused(doubts, opened)
     if doubts:

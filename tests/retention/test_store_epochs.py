@@ -163,7 +163,7 @@ def test_put_that_comes_after_the_claim_is_replaced(
 
 
 def test_log_behind_its_store_is_promoted_only_by_force(
-    primary: CommitLog, place: Path, tmp_path: Path
+    primary: CommitLog, place: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     middle = [record.position for record in primary.tailer()][100]
     primary.close()
@@ -171,7 +171,12 @@ def test_log_behind_its_store_is_promoted_only_by_force(
     with pytest.raises(ReplicationError, match="the store has records up to position"):
         promote(tmp_path / "copy", store=Store(place))
     assert highest_epoch(target_of(place)) == 0
-    assert promote(tmp_path / "copy", store=Store(place), force=True).number == 1
+    absent = [f"tcp://127.0.0.1:1/copy{number}" for number in (1, 2)]
+    promote(tmp_path / "copy", others=absent, store=Store(place), force=True)
+    waived = [text for text in caplog.messages if "promoted by force" in text]
+    assert len(waived) == 1
+    assert "1 of 2 copies that are needed" in waived[0]
+    assert "the store has records up to" in waived[0]
     with commitlog.open(tmp_path / "copy", store=Store(place)) as copy:
         copy.append(b"on")
         expected = values(copy)
