@@ -25,7 +25,9 @@ _EPOCH_LARGEST_NS = 1000 * 366 * DAY_NS
 
 @dataclass(frozen=True, init=False)
 class RollCycle:
-    """Set when a log rolls by time: the time windows of the log, numbered from the epoch on.
+    """Set when a log rolls by time.
+
+    A cycle is a window of time; cycles are numbered from the epoch on.
 
     Parameters
     ----------

@@ -23,14 +23,14 @@ from commitlog.replication import follow
     "--tokens",
     metavar="FILE",
     type=click.Path(),
-    help="Serve COPY to the tokens of this file, as serve does. [default: the token]",
+    help="Serve COPY to clients with a token of this file, as for serve. [default: the token]",
 )
 @click.option(
     "--tls",
     nargs=2,
     metavar="CERTIFICATE KEY",
     default=None,
-    help="Encrypt what is served, with files in PEM.",
+    help="Serve COPY with this certificate and private key, files in PEM.",
 )
 def command(
     *,
@@ -45,9 +45,8 @@ def command(
 ) -> None:
     """Copy the log at URL to COPY, and follow it until Ctrl-C.
 
-    URL is tls://HOST:PORT/LOG, or tcp:// without TLS. COPY is created if it does not exist. Every
-    command that reads a log also reads COPY, while it grows. The next run continues where COPY
-    ends.
+    URL is tls://HOST:PORT/LOG, or tcp:// without TLS. COPY is created if it does not exist. While
+    COPY grows, every command that reads a log can read it. The next run continues where COPY ends.
 
     \b
     Examples:

@@ -33,7 +33,7 @@ _WIDTH, _CHART_WIDTH = 200, 40
     help="Read only messages of this topic, or calls of this method; repeat it for several.",
 )
 @click.option(
-    "--chart", is_flag=True, help="Draw each row from 50% to 99.9%, on a logarithmic scale."
+    "--chart", is_flag=True, help="Draw percentiles 50 to 99.9 of each row, on a logarithmic scale."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @click.pass_context
@@ -47,7 +47,7 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Print how long messages waited and were handled.
+    """Print how long messages waited, and how long their handling took.
 
     A message that is written while another is handled carries a history: the logs through which it
     came. Each of these logs is a hop; the first is hop 1. A source is a log, named by its UUID.

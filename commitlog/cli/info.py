@@ -55,9 +55,9 @@ def command(
 ) -> None:
     """Describe LOG, an archive or a segment file.
 
-    For a log it prints identity, segments, watermarks, records and the writers that have it open,
-    and for each topic of the newest 4096 records how many times smaller compression made it.
-    ARCHIVE is a directory or a URL. The command changes nothing.
+    For a log it prints identity, segments, watermarks, records and the writers that have it open.
+    For each topic among the newest 4096 records, it prints how many times smaller compression made
+    the messages. ARCHIVE is a directory or a URL. The command changes nothing.
 
     \b
     Examples:

@@ -35,8 +35,8 @@ from commitlog.retention.store import Store
 @click.option(
     "--force",
     is_flag=True,
-    help="Promote although promises are missing and copies or the store have more records: "
-    "acknowledged records may be lost.",
+    help="Promote even if promises are missing, or copies or the store have more records. "
+    "Acknowledged records may be lost.",
 )
 @connection_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")

@@ -24,7 +24,7 @@ from commitlog.keep import restore
 @click.option(
     "--follows",
     metavar="URL",
-    help="Make the log a copy that `commitlog follow URL DIRECTORY` goes on with.",
+    help="Make the log a copy that `commitlog follow URL DIRECTORY` continues.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def command(

@@ -51,7 +51,7 @@ def command(
     tls: tuple[str, str] | None,
     plain_text: bool,
 ) -> None:
-    """Offer LOGs to followers until Ctrl-C.
+    """Serve LOGs to followers and readers until Ctrl-C.
 
     A log's name is the last part of its path. The logs are opened for reading, so the programs that
     write them continue. A follower gets each record once it is durable here.

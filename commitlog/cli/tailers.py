@@ -38,7 +38,7 @@ def command(
     reset NAME POSITION  Move it to "first", "end", or the position of a record. This also
                          rebuilds a damaged file.
     delete NAME          Delete it.
-    evict NAME           Stop requiring it: retention and appends do not wait for it.
+    evict NAME           Stop requiring it: retention and appends no longer wait for it.
 
     reset and delete are refused while a process reads with the tailer.
 

@@ -109,9 +109,9 @@ class DeltaDecoder:
             repeated = self._repeated(key_of(at), position)
             value = None if repeated is None else self._reopened(repeated, position, key)
         if value is None:
-            raise ValueError("is not in the log: read the log that has the segment before, too")
+            raise ValueError("is not in the log: read a log that also has the previous segment")
         if value[:1] != WHOLE:
-            raise ValueError("is no key frame: the record was copied from another place")
+            raise ValueError("is not a key frame: the record was copied from another log")
         return self._whole(value, at)
 
     def _value_at(self, position: int) -> bytes | None:

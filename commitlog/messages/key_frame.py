@@ -52,14 +52,14 @@ class KeyFrame:
         message, or has more than `limit` bytes.
         """
         if delta.crc != self._crc:
-            raise ValueError("has other content: the record was copied from another place")
+            raise ValueError("has other content: the record was copied from another log")
         unpacker = zlib.decompressobj(_RAW_DEFLATE, self.content)
         try:
             content = unpacker.decompress(delta.packed, limit)
         except zlib.error as error:
             raise ValueError(f"does not match it: {error}") from None
         if not unpacker.eof or unpacker.unused_data:
-            raise ValueError(f"does not match it, or makes more than {limit} bytes of it")
+            raise ValueError(f"does not match it, or makes it larger than {limit} bytes")
         return content
 
 

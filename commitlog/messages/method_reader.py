@@ -264,7 +264,7 @@ class MethodReader(ProcessBound):
     def _check_unused(self) -> None:
         if self._thread is not None or self._is_running:
             raise InUseError(
-                "the method reader runs already: call stop() first, and wait() after start()",
+                "the method reader is running: call stop() first, and wait() after start()",
                 path=self._log.path,
             )
 

@@ -151,7 +151,7 @@ class OutputAppender:
         if condition is not None:
             raise InvalidOptionError(
                 "with after_last_written= a method cannot give expect= or producer=, because its "
-                "outputs are appended when it has returned, and once for each input: leave it out",
+                "outputs are appended after it returns, once for each input: leave them out",
                 path=self._outputs.log.path,
             )
         given = checked_keys(self._outputs.log, values, keys)

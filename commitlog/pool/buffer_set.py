@@ -147,7 +147,7 @@ class BufferSet:
         return buffer
 
     def borrow(self, owner: str, timeout_s: float | None = None) -> PoolBuffer | None:
-        """Lend a buffer, if none is free by the pool's policy; None if that is to use no buffer.
+        """Lend a buffer. If none is free, the policy decides; None if it is to use no buffer.
 
         If no buffer becomes free within `timeout_s`, by default `wait_timeout`, raise
         `PoolExhaustedError`.

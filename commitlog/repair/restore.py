@@ -87,8 +87,8 @@ def restore(
         before the first record that is newer.
     follows : str, optional
         Make the restored log a copy: the URL of the log that it is to follow, for
-        `commitlog.replication.follow`. A copy so begun needs no segment that its primary has
-        deleted.
+        `commitlog.replication.follow`. A copy that begins this way needs no segment that its
+        primary has deleted.
 
     Raises
     ------

@@ -79,7 +79,7 @@ class Permits:
         return found
 
     def _read_again(self) -> None:
-        """Read the file if it has changed. If it is unusable, the tokens stay as they were."""
+        """Read the file if it has changed. If it is unusable, the tokens are not changed."""
         version = _version_of(self._path) if self._path else ()
         if version == self._version:
             return
@@ -88,7 +88,7 @@ class Permits:
             self._wanted = _wanted(_read(self._path))
             _logger.info("%s: read the tokens again", self._path)
         except CommitLogError as error:
-            _logger.warning("the tokens stay as they were: %s", error)
+            _logger.warning("the tokens are not changed: %s", error)
 
 
 def _wanted(by_token: Mapping[str, Permit]) -> list[tuple[bytes, Permit]]:

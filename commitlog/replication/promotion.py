@@ -165,7 +165,7 @@ def _promoted(
         _logger.warning("%s: promoted by force: %s", directory.path, doubts)
     if own.follows is None and store is None:
         _logger.warning(
-            "%s: this log was no copy: its own next epoch begins, and no other log stops",
+            "%s was not a copy: its next epoch begins, but no other log is fenced",
             directory.path,
         )
     return own.promoted(end, rank)

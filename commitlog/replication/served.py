@@ -97,7 +97,7 @@ class Served:
             "tailer": self._tailer,
         }
         if action not in answers:
-            raise ReplicationError(f"there is no action {action!r}: update the older program")
+            raise ReplicationError(f"the server has no action {action!r}: update the older program")
         return answers[action](content)
 
     def _describe(self, _: dict[str, Any]) -> dict[str, Any]:

@@ -334,7 +334,7 @@ def _server_class() -> Any:
             served = self._log_of(context, content, reads=False)
             if not self._room.acquire(blocking=False):
                 raise flight.FlightUnavailableError(
-                    f"it has {_FOLLOWERS_LIMIT} followers, its limit"
+                    f"the server has {_FOLLOWERS_LIMIT} followers, its limit"
                 )
             try:
                 following = Following(served, content)
@@ -353,7 +353,9 @@ def _server_class() -> Any:
         def _updates(self, served: Served, content: dict[str, Any]) -> Iterator[Any]:
             reading = Reading(served.log)
             if not self._reading_room.acquire(blocking=False):
-                raise flight.FlightUnavailableError(f"it has {_READERS_LIMIT} readers, its limit")
+                raise flight.FlightUnavailableError(
+                    f"the server has {_READERS_LIMIT} readers, its limit"
+                )
             try:
                 found = (
                     reading.read(content["read"])

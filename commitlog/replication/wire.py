@@ -136,7 +136,7 @@ def chunk_of(batch: Any, head: Any, peer: str) -> Chunk | None:
     if batch is not None:
         content = _content_of(batch, peer)
     if min(number, offset, flushed) < 0 or (kind in (_HEADER, _FRAMES)) != bool(content):
-        raise ReplicationError(f"{peer} sent what is not a chunk of a log")
+        raise ReplicationError(f"{peer} sent a message that is not a chunk of a log")
     if kind == _END:
         return None
     if kind == _HEADER:
@@ -147,7 +147,7 @@ def chunk_of(batch: Any, head: Any, peer: str) -> Chunk | None:
 def _content_of(batch: Any, peer: str) -> memoryview:
     column = batch.column(0) if batch.num_columns == 1 and batch.num_rows == 1 else None
     if column is None or batch.schema != schema() or column.null_count:
-        raise ReplicationError(f"{peer} sent what is not a chunk of a log")
+        raise ReplicationError(f"{peer} sent a message that is not a chunk of a log")
     view: memoryview = memoryview(column[0].as_buffer()).cast("B")
     return view
 
@@ -178,7 +178,7 @@ def _opened(message: Any, layout: struct.Struct, peer: str) -> tuple[Any, ...]:
     content = b"" if message is None else bytes(message)
     body = content[: layout.size]
     if len(content) != layout.size + _CRC.size or _CRC.pack(crc32c(body)) != content[-_CRC.size :]:
-        raise ReplicationError(f"{peer} sent what is not a message of this protocol")
+        raise ReplicationError(f"{peer} sent a message that is not of this protocol")
     return layout.unpack(body)
 
 

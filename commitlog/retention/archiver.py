@@ -62,8 +62,8 @@ class Archiver:
                 if self._is_same(number, content):
                     return False
             raise LogExistsError(
-                "another writer stored another segment at this position: nothing is stored any "
-                "more. Use a new target",
+                "another writer stored another segment at this position, so this log is not stored "
+                "any more: use a new target",
                 path=self.target.path_of(name),
                 position=number * self._directory.segment_size,
             )

@@ -201,5 +201,5 @@ def _obstore() -> Any:
 def _line_of(error: Exception) -> str:
     text = " ".join(str(error).partition("\n\nDebug source")[0].split()) or type(error).__name__
     if _METADATA in text:
-        return f"no credentials are in the environment, and this machine has none: {text}"
+        return f"there are no credentials in the environment or on this machine: {text}"
     return text

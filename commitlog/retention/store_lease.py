@@ -84,7 +84,7 @@ class StoreLease:
         if self._lasts_s < _LEAST_S:
             raise InvalidOptionError(f"lasts must be at least {_LEAST_S:g} s, not {lasts!r}")
         if position is not None and (type(position) is not int or position < 0):
-            raise InvalidOptionError(f"position must be an int from 0 on, not {position!r}")
+            raise InvalidOptionError(f"position must be an int of at least 0, not {position!r}")
         self._target = target_of(target, filesystem)
         self._size = read_identity(self._target).segment_size
         self._held: LeaseObject | None = None
@@ -133,8 +133,8 @@ class StoreLease:
         if position < first:
             self.release()
             raise PositionError(
-                "the store's retention deleted this position before the lease: continue at a later "
-                "position",
+                "the store's retention deleted this position before the lease: continue at "
+                f"position {first} or later",
                 path=self._target.name,
                 position=position,
                 first_position=first,

@@ -100,8 +100,8 @@ class StoredTail:
         # If it is there, this call put it and the answer was lost, or an earlier process did.
         if not placed and not self.has(part):
             raise LogExistsError(
-                "another writer stored other records at this position: nothing is stored any "
-                "more. Use a new target",
+                "another writer stored other records at this position, so this log is not stored "
+                "any more: use a new target",
                 path=self._target.path_of(part.name),
                 position=part.first,
             )

@@ -273,9 +273,9 @@ def test_hostile_deltas_are_refused(tmp_path: Path) -> None:
             b"\xff" + b"\xff" * 300: r"position \d+, which is not in the log",
             KeyFrame(later, b"{}").delta(b"{}"): f"position {later}, which is not in the log",
             KeyFrame(plain, b"{}").delta(b"{}"): f"position {plain}, which is not in the log",
-            KeyFrame(delta, b"{}").delta(b"{}"): f"position {delta}, which is no key frame",
+            KeyFrame(delta, b"{}").delta(b"{}"): f"position {delta}, which is not a key frame",
             KeyFrame(first, b"{1").delta(b"{}"): f"position {first}, which has other content",
-            bomb: f"position {first}, which does not match it, or makes more than 8192 bytes",
+            bomb: f"position {first}, which does not match it, or makes it larger than 8192 bytes",
             frame.delta(b"{}") + b"more": "does not match it",
             frame.delta(b"{}")[:-1]: "does not match it",
         }

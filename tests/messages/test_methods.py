@@ -201,7 +201,7 @@ def test_started_reader_handles_until_it_is_stopped(log: CommitLog) -> None:
         for amount in range(2):
             reader.start()
             assert reader.wait(0) is None
-            with pytest.raises(InUseError, match="runs already"):
+            with pytest.raises(InUseError, match="is running"):
                 reader.run(timeout=0)
             shop.sold("lamp", amount)
             assert handled.wait(30)
