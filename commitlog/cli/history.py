@@ -47,7 +47,7 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Print how long messages waited, and how long their handling took.
+    """Print how long messages waited and how long handling took.
 
     A message that is written while another is handled carries a history: the logs through which it
     came. Each of these logs is a hop; the first is hop 1. A source is a log, named by its UUID.
