@@ -9,7 +9,14 @@ from typing import NamedTuple
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import CommitLogError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import Appending, Condition, Key, Layered, Positions
+from commitlog.messages.appender import (
+    Appending,
+    Condition,
+    Key,
+    Layered,
+    Positions,
+    checked_keys,
+)
 from commitlog.messages.delta_decoder import key_of
 from commitlog.messages.key_frame import LARGEST, WHOLE, KeyFrame, KeyFrameCache
 from commitlog.messages.message_sizes import FRAME_MOST
@@ -93,10 +100,10 @@ class DeltaEncoder:
         self, values: list[bytes], keys: list[Key | None] | None
     ) -> tuple[Appending, list[bytes]]:
         """Return likewise for some values."""
-        given: list[Key | None] = [None] * len(values) if keys is None else keys
+        given = checked_keys(self._log, values, keys)
         tail = self._log.tail_position
         first = self._first_usable(tail, values, given)
-        pairs = [self._made(*each, first) for each in zip(values, given, strict=False)]
+        pairs = [self._made(*each, first) for each in zip(values, given, strict=True)]
         appender, layered = self._end.many([made for made, _ in pairs], keys)
         return _Noting(self, appender, tail, [sent for _, sent in pairs]), layered
 
@@ -146,7 +153,8 @@ class DeltaEncoder:
         segment before a delta of it.
         """
         failpoint("delta in a new segment")
-        # The delta is appended: a failure must not say otherwise.
+        # The delta is appended, so a failure here is not raised. Then the delta needs the earlier
+        # segment.
         with contextlib.suppress(CommitLogError):
             _, value = self._end.one(WHOLE + self._compressed(frame.content), key)
             self._log.append(value, key=key_of(frame.position), type=SCHEMA_TYPE, sync=False)

@@ -153,6 +153,15 @@ def topic_positions(log: commitlog.CommitLog) -> list[int]:
     return [record.position for record in messages(log)]
 
 
+@pytest.mark.parametrize("count", [2, 4])
+def test_list_with_too_few_or_too_many_keys_is_refused(
+    log: commitlog.CommitLog, count: int
+) -> None:
+    with pytest.raises(InvalidOptionError, match=f"{count} keys for 3 messages"):
+        topic_of(log).append_many(States(2).some(3), keys=[b"k"] * count)
+    assert messages(log) == []
+
+
 def test_list_longer_than_a_segment_is_read(log: commitlog.CommitLog) -> None:
     topic, states = topic_of(log), States(20).some(2000)
     append(topic, states[:100])
