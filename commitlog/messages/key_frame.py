@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Hashable
-from functools import cached_property
 from typing import Generic, TypeVar
+
+from commitlog.base.cached import Cached
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -33,11 +34,11 @@ class KeyFrame:
         self.position = position
         self.content = content
 
-    @cached_property
+    @Cached
     def _crc(self) -> bytes:
         return zlib.crc32(self.content).to_bytes(_CRC_BYTES, "little")
 
-    @cached_property
+    @Cached
     def _head(self) -> bytes:
         length = -(-self.position.bit_length() // 8)
         return bytes([length]) + self.position.to_bytes(length, "little") + self._crc
@@ -111,6 +112,7 @@ class KeyFrameCache(Generic[K, V]):
     def put(self, name: K, kept: V, frame: KeyFrame) -> None:
         """Keep an object under a name, in place of another one; the frame says how large it is."""
         self._new[name] = kept, frame
-        self._bytes += len(frame.content) + _MORE
+        size = len(frame.content) + _MORE
+        self._bytes += size  # without a call in between, so threads lose nothing
         if self._bytes > _GENERATION_BYTES:
             self._old, self._new, self._bytes = self._new, {}, 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
+from commitlog.base.cached import Cached
 from commitlog.errors import SchemaError
 
 # Schemas without history and layers have version 1, so that older releases read them.
@@ -43,7 +43,7 @@ class Schema:
     has_history: bool = False
     layers: tuple[dict[str, Any], ...] = ()
 
-    @cached_property
+    @Cached
     def value(self) -> bytes:
         """The value of the schema's record."""
         content: dict[str, Any] = {
@@ -58,7 +58,7 @@ class Schema:
             content["layers"] = self.layers
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
-    @cached_property
+    @Cached
     def number(self) -> int:
         """The type number of the messages: a hash of the value, so that all processes find the
         same number without an agreement.

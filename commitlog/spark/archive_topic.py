@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from commitlog._kernel.failure import failure
 from commitlog._kernel.segments import HEADER_SIZE, check_header, header_fields, read_seal
+from commitlog.base.cached import Cached
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError
 from commitlog.segment import identity as identities
 from commitlog.segment.seal_table import Seal
@@ -125,7 +125,7 @@ class ArchiveTopic(Topic):
         """Where the last segment ends if it is full."""
         return self._files[-1].base + self.segment_size
 
-    @cached_property
+    @Cached
     def _largest_ns(self) -> list[int | None]:
         """The largest timestamp of each segment; None for a segment without a seal."""
         return [

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from commitlog._kernel.readers import first_sequence
 from commitlog._kernel.segments import Segment
+from commitlog.base.cached import Cached
 from commitlog.base.extras import pyarrow_for
 from commitlog.errors import CommitLogError, SequenceError
 from commitlog.tail.arrow import BatchForm
@@ -50,7 +50,7 @@ class Batch:
     key_offsets: npt.NDArray[np.int64]
     _segment: Segment | None = field(default=None, repr=False)
 
-    @cached_property
+    @Cached
     def sequences(self) -> npt.NDArray[np.int64]:
         """Return the records' sequences, int64, shape (n,), ascending or descending by one.
 
