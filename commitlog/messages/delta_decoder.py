@@ -26,10 +26,10 @@ def key_of(position: int) -> bytes:
 
 
 class _Repeats(NamedTuple):
-    """The key frames that a segment repeats, by their keys, as the log was with that tail."""
+    """The key frames that a segment repeats before a position, by their keys."""
 
     base: int
-    tail: int
+    end: int
     values: dict[bytes, bytes]
 
 
@@ -129,24 +129,25 @@ class DeltaDecoder:
         position; None if there is none.
         """
         base = position - position % self._log.segment_size
-        tail = self._log.tail_position
         known = self._repeats
-        if known.base != base or (key not in known.values and known.tail != tail):
-            known = self._repeats = _Repeats(base, tail, self._repeats_in(base))
+        if known.base != base:
+            known = _Repeats(base, base, {})
+        if key not in known.values:
+            known = self._repeats = self._continued(known)
         return known.values.get(key)
 
-    def _repeats_in(self, base: int) -> dict[bytes, bytes]:
+    def _continued(self, known: _Repeats) -> _Repeats:
+        """Return the key frames that a segment repeats, with those behind the last search."""
         log = self._log
-        found = {}
+        stop = known.base + log.segment_size
+        values = dict(known.values)
         visibility: Visibility = "committed" if log.mode == "r" else "appended"
         with log.tailer(on_damage="skip", visibility=visibility) as tailer:
             with contextlib.suppress(PositionError):  # the log begins behind it
-                tailer.seek(base)
-            while len(batch := tailer.read_batch()):
+                tailer.seek(known.end)
+            while tailer.position < stop and len(batch := tailer.read_batch()):
                 for row in np.flatnonzero(batch.types == SCHEMA_TYPE).tolist():
                     key = batch.key(row) or b""
-                    if key.startswith(_PREFIX) and batch.positions[row] < base + log.segment_size:
-                        found[key] = batch.value(row)
-                if batch.positions[-1] >= base + log.segment_size:
-                    break
-        return found
+                    if key.startswith(_PREFIX) and batch.positions[row] < stop:
+                        values[key] = batch.value(row)
+            return _Repeats(known.base, min(tailer.position, stop), values)

@@ -302,6 +302,23 @@ def test_hostile_repeats_of_a_key_frame_are_refused(tmp_path: Path) -> None:
                 topic.tailer(start=position).read()
 
 
+def test_key_frame_that_is_repeated_later_is_found(tmp_path: Path) -> None:
+    import zstandard
+
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
+        at = log.append(b"plain")
+        value = KeyFrame(at, b"{}").delta(b"{}")
+        hostile(log, value)
+        topic = commitlog.topic(log, dict, name="State", codec="json")
+        tailer = topic.tailer()
+        with pytest.raises(UndecodableError, match="which is not in the log"):
+            tailer.read()
+        whole = WHOLE + zstandard.compress(b"{}")
+        log.append(whole, key=repeated_key(at), type=SCHEMA_TYPE)
+        hostile(log, value)
+        assert tailer.read() == {}
+
+
 def test_delta_says_what_it_is_made_of() -> None:
     frame = KeyFrame(0x01_0000, b"lamp" * 50)
     value = frame.delta(b"lamp" * 49 + b"desk")
