@@ -228,7 +228,19 @@ def _total(values: Sequence[bytes], level: int, dictionary: bytes) -> int:
 
 
 def _loaded(dictionary: bytes) -> Any:
-    return _library().ZstdCompressionDict(dictionary) if dictionary else None
+    """Load a dictionary; refuse one that zstd would refuse for each message."""
+    if not dictionary:
+        return None
+    library = _library()
+    loaded = library.ZstdCompressionDict(dictionary)
+    try:
+        library.ZstdDecompressor(dict_data=loaded)
+    except library.ZstdError:
+        raise SchemaError(
+            "zstd cannot load the dictionary of a topic: give another one, or restore the log from "
+            "a copy"
+        ) from None
+    return loaded
 
 
 def check_installed() -> None:

@@ -32,6 +32,8 @@ from tests.messages.orders import Order, ended, records, run
 
 EVENTS = events(1000)
 SEGMENT = "256KiB"
+UNLOADABLE = b"\x37\xa4\x30\xec" + bytes(60)  # a dictionary by its first bytes, and damaged
+ENCODED = base64.b64encode(UNLOADABLE).decode()
 
 
 @pytest.fixture
@@ -140,6 +142,12 @@ def test_given_dictionary_is_used_from_the_first_message(log: commitlog.CommitLo
     assert layers(log) == [[{"name": "zstd", "dictionary": base64.b64encode(given).decode()}]]
     assert len(messages(log)[0].value) < 450
     assert list(topic.tailer()) == EVENTS[1:2]
+
+
+def test_given_dictionary_that_zstd_cannot_load_is_refused(log: commitlog.CommitLog) -> None:
+    with pytest.raises(SchemaError, match="zstd cannot load the dictionary"):
+        commitlog.topic(log, Event, compress=topics.Zstd(dictionary=UNLOADABLE))
+    assert records(log) == []
 
 
 def test_empty_dictionary_trains_none(log: commitlog.CommitLog) -> None:
@@ -384,6 +392,7 @@ def test_flipped_bits_never_end_the_interpreter(log: commitlog.CommitLog) -> Non
         ([{"name": "zstd"}, {"name": "zstd"}], "does not know the layers zstd, zstd"),
         ([{"name": "zstd", "dictionary": "*"}], "dictionary of a schema is damaged"),
         ([{"name": "zstd", "dictionary": 3}], "dictionary of a schema is damaged"),
+        ([{"name": "zstd", "dictionary": ENCODED}], "zstd cannot load"),
     ],
 )
 def test_unknown_or_damaged_layer_is_undecodable(
