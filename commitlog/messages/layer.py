@@ -76,6 +76,13 @@ class RecordDecoder(Generic[T]):
         return self.of_value(record.value, record.position, record.key)
 
 
+def is_bound(schema: Schema) -> bool:
+    """Return whether only their own log can decode the messages of a schema, because they are
+    sealed or deltas.
+    """
+    return sealer.is_sealed(schema) or any(map(compression.has_deltas, schema.layers))
+
+
 def unsealing(log: CommitLog, schema: Schema, decode: Decode[T], keys: KeyRing) -> RecordDecoder[T]:
     """Return what takes the seal off the messages of a schema, if they are sealed, and decodes what
     is below.

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import read_small_file
 from commitlog.base.units import Size, parse_size
-from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError
+from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError, SchemaError
 from commitlog.log.commit_log import open_log
 from commitlog.log.parts import parts_of
+from commitlog.messages.layer import is_bound
+from commitlog.messages.schema import SCHEMA_TYPE, Schema
 from commitlog.recovery.join_note import Manifest
 from commitlog.spark.jobs.steps import next_stop, read
 from commitlog.spark.topics import open_only
@@ -101,7 +103,7 @@ def compact(
     Raises
     ------
     InvalidOptionError
-        The destination is a log with other records.
+        The destination is a log with other records, or the log has sealed messages or deltas.
     CommitLogError
         The log cannot be read, or the new log cannot be written.
     """
@@ -131,6 +133,14 @@ def compact(
         stop = next_stop(found.position, end, step_bytes, segment_size_bytes)
         found.add(spark, read(spark, log, name, found.position, stop).select(*_COLUMNS), stop)
     latest, bare = found.frames(spark, read(spark, log, name, end, end).select(*_COLUMNS).schema)
+    bound = _bound_topics(latest)
+    if bound:
+        found.remove()
+        raise InvalidOptionError(
+            "only this log can decode its sealed messages and deltas, of the topics "
+            f"{', '.join(bound)}: read these topics, and append their latest messages to a new log",
+            path=place,
+        )
     _count(latest, bare, found.read, done)
     kept = latest.where("length(value) > 0").unionByName(bare)
     kept.orderBy("offset").drop("offset").write.format("commitlog").mode("append").options(
@@ -139,6 +149,17 @@ def compact(
     found.remove()
     progress(end - begun, end - begun)
     return done
+
+
+def _bound_topics(latest: DataFrame) -> list[str]:
+    """Return the topics whose messages only their own log can decode."""
+    found = set()
+    for row in latest.where(f"type = {SCHEMA_TYPE}").select("value").collect():
+        with contextlib.suppress(SchemaError):  # of another record, such as a data key
+            schema = Schema.of_value(bytes(row.value))
+            if is_bound(schema):
+                found.add(schema.topic)
+    return sorted(found)
 
 
 def _latest(records: DataFrame) -> DataFrame:
