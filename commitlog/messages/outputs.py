@@ -135,7 +135,7 @@ class OutputAppender:
         sync: bool | None,
         condition: Condition,
     ) -> int:
-        """Gather one message."""
+        """Collect one message."""
         self.append_many([value], [key], timestamp_ns, sync, condition)
         return _DROPPED
 
@@ -168,7 +168,7 @@ class OutputAppender:
         sync: bool | None,
         condition: Condition,
     ) -> int:
-        """Gather one message."""
+        """Collect one message."""
         return self.append(value, key, timestamp_ns, sync, condition)
 
 
