@@ -117,15 +117,16 @@ def newest(log: CommitLog) -> LogSummary:
 
 
 def summarized(log: CommitLog, start: Start = "first") -> LogSummary:
-    """Read a log from a record on, and count the messages of each version of its topics. Keys of
-    the environment open sealed messages.
+    """Read a log from a record on, up to its present end, and count the messages of each version of
+    its topics. Keys of the environment open sealed messages.
     """
     keys = key_ring_of(None)
     summary = LogSummary()
     versions = summary.versions
     catalog = SchemaCatalog(log)
+    end = log.tail_position  # writers may append faster than messages are measured
     with log.tailer(start=start) as tailer:
-        while len(batch := tailer.read_batch()):
+        while tailer.position < end and len(batch := tailer.read_batch()):
             summary.records += len(batch)
             numbers = batch.types
             declared = np.flatnonzero(numbers == SCHEMA_TYPE)

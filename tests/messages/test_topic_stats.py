@@ -12,7 +12,10 @@ import commitlog
 from commitlog import CommitLog, topics
 from commitlog.errors import RecordTooLargeError
 from commitlog.messages.data_key import HEAD_BYTES
+from commitlog.messages.summary import summarized
 from commitlog.stats import TopicStats
+from commitlog.tail.batch import Batch
+from commitlog.tail.tailer import Tailer
 from tests.messages.events import Event, events
 from tests.messages.orders import Order, Refund
 from tests.messages.sealed import RING, messages
@@ -86,6 +89,19 @@ def test_threads_lose_no_count(log: CommitLog) -> None:
     for thread in threads:
         thread.join(60)
     assert log.stats().topics["Order"].messages == 2000
+
+
+def test_summary_of_a_growing_log_ends(log: CommitLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, calls = Tailer.read_batch, iter(range(5))
+
+    def read_and_append(tailer: Tailer) -> Batch:
+        next(calls)  # raises StopIteration if the summary follows the end
+        log.append(b"more")
+        return read(tailer, 1)
+
+    log.append_many([b"record"] * 3)
+    monkeypatch.setattr(Tailer, "read_batch", read_and_append)
+    assert summarized(log).records == 3
 
 
 def test_outputs_of_a_pipeline_are_counted(log: CommitLog, tmp_path: object) -> None:
