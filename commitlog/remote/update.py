@@ -81,6 +81,11 @@ def update_of(batch: Any, layout: Any, peer: str) -> Update:
         raise ReplicationError(
             f"{peer} sent something other than an update of a log: is it `commitlog serve`?"
         )
+    pyarrow = pyarrow_for(_WHAT)
+    try:
+        batch.validate(full=True)  # Arrow reads beyond a buffer if the offsets say so
+    except pyarrow.ArrowException:
+        raise DamagedUpdateError(peer) from None
     if any(column.null_count for column in batch.columns):
         raise ReplicationError(f"{peer} sent an update without a value")
     error = batch.column("error")[0].as_py()

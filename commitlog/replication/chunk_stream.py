@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Any, Self
 
-from commitlog.base.extras import imported
 from commitlog.errors import CommitLogError
 from commitlog.recovery.lineage import Rank
 from commitlog.replication import wire
@@ -41,28 +40,24 @@ class ChunkStream:
         self._waits_since_s = time.monotonic()
         try:
             message = self._reader.read_chunk()
+            chunk = wire.chunk_of(message.data, message.app_metadata, self._url)
+            if chunk is None:
+                # The server has ended its side: end this one, and raise the error of the server.
+                self._writer.done_writing()
+                self._reader.read_chunk()
+            return chunk
         except StopIteration:
             return None
         finally:
             self._waits_since_s = None  # writing the chunk may take any time
-        chunk = wire.chunk_of(message.data, message.app_metadata, self._url)
-        if chunk is None:
-            self._end()
-        return chunk
 
     def acknowledge(self, rank: Rank, position: int) -> None:
         """Tell the server how far the copy is durable."""
         self._writer.write_metadata(wire.acknowledgement(rank, position))
 
-    def _end(self) -> None:
-        """End this side after the other one, and raise the error that ended it."""
-        self._writer.done_writing()
-        with contextlib.suppress(StopIteration):
-            self._reader.read_chunk()
-
     def cancel(self) -> None:
         """End the stream, from any thread."""
-        with contextlib.suppress(imported("pyarrow", "replication", "arrow").ArrowException):
+        with contextlib.suppress(wire.arrow_exception()):
             self._reader.cancel()
 
     def _run(self) -> None:
@@ -78,9 +73,7 @@ class ChunkStream:
     def _is_answered(self) -> bool:
         try:
             self._ask()
-        except (imported("pyarrow", "replication", "arrow").ArrowException, OSError):
-            return False
-        except CommitLogError:
+        except (wire.arrow_exception(), OSError, CommitLogError):
             return False
         return True
 
@@ -90,6 +83,7 @@ class ChunkStream:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self.cancel()
-        self._watch.join()
-        with contextlib.suppress(imported("pyarrow", "replication", "arrow").ArrowException):
+        # Bounded, because the thread may wait for an answer that does not come.
+        self._watch.join(_SLICE_S)
+        with contextlib.suppress(wire.arrow_exception()):
             self._writer.close()

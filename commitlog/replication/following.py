@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from commitlog.base.extras import imported
 from commitlog.errors import ClosedError, CommitLogError, ReplicationError
+from commitlog.recovery.lineage import Rank
 from commitlog.replication import wire
 from commitlog.replication.sender import Sender
 from commitlog.replication.served import Served
@@ -39,6 +39,7 @@ class Following:
         if not isinstance(unsealed, list) or any(type(each) is not int for each in unsealed):
             raise ReplicationError("the follower sent no usable 'unsealed'")
         self._ended = threading.Event()
+        self._error: CommitLogError | None = None  # why an acknowledgement was refused
         self._sender = Sender(served, position, unsealed)
         # After the sender has noted its version.
         self.has_epoch = served.lineage().rank == rank
@@ -52,11 +53,13 @@ class Following:
             target=self._take, args=(reader, is_allowed), name="commitlog acknowledged", daemon=True
         )
         taking.start()
-        broken = imported("pyarrow", "replication", "arrow").ArrowException
+        broken = wire.arrow_exception()
         try:
             # ClosedError: the log is closed or opened again, and the follower connects again.
             with contextlib.suppress(ClosedError, broken):
                 self._send(writer)
+            if self._error is not None:
+                raise self._error
         finally:
             with contextlib.suppress(broken):
                 writer.write_metadata(wire.END)
@@ -72,16 +75,29 @@ class Following:
             else:
                 writer.write_with_metadata(batch, head)
 
+    def _counts(self, rank: Rank, position: int) -> bool:
+        """Count an acknowledgement; return False if the stream has to end."""
+        try:
+            return self._served.take(self._name, rank, position) == rank
+        except ClosedError:
+            raise
+        except CommitLogError as error:
+            self._error = error
+            return False
+
     def _take(self, reader: Any, is_allowed: Callable[[], bool]) -> None:
-        broken = imported("pyarrow", "replication", "arrow").ArrowException
-        with contextlib.suppress(StopIteration, CommitLogError, broken):
-            while True:
-                message = reader.read_chunk().app_metadata
-                rank, position = wire.acknowledgement_of(message, _FOLLOWER)
-                if not is_allowed() or self._served.take(self._name, rank, position) != rank:
-                    break
-        self._ended.set()
+        # Arrow raises OSError for a message that it cannot parse.
+        broken = StopIteration, OSError, wire.arrow_exception()
+        try:
+            with contextlib.suppress(CommitLogError, *broken):
+                while True:
+                    message = reader.read_chunk().app_metadata
+                    rank, position = wire.acknowledgement_of(message, _FOLLOWER)
+                    if not is_allowed() or not self._counts(rank, position):
+                        break
+        finally:
+            self._ended.set()
         # Until the follower ends its side, or is gone.
-        with contextlib.suppress(StopIteration, broken):
+        with contextlib.suppress(*broken):
             while True:
                 reader.read_chunk()

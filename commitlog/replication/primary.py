@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from commitlog.base.extras import imported
 from commitlog.base.regular_file import read_small_file
 from commitlog.errors import ReplicationError
 from commitlog.recovery.lineage import Rank
@@ -114,4 +113,4 @@ class Primary:
     @staticmethod
     def failures() -> tuple[type[Exception], ...]:
         """Return what a connection that fails raises."""
-        return imported("pyarrow", "replication", "arrow").ArrowException, OSError
+        return wire.arrow_exception(), OSError

@@ -44,6 +44,7 @@ __all__ = [
     "acknowledgement",
     "acknowledgement_of",
     "address_of",
+    "arrow_exception",
     "chunk_of",
     "content_of",
     "distrusted",
@@ -66,6 +67,12 @@ _NOTE, _HEADER, _FRAMES, _END = range(4)
 _ACKNOWLEDGEMENT = struct.Struct("<q32s2q")  # number, id and restart of the epoch, position
 _CRC = struct.Struct("<I")
 _OFFSETS = struct.Struct("<2q")  # where a large_binary of one row begins and ends
+
+
+def arrow_exception() -> type[Exception]:
+    """Return the base class of the errors of Arrow and of Flight."""
+    error: type[Exception] = imported("pyarrow", "replication", "arrow").ArrowException
+    return error
 
 
 def rank_of(content: dict[str, Any], name: str, peer: str) -> Rank:
@@ -145,10 +152,14 @@ def chunk_of(batch: Any, head: Any, peer: str) -> Chunk | None:
 
 
 def _content_of(batch: Any, peer: str) -> memoryview:
-    column = batch.column(0) if batch.num_columns == 1 and batch.num_rows == 1 else None
-    if column is None or batch.schema != schema() or column.null_count:
+    try:
+        batch.validate(full=True)  # Arrow reads beyond a buffer if the offsets say so
+        sound = batch.schema == schema() and batch.num_rows == 1 and not batch.column(0).null_count
+    except arrow_exception():
+        sound = False
+    if not sound:
         raise ReplicationError(f"{peer} sent a message that is not a chunk of a log")
-    view: memoryview = memoryview(column[0].as_buffer()).cast("B")
+    view: memoryview = memoryview(batch.column(0)[0].as_buffer()).cast("B")
     return view
 
 

@@ -6,19 +6,27 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import MagicMock
 
 import pytest
 
 import commitlog
 from commitlog import replication
 from commitlog.errors import FencedError, ReplicationError
+from commitlog.log.commit_log import open_log
+from commitlog.recovery.lineage import Rank
+from commitlog.remote import update as updates
 from commitlog.remote import wire as remote_wire
 from commitlog.replication import wire
+from commitlog.replication.following import Following
+from commitlog.replication.replica import fence_closed
+from commitlog.replication.served import Served
 from tests.certificates import certificate
 from tests.cli.program import run
 from tests.replication.scene import LIMIT_S, SEGMENT, fill, records
@@ -217,3 +225,61 @@ def test_garbage_on_the_port_leaves_the_followers(
                 peer.sendall(garbage)
         fill(orders, 20)
         assert follower.wait(orders.flushed_position, LIMIT_S)
+
+
+def with_wrong_offsets(batch: Any, name: str) -> Any:
+    """Return a batch whose column of that name reaches beyond its buffer."""
+    pyarrow = pytest.importorskip("pyarrow")
+    columns, at = list(batch.columns), batch.schema.get_field_index(name)
+    offsets, content = bytearray(16), columns[at].buffers()[2]
+    buffers = [None, pyarrow.py_buffer(offsets), content]
+    columns[at] = pyarrow.Array.from_buffers(columns[at].type, 1, buffers)
+    made = pyarrow.RecordBatch.from_arrays(columns, schema=batch.schema)
+    offsets[:] = struct.pack("<2q", 0, 1 << 40)  # after Arrow's own check
+    return made
+
+
+def test_message_that_reaches_beyond_its_buffer_is_refused() -> None:
+    batch, head = wire.message_of(wire.Chunk(0, 4096, 4096, 0, frames=bytes(64)))
+    assert wire.chunk_of(batch, head, "a") is not None
+    with pytest.raises(ReplicationError, match="not a chunk"):
+        wire.chunk_of(with_wrong_offsets(batch, "content"), head, "a")
+    layout = updates.schema()
+    batch = updates.batch_of(updates.Update(0, 0, 64, 64, content=bytes(64)), layout)
+    with pytest.raises(updates.DamagedUpdateError):
+        updates.update_of(with_wrong_offsets(batch, "content"), layout, "a")
+
+
+@pytest.fixture
+def served(orders: commitlog.CommitLog) -> Iterator[Served]:
+    served = Served(open_log(orders.path, "r"), lambda rank: fence_closed(orders.path, rank))
+    yield served
+    served.log.close()
+
+
+def following_of(served: Served) -> Following:
+    said = {"name": "b", "rank": Rank()._asdict(), "position": 0, "unsealed": []}
+    return Following(served, said)
+
+
+def test_follower_that_sends_garbage_is_left(served: Served) -> None:
+    reader = MagicMock()
+    reader.read_chunk.side_effect = OSError("Invalid flatbuffers message.")
+    run_to_its_end = following_of(served).run
+    thread = threading.Thread(target=run_to_its_end, args=(reader, MagicMock(), lambda: True))
+    thread.start()
+    thread.join(LIMIT_S)
+    is_left = not thread.is_alive()
+    served.end()
+    thread.join()
+    assert is_left
+
+
+def test_follower_too_many_gets_the_error(served: Served) -> None:
+    for number in range(1024):
+        served.acknowledged.add(str(number), Rank(), 0)
+    reader = MagicMock()
+    message = MagicMock(app_metadata=wire.acknowledgement(Rank(), 4096))
+    reader.read_chunk.side_effect = [message, StopIteration]
+    with pytest.raises(ReplicationError, match="1024 followers of other names"):
+        following_of(served).run(reader, MagicMock(), lambda: True)

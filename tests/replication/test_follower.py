@@ -7,8 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -21,6 +24,7 @@ from commitlog.errors import (
     NotALogError,
     ReplicationError,
 )
+from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.sender import Sender
 from commitlog.replication.wire import Chunk
 from tests.replication.scene import LIMIT_S, SEGMENT, check_same, fill, records
@@ -251,3 +255,20 @@ def test_follower_leaves_a_silent_stream(
         replication.follow(server.url(), tmp_path / "copy") as follower,
     ):
         assert follower.wait(primary.flushed_position, LIMIT_S / 2)
+
+
+def test_stream_ends_although_the_server_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("commitlog.replication.chunk_stream.SILENT_S", 0.0)
+    asked, answered = threading.Event(), threading.Event()
+
+    def ask() -> None:
+        asked.set()
+        answered.wait(LIMIT_S)
+
+    with ChunkStream((MagicMock(), MagicMock()), "tcp://a:1/b", ask):
+        assert asked.wait(LIMIT_S)
+        began_s = time.monotonic()
+    assert time.monotonic() - began_s < LIMIT_S / 2
+    answered.set()
