@@ -269,23 +269,14 @@ class Follower:
     # --- the thread -------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        wait_s, primary = _RETRY_S, self._primary
+        wait_s = _RETRY_S
         while not self._stopping.is_set():
             before = self._replica.position
             try:
                 with self._primary.connect() as client:
                     said = self._primary.describe(client, _RETRY_LONGEST_S)
-                    if meet(primary, client, said, self._replica, self.name, waits=True):
+                    if self._meets(client, said):
                         self._copy(client)
-            except ForkedLogError as fork:
-                try:
-                    self._replica = self._rejoined(self._replica, fork.position)
-                    if self._server is not None:
-                        self._server._reopen()
-                except CommitLogError as error:
-                    self._end(error)
-                    return
-                continue
             except self._failures as error:
                 if isinstance(error, CommitLogError):
                     self._end(error)
@@ -306,6 +297,16 @@ class Follower:
             wait_s = min(2 * wait_s, _RETRY_LONGEST_S)
         with self._news:
             self._news.notify_all()
+
+    def _meets(self, client: Any, said: dict[str, Any]) -> bool:
+        """Compare the copy and the primary's log, as `meet` does; cut the copy where they fork."""
+        try:
+            return meet(self._primary, client, said, self._replica, self.name, waits=True)
+        except ForkedLogError as fork:
+            self._replica = self._rejoined(self._replica, fork.position)
+            if self._server is not None:
+                self._server._reopen()
+        return meet(self._primary, client, said, self._replica, self.name, waits=True)
 
     def _copy(self, client: Any) -> None:
         replica = self._replica

@@ -27,7 +27,7 @@ from commitlog.base.boot import boot_id
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import make_directory, open_directory
 from commitlog.base.regular_file import write_whole
-from commitlog.errors import FencedError, LogLockedError, ReplicationError
+from commitlog.errors import CommitLogError, FencedError, LogLockedError, ReplicationError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.opened import Opened, refuse_foreign
 from commitlog.log.opening import open_for_writing
@@ -156,6 +156,7 @@ class Replica:
             opened.close()
             raise
         self._closed = False
+        self._failure: CommitLogError | None = None  # of a flush
         self._count = opened.checkpoint_count
         self._checked_at = 0.0
         for _ in range(2):  # in both records of the file: see `LogParts._announce`
@@ -241,12 +242,13 @@ class Replica:
         """
         if crc32c(chunk.header or chunk.frames) != chunk.crc:
             raise ReplicationError("a chunk was damaged on its way", path=self.directory.path)
-        if chunk.header:
-            self._write_header(chunk)
-        elif chunk.frames:
-            self._write_frames(chunk)
-        if time.monotonic() - self._checked_at >= _CHECKPOINT_INTERVAL_S:
-            self._mark(clean=False)
+        with self.directory.translate_errors("write the copy"):
+            if chunk.header:
+                self._write_header(chunk)
+            elif chunk.frames:
+                self._write_frames(chunk)
+            if time.monotonic() - self._checked_at >= _CHECKPOINT_INTERVAL_S:
+                self._mark(clean=False)
 
     def _write_header(self, chunk: Chunk) -> None:
         _check_page(self.directory, chunk.number, chunk.header)
@@ -329,11 +331,20 @@ class Replica:
                 write_whole(fd, content, offset)
 
     def sync(self) -> None:
-        """Make durable what was written; the caller holds the lock."""
+        """Make durable what was written; the caller holds the lock.
+
+        If a flush has failed, raise its error again: the next one would succeed without a write.
+        """
         base = self._number * self._size
         end = base + self._offset
+        if self._failure is not None:
+            raise self._failure
         if end > self._durable:
-            self._writable().flush(self._durable - base, self._offset)
+            try:
+                self._writable().flush(self._durable - base, self._offset)
+            except CommitLogError as error:
+                self._failure = error
+                raise
             self._opened.cursors.end_flush(end)
             self._durable = end
             failpoint("frames flushed")
@@ -366,13 +377,16 @@ class Replica:
         write_checkpoint(self._checkpoint_fd, uuid, self._count, self.position, clean)
 
     def close(self) -> None:
-        """Mark the copy as closed cleanly, and release its lock; a second call does nothing."""
+        """Mark the copy as closed cleanly, and release its lock; a second call does nothing.
+
+        If a flush has failed, the next open recovers the copy, and writes its end once more.
+        """
         if self._closed:
             return
         self._closed = True
         try:
             self._release()
-            self._mark(clean=True)
+            self._mark(clean=self._failure is None)
         finally:
             os.close(self._checkpoint_fd)
             self._opened.close()

@@ -40,7 +40,8 @@ class Replication:
         As for `serve`.
     require : int
         How many followers have a record durably before it is acknowledged, 0 to 64. 0: appends do
-        not wait, and the loss of this machine loses what no copy has yet.
+        not wait, and the loss of this machine loses what no copy has yet. Before you lower it,
+        check that no copy was promoted: see "With several copies" in docs/replication.md.
     on_missing : {"wait", "async"}
         What an append does when too few copies have its record after `timeout`. "wait": it raises
         `SyncTimeoutError`; the record stays in the log. "async": it returns, and so do later ones,
