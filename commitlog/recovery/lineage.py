@@ -60,11 +60,15 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Lineage:
-    """The epochs of a log, oldest first, the URL of the log that it follows, and its fence."""
+    """The epochs of a log, oldest first, the URL of the log that it follows, and its fence.
+
+    If `stored`, its records are from a store, and the log has not followed since.
+    """
 
     epochs: tuple[Epoch, ...] = field(default=())
     follows: str | None = None
     fence: Rank | None = None
+    stored: bool = False
 
     @property
     def number(self) -> int:
@@ -101,8 +105,13 @@ class Lineage:
         return replace(self, epochs=tuple(epochs))
 
     def parted(self, other: Lineage) -> int | None:
-        """Return where two logs diverged, or None if they did not."""
-        apart = set(self.epochs) ^ set(other.epochs)
+        """Return where this log diverged from another one, or None if it did not.
+
+        If this log is from a store, restarts of the other one do not count: a store has flushed
+        records only, and no restart takes these.
+        """
+        theirs = (each for each in other.epochs if not (self.stored and each.restart))
+        apart = set(self.epochs) ^ set(theirs)
         return min((epoch.start for epoch in apart), default=None)
 
     def promoted(self, start: int, rank: Rank) -> Lineage:
@@ -112,10 +121,15 @@ class Lineage:
     def restarted(self, start: int) -> Lineage:
         """Return the lineage of this log after its recovery with an end at a position.
 
-        Copies may have records above it, which this log has lost in the crash.
+        Copies may have records above it, which this log has lost in the crash. Earlier restarts
+        that start there or later are left out: a copy that has one is cut at the new start.
         """
         rank = self.rank
-        known = [replace(each, start=min(each.start, start)) for each in self.epochs]
+        known = [
+            replace(each, start=min(each.start, start))
+            for each in self.epochs
+            if each.start < start or not each.restart
+        ]
         epoch = Epoch(rank.number, start, rank.id, rank.restart + 1)
         return replace(self, epochs=(*known, epoch))
 
@@ -127,7 +141,8 @@ class Lineage:
     def content(self) -> dict[str, object]:
         fence = {} if self.fence is None else {"fence": _without_zero(self.fence._asdict())}
         epochs = [_without_zero(asdict(epoch)) for epoch in self.epochs]
-        return {"follows": self.follows, "epochs": epochs, **fence}
+        stored = {"stored": True} if self.stored else {}
+        return {"follows": self.follows, "epochs": epochs, **fence, **stored}
 
 
 def next_rank(known: Iterable[Rank]) -> Rank:
@@ -149,7 +164,8 @@ def parse(content: dict[str, object]) -> Lineage:
     if starts != sorted(starts):
         raise ValueError("its epochs do not start in their order")
     fence = content.get("fence")
-    return Lineage(epochs, follows, None if fence is None else parse_rank(fence))
+    promised = None if fence is None else parse_rank(fence)
+    return Lineage(epochs, follows, promised, content.get("stored") is True)
 
 
 def _without_zero(content: dict[str, object]) -> dict[str, object]:
@@ -168,7 +184,7 @@ def parse_rank(content: object) -> Rank:
     if isinstance(content, dict) and set(content) | {"restart"} == {"number", "id", "restart"}:
         number, name, restart = content["number"], content["id"], content.get("restart", 0)
         numbers = type(number) is int and type(restart) is int
-        sound = numbers and type(name) is str and len(name) <= 32
+        sound = numbers and type(name) is str and name.isascii() and len(name) <= 32
         if sound and 0 <= number < 1 << 63 and 0 <= restart < 1 << 63:
             return Rank(number, name, restart)
     raise ValueError("a rank in it cannot be read")
@@ -221,7 +237,8 @@ def place(directory: LogDirectory) -> str:
 
 def write(directory: LogDirectory, lineage: Lineage) -> None:
     """Replace the file durably."""
-    checked_json.write(directory, NAME, lineage.content())
+    with directory.translate_errors(f"write `{NAME}`"):
+        checked_json.write(directory, NAME, lineage.content())
 
 
 def note_recovery(directory: LogDirectory, end: int) -> None:

@@ -234,7 +234,7 @@ def _finish(directory: ArchivedDirectory, path: str, follows: str | None, end: i
     """Write the identity last: without it the directory is no log."""
     if follows is not None:
         with contextlib.closing(LogDirectory(path, directory.identity)) as restored:
-            lineage.write(restored, Lineage(_epochs(directory, end), follows))
+            lineage.write(restored, Lineage(_epochs(directory, end), follows, stored=True))
     with opened_directory(path) as fd:
         os.fsync(fd)
         failpoint("segments durable")

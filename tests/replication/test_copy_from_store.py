@@ -12,9 +12,10 @@ from commitlog import Retention, Store
 from commitlog.errors import FencedError, InvalidOptionError
 from commitlog.keep import restore
 from commitlog.log.parts import parts_of
-from commitlog.replication import follow, promote, serve
+from commitlog.replication import Replication, follow, promote, serve
 from commitlog.retention.archiver import Archiver
 from tests.replication.scene import LIMIT_S, SEGMENT, check_same, fill, records
+from tests.replication.test_restart import copy_files, epochs_of
 from tests.retention.test_store import SOON, is_stored, service_of
 
 pytest.importorskip("zstandard")
@@ -53,6 +54,27 @@ def test_copy_begins_with_what_only_the_store_has(
     copied = records(tmp_path / "copy")
     assert copied[: len(everything)] == everything
     assert len(copied) == len(everything) + 100
+
+
+def test_copy_from_a_store_is_not_cut_at_a_restart(
+    tmp_path: Path, place: Path, until: Until
+) -> None:
+    with commitlog.open(
+        tmp_path / "before", segment_size=SEGMENT, replicate=Replication(require=0)
+    ) as log:
+        fill(log, 20)
+        copy_files(tmp_path / "before", tmp_path / "orders")
+    with commitlog.open(tmp_path / "orders", store=Store(place, every=SOON)) as log:
+        fill(log, 300)
+        until(lambda: is_stored(log) and service_of(log).kept_position >= SEGMENT)
+        log.prune(Retention(max_bytes=0))
+        assert log.first_position > SEGMENT
+        restore(place, tmp_path / "copy", follows=URL)
+        fill(log, 100, "more")
+        follow_to_the_end(log, tmp_path / "copy")
+        check_same(tmp_path / "orders", tmp_path / "copy", log.flushed_position)
+    assert epochs_of(tmp_path / "copy") == epochs_of(tmp_path / "orders") != ()
+    assert not list((tmp_path / "copy").glob("*.fork"))
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["in time", "late"])

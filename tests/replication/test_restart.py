@@ -192,3 +192,16 @@ def test_restart_is_later_than_its_epoch_and_before_the_next_one() -> None:
     ):
         with pytest.raises(ValueError, match="epochs"):
             lineage.parse({"follows": None, "epochs": epochs})
+
+
+def test_restart_replaces_those_that_start_there_or_later() -> None:
+    first = Lineage().promoted(4096, Rank(1, "a" * 32))
+    once = first.restarted(16384)
+    again = once.restarted(16384)  # a program that fails before it appends does not fill the file
+    assert again.epochs == (*first.epochs, Epoch(1, 16384, "a" * 32, 2))
+    assert again.parted(once) == again.parted(first) == 16384
+    assert len(once.restarted(20480).epochs) == 3
+    below = once.restarted(8192)
+    assert below.epochs == (*first.epochs, Epoch(1, 8192, "a" * 32, 2))
+    assert below.parted(once) == 8192
+    assert lineage.parse(below.content()) == below
