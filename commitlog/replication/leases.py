@@ -58,7 +58,7 @@ class Leases:
 
     def _open(self, content: dict[str, Any]) -> dict[str, Any]:
         name, durable_s = _name_of(content), content.get("durable_s")
-        self._end_silent(name)
+        self._end_silent()
         if len(self._leases) >= _LEASES_LIMIT:
             raise InvalidOptionError(f"{_LEASES_LIMIT} tailers are open on other machines already")
         tailer = self._log.tailer(
@@ -72,11 +72,11 @@ class Leases:
         self._leases[name] = lease
         return {"lease": lease.id, "position": tailer.position}
 
-    def _end_silent(self, name: str) -> None:
-        known = self._leases.get(name)
-        if known is not None and time.monotonic() - known.heard_s > LEASE_S:
-            del self._leases[name]
-            known.tailer.close()
+    def _end_silent(self) -> None:
+        """Close the tailers of silent readers; one that is still there opens its tailer again."""
+        since_s = time.monotonic() - LEASE_S
+        for name in [name for name, each in self._leases.items() if each.heard_s < since_s]:
+            self._leases.pop(name).tailer.close()
 
     def _leased(self, content: dict[str, Any]) -> _Lease | None:
         lease = self._leases.get(_name_of(content))
@@ -103,13 +103,13 @@ class Leases:
         return {"tailers": [asdict(state) for state in self._log.tailers()]}
 
     def _reset(self, content: dict[str, Any]) -> dict[str, Any]:
-        self._end_silent(_name_of(content))
+        self._end_silent()
         position: Any = content.get("position")
         self._log.reset_tailer(_name_of(content), position)
         return {}
 
     def _delete(self, content: dict[str, Any]) -> dict[str, Any]:
-        self._end_silent(_name_of(content))
+        self._end_silent()
         self._log.delete_tailer(_name_of(content))
         return {}
 

@@ -43,6 +43,12 @@ def leased_position(target: Target) -> int | None:
     return min((lease.position for lease in leases if lease.ends_ns > now_ns), default=None)
 
 
+def _checked(position: object) -> int:
+    if type(position) is not int or not 0 <= position < 1 << 63:
+        raise InvalidOptionError(f"position must be an int from 0 to 2**63 - 1, not {position!r}")
+    return position
+
+
 class StoreLease:
     """Keep a store from deleting the segments from a position on, for some time.
 
@@ -83,12 +89,11 @@ class StoreLease:
         self._lasts_s = parse_duration(lasts, "lasts")
         if self._lasts_s < _LEAST_S:
             raise InvalidOptionError(f"lasts must be at least {_LEAST_S:g} s, not {lasts!r}")
-        if position is not None and (type(position) is not int or position < 0):
-            raise InvalidOptionError(f"position must be an int of at least 0, not {position!r}")
+        wanted = None if position is None else _checked(position)
         self._target = target_of(target, filesystem)
         self._size = read_identity(self._target).segment_size
         self._held: LeaseObject | None = None
-        self._take(self._first() if position is None else position)
+        self._take(self._first() if wanted is None else wanted)
 
     @property
     def position(self) -> int:
@@ -111,8 +116,9 @@ class StoreLease:
         PositionError
             The lease had ended, and retention has deleted that position.
         """
+        wanted = self._position if position is None else _checked(position)
         if monotonic() - self._taken_s >= self._lasts_s / 2:
-            self._take(self._position if position is None else position)
+            self._take(wanted)
 
     def release(self) -> None:
         """End the lease; a second call does nothing."""
@@ -122,7 +128,7 @@ class StoreLease:
             self._held = None
 
     def _take(self, position: int) -> None:
-        """Put a lease, then look whether the position is still there, then drop the one before."""
+        """Put a lease, delete the one before, then check that the position is still there."""
         taken_s = monotonic()
         new = LeaseObject.of(position, clock.now_ns() + int(self._lasts_s * 1e9))
         with writing(self._target.name):

@@ -157,3 +157,16 @@ def test_child_of_a_fork_leaves_the_place_to_its_parent(
         tailer.read()
         tailer.close()
         assert far.tailers()[0].position == tailer.position
+
+
+def test_silent_readers_release_their_tailers(
+    primary: commitlog.CommitLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = leases.Leases(primary)
+    held.answer({"what": "open", "name": "billing", "start": primary.first_position})
+    with pytest.raises(InUseError):
+        primary.tailer("billing")
+    monkeypatch.setattr(leases, "LEASE_S", 0)
+    held.answer({"what": "open", "name": "audit", "start": primary.first_position})
+    primary.tailer("billing").close()
+    held.answer({"what": "delete", "name": "audit"})

@@ -109,11 +109,16 @@ def test_invalid_lease_is_refused(logs: Logs, place: Path) -> None:
     with pytest.raises(LogNotFoundError):
         StoreLease(place)
     append_segments(logs, Store(place), 1)
-    given: list[dict[str, Any]] = [{"lasts": "0.5s"}, {"position": -1}, {"position": "0"}]
+    wrong: list[Any] = [-1, "0", 1 << 63]
+    given: list[dict[str, Any]] = [{"lasts": "0.5s"}, *({"position": each} for each in wrong)]
     for each in given:
         with pytest.raises(InvalidOptionError):
             StoreLease(place, **each)
     assert leases(place) == []
+    with StoreLease(place) as lease:
+        for position in wrong:
+            with pytest.raises(InvalidOptionError):
+                lease.renew(position)
 
 
 def test_foreign_names_are_no_leases(logs: Logs, place: Path) -> None:
