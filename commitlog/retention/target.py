@@ -21,6 +21,7 @@ from commitlog.retention.object_target import SCHEMES, ObjectTarget, is_object_s
 
 _COPY_BYTES = 1 << 20
 _SWEEP_S = 5.0  # a sweep of a folder takes milliseconds
+_LISTINGS_MOST = 5
 # File systems of pyarrow whose rename replaces a file in one step. In the others a file is written
 # under its own name.
 _RENAMING = ("local", "hdfs")
@@ -169,10 +170,15 @@ class LocalTarget:
             return []
 
     def sizes(self) -> dict[str, int]:
-        found = {}
-        for name in self.names():
-            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                found[name] = os.stat(self.path_of(name)).st_size
+        found: dict[str, int] = {}
+        for _ in range(_LISTINGS_MOST):
+            names, found = self.names(), {}
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    found[name] = os.stat(self.path_of(name)).st_size
+            if len(found) == len(names):
+                break
+            # A file was deleted meanwhile: the one that covers it may not be in this listing.
         return found
 
     def open(self, name: str, most: int | None = None) -> BinaryIO:

@@ -723,3 +723,14 @@ def test_irregular_file_of_archive_is_refused(logs: Logs, tmp_path: Path, irregu
     refused = pytest.raises(IOFailureError, match="this is a FIFO, and not a regular file")
     with refused, commitlog.open(tmp_path / "archive", "r") as log:
         list(log.tailer())
+
+
+def test_listing_in_which_a_file_is_deleted_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store deletes parts once the whole segment is there, which the first listing lacks."""
+    target = LocalTarget(str(tmp_path))
+    (tmp_path / "whole").write_bytes(b"segment")
+    listings = iter([["part"], ["whole"]])
+    monkeypatch.setattr(target, "names", lambda: next(listings))
+    assert target.sizes() == {"whole": 7}
