@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
-from commitlog.errors import RecordTooLargeError
+from commitlog.errors import RecordTooLargeError, RecordTypeError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.schema import Schema
 
@@ -16,7 +17,11 @@ FRAME_MOST = 48
 def frames_length(values: list[bytes], keys: list[Any]) -> int:
     """Return at least how many bytes the frames take."""
     keyed = [key for key in keys if key is not None]
-    return sum(map(len, values)) + sum(map(len, keyed)) + len(values) * FRAME_MOST
+    length = sum(map(len, values)) + len(values) * FRAME_MOST
+    try:
+        return length + sum(map(len, keyed))
+    except TypeError:
+        raise not_bytes(keys) from None
 
 
 def check_sizes(
@@ -30,7 +35,10 @@ def check_sizes(
     limit = log.largest_value - 8
     longest = max(map(len, values), default=0)
     if keys and any(keys):
-        longest += max(map(len, filter(None, keys)))
+        try:
+            longest += max(map(len, filter(None, keys)))
+        except TypeError:
+            raise not_bytes(keys) from None
     if longest <= limit:
         return
     for value, key in zip(values, keys or itertools.repeat(None), strict=False):
@@ -44,3 +52,13 @@ def check_sizes(
                 size=size,
                 limit=limit,
             )
+
+
+def not_bytes(keys: Sequence[object]) -> RecordTypeError:
+    """Return the error for the first key that is not bytes."""
+    allowed = bytes | bytearray | memoryview | None
+    wrong = next((key for key in keys if not isinstance(key, allowed)), keys[0])
+    return RecordTypeError(
+        f"the key must be bytes, not {type(wrong).__name__}: encode it first, for instance with "
+        ".encode()"
+    )

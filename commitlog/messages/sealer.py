@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from commitlog._kernel.messages import LastAppend
-from commitlog.errors import KeyUnavailableError, RecordTypeError
+from commitlog.errors import KeyUnavailableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.appender import Appending, Key, TopicAppender, checked_keys
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.cipher import check_installed
 from commitlog.messages.data_key import DataKey
 from commitlog.messages.key_ring import KeyRing
-from commitlog.messages.message_sizes import frames_length
+from commitlog.messages.message_sizes import frames_length, not_bytes
 from commitlog.messages.schema import Schema
 
 NAME = "aes-256-gcm"
@@ -82,7 +81,7 @@ class Sealer:
         try:
             return stage.appender, stage.data_key.sealed(value, key)
         except TypeError:
-            raise _not_bytes([key]) from None
+            raise not_bytes([key]) from None
 
     def many(
         self, values: list[bytes], keys: list[Key | None] | None
@@ -95,7 +94,7 @@ class Sealer:
         try:
             return stage.appender, stage.data_key.sealed_list(values, keys)
         except TypeError:
-            raise _not_bytes(given) from None
+            raise not_bytes(given) from None
 
     def _stage_for(self, values: list[bytes], keys: list[Key | None]) -> _Stage:
         """Return the stage for messages: a new one if the segment has no room for them."""
@@ -122,14 +121,6 @@ class Sealer:
     def forget(self) -> None:
         """Seal no more messages with the data key."""
         self._stage = None
-
-
-def _not_bytes(keys: Sequence[object]) -> RecordTypeError:
-    wrong = next((key for key in keys if isinstance(key, str)), keys[0])
-    return RecordTypeError(
-        f"the key must be bytes, not {type(wrong).__name__}: encode it first, for instance with "
-        ".encode()"
-    )
 
 
 _SEALERS: weakref.WeakSet[Sealer] = weakref.WeakSet()

@@ -15,7 +15,7 @@ from commitlog.messages.compression import Compressor, Form, Samples, Zstd
 from commitlog.messages.delta_encoder import DeltaEncoder
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder, layered
-from commitlog.messages.message_sizes import check_sizes
+from commitlog.messages.message_sizes import check_sizes, not_bytes
 from commitlog.messages.schema import Schema
 from commitlog.messages.sealed_dictionary import has_sealed, opened_dictionary, sealed_form
 from commitlog.messages.sealer import is_sealed
@@ -184,7 +184,12 @@ class TopicCompressor:
 
     def stage_of_one(self, value: bytes, key: Key | None) -> _Stage:
         """As `stage_of`, at less cost."""
-        if self._samples is not None or len(value) + len(key or b"") > self._limit:
+        size = len(value)
+        try:
+            size += len(key or b"")
+        except TypeError:
+            raise not_bytes([key]) from None
+        if self._samples is not None or size > self._limit:
             return self.stage_of([value], [key])
         return self._stage
 

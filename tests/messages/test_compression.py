@@ -21,6 +21,7 @@ from commitlog.errors import (
     InvalidOptionError,
     MissingExtraError,
     RecordTooLargeError,
+    RecordTypeError,
     SchemaError,
     UndecodableError,
 )
@@ -148,6 +149,22 @@ def test_given_dictionary_that_zstd_cannot_load_is_refused(log: commitlog.Commit
     with pytest.raises(SchemaError, match="zstd cannot load the dictionary"):
         commitlog.topic(log, Event, compress=topics.Zstd(dictionary=UNLOADABLE))
     assert records(log) == []
+
+
+@pytest.mark.parametrize("key", [5, "k"])
+@pytest.mark.parametrize("compress", [None, "zstd", topics.Zstd(delta=True, dictionary=b"")])
+def test_key_that_is_not_bytes_is_refused(
+    log: commitlog.CommitLog, compress: Any, key: Any
+) -> None:
+    topic = commitlog.topic(log, Event, compress=compress)
+    for append in (
+        lambda: topic.append(EVENTS[0], key=key),
+        lambda: topic.append(EVENTS[0], key=key, expect=0),
+        lambda: topic.append_many(EVENTS[:1], keys=[key]),
+    ):
+        with pytest.raises(RecordTypeError, match="key must be bytes"):
+            append()
+    assert messages(log) == []
 
 
 def test_empty_dictionary_trains_none(log: commitlog.CommitLog) -> None:
