@@ -159,8 +159,10 @@ def _content_of(batch: Any, peer: str) -> memoryview:
         sound = False
     if not sound:
         raise ReplicationError(f"{peer} sent a message that is not a chunk of a log")
-    view: memoryview = memoryview(batch.column(0)[0].as_buffer()).cast("B")
-    return view
+    column = batch.column(0)  # not its value, which Arrow would copy
+    _, offsets, content = column.buffers()
+    start, stop = _OFFSETS.unpack_from(offsets, 8 * column.offset)
+    return memoryview(content or b"").cast("B")[start:stop]
 
 
 def acknowledgement(rank: Rank, position: int) -> bytes:

@@ -31,6 +31,7 @@ from tests.certificates import certificate
 from tests.cli.program import run
 from tests.replication.scene import LIMIT_S, SEGMENT, fill, records
 
+pyarrow = pytest.importorskip("pyarrow")
 flight = pytest.importorskip("pyarrow.flight")
 
 
@@ -229,7 +230,6 @@ def test_garbage_on_the_port_leaves_the_followers(
 
 def with_wrong_offsets(batch: Any, name: str) -> Any:
     """Return a batch whose column of that name reaches beyond its buffer."""
-    pyarrow = pytest.importorskip("pyarrow")
     columns, at = list(batch.columns), batch.schema.get_field_index(name)
     offsets, content = bytearray(16), columns[at].buffers()[2]
     buffers = [None, pyarrow.py_buffer(offsets), content]
@@ -241,7 +241,11 @@ def with_wrong_offsets(batch: Any, name: str) -> Any:
 
 def test_message_that_reaches_beyond_its_buffer_is_refused() -> None:
     batch, head = wire.message_of(wire.Chunk(0, 4096, 4096, 0, frames=bytes(64)))
-    assert wire.chunk_of(batch, head, "a") is not None
+    chunk = wire.chunk_of(batch, head, "a")
+    assert chunk is not None
+    assert bytes(chunk.frames) == bytes(64)
+    content = batch.column("content").buffers()[2]
+    assert pyarrow.py_buffer(chunk.frames).address == content.address  # not a copy
     with pytest.raises(ReplicationError, match="not a chunk"):
         wire.chunk_of(with_wrong_offsets(batch, "content"), head, "a")
     layout = updates.schema()
