@@ -153,5 +153,5 @@ def test_message_with_a_wrong_bit_is_refused() -> None:
     for bit in range(8 * len(message)):
         wrong = bytearray(message)
         wrong[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(ReplicationError, match="not a message"):
+        with pytest.raises(ReplicationError, match="not of this protocol"):
             wire.content_of(bytes(wrong), "a")
