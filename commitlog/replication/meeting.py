@@ -84,6 +84,12 @@ def meet(
         primary.acknowledge(client, name, promised, replica.position)
         if waits and replica.is_fenced:
             return False
+        if promised[:2] == theirs.rank[:2]:
+            raise FencedError(
+                f"this copy knows a recovery of its primary that {primary.url} does not: the "
+                "server has an older state of the log; promote the copy, or restore the server",
+                path=replica.directory.path,
+            )
         raise FencedError(
             f"this copy has promised epoch {promised.number}, and {primary.url} does not "
             f"know it, but has epoch {theirs.number}: follow the log that was promoted last",

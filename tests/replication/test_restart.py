@@ -10,6 +10,7 @@ import pytest
 import commitlog
 from commitlog import replication
 from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.errors import FencedError
 from commitlog.log.commit_log import open_log
 from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
@@ -138,6 +139,17 @@ def test_recovery_at_the_end_of_a_segment_begins_in_the_next_one(tmp_path: Path)
     with opened(tmp_path / "orders") as log:
         lineage.note_recovery(parts_of(log).directory, SEGMENT)
     assert [epoch.start for epoch in epochs_of(tmp_path / "orders")] == [SEGMENT + HEADER_SIZE]
+
+
+def test_older_state_of_a_recovered_log_is_not_followed(crashed: Path, tmp_path: Path) -> None:
+    shutil.copytree(crashed, tmp_path / "older")
+    with opened(crashed) as log:
+        replication.follow(url_of(log), tmp_path / "copy").close()
+    with (
+        replication.serve(tmp_path / "older") as server,
+        pytest.raises(FencedError, match="older state of the log; promote the copy"),
+    ):
+        replication.follow(server.url(), tmp_path / "copy")
 
 
 def test_log_without_copies_notes_no_recovery(tmp_path: Path) -> None:
