@@ -125,7 +125,7 @@ def content_of(message: bytes, peer: str) -> dict[str, Any]:
         except (ValueError, RecursionError):
             content = None
     if not isinstance(content, dict) or type(content.get("protocol")) is not int:
-        raise ReplicationError(f"{peer} sent bytes that are not a message of this protocol")
+        raise ReplicationError(f"{peer} sent a message that is not of this protocol")
     version = content["protocol"]
     if version != PROTOCOL:
         older = "this side" if version > PROTOCOL else peer

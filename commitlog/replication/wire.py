@@ -191,7 +191,7 @@ def _opened(message: Any, layout: struct.Struct, peer: str) -> tuple[Any, ...]:
     content = b"" if message is None else bytes(message)
     body = content[: layout.size]
     if len(content) != layout.size + _CRC.size or _CRC.pack(crc32c(body)) != content[-_CRC.size :]:
-        raise ReplicationError(f"{peer} sent bytes that are not a message of this protocol")
+        raise ReplicationError(f"{peer} sent a message that is not of this protocol")
     return layout.unpack(body)
 
 
