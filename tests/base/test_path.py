@@ -71,7 +71,7 @@ def test_bytes_are_accepted_as_a_path(tmp_path: Path) -> None:
 
 
 def test_chdir_after_relative_open_leaves_log_usable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: Callable[..., None]
 ) -> None:
     """A daemon changes to the root directory."""
     monkeypatch.chdir(tmp_path)

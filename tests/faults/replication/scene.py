@@ -15,7 +15,7 @@ from commitlog.repair.verification import verify
 LIMIT_S = 60.0
 SEGMENT = 64 << 10
 
-# Appends numbers, and prints each one with the time once enough copies have it.
+# Appends numbers, and prints each one with the time of its begin once enough copies have it.
 _PRIMARY = """
 import sys, time
 import commitlog
@@ -24,9 +24,10 @@ with commitlog.open(sys.argv[1], segment_size=65536, flush="sync") as log:
     with replication.serve(sys.argv[1]) as server:
         print(server.port, flush=True)
         for number in range(int(sys.argv[2]), 1 << 30):
+            began_ns = time.monotonic_ns()
             position = log.append(b"%d " % number * (1 + number % 500))
             if server.wait_replicated(position, copies=int(sys.argv[3]), timeout=0.2):
-                print(number, time.monotonic_ns(), flush=True)
+                print(number, began_ns, flush=True)
 """
 
 # Follows again whenever the follower has ended, as a supervisor does.
@@ -83,7 +84,7 @@ class Primary(Process):
         super().__init__(_PRIMARY, path, first, copies)
         assert self._child.stdout is not None
         self.port = int(self._child.stdout.readline())
-        self.acknowledged: dict[int, int] = {}  # time by number
+        self.acknowledged: dict[int, int] = {}  # when the append began, by number
         self._news = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

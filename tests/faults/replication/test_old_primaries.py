@@ -26,7 +26,7 @@ from tests.faults.replication.scene import (
 Until = Callable[..., None]
 
 
-def test_old_primary_acknowledges_nothing_after_a_promotion(
+def test_old_primary_acknowledges_no_append_after_a_promotion(
     tmp_path: Path, numbers: random.Random
 ) -> None:
     old, b, c = tmp_path / "a", tmp_path / "b", tmp_path / "c"
@@ -52,7 +52,8 @@ def test_old_primary_acknowledges_nothing_after_a_promotion(
                 assert server.replicated_position() == 0
             assert not third.wait(timeout=0.3)  # it gets nothing from the old primary any more
         writer.kill()
-    assert all(at_ns <= promoted_ns for at_ns in writer.acknowledged.values())
+    # What a copy has acknowledged before may reach the old primary later.
+    assert all(began_ns <= promoted_ns for began_ns in writer.acknowledged.values())
     check_account(b, set(writer.acknowledged))
     rejoin(b, old)
     rejoin(b, c)
