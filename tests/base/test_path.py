@@ -86,7 +86,9 @@ def test_chdir_after_relative_open_leaves_log_usable(
             tailer.seek(sequence=1999)
         assert [state.name for state in log.tailers()] == ["reader"]
         assert sum(cycle.records for cycle in log.cycles()) == 2000
-        keep.archive_segments(tmp_path / "log", Store(tmp_path / "archive"), keep=True)
+        store = Store(tmp_path / "archive")
+        # A service seals the segments soon.
+        until(lambda: keep.archive_segments(tmp_path / "log", store, keep=True).segments)
         done = log.prune(Retention(max_bytes=0))
         assert done.segments
         assert log.stats().disk == "fine"
