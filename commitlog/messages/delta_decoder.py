@@ -82,7 +82,10 @@ class DeltaDecoder:
             The message or its key frame is damaged.
         """
         if value[:1] == WHOLE:
-            return self._whole(value, position).content
+            content = self._decompressed(value[1:])
+            if key is not None:  # a message without a key is no key frame
+                self._keep(KeyFrame(position, content))
+            return content
         delta = Delta(value)
         frame = self._kept.get(delta.position)
         try:
@@ -94,10 +97,9 @@ class DeltaDecoder:
                 f"it is a delta of the message at position {delta.position}, which {error}"
             ) from None
 
-    def _whole(self, value: bytes, position: int) -> KeyFrame:
-        frame = KeyFrame(position, self._decompressed(value[1:]))
+    def _keep(self, frame: KeyFrame) -> KeyFrame:
         if len(frame.content) <= LARGEST:
-            self._kept.put(position, frame, frame)
+            self._kept.put(frame.position, frame, frame)
         return frame
 
     def _found(self, at: int, position: int, key: bytes | None) -> KeyFrame:
@@ -112,7 +114,7 @@ class DeltaDecoder:
             raise ValueError("is not in the log: read a log that also has the previous segment")
         if value[:1] != WHOLE:
             raise ValueError("is not a key frame: the record was copied from another log")
-        return self._whole(value, at)
+        return self._keep(KeyFrame(at, self._decompressed(value[1:])))
 
     def _value_at(self, position: int) -> bytes | None:
         """Return what is below the seal of a message; None if none of this type begins there."""

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import CommitLogError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import (
-    Appending,
-    Condition,
-    Key,
-    Layered,
-    Positions,
-    checked_keys,
-)
+from commitlog.messages.appender import Appending, Key, Layered, Positions, checked_keys
 from commitlog.messages.delta_decoder import key_of
 from commitlog.messages.key_frame import LARGEST, WHOLE, KeyFrame, KeyFrameCache
 from commitlog.messages.message_sizes import FRAME_MOST
@@ -163,7 +156,7 @@ class DeltaEncoder:
 class _Noting:
     """Append what an encoder made, and give it the positions.
 
-    The parameters of its methods are those of `TopicAppender`.
+    What its methods are given is what those of `TopicAppender` take.
     """
 
     def __init__(
@@ -180,42 +173,21 @@ class _Noting:
         self._tail = tail
         self._sent = sent
 
-    def append(
-        self,
-        value: bytes,
-        key: Key | None,
-        timestamp_ns: int | None,
-        sync: bool | None,
-        condition: Condition,
-    ) -> int:
+    def append(self, *given: Any) -> int:
         """Append one message; return its position, or -1 if it was dropped."""
-        position = self._appender.append(value, key, timestamp_ns, sync, condition)
+        position = self._appender.append(*given)
         self._encoder.noted(self._sent, [position], self._tail)
         return position
 
-    def append_many(
-        self,
-        values: list[bytes],
-        keys: Iterable[Key | None] | None,
-        timestamp_ns: int | None,
-        sync: bool | None,
-        expect: int | None,
-    ) -> Positions:
+    def append_many(self, *given: Any) -> Positions:
         """Append messages; return their positions."""
-        positions = self._appender.append_many(values, keys, timestamp_ns, sync, expect)
+        positions = self._appender.append_many(*given)
         self._encoder.noted(self._sent, positions.tolist(), self._tail)
         return positions
 
-    async def append_async(
-        self,
-        value: bytes,
-        key: Key | None,
-        timestamp_ns: int | None,
-        sync: bool | None,
-        condition: Condition,
-    ) -> int:
+    async def append_async(self, *given: Any) -> int:
         """Append one message, and wait as `CommitLog.append_async` does."""
-        position = await self._appender.append_async(value, key, timestamp_ns, sync, condition)
+        position = await self._appender.append_async(*given)
         self._encoder.noted(self._sent, [position], self._tail)
         return position
 
