@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from bisect import bisect_left
 
-from commitlog.base.moment import EPOCH, nanoseconds_of, utc_datetime
+from commitlog.base.moment import EPOCH, NAIVE_EPOCH, nanoseconds_of, utc_datetime
 from commitlog.base.option import zone_of
 from commitlog.base.units import DAY_NS, DURATION_UNITS_NS, HOUR_NS, SECOND_NS
 
@@ -29,7 +29,6 @@ NAMES = tuple(LENGTHS_NS)
 _PERIOD = re.compile(r"([1-9][0-9]{0,18})(h|min|s|ms)")
 # 1 January 1970 was a Thursday: weeks begin with the Monday before.
 _MONDAY_NS = -3 * DAY_NS
-_NAIVE_EPOCH = EPOCH.replace(tzinfo=None)
 
 
 class CycleClock:
@@ -95,7 +94,7 @@ class CycleClock:
         one.
         """
         shown_s, rest_ns = divmod(shown_ns, SECOND_NS)
-        shown = (_NAIVE_EPOCH + dt.timedelta(seconds=shown_s)).replace(tzinfo=self.zone)
+        shown = (NAIVE_EPOCH + dt.timedelta(seconds=shown_s)).replace(tzinfo=self.zone)
         first_s, second_s = (
             nanoseconds_of(shown.replace(fold=fold)) // SECOND_NS for fold in (0, 1)
         )

@@ -20,7 +20,7 @@ _DATE = re.compile(
 )
 _SINCE_1970 = re.compile(r"@(\d{1,10})(?:\.(\d{1,9}))?", re.ASCII)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_NAIVE_EPOCH = EPOCH.replace(tzinfo=None)
+NAIVE_EPOCH = EPOCH.replace(tzinfo=None)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _DAYS = {"today": 0, "yesterday": 1}
 
@@ -43,7 +43,7 @@ def read_moment(text: str, zone: dt.tzinfo | None = dt.UTC) -> int:
 
 def nanoseconds_of(moment: dt.datetime) -> int:
     """Convert a datetime to nanoseconds since 1970; without a zone, by its clock."""
-    return (moment - (_NAIVE_EPOCH if moment.tzinfo is None else EPOCH)) // _MICROSECOND * 1000
+    return (moment - (NAIVE_EPOCH if moment.tzinfo is None else EPOCH)) // _MICROSECOND * 1000
 
 
 def utc_datetime(timestamp_ns: int) -> dt.datetime:

@@ -1,4 +1,6 @@
-"""A server of a log in a process of its own, and a proxy that harms what it sends."""
+"""A server of a log in a process of its own, a proxy that harms what it sends, and a port with
+something else.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,23 @@ with replication.serve(sys.argv[1], listen=f"127.0.0.1:{sys.argv[2]}") as server
 """
 _PIECE = 64 << 10
 _SMALL = 8 << 10  # what is smaller is not harmed: questions and answers
+
+
+@contextmanager
+def garbage_port() -> Iterator[int]:
+    """Listen, and send what is not the protocol."""
+
+    def answer(listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                peer, _ = listener.accept()
+                with suppress(OSError), peer:
+                    peer.sendall(b"220 mail.example ESMTP\r\n" * 10)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer, args=(listener,), daemon=True).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager

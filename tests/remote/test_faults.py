@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -25,7 +23,7 @@ from commitlog.log.parts import parts_of
 from commitlog.remote import connection, wire
 from commitlog.remote.remote_directory import RemoteDirectory
 from tests.faults.small_disk import launcher
-from tests.remote.server import FlippingProxy, free_port, serving
+from tests.remote.server import FlippingProxy, free_port, garbage_port, serving
 from tests.replication.scene import LIMIT_S, SEGMENT, fill
 
 flight = pytest.importorskip("pyarrow.flight")
@@ -142,19 +140,10 @@ def test_stalled_readers_take_bounded_memory(tmp_path: Path) -> None:
 
 
 def test_port_with_something_else_is_an_error_in_time(tmp_path: Path) -> None:
-    def answer(listener: socket.socket) -> None:
-        with suppress(OSError):
-            while True:
-                peer, _ = listener.accept()
-                with suppress(OSError), peer:
-                    peer.sendall(b"220 mail.example ESMTP\r\n" * 10)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=answer, args=(listener,), daemon=True).start()
-        url = f"tcp://127.0.0.1:{listener.getsockname()[1]}/orders"
+    with garbage_port() as port:
+        url = f"tcp://127.0.0.1:{port}/orders"
         with pytest.raises(ReplicationError, match=url):
             commitlog.open(url, "r", wait_for_log=1)
-        listener.shutdown(socket.SHUT_RDWR)
 
 
 def test_log_that_was_created_again_is_refused(primary: commitlog.CommitLog) -> None:

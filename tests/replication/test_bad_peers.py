@@ -29,6 +29,7 @@ from commitlog.replication.replica import fence_closed
 from commitlog.replication.served import Served
 from tests.certificates import certificate
 from tests.cli.program import run
+from tests.remote.server import garbage_port
 from tests.replication.scene import LIMIT_S, SEGMENT, fill, records
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -83,23 +84,6 @@ def of_version(version: int, content: dict[str, Any]) -> bytes:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(remote_wire, "PROTOCOL", version)
         return wire.text(content)
-
-
-@contextmanager
-def garbage_port() -> Iterator[int]:
-    """Listen, and send what is not the protocol."""
-
-    def answer(listener: socket.socket) -> None:
-        with suppress(OSError):
-            while True:
-                peer, _ = listener.accept()
-                with suppress(OSError), peer:
-                    peer.sendall(b"220 mail.example ESMTP\r\n" * 10)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=answer, args=(listener,), daemon=True).start()
-        yield listener.getsockname()[1]
-        listener.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
