@@ -13,7 +13,13 @@ from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import open_regular
 from commitlog.base.service import Service
-from commitlog.errors import CommitLogError, FencedError, LogExistsError, LogFailedError
+from commitlog.errors import (
+    CommitLogError,
+    CorruptSegmentError,
+    FencedError,
+    LogExistsError,
+    LogFailedError,
+)
 from commitlog.retention.archived import archived_name, read_header
 from commitlog.retention.archiver import Archiver
 from commitlog.retention.store import Store
@@ -63,6 +69,7 @@ class StoreService(Service):
         self._ending = threading.Event()
         self._last = 0
         self._next = 0  # every segment below this number is stored whole
+        self._first_in_parts = 0  # segments below this number are stored whole only
         self._tail: StoredTail | None = None
         self._warned = False
 
@@ -139,18 +146,27 @@ class StoreService(Service):
         return durable if offset > HEADER_SIZE else durable - offset
 
     def _round(self, directory: LogDirectory, durable: int) -> bool:
-        """Store the end of the log, then one sealed segment; return whether more may be sealed."""
+        """Store the end of the log, then one sealed segment; return whether more may be sealed.
+
+        Segments that were sealed before this store was in use come first, because a store with a
+        gap before its end cannot be restored.
+        """
         archiver = Archiver(directory, self._store)
         if self._tail is None:
             self._tail = self._resume(directory, archiver, durable)
         else:
             self._epoch.refuse_later(archiver.target)
-        self._tail.store(durable)
+        if self._next >= self._first_in_parts:
+            self._tail.store(durable)
         if (self._next + 1) * self._identity.segment_size > durable:
             return False
         if SealTable(directory).get(self._next) is None:
             return False
-        self._store_whole(archiver, self._next)
+        try:
+            self._store_whole(archiver, self._next)
+        except CorruptSegmentError:
+            self._first_in_parts = 0  # the end is stored all the same
+            raise
         failpoint("segment stored")
         self._tail.covered(self._next)
         self._next += 1
@@ -211,7 +227,8 @@ class StoreService(Service):
         if parts and not tail.has(parts[-1]):
             raise self._forked(archiver, parts[-1].first)
         tail.delete(contents.covered)
-        tail.resume(parts, contents.end(size), self._first_open(directory, first, durable))
+        self._first_in_parts = self._first_open(directory, first, durable)
+        tail.resume(parts, contents.end(size), self._first_in_parts * size)
         return tail
 
     def _cut(self, directory: LogDirectory, archiver: Archiver, stored: list[int]) -> bool:
@@ -234,10 +251,9 @@ class StoreService(Service):
         return bool(gone)
 
     def _first_open(self, directory: LogDirectory, first: int, durable: int) -> int:
-        """Return the base of the first segment that cannot be stored whole now."""
-        seals, size = SealTable(directory), self._identity.segment_size
-        stop = durable // size
-        return seals.sealed_before(first, max(first, stop)) * size
+        """Return the number of the first segment that cannot be stored whole now."""
+        stop = durable // self._identity.segment_size
+        return SealTable(directory).sealed_before(first, max(first, stop))
 
     def _forked(self, archiver: Archiver, position: int) -> LogExistsError:
         return LogExistsError(

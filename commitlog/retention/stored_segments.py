@@ -69,7 +69,6 @@ class StoredSegments:
                 return
             self.list_again()
             self.refuse_deleted(number)
-            break
         raise CorruptSegmentError(
             f"the store lacks the parts of this segment from position {at} on, or its listing is "
             "behind: try again, then restore them from another copy of the store",

@@ -170,15 +170,20 @@ class LocalTarget:
             return []
 
     def sizes(self) -> dict[str, int]:
-        found: dict[str, int] = {}
+        """Return the size of each file.
+
+        The entries of a directory that is being changed are no snapshot: a file that was added
+        meanwhile may be missing, and so may the files that it covers, which were deleted after
+        that. So the directory is listed until its files stay the same.
+        """
+        names, found = set[str](), dict[str, int]()
         for _ in range(_LISTINGS_MOST):
-            names, found = self.names(), {}
+            before, names, found = names, set(self.names()), {}
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
                     found[name] = os.stat(self.path_of(name)).st_size
-            if len(found) == len(names):
+            if names == before == found.keys():
                 break
-            # A file was deleted meanwhile: the one that covers it may not be in this listing.
         return found
 
     def open(self, name: str, most: int | None = None) -> BinaryIO:

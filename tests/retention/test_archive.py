@@ -725,12 +725,14 @@ def test_irregular_file_of_archive_is_refused(logs: Logs, tmp_path: Path, irregu
         list(log.tailer())
 
 
-def test_listing_in_which_a_file_is_deleted_is_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("first", [["part"], []], ids=["deleted later", "deleted before"])
+def test_listing_during_a_change_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: list[str]
 ) -> None:
-    """A store deletes parts once the whole segment is there, which the first listing lacks."""
+    """A store deletes a part once the whole segment is there, which the first listing lacks."""
     target = LocalTarget(str(tmp_path))
+    (tmp_path / "other").touch()
     (tmp_path / "whole").write_bytes(b"segment")
-    listings = iter([["part"], ["whole"]])
-    monkeypatch.setattr(target, "names", lambda: next(listings))
-    assert target.sizes() == {"whole": 7}
+    listings = iter([["other", *first]])
+    monkeypatch.setattr(target, "names", lambda: next(listings, ["other", "whole"]))
+    assert target.sizes() == {"other": 0, "whole": 7}

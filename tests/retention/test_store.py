@@ -374,7 +374,8 @@ def test_invalid_interval_is_refused(place: Path, every: Any) -> None:
 # --- faults ---------------------------------------------------------------------------------------
 
 
-def test_kill_at_any_step_loses_nothing_that_was_stored(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sealed_before", [0, 2])
+def test_kill_at_any_step_loses_nothing_that_was_stored(tmp_path: Path, sealed_before: int) -> None:
     """After each kill the store restores a prefix of the log that holds all that was there before,
     and the next handle continues.
     """
@@ -382,7 +383,7 @@ def test_kill_at_any_step_loses_nothing_that_was_stored(tmp_path: Path) -> None:
     while True:
         step += 1
         here, place = tmp_path / f"log{step}", tmp_path / f"store{step}"
-        killed = killed_at(step, partial(_storing, here, place))
+        killed = killed_at(step, partial(_storing, here, place, sealed_before))
         kills += killed
         if place.exists() and "log.json" in names(place) and len(names(place)) > 1:
             kept = stored(place)
@@ -401,10 +402,15 @@ def test_kill_at_any_step_loses_nothing_that_was_stored(tmp_path: Path) -> None:
     assert kills >= 10
 
 
-def _storing(here: Path, place: Path) -> Callable[[], object]:
-    """Open a log; return what stores it step by step: parts, a merge, and a segment."""
+def _storing(here: Path, place: Path, sealed_before: int) -> Callable[[], object]:
+    """Open a log; return what stores it step by step: segments that were sealed before, parts, a
+    merge, and a segment.
+    """
     stored_tail._MERGED = 3
     log = commitlog.open(here, segment_size=SEGMENT)
+    for number in range(sealed_before):
+        log.append(b"before %d" % number)
+        seal(log)
     directory = parts_of(log).directory
     service = StoreService(
         log.path,
@@ -422,14 +428,33 @@ def _storing(here: Path, place: Path) -> Callable[[], object]:
             log.append(b"%d" % number)
             log.flush()
             service._try(directory)
-        log.roll()
-        log.append(b"rolled")
-        log.flush()
-        log.prune(Retention(max_bytes="1TiB"))  # seals
+        seal(log)
         service._try(directory)
-        assert service.kept_position == SEGMENT
+        assert service.kept_position == (sealed_before + 1) * SEGMENT
 
     return act
+
+
+def seal(log: CommitLog) -> None:
+    log.roll()
+    log.append(b"rolled")
+    log.flush()
+    log.prune(Retention(max_bytes="1TiB"))  # seals
+
+
+def test_end_is_stored_although_a_sealed_segment_is_damaged(
+    logs: Logs, place: Path, until: Until
+) -> None:
+    log = logs.open()
+    log.append(b"one")
+    seal(log)
+    log.close()
+    path = Path(log.path) / f"{0:020d}.seg"
+    content = bytearray(path.read_bytes())
+    content[HEADER + 17] ^= 1
+    path.write_bytes(content)
+    log = logs.open(store=Store(place, every=SOON))
+    until(lambda: place.exists() and any(name.endswith(".tail.zst") for name in names(place)))
 
 
 def test_failing_store_delays_no_append_and_is_caught_up(
