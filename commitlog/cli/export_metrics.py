@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commitlog.cli import INTERRUPTED, parameters
+from commitlog.cli import INTERRUPTED
 from commitlog.observe.watching import LogWatch
 
 if TYPE_CHECKING:
@@ -42,13 +42,7 @@ def _address(text: str) -> tuple[str, int]:
     "--output",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Write the metrics to this file.",
-)
-@click.option(
-    "--interval",
-    type=parameters.interval,
-    metavar="DURATION",
-    help="Rewrite FILE at this interval until Ctrl-C.",
+    help="Write the metrics to this file, which replaces an old one at once.",
 )
 @click.pass_context
 def command(
@@ -57,46 +51,47 @@ def command(
     logs: tuple[str, ...],
     listen: tuple[str, int] | None,
     output: str | None,
-    interval: float | None,
 ) -> None:
     """Print, write or serve metrics of LOGs for Prometheus.
 
     It exports watermarks, segments, free space, writers and named tailers. Any process can read
     these metrics. The program that writes a log can export more: see `commitlog.metrics`.
 
-    Without an option it prints the metrics once. --listen serves them until Ctrl-C.
+    Without an option it prints the metrics once. --listen serves them until Ctrl-C. With --output,
+    a timer can keep FILE up to date for the textfile collector of node_exporter.
 
     \b
     Examples:
       commitlog export-metrics orders
       commitlog export-metrics --listen 9464 orders payments
-      commitlog export-metrics --output /var/lib/node_exporter/orders.prom --interval 15s orders
+      commitlog export-metrics --output /var/lib/node_exporter/orders.prom orders
     """
     if listen is not None and output is not None:
         raise click.UsageError("--listen and --output exclude each other: use one of them", context)
-    if interval is not None and output is None:
-        raise click.UsageError(
-            "--interval needs --output: with --listen, each scrape reads the metrics anew", context
-        )
     try:
-        from commitlog.metrics import LogCollector, MetricsFile
+        from commitlog.metrics import LogCollector
     except ModuleNotFoundError as error:
         raise click.UsageError(str(error), context) from error
-    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client import CollectorRegistry, generate_latest, write_to_textfile
 
     with contextlib.ExitStack() as stack:
         watches = [stack.enter_context(LogWatch(path)) for path in dict.fromkeys(logs)]
         for watch in watches:
             watch.look()  # refuse a wrong path now; a log that is removed later has `up` 0
-        if output is not None:
-            with _ending_signals() as wait, MetricsFile(output, *watches, interval=interval):
-                context.exit(wait() if interval is not None else 0)
         registry = CollectorRegistry(auto_describe=False)
         registry.register(LogCollector(*watches))
         if listen is not None:
             with _ending_signals() as wait, _server(registry, *listen):
                 context.exit(wait())
-        click.echo(generate_latest(registry), nl=False)
+        if output is None:
+            click.echo(generate_latest(registry), nl=False)
+            return
+        try:
+            write_to_textfile(output, registry)
+        except OSError as error:
+            raise click.ClickException(
+                f"cannot write the metrics to {output}: {error.strerror}"
+            ) from error
 
 
 @contextlib.contextmanager
@@ -123,8 +118,8 @@ def _server(registry: CollectorRegistry, host: str, port: int) -> Iterator[None]
 
 @contextlib.contextmanager
 def _ending_signals() -> Iterator[Callable[[], int]]:
-    """Block the signals that end a program, so that a write or a scrape is finished; yield a
-    function that waits for one of them, and returns the exit status.
+    """Block the signals that end a program, so that a scrape is finished; yield a function that
+    waits for one of them, and returns the exit status.
     """
     ending = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     # A shell ignores SIGINT for a background job; keep that.

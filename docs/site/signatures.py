@@ -17,7 +17,7 @@ from sphinx.application import Sphinx
 import commitlog
 
 # The classes that a user's program calls, apart from dataclasses.
-CALLED = {"LogCollector", "LogWatch", "MetricsFile", "TransientStorePool"}
+CALLED = {"LogCollector", "LogWatch", "TransientStorePool"}
 KERNEL = Path(__file__).resolve().parents[2] / "commitlog" / "_kernel"
 
 

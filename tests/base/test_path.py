@@ -14,7 +14,6 @@ import commitlog
 from commitlog import Retention, Store, bus, keep
 from commitlog.base.path import path_of
 from commitlog.errors import InvalidOptionError, IOFailureError, LogNotFoundError, NotALogError
-from commitlog.observe.metrics_file import MetricsFile
 from commitlog.observe.watching import LogWatch
 from commitlog.repair.repair import repair
 from commitlog.repair.verification import verify
@@ -29,7 +28,6 @@ TAKERS: dict[str, Callable[[Any], object]] = {
     "verify": verify,
     "repair": repair,
     "LogWatch": lambda path: LogWatch(path).look(),
-    "MetricsFile": MetricsFile,
 }
 
 

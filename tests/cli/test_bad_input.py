@@ -62,7 +62,7 @@ NUMBERS = {
         "--max-width",
     ),
     "top": ("--interval",),
-    "export-metrics": ("--interval", "--listen"),
+    "export-metrics": ("--listen",),
     "prune": ("--older-than", "--max-bytes", "--min-free"),
     "archive": ("--older-than", "--level"),
     "bench": ("--turns", "--seconds", "--rate", "--size"),

@@ -50,10 +50,12 @@ def test_metrics_of_several_logs_change_no_file(path: Path, tmp_path: Path) -> N
     assert {file.name: file.read_bytes() for file in path.iterdir()} == before
 
 
-def test_output_without_interval_is_written_once(path: Path, tmp_path: Path) -> None:
+def test_output_replaces_the_file(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "log.prom").write_text("old")
     done = run("export-metrics", "--output", tmp_path / "log.prom", path)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert tail_of((tmp_path / "log.prom").read_text(), path) == 4096 + 48
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["log", "log.prom"]
 
 
 @pytest.mark.parametrize(
@@ -61,22 +63,7 @@ def test_output_without_interval_is_written_once(path: Path, tmp_path: Path) -> 
     [(signal.SIGINT, 130), (signal.SIGTERM, 0), (signal.SIGHUP, 0)],
     ids=["INT", "TERM", "HUP"],
 )
-def test_output_with_interval_is_written_until_a_signal(
-    path: Path, tmp_path: Path, until: Until, number: signal.Signals, status: int
-) -> None:
-    file = tmp_path / "log.prom"
-    with started("export-metrics", "--output", file, "--interval", "100ms", path) as process:
-        until(file.exists, LIMIT_S)
-        with commitlog.open(path) as log:
-            log.append(b"three")
-            until(lambda: tail_of(file.read_text(), path) == log.tail_position, LIMIT_S)
-        process.send_signal(number)
-        output, errors = process.communicate(timeout=LIMIT_S)
-    assert (process.returncode, output, errors) == (status, b"", b"")
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["log", "log.prom"]
-
-
-def test_each_scrape_reads_the_log_again(path: Path) -> None:
+def test_each_scrape_reads_the_log_again(path: Path, number: signal.Signals, status: int) -> None:
     with started("export-metrics", "--listen", "0", path) as process:
         assert process.stderr is not None
         said = read_until(process.stderr.fileno(), b"\n").decode()
@@ -91,9 +78,9 @@ def test_each_scrape_reads_the_log_again(path: Path) -> None:
         for file in path.iterdir():
             file.unlink()
         assert f'commitlog_up{{log="{path}"}} 0.0' in fetch(found[1])
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         output, errors = process.communicate(timeout=LIMIT_S)
-    assert (process.returncode, output) == (0, b"")
+    assert (process.returncode, output) == (status, b"")
     assert errors.count(b"\n") <= 1
 
 
@@ -115,7 +102,7 @@ def test_missing_log_port_or_directory_prints_one_line(
             (["--listen", "host.invalid:9464", path], b"cannot listen at host.invalid:9464: "),
             (
                 ["--output", tmp_path / "absent" / "x.prom", path],
-                b"cannot write the metrics: No such file or directory",
+                b"x.prom: No such file or directory",
             ),
         ]
         for arguments, said in cases:

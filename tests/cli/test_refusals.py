@@ -101,8 +101,6 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
     "export-metrics": [
         ("--listen nowhere:", "HOST:PORT or PORT, such as 127.0.0.1:9464, not 'nowhere:'"),
         ("--listen 70000", "HOST:PORT or PORT, such as 127.0.0.1:9464, not '70000'"),
-        ("--output x --interval soon", "a duration such as 15, 500ms or 10m, not 'soon'"),
-        ("--interval 1", "--interval needs --output"),
         ("--listen 0 --output x", "--listen and --output exclude each other"),
     ],
     "prune": [

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: what a collector exports for a log, and the text file."""
+"""Metrics for Prometheus: what a collector exports for a log, and when it cannot."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import commitlog
 from commitlog import Retention, Store
-from commitlog.errors import InvalidOptionError, IOFailureError
+from commitlog.errors import InvalidOptionError
 from commitlog.keep import archive_segments
 from commitlog.log.parts import parts_of
-from commitlog.metrics import LogCollector, MetricsFile
+from commitlog.metrics import LogCollector
 from commitlog.observe.watching import LogWatch
 from commitlog.retention import listener
 from commitlog.tail.tailer_file import TailerFile
@@ -254,55 +254,6 @@ def test_collector_refuses_paths_and_duplicates(logs: Logs) -> None:
         registry_of(log).register(LogCollector(logs.open("other")))
 
 
-def test_metrics_file_is_written_on_open_interval_and_close(logs: Logs, until: Until) -> None:
-    log = logs.open()
-    file = logs.path / "orders.prom"
-
-    def records() -> int:
-        found = re.search(r"^commitlog_records_total\{.*\} (\S+)$", file.read_text(), re.MULTILINE)
-        assert found is not None
-        return int(float(found[1]))
-
-    with MetricsFile(file, log, interval="100ms"):
-        assert records() == 0
-        log.append(b"one")
-        until(lambda: records() == 1)
-        log.append(b"two")
-    assert records() == 2
-    assert [entry.name for entry in logs.path.iterdir() if "prom" in entry.name] == ["orders.prom"]
-
-
-def test_metrics_file_without_interval_is_written_on_call(logs: Logs) -> None:
-    log = logs.open()
-    file = logs.path / "orders.prom"
-    with MetricsFile(file, log, interval=None) as metrics:
-        before = file.read_bytes()
-        log.append(b"one")
-        assert file.read_bytes() == before
-        metrics.write()
-        assert file.read_bytes() != before
-
-
-def test_unwritable_metrics_file_is_refused_or_logged_once(
-    logs: Logs, until: Until, caplog: pytest.LogCaptureFixture
-) -> None:
-    log = logs.open()
-    with pytest.raises(IOFailureError, match="cannot write the metrics: No such file or directory"):
-        MetricsFile(logs.path / "absent" / "orders.prom", log)
-    with pytest.raises(InvalidOptionError, match="interval must be at least 0.1 s, not 0"):
-        MetricsFile(logs.path / "orders.prom", log, interval=0)
-    folder = logs.path / "folder"
-    folder.mkdir()
-    metrics = MetricsFile(folder / "orders.prom", log, interval=0.1)
-    os.rename(folder, logs.path / "away")
-    until(lambda: said(caplog, "cannot write the metrics") != [])
-    folder.mkdir()
-    until((folder / "orders.prom").exists)
-    metrics.close()
-    metrics.close()
-    assert len(said(caplog, "cannot write the metrics")) == 1
-
-
 def test_missing_prometheus_client_error_names_the_extra(
     run_python: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
@@ -320,6 +271,3 @@ def test_path_that_is_not_text_is_exported_with_escapes(tmp_path: Path) -> None:
     with commitlog.open(path, segment_size=SEGMENT) as log:
         text = generate_latest(registry_of(log)).decode()
         assert f'commitlog_up{{log="{tmp_path}/\\\\xff"}} 1.0' in text
-        with MetricsFile(tmp_path / "m.prom", log, interval=None):
-            pass
-    assert "xff" in (tmp_path / "m.prom").read_text()

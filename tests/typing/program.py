@@ -344,9 +344,6 @@ def watch(path: Path, page: Path) -> None:
     registry.register(collector)
     assert list(collector.describe()) is not None
     assert list(collector.collect())
-    file = metrics.MetricsFile(page, watched, interval=None)
-    file.write()
-    file.close()
     watched.close()
 
 
