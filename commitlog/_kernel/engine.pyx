@@ -1,6 +1,7 @@
 """One process's handle on a log: state, commits, flushes, and everything that appends."""
 
 import os
+import sys
 import threading
 from inspect import Signature
 

@@ -1,6 +1,7 @@
 # The methods of `CommitLog` that are one C call each.
 
 cdef object _NO_TYPE = 0
+cdef object _is_finalizing = sys.is_finalizing
 
 
 cdef inline bint value_alone(
@@ -31,7 +32,9 @@ cdef class LogMethods:
         self.parts = parts
 
     def __del__(self):
-        if self.parts is not None:  # None: `parts` was refused
+        # None: `parts` was refused. At exit the registry has closed what it can, and the modules
+        # that `dropped_by` needs may be cleared already.
+        if self.parts is not None and not self.parts.closed and not _is_finalizing():
             self.parts.dropped_by(self)
 
     @property

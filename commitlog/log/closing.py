@@ -6,7 +6,6 @@ import _thread
 import contextlib
 import logging
 import os
-import sys
 import warnings
 
 from commitlog._kernel.engine import REFUSED_CLOSED, LogMethods
@@ -132,8 +131,6 @@ def close_dropped(parts: LogParts, log: LogMethods) -> None:
     The collector may run in a thread that holds any lock, so a separate thread closes the log. It
     is not a `threading.Thread`, whose start takes locks.
     """
-    if parts.closed or sys.is_finalizing():
-        return
     try:
         if parts.pid == os.getpid():  # in the child of a fork, the parent closes the log
             why = f"the log {parts.path} was dropped without close(); it is closed now"

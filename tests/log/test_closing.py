@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -110,6 +111,29 @@ def test_closed_log_is_dropped_without_a_warning(
     gc.collect()
     assert there() is None
     assert warned == []
+
+
+@pytest.mark.parametrize("state", ["closed", "open", "open in a child"])
+def test_global_log_outliving_its_module_ends_silently(
+    state: str, tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """At exit `threading` keeps a function of `__main__`, so the log outlives the modules."""
+    script = """
+import os, sys, threading
+import commitlog
+log = commitlog.open(sys.argv[1], segment_size="64KiB")
+log.append(b"x")
+threading.keeps = lambda: log
+if sys.argv[2] == "closed":
+    log.close()
+elif sys.argv[2] == "open in a child" and (child := os.fork()):
+    log.close()
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    ended = run_python(script, tmp_path / "log", state)
+    assert ended.returncode == 0
+    for word in ("Error", "Exception", "Traceback"):
+        assert word not in ended.stderr
 
 
 def test_dropped_log_closes_even_if_warnings_are_errors(
