@@ -21,9 +21,8 @@ from bench import headline
 from bench.workloads import OWN
 from commitlog import cli
 from commitlog.bench import harness
-from commitlog.bench.case import Case
+from commitlog.bench.case import QUICK, Case, Settings
 from commitlog.bench.results import json_text
-from commitlog.bench.settings import QUICK, Settings
 
 FULL = headline.HERE.parent / "build" / "bench.json"
 

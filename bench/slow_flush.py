@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 
 from commitlog.bench import disk, sync_threads
-from commitlog.bench.case import Case
+from commitlog.bench.case import Case, Settings
 from commitlog.bench.sample import Sample
-from commitlog.bench.settings import Settings
 from commitlog.bench.workspace import SkippedError, Workspace
 
 DELAY_NS = 500_000

@@ -19,9 +19,8 @@ from bench import __main__ as command
 from bench import columns, headline, slow_flush
 from bench.goals import GOALS
 from bench.workloads import OWN
-from commitlog.bench.case import SETUPS
+from commitlog.bench.case import QUICK, SETUPS
 from commitlog.bench.results import FORMAT
-from commitlog.bench.settings import QUICK
 from commitlog.bench.workloads import WORKLOADS
 from tests.bench.page import Page
 

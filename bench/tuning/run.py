@@ -18,9 +18,8 @@ from bench.tuning.knobs import Knob
 from commitlog.base.histogram import PERCENTILES, Histogram
 from commitlog.base.units import MIB
 from commitlog.bench import appends, machine, paced, sync_threads
-from commitlog.bench.case import Case
+from commitlog.bench.case import Case, Settings
 from commitlog.bench.sample import Sample
-from commitlog.bench.settings import Settings
 from commitlog.bench.workspace import SkippedError, Workspace
 from commitlog.errors import DiskFullError, PoolMemoryError
 

@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from commitlog.bench import machine
-from commitlog.bench.case import Case
+from commitlog.bench.case import Case, Settings
 from commitlog.bench.disk import settle
 from commitlog.bench.results import CaseResult, Results
-from commitlog.bench.settings import Settings
 from commitlog.bench.workloads import Workload
 from commitlog.bench.workspace import SkippedError, Workspace
 from commitlog.errors import CommitLogError, DiskFullError, PoolMemoryError

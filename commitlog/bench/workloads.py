@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from commitlog.bench import appends, disk, paced, sync_threads
-from commitlog.bench.case import SETUPS, Case
+from commitlog.bench.case import SETUPS, Case, Settings
 from commitlog.bench.sample import Sample
-from commitlog.bench.settings import Settings
 from commitlog.bench.workspace import Workspace
 from commitlog.options import Flush
 

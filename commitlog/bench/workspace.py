@@ -13,8 +13,7 @@ from typing import Any, Self
 import commitlog
 from commitlog._kernel.segments import FRAME_ALIGN, FRAME_HEADER
 from commitlog.base.units import MIB
-from commitlog.bench.case import SETUPS, Case
-from commitlog.bench.settings import Settings
+from commitlog.bench.case import SETUPS, Case, Settings
 from commitlog.options import OptionOverrides
 
 _SPARE = 64 * MIB

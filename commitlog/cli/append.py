@@ -14,12 +14,12 @@ import commitlog
 from commitlog._kernel.segments import FRAME_EXTENDED, FRAME_HEADER
 from commitlog.cli import FAILURE, INTERRUPTED, parameters
 from commitlog.cli.intake import STANDARD_INPUT, Delimited, Frames, Splitter, pieces, total_bytes
+from commitlog.cli.interrupt import Stop
 from commitlog.cli.output import print_json
+from commitlog.cli.parameters import roll_cycle_of, roll_options
 from commitlog.cli.progress import Show, record_progress
 from commitlog.cli.quantities import size_text
 from commitlog.cli.record_format import ENDINGS
-from commitlog.cli.roll_options import roll_cycle_of, roll_options
-from commitlog.cli.stop import Stop
 from commitlog.errors import CommitLogError, InvalidOptionError, LogNotFoundError
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of

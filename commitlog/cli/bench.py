@@ -14,12 +14,11 @@ from typing import Any
 import click
 
 from commitlog.bench import harness, machine
-from commitlog.bench.case import SETUPS, Case
+from commitlog.bench.case import QUICK, SETUPS, Case, Settings
 from commitlog.bench.results import Results, json_text
-from commitlog.bench.settings import QUICK, Settings
 from commitlog.bench.workloads import BY_NAME, choose
 from commitlog.cli import INTERRUPTED, parameters
-from commitlog.cli.ending import Ending
+from commitlog.cli.interrupt import Ending
 from commitlog.cli.progress import is_terminal
 
 _SMALLEST_S = 0.05

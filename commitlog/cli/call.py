@@ -17,8 +17,8 @@ import click
 import commitlog
 from commitlog.cli import FAILURE
 from commitlog.cli.calls import Call, calls_of
-from commitlog.cli.ending import Ending
 from commitlog.cli.intake import STANDARD_INPUT
+from commitlog.cli.interrupt import Ending
 from commitlog.errors import CommitLogError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.described_method import DescribedMethod, described_method

@@ -10,9 +10,8 @@ from typing import IO, Any
 import click
 
 from commitlog.cli import FAILURE, parameters
-from commitlog.cli.ending import Ending
-from commitlog.cli.new_file import new_file
-from commitlog.cli.output import Output
+from commitlog.cli.interrupt import Ending
+from commitlog.cli.output import Output, new_file
 from commitlog.cli.progress import is_terminal, record_progress
 from commitlog.cli.reading import Selection, chosen_format, reading_options
 from commitlog.cli.record_format import BYTE_FORMATS, format_of

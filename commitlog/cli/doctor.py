@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from commitlog.cli import FAILURE
-from commitlog.cli.ending import Ending
+from commitlog.cli.interrupt import Ending
 from commitlog.cli.output import print_json
 from commitlog.doctor.checks import examine
 from commitlog.doctor.finding import Verdict

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from commitlog.cli.connection_options import connection_options
-from commitlog.cli.ending import Ending
+from commitlog.cli.interrupt import Ending
+from commitlog.cli.parameters import connection_options
 from commitlog.replication import follow
 
 

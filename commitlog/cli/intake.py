@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from commitlog.cli.interrupt import Stop
 from commitlog.cli.record_format import LENGTH
-from commitlog.cli.stop import Stop
 
 # The largest read. A read from a pipe returns what is there, so a typed line is appended at once.
 PIECE_BYTES = 1 << 18

@@ -1,4 +1,6 @@
-"""Parameter types of the command line. The refusal of a value names what was expected."""
+"""Parameter types of the command line, and the options that several commands share. The refusal of
+a value names what was expected.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,14 @@ import os
 import re
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from commitlog.base.moment import FORMS, read_moment
 from commitlog.base.option import zone_of
-from commitlog.base.roll_cycle import cycle_name
+from commitlog.base.roll_cycle import RollCycle, cycle_name
 from commitlog.base.units import parse_age, parse_duration, parse_size
 from commitlog.cli.filter import Pattern, compiled
 from commitlog.cli.where import Condition, condition
@@ -30,6 +32,7 @@ _POSITION = re.compile(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19}")
 _DECIMAL = re.compile(r"[0-9]{1,19}(\.[0-9]{1,19})?")
 _WHOLE = re.compile(r"[0-9]{1,19}")
 Value = TypeVar("Value")
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _read(text: str, expected: str, reader: Callable[[str], Value]) -> Value:
@@ -232,3 +235,74 @@ def complete_tailer(
         for name in sorted(names)
         if name.startswith(incomplete) and not name.startswith(".")
     ]
+
+
+# --- options that several commands share ----------------------------------------------------------
+
+
+def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return a decorator that adds options to a command; `--help` has them in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def connection_options(command: Command) -> Command:
+    """Add the options for a connection to a server of logs."""
+    return with_options(
+        click.option(
+            "--token",
+            envvar="COMMITLOG_TOKEN",
+            metavar="TEXT",
+            help="Send this token. [default: the variable COMMITLOG_TOKEN]",
+        ),
+        click.option(
+            "--tls-roots",
+            metavar="FILE",
+            default=None,
+            help="Trust these certificates, in PEM. [default: those of the system]",
+        ),
+        click.option("--plain-text", is_flag=True, help="Connect to another machine without TLS."),
+    )(command)
+
+
+def roll_options(when: str) -> Callable[[Command], Command]:
+    """Return a decorator that adds the options for the roll cycle of a log. The help of each begins
+    with `when`.
+    """
+    return with_options(
+        click.option(
+            "--roll-cycle",
+            type=roll_cycle,
+            metavar="CYCLE",
+            help=f"{when} roll by this cycle, such as DAILY, HOURLY or 90s.",
+        ),
+        click.option(
+            "--roll-epoch",
+            type=duration,
+            metavar="DURATION",
+            help=f"{when} offset the start of each cycle by this much, such as 6h.",
+        ),
+        click.option(
+            "--time-zone",
+            type=zone_name,
+            metavar="ZONE",
+            help=f"{when} count cycles in this zone, such as Europe/Berlin.",
+        ),
+    )
+
+
+def roll_cycle_of(
+    roll_cycle: str | None, roll_epoch: float | None, time_zone: str | None
+) -> RollCycle | None:
+    if roll_cycle is not None:
+        return RollCycle(roll_cycle, time_zone=time_zone or "UTC", epoch=roll_epoch or 0.0)
+    if roll_epoch is not None or time_zone is not None:
+        raise click.UsageError(
+            "--roll-epoch and --time-zone need --roll-cycle: add it, or leave them out"
+        )
+    return None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from commitlog.cli.connection_options import connection_options
 from commitlog.cli.output import print_json
+from commitlog.cli.parameters import connection_options
 from commitlog.replication import promote
 from commitlog.retention.store import Store
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import click
 
@@ -23,7 +21,6 @@ from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
 from commitlog.tail.tailer import Tailer
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 BATCH_RECORDS = 65536
 
 _BOUNDS = (
@@ -149,20 +146,10 @@ _OPTIONS = (
 )
 
 
-def reading_options(command: Command) -> Command:
-    """Add the options whose values make a `Selection`."""
-    return _with_options(command, _OPTIONS)
-
-
-def range_options(command: Command) -> Command:
-    """Add the options whose values make a `Range`."""
-    return _with_options(command, (*_BOUNDS, *_HOW))
-
-
-def _with_options(command: Command, options: Sequence[Callable[[Command], Command]]) -> Command:
-    for option in reversed(options):
-        command = option(command)
-    return command
+reading_options = parameters.with_options(*_OPTIONS)
+"""Adds the options whose values make a `Selection`."""
+range_options = parameters.with_options(*_BOUNDS, *_HOW)
+"""Adds the options whose values make a `Range`."""
 
 
 def chosen_format(format: str | None, *, as_json: bool) -> str | None:

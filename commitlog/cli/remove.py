@@ -13,9 +13,9 @@ import click
 
 from commitlog.base.boot import boot_id
 from commitlog.cli import FAILURE
+from commitlog.cli.interrupt import Stop
 from commitlog.cli.output import print_json
 from commitlog.cli.quantities import size_text
-from commitlog.cli.stop import Stop
 from commitlog.errors import CommitLogError, LogLockedError, NotALogError, ReadOnlyError
 from commitlog.pool import shm_survey
 from commitlog.repair.verification import opened_log_directory, read_identity

@@ -7,7 +7,7 @@ import dataclasses
 import click
 
 from commitlog.cli.output import print_json
-from commitlog.cli.roll_options import roll_cycle_of, roll_options
+from commitlog.cli.parameters import roll_cycle_of, roll_options
 from commitlog.repair.repair import repair
 from commitlog.repair.reports import RepairReport
 

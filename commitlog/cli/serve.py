@@ -7,7 +7,7 @@ import threading
 import click
 from click.core import ParameterSource
 
-from commitlog.cli.ending import Ending
+from commitlog.cli.interrupt import Ending
 from commitlog.replication import serve
 
 

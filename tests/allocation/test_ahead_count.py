@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlog.allocation.ahead_count import AheadCount
+from commitlog.allocation.allocation_service import AheadCount
 
 
 def rolling_every(seconds: float, *, made_in: float, fixed: int | None = None) -> AheadCount:

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from commitlog.bench.case import Case
+from commitlog.bench.case import Case, Settings
 from commitlog.bench.results import CaseResult, Results
 from commitlog.bench.sample import Sample
-from commitlog.bench.settings import Settings
 from commitlog.bench.workloads import BY_NAME
 
 MACHINE: dict[str, object] = {

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from commitlog.bench import disk
+from commitlog.bench.case import QUICK
 from commitlog.bench.disk import settle, unwritten_bytes, write_plainly
 from commitlog.bench.harness import run
-from commitlog.bench.settings import QUICK
 from commitlog.bench.workloads import WORKLOADS, choose
 from tests.bench.made import SILENT
 

@@ -14,10 +14,9 @@ from bench import slow_flush
 from bench.goals import GOALS, judge
 from bench.workloads import OWN
 from commitlog.bench import harness
-from commitlog.bench.case import Case
+from commitlog.bench.case import QUICK, Case
 from commitlog.bench.results import CaseResult
 from commitlog.bench.sample import Sample
-from commitlog.bench.settings import QUICK
 from tests.bench.made import SILENT
 
 

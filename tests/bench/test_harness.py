@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from commitlog.bench import harness, workloads
-from commitlog.bench.case import Case
+from commitlog.bench.case import QUICK, Case
 from commitlog.bench.results import Results
 from commitlog.bench.sample import Sample
-from commitlog.bench.settings import QUICK
 from commitlog.bench.workloads import choose
 from commitlog.bench.workspace import SkippedError, Workspace
 from commitlog.errors import DiskFullError

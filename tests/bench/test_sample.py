@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from commitlog.bench import paced
-from commitlog.bench.case import Case
+from commitlog.bench.case import QUICK, Case
 from commitlog.bench.sample import Meter
-from commitlog.bench.settings import QUICK
 from commitlog.bench.workspace import Workspace
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import commitlog
 from commitlog.cli.intake import pieces
-from commitlog.cli.stop import Stop
+from commitlog.cli.interrupt import Stop
 from tests.cli.program import (
     LIMIT_S,
     SEGMENT,
