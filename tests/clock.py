@@ -16,14 +16,13 @@ import signal
 import struct
 import subprocess
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.preloaded import compiled
+from tests.preloaded import compiled, ending_the_process
 
 ROOT = Path(__file__).resolve().parents[1]
 _STATE = "COMMITLOG_TEST_CLOCK"
@@ -132,19 +131,13 @@ def clocked(start: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def _run_test(module: str, name: str, path: str, output: str, parameters: dict[str, Any]) -> None:
-    status = 1
-    try:
+    with ending_the_process():
         signal.alarm(60)
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT)
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
         test = getattr(importlib.import_module(module), name).__wrapped__
         test(Clock(Path(os.environ[_STATE])), Path(path), **parameters)
-        status = 0
-    except BaseException:  # noqa: BLE001 - nothing may get back into the loop that forked
-        os.write(2, traceback.format_exc().encode())
-    finally:
-        os._exit(status)
 
 
 def _serve() -> None:

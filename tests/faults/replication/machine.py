@@ -14,7 +14,6 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from typing import Any
 from tests.clock import ROOT, Clock
 from tests.faults import small_disk
 from tests.faults.shim import Shim
-from tests.preloaded import compiled
+from tests.preloaded import compiled, ending_the_process
 
 LIMIT_S = 60.0
 DISK = 64 << 20
@@ -195,8 +194,7 @@ def libraries(folder: Path) -> tuple[Path, Path]:
 
 
 def _run(function: str, output: int, arguments: dict[str, Any], errors: Path) -> None:
-    status = 1
-    try:
+    with ending_the_process():
         os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
         os.dup2(os.open(os.devnull, os.O_RDWR), 0)
         os.dup2(0, 1)
@@ -206,11 +204,6 @@ def _run(function: str, output: int, arguments: dict[str, Any], errors: Path) ->
 
         module = importlib.import_module("tests.faults.replication.programs")
         getattr(module, function)(say, **arguments)
-        status = 0
-    except BaseException:  # noqa: BLE001 - nothing may get back into the loop that forked
-        os.write(2, traceback.format_exc().encode())
-    finally:
-        os._exit(status)
 
 
 def main() -> None:
