@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from commitlog.errors import IOFailureError
 
@@ -126,3 +126,17 @@ def write_whole(fd: int, data: bytes | memoryview, offset: int) -> None:
     while view:
         wrote = os.pwrite(fd, view, offset)
         view, offset = view[wrote:], offset + wrote
+
+
+class Descriptor(int):
+    """A file descriptor, closed when the last reference to this object goes.
+
+    A system call of another thread holds its arguments until it returns. The number therefore
+    belongs to this file until then, and is never that of a file that was opened meanwhile.
+    """
+
+    # The function is bound here: at the interpreter's end the module may be gone before the object.
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # The program may have closed every descriptor that it inherited.
+        with contextlib.suppress(OSError):
+            close(self)

@@ -12,8 +12,7 @@ from commitlog.cli import FAILURE
 from commitlog.cli.interrupt import Ending
 from commitlog.cli.output import print_json
 from commitlog.doctor.checks import examine
-from commitlog.doctor.finding import Verdict
-from commitlog.doctor.workspace import Workspace
+from commitlog.doctor.finding import Verdict, Workspace
 
 _COLORS = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAILED: "red"}
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from commitlog.doctor import machine, processes, storage
-from commitlog.doctor.finding import Finding, Verdict, failed, warning
-from commitlog.doctor.workspace import Workspace
+from commitlog.doctor.finding import Finding, Verdict, Workspace, failed, warning
 
 
 @dataclass(frozen=True, slots=True)

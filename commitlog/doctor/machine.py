@@ -11,8 +11,7 @@ import sys
 import posix_ipc
 
 from commitlog._kernel.memory import Memory, crc32c_implementation
-from commitlog.doctor.finding import Finding, failed, ok, warning
-from commitlog.doctor.workspace import Workspace
+from commitlog.doctor.finding import Finding, Workspace, failed, ok, warning
 from commitlog.options import PAGE_SIZE
 from commitlog.pool.free_memory import SHM_DIRECTORY, shm_space
 

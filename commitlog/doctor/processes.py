@@ -11,8 +11,7 @@ from multiprocessing.connection import Connection
 
 import commitlog
 from commitlog.base.life_lock import LifeLock, is_held
-from commitlog.doctor.finding import Finding, failed, ok
-from commitlog.doctor.workspace import Workspace
+from commitlog.doctor.finding import Finding, Workspace, failed, ok
 from commitlog.errors import CommitLogError
 from commitlog.repair.verification import verify
 

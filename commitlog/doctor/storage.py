@@ -8,8 +8,7 @@ import statistics
 import time
 
 from commitlog.bench.machine import file_system
-from commitlog.doctor.finding import Finding, failed, ok, warning
-from commitlog.doctor.workspace import Workspace
+from commitlog.doctor.finding import Finding, Workspace, failed, ok, warning
 from commitlog.errors import UnsupportedError
 from commitlog.options import PAGE_SIZE
 from commitlog.segment.directory import check_file_system, file_system_type

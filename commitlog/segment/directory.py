@@ -16,10 +16,9 @@ from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import FAILED, failure
 from commitlog._kernel.segments import Segment
 from commitlog.base import temporary_file
-from commitlog.base.descriptor import Descriptor
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import translate_errors
-from commitlog.base.regular_file import opened_regular
+from commitlog.base.regular_file import Descriptor, opened_regular
 from commitlog.base.roll_cycle import clock_of
 from commitlog.errors import ClosedError, DiskFullError, IOFailureError, UnsupportedError
 from commitlog.segment.identity import Identity

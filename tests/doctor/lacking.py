@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.preloaded import compiled
 from commitlog.doctor import checks
-from commitlog.doctor.workspace import Workspace
+from commitlog.doctor.finding import Workspace
 wanted = sys.argv[2:]
 with Workspace.within(Path(sys.argv[1])) as workspace:
     found = [checks.examined(check, workspace) for check in checks.CHECKS if check.name in wanted]

@@ -11,8 +11,7 @@ import pytest
 
 import commitlog
 from commitlog.doctor import checks, machine, processes, storage
-from commitlog.doctor.finding import Verdict, failed
-from commitlog.doctor.workspace import Workspace
+from commitlog.doctor.finding import Verdict, Workspace, failed
 from tests.doctor import lacking
 from tests.doctor.lacking import examined
 
