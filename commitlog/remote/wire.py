@@ -4,8 +4,10 @@ Arrow Flight.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import json
+import os
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -33,11 +35,30 @@ OPTIONS = [
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_receive_message_length", _MESSAGE_LIMIT),
 ]
+# gRPC's event engine hands each message to a thread of its own; without it, the thread that waits
+# for a message polls. An unknown name would be an error on standard error.
+_POLLERS_VARIABLE = "GRPC_EXPERIMENTS"
+_POLLERS = "-event_engine_client,-event_engine_listener"
+_POLLERS_KNOWN = range(22, 27)  # versions of pyarrow
+_NO_SERVER = "grpc+tcp://127.0.0.1:1"
 
 
+@functools.cache
 def flight() -> Any:
-    """Import Arrow Flight."""
-    return imported("pyarrow.flight", "a log of another machine", "arrow")
+    """Import Arrow Flight; let its gRPC poll in the threads that wait."""
+    found = imported("pyarrow.flight", "a log of another machine", "arrow")
+    if pyarrow_version() in _POLLERS_KNOWN and _POLLERS_VARIABLE not in os.environ:
+        os.environ[_POLLERS_VARIABLE] = _POLLERS
+        try:
+            found.FlightClient(_NO_SERVER).close()  # gRPC reads the variable; connects nowhere
+        finally:
+            os.environ.pop(_POLLERS_VARIABLE, None)  # not for child processes
+    return found
+
+
+def pyarrow_version() -> int:
+    """Return the first number of pyarrow's version."""
+    return int(imported("pyarrow", "a log of another machine", "arrow").__version__.split(".")[0])
 
 
 @dataclass(frozen=True)

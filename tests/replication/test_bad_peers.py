@@ -7,6 +7,8 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -224,18 +226,50 @@ def with_wrong_offsets(batch: Any, name: str) -> Any:
 
 
 def test_message_that_reaches_beyond_its_buffer_is_refused() -> None:
-    batch, head = wire.message_of(wire.Chunk(0, 4096, 4096, 0, frames=bytes(64)))
+    frames = bytes(wire.SHORT_BYTES + 1)
+    batch, head = wire.message_of(wire.Chunk(0, 4096, 4096, 0, frames=frames))
     chunk = wire.chunk_of(batch, head, "a")
     assert chunk is not None
-    assert bytes(chunk.frames) == bytes(64)
+    assert bytes(chunk.frames) == frames
     content = batch.column("content").buffers()[2]
     assert pyarrow.py_buffer(chunk.frames).address == content.address  # not a copy
     with pytest.raises(ReplicationError, match="not a chunk"):
         wire.chunk_of(with_wrong_offsets(batch, "content"), head, "a")
+    with pytest.raises(ReplicationError, match="not a chunk"):
+        wire.chunk_of(batch, head + b"more", "a")
     layout = updates.schema()
     batch = updates.batch_of(updates.Update(0, 0, 64, 64, content=bytes(64)), layout)
     with pytest.raises(updates.DamagedUpdateError):
         updates.update_of(with_wrong_offsets(batch, "content"), layout, "a")
+
+
+@pytest.mark.parametrize("length", [0, 64, wire.SHORT_BYTES])
+def test_short_chunk_needs_no_batch(length: int) -> None:
+    sent = wire.Chunk(1, 4096, 8192, 7, frames=bytes(length))
+    batch, head = wire.message_of(sent)
+    assert batch is None
+    got = wire.chunk_of(None, pyarrow.py_buffer(head), "a")
+    assert got == sent
+    for shorter in (None, b"", head[:20]):
+        with pytest.raises(ReplicationError, match="not of this protocol"):
+            wire.chunk_of(None, shorter, "a")
+
+
+def test_grpc_polls_in_the_threads_that_wait() -> None:
+    # Of a later pyarrow, check that its gRPC knows the names: an unknown one is on standard error.
+    assert remote_wire.pyarrow_version() in remote_wire._POLLERS_KNOWN
+    for given in (None, "-event_engine_dns"):
+        environment = {**os.environ, "GRPC_EXPERIMENTS": given or ""}
+        if given is None:
+            del environment["GRPC_EXPERIMENTS"]
+        code = (
+            "from commitlog.remote import wire; import os; wire.flight();"
+            "print(os.environ.get('GRPC_EXPERIMENTS'))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, check=True
+        )
+        assert (done.stdout.decode().strip(), done.stderr) == (str(given), b"")
 
 
 @pytest.fixture
