@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 import numpy as np
+import numpy.typing as npt
 
 from commitlog.cli.filter import Rows
 from commitlog.cli.record_format import RecordFormat
@@ -110,27 +111,42 @@ class BatchDecoder:
         return lambda batch, rows: form(*self.converted(batch, rows))
 
     def converted(self, batch: Batch, rows: Rows) -> tuple[Batch, Rows]:
-        """Return the batch with messages as JSON in place of their values."""
+        """Return the batch with messages as JSON in place of their values, and with their keys."""
         values = batch.values()
         for row, found in zip(rows.tolist(), self.decoded(batch, rows), strict=True):
             if found is not None:
                 values[row] = as_json(found.message).encode()
-        offsets = np.zeros(len(values) + 1, dtype=np.int64)
-        np.cumsum([len(value) for value in values], out=offsets[1:])
-        data = np.frombuffer(b"".join(values), dtype=np.uint8)
-        return dataclasses.replace(batch, data=data, offsets=offsets), rows
+        data, offsets = _concatenated(values)
+        return dataclasses.replace(self._keyed(batch, rows), data=data, offsets=offsets), rows
+
+    def _keyed(self, batch: Batch, rows: Rows) -> Batch:
+        """Return the batch with the keys that its messages were appended with."""
+        messages = zip(rows.tolist(), self.decoded(batch, rows), strict=True)
+        opened = {row: found.key for row, found in messages if found is not None}
+        if all(key == batch.key(row) for row, key in opened.items()):
+            return batch
+        keys = [opened.get(row, batch.key(row)) or b"" for row in range(len(batch))]
+        data, offsets = _concatenated(keys)
+        return dataclasses.replace(batch, keys=data, key_offsets=offsets)
 
     def objects(self, lines: Callable[[Batch, Rows], bytes]) -> RecordFormat:
         """Return a format of JSON lines with `topic` and `message` in place of `value`."""
 
         def changed(batch: Batch, rows: Rows) -> bytes:
-            text = lines(batch, rows).splitlines()
+            text = lines(self._keyed(batch, rows), rows).splitlines()
             return b"".join(
                 _with_message(line, found) + b"\n"
                 for line, found in zip(text, self.decoded(batch, rows), strict=True)
             )
 
         return changed
+
+
+def _concatenated(parts: list[bytes]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Return the columns of a batch that have these parts."""
+    offsets = np.zeros(len(parts) + 1, dtype=np.int64)
+    np.cumsum([len(part) for part in parts], out=offsets[1:])
+    return np.frombuffer(b"".join(parts), dtype=np.uint8), offsets
 
 
 def _with_message(line: bytes, found: Decoded | None) -> bytes:

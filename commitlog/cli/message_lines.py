@@ -46,7 +46,8 @@ class MessageLines:
         for row, position, time, key, found in zip(
             rows.tolist(), *columns, keys, self._decoder.decoded(batch, rows), strict=True
         ):
-            lines.append(f"--- # {position} {time}{'' if key is None else ' ' + _quoted(key)}")
+            name = key if found is None else found.key
+            lines.append(f"--- # {position} {time}{'' if name is None else ' ' + _quoted(name)}")
             if found is None:
                 lines.append(_quoted(batch.value(row)))
                 continue

@@ -79,15 +79,19 @@ def to_arrow(
     histories: list[History | None] = []
     for batch in log.to_reader(start=start, end=end):
         columns = [batch.column(name).to_pylist() for name in ("type", "value", "position", "key")]
-        rows = []
+        rows, record_keys = [], []
         for row, record in enumerate(zip(*columns, strict=True)):
             found = decoder.decode(*record)
             if found is not None:
                 rows.append(row)
+                record_keys.append(found.key)
                 found_topics.append(found.topic)
                 messages.append(found.message)
                 histories.append(found.history)
-        parts.append(batch.select(_COLUMNS).take(pa.array(rows, pa.int64())))
+        part = batch.select(_COLUMNS).take(pa.array(rows, pa.int64()))
+        at = _COLUMNS.index("key")
+        field = part.schema.field(at)
+        parts.append(part.set_column(at, field, pa.array(record_keys, field.type)))
     schema = log.to_reader(end=log.first_position, columns=_COLUMNS).schema
     table = pa.Table.from_batches(parts, schema)
     names = sorted(set(found_topics))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import fcntl
+import operator
 import os
 import re
 import weakref
@@ -72,6 +74,26 @@ class SchemaCatalog:
             elif schema.topic is None or schema.topic in topics:
                 raise schema
         return found
+
+    def newest(self, topic: str) -> tuple[int, Schema]:
+        """Return the schema of a topic whose first record is the newest, and the time of that
+        record in nanoseconds; -1 if no record of it remains. Those without messages are the oldest.
+
+        Raises
+        ------
+        SchemaError
+            As for `schemas_of`.
+        TopicNotFoundError
+            The log has no such topic.
+        """
+        self.check_topics([topic])
+        found = []
+        for number, schema in self.schemas_of(topic).items():
+            position = self._position_of(number)
+            time_ns = -1 if position is None else self._log.read(position).timestamp_ns
+            found.append((time_ns, number, schema))
+        time_ns, _, schema = max(found, key=operator.itemgetter(0, 1))
+        return time_ns, schema
 
     def topics(self, codec: str | None = None) -> list[str]:
         """Return the names of all topics, or of those with a codec, sorted. Those whose schemas are
@@ -183,6 +205,22 @@ class SchemaCatalog:
             if not self._is_complete():
                 self._build()
             self._put(schema.number, schema.value, schema.topic)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other threads and processes that call this out, while schemas are found and
+        declared.
+        """
+        with translate_refusals(self._folder):
+            if not self._is_complete():
+                self._build()
+            fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            fcntl.flock(fd, fcntl.LOCK_UN)  # also for a child that was forked meanwhile
+            os.close(fd)
 
     def has_record(self, number: int) -> bool:
         """Return whether a record of the schema remains; the messages of a schema without any were

@@ -10,7 +10,7 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 TAG_BYTES = 16
 _PACKAGE = "cryptography"
-_NEEDING = ("a sealed topic", "sealed")
+NEEDING = ("a sealed topic", "sealed")
 
 
 class Cipher:
@@ -34,10 +34,10 @@ class Cipher:
     """
 
     def __init__(self, key: bytes) -> None:
-        made = imported(f"{_PACKAGE}.hazmat.primitives.ciphers.aead", *_NEEDING).AESGCM(key)
+        made = imported(f"{_PACKAGE}.hazmat.primitives.ciphers.aead", *NEEDING).AESGCM(key)
         self.sealed: Callable[[bytes, bytes, bytes], bytes] = made.encrypt
         self._opened: Callable[[bytes, bytes, bytes], bytes] = made.decrypt
-        self._refused = imported(f"{_PACKAGE}.exceptions", *_NEEDING).InvalidTag
+        self._refused = imported(f"{_PACKAGE}.exceptions", *NEEDING).InvalidTag
 
     def opened(self, nonce: bytes, sealed: bytes, associated: bytes) -> bytes:
         """Return what was sealed; raise ValueError if the key, the nonce or a byte is wrong."""
@@ -49,4 +49,4 @@ class Cipher:
 
 def check_installed() -> None:
     """Raise `MissingExtraError` if cryptography is not installed."""
-    imported(_PACKAGE, *_NEEDING)
+    imported(_PACKAGE, *NEEDING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import json
 import os
 import struct
@@ -52,6 +53,9 @@ class DataKey:
         self, key: bytes, key_id: str, wrapped: bytes, log: CommitLog, number: int
     ) -> None:
         self.key_id = key_id
+        self._key = key
+        self._log = log
+        self._number = number
         self._cipher = Cipher(key)
         content = {
             "format": FORMAT,
@@ -100,6 +104,14 @@ class DataKey:
                 f"version {FORMAT}: use a newer release"
             )
         return cls(unwrapped_by(ring, key_id, wrapped), key_id, wrapped, log, number)
+
+    def rewrapped(self, ring: KeyRing) -> DataKey:
+        """Return the same key, wrapped by the active master key of a ring; raise as `new`."""
+        return DataKey(self._key, *wrapped_by(ring, self._key), self._log, self._number)
+
+    def derived(self, purpose: bytes) -> bytes:
+        """Return a key of 64 bytes for another purpose."""
+        return hmac.digest(self._key, purpose, "sha512")
 
     def sealed(self, value: bytes, key: bytes | bytearray | None) -> bytes:
         """Return a value sealed with a new nonce, for a record with that key."""

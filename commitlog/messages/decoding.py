@@ -5,16 +5,17 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, TypeAlias
 
-from commitlog.errors import UndecodableError
+from commitlog.errors import KeyUnavailableError, UndecodableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Decode, plain_decoder
 from commitlog.messages.history import History
 from commitlog.messages.key_ring import KeyRing, key_ring_of
 from commitlog.messages.layer import RecordDecoder, layered
+from commitlog.messages.record_keys import key_opener
 from commitlog.messages.schema import Schema, is_message_type
 
 _Known: TypeAlias = tuple[Schema, Decode[Any] | RecordDecoder[Any]]
@@ -29,12 +30,15 @@ class Decoded(NamedTuple):
         The name of its topic.
     message : object
         Its content.
+    key : bytes or None
+        The key that it was appended with.
     history : History or None
         Where it came from, if the decoder reads histories.
     """
 
     topic: str
     message: Any
+    key: bytes | None
     history: History | None = None
 
 
@@ -67,6 +71,7 @@ class MessageDecoder:
         self._keys = key_ring_of(keys)
         self._catalog = SchemaCatalog(log)
         self._known: dict[int, _Known | None] = {}
+        self._openers: dict[int, Callable[[bytes], bytes] | None] = {}  # of record keys
 
     def decode(self, number: int, value: bytes, position: int, key: bytes | None) -> Decoded | None:
         """Decode the value of a record.
@@ -105,15 +110,42 @@ class MessageDecoder:
                 message = decode.of_value(value, position, key)
             else:
                 message = decode(value)
+            key = self.opened_key(number, key, position)
             if self._reads_history and schema.has_history:
-                return Decoded(topic, message, History.of_value(value))
-            return Decoded(topic, message)
+                return Decoded(topic, message, key, History.of_value(value))
+            return Decoded(topic, message, key)
         except (ValueError, RecursionError) as error:
             raise UndecodableError(
                 f"a message cannot be decoded: {getattr(error, 'message', error)}",
                 path=self._log.path,
                 position=position,
                 topic=topic,
+            ) from None
+
+    def has_sealed_keys(self, number: int) -> bool:
+        """Return whether messages with a type number have sealed record keys."""
+        if number not in self._openers:
+            schema = self._catalog.checked(number) if is_message_type(number) else None
+            opened = None
+            if isinstance(schema, Schema):
+                opened = key_opener(self._log, schema, self._keys)
+            self._openers[number] = opened
+        return self._openers[number] is not None
+
+    def opened_key(self, number: int, key: bytes | None, position: int) -> bytes | None:
+        """Return the key that a message was appended with; raise as `decode` does."""
+        if key is None or not self.has_sealed_keys(number):
+            return key
+        opened = self._openers[number]
+        assert opened is not None
+        try:
+            return opened(key)
+        except KeyUnavailableError as error:
+            error.position = position
+            raise
+        except ValueError as error:
+            raise UndecodableError(
+                f"a record key cannot be opened: {error}", path=self._log.path, position=position
             ) from None
 
     def _decoder_of(self, number: int) -> _Known | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
+from commitlog._kernel.readers import Record
 from commitlog.errors import SchemaError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import NO_SCHEMA, SchemaCatalog
 from commitlog.messages.codec import Codec, Decode, plain_decoder
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder, layered
+from commitlog.messages.record_keys import key_opener, stored_keys
 from commitlog.messages.schema import Schema, is_message_type
 
 
@@ -32,6 +35,7 @@ class MessageDecoders(dict[int, Decode[Any] | None]):
         self._topics = topics
         self.schemas: dict[int, Schema] = {}
         self.of_records: dict[int, RecordDecoder[Any]] = {}
+        self._key_openers: dict[int, Callable[[bytes], bytes] | None] = {}
 
     def __missing__(self, number: int) -> Decode[Any] | None:
         decode: Decode[Any] | RecordDecoder[Any] | None = None
@@ -57,6 +61,33 @@ class MessageDecoders(dict[int, Decode[Any] | None]):
         """Return what decodes messages of a schema to dicts and lists."""
         keys = self._topics[schema.topic].keys
         return layered(self._log, schema, plain_decoder(schema), keys)
+
+    def key_of(self, record: Record) -> bytes | None:
+        """Return the key that the message of a record was appended with.
+
+        Raises
+        ------
+        KeyUnavailableError
+            It is sealed, and the key ring has no key for it.
+        ValueError
+            It is not authentic.
+        """
+        schema = self.schemas.get(record.type)
+        if schema is None or record.key is None:
+            return record.key
+        if record.type not in self._key_openers:
+            keys = self._topics[schema.topic].keys
+            self._key_openers[record.type] = key_opener(self._log, schema, keys)
+        opened = self._key_openers[record.type]
+        return record.key if opened is None else opened(record.key)
+
+    def stored_keys(self, key: bytes) -> list[bytes]:
+        """Return the keys that records may have for a key: itself, and those of sealed topics."""
+        found = {key: None}
+        for name, topic in self._topics.items():
+            schemas = list(self._catalog.schemas_of(name).values())
+            found |= stored_keys(self._log, schemas, topic.keys, key)
+        return list(found)
 
     def has_history(self, number: int) -> bool:
         """Return whether messages with a type number have a history, once one was decoded."""

@@ -31,9 +31,10 @@ from commitlog.messages.compression import (
 from commitlog.messages.encoder import MessageEncoder, name_of
 from commitlog.messages.key_ring import KeyRing, key_ring_of
 from commitlog.messages.layered_appender import LayeredAppender, Measured
+from commitlog.messages.record_keys import KeySealingAppender, RecordKeys
 from commitlog.messages.schema import Schema
 from commitlog.messages.sealed_dictionary import SEAL_BYTES
-from commitlog.messages.sealer import Sealer, is_sealed
+from commitlog.messages.sealer import LAYER, Sealer, has_sealed_keys, is_sealed
 from commitlog.messages.topic import Topic
 from commitlog.messages.topic_compressor import TopicCompressor
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
@@ -68,6 +69,7 @@ def open_topic(
     history: bool = True,
     compress: Compression | None = None,
     keys: KeyRing | None = None,
+    seal_keys: bool = False,
     mode: Mode = "a",
     **overrides: Unpack[OptionOverrides],
 ) -> Topic[T]:
@@ -99,6 +101,9 @@ def open_topic(
         Encrypt each message, by keys that this ring wraps. Readers need a ring, too. By default it
         is that of the environment variable `COMMITLOG_KEYS`, and messages are encrypted only if the
         topic has encrypted messages already.
+    seal_keys : bool
+        Encrypt the record keys, too: what `key=` takes. Equal keys of the topic stay equal, so
+        seeks and deltas by key work. A topic that has encrypted record keys keeps encrypting them.
     mode, **overrides
         As for `commitlog.open`, if `log` is a path.
 
@@ -129,11 +134,28 @@ def open_topic(
         if overrides or mode != "a":
             given = ", ".join(["mode"] * (mode != "a") + [*overrides])
             raise InvalidOptionError(f"{given}: an open log has its options; give them to open()")
-        return _joined(log, title, made, zstd, keys, validate=validate, history=history)
+        return _joined(
+            log,
+            title,
+            made,
+            zstd,
+            keys,
+            seal_keys=seal_keys,
+            validate=validate,
+            history=history,
+        )
     opened = open_log(log, mode, **overrides)
     try:
         return _joined(
-            opened, title, made, zstd, keys, validate=validate, history=history, owns_log=True
+            opened,
+            title,
+            made,
+            zstd,
+            keys,
+            seal_keys=seal_keys,
+            validate=validate,
+            history=history,
+            owns_log=True,
         )
     except BaseException:
         opened.close()
@@ -147,6 +169,7 @@ def _joined(
     zstd: Zstd | None,
     keys: KeyRing | None,
     *,
+    seal_keys: bool,
     validate: bool,
     history: bool,
     owns_log: bool = False,
@@ -165,11 +188,17 @@ def _joined(
     known_schemas = _checked_schemas(log, catalog, codec, schema)
     ring = key_ring_of(keys)
     seals = keys is not None or any(map(is_sealed, known_schemas.values()))
+    if seal_keys and not seals:
+        raise InvalidOptionError("seal_keys=True needs keys=: give the topic a key ring")
     _check_size(log, schema, zstd, SEAL_BYTES if seals else 0)
+    record_keys = None
+    if seal_keys or any(map(has_sealed_keys, known_schemas.values())):
+        record_keys = RecordKeys(log, schema, catalog, ring)
 
     def end(schema: Schema) -> Layered:
         if seals:
-            return Sealer(log, schema, catalog, shared.last, ring)
+            layer = (lambda: LAYER) if record_keys is None else record_keys.layer
+            return Sealer(log, schema, catalog, shared.last, ring, layer=layer)
         return TopicAppender(log, schema, catalog, shared.last)
 
     if zstd is None:
@@ -182,13 +211,18 @@ def _joined(
     if not isinstance(plain, TopicAppender):
         stats = parts_of(log).topics.setdefault(name, TopicStats())
         plain, carrying = Measured(plain, stats), Measured(carrying, stats)
+    appender: TopicAppender | LayeredAppender | KeySealingAppender
+    appender = plain if isinstance(plain, TopicAppender) else LayeredAppender(plain)
+    if record_keys is not None and isinstance(appender, LayeredAppender):
+        appender = KeySealingAppender(record_keys, appender)
     topic = Topic(
         log,
         codec,
         MessageEncoder(codec, schema, path=log.path, validate=validate),
-        plain if isinstance(plain, TopicAppender) else LayeredAppender(plain),
+        appender,
         carrying if history else None,
         name=name,
+        record_keys=record_keys,
         keys=ring,
         owns_log=owns_log,
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from commitlog._kernel.messages import LastAppend
 from commitlog.errors import KeyUnavailableError
@@ -18,14 +20,21 @@ from commitlog.messages.message_sizes import frames_length, not_bytes
 from commitlog.messages.schema import Schema
 
 NAME = "aes-256-gcm"
-LAYER = {"name": NAME}
+LAYER: dict[str, Any] = {"name": NAME}
+KEYS = "record_keys"  # of a layer whose record keys are sealed, too: their wrapped key
 # Of random nonces of 96 bits, two of 2**32 are equal with a probability below 2**-32.
 MOST_MESSAGES = 1 << 32
 
 
 def is_sealed(schema: Schema) -> bool:
     """Return whether the messages of a schema are sealed."""
-    return schema.layers[-1:] == (LAYER,)
+    last = schema.layers[-1] if schema.layers else {}
+    return last in (LAYER, LAYER | {KEYS: last.get(KEYS)})
+
+
+def has_sealed_keys(schema: Schema) -> bool:
+    """Return whether the record keys of the messages of a schema are sealed, too."""
+    return is_sealed(schema) and isinstance(schema.layers[-1].get(KEYS), str)
 
 
 @dataclass(eq=False, slots=True)
@@ -49,6 +58,8 @@ class Sealer:
         As for `TopicAppender`; the schema is that below this layer.
     keys : KeyRing
         Wraps the data keys.
+    layer : callable
+        Returns this layer; called before the first message is sealed.
     """
 
     def __init__(
@@ -58,10 +69,13 @@ class Sealer:
         catalog: SchemaCatalog,
         last: LastAppend,
         keys: KeyRing,
+        *,
+        layer: Callable[[], dict[str, Any]] = lambda: LAYER,
     ) -> None:
         check_installed()
         self._log = log
-        self._schema = replace(schema, layers=(*schema.layers, LAYER))
+        self._schema = schema
+        self._layer = layer
         self._catalog = catalog
         self._last = last
         self._keys = keys
@@ -108,14 +122,15 @@ class Sealer:
         return stage
 
     def _new(self) -> _Stage:
+        schema = replace(self._schema, layers=(*self._schema.layers, self._layer()))
         try:
-            data_key = DataKey.new(self._keys, self._log, self._schema.number)
+            data_key = DataKey.new(self._keys, self._log, schema.number)
         except KeyUnavailableError as error:
             error.path = self._log.path
             raise
         return _Stage(
             data_key,
-            TopicAppender(self._log, self._schema, self._catalog, self._last, data_key.record),
+            TopicAppender(self._log, schema, self._catalog, self._last, data_key.record),
         )
 
     def forget(self) -> None:

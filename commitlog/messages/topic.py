@@ -25,6 +25,7 @@ from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layered_appender import LayeredAppender
 from commitlog.messages.message_decoders import Reading
 from commitlog.messages.outputs import OutputAppender
+from commitlog.messages.record_keys import KeySealingAppender, RecordKeys
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
@@ -55,10 +56,11 @@ class Topic(ProcessBound, TopicWriter[T]):
         log: CommitLog,
         codec: Codec[T],
         encoder: MessageEncoder[T],
-        appender: TopicAppender | LayeredAppender,
+        appender: TopicAppender | LayeredAppender | KeySealingAppender,
         history: Layered | None,
         *,
         name: str,
+        record_keys: RecordKeys | None,
         keys: KeyRing,
         owns_log: bool,
     ) -> None:
@@ -81,6 +83,7 @@ class Topic(ProcessBound, TopicWriter[T]):
         self._encoder = encoder
         self._appender = appender
         self._history = history
+        self._record_keys = record_keys
         self._owns_log = owns_log
 
     # --- appending --------------------------------------------------------------------------------
@@ -168,11 +171,16 @@ class Topic(ProcessBound, TopicWriter[T]):
             condition = self._number(producer, producer_sequence, expect)
         return await self._appender_now().append_async(value, key, timestamp_ns, sync, condition)
 
-    def _appender_now(self) -> TopicAppender | LayeredAppender | OutputAppender:
+    def _appender_now(
+        self,
+    ) -> TopicAppender | LayeredAppender | OutputAppender | KeySealingAppender:
         """Return what appends the messages, also while another one is handled."""
         handled = HANDLED.get()
         carrying = None if handled is None else handled.appender(self.log, self._history)
-        return self._appender if carrying is None else carrying
+        if carrying is None:
+            return self._appender
+        keys = self._record_keys
+        return carrying if keys is None else KeySealingAppender(keys, carrying)
 
     def _number(self, producer: object, sequence: object, expect: object) -> ProducerNumber:
         """Check the arguments before the schema is appended."""

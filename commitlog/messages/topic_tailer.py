@@ -260,6 +260,29 @@ class TopicTailer(ProcessBound, Generic[T]):
             raise self._error(record, error) from error
 
     @property
+    def key(self) -> bytes | None:
+        """Return the key that the message that was read last was appended with. `record.key` is the
+        key that the log has, which a topic with `seal_keys=True` encrypts.
+
+        Raises
+        ------
+        UndecodableError
+            The key is not authentic.
+        KeyUnavailableError
+            The key is sealed, and the key ring has no key for it.
+        """
+        record = self.record
+        if record is None:
+            return None
+        try:
+            return self._decoders.key_of(record)
+        except ValueError as error:
+            raise self._error(record, error) from error
+        except KeyUnavailableError as error:
+            error.position = record.position
+            raise
+
+    @property
     def name(self) -> str | None:
         """Return the name under which the position is saved; None if it is not saved."""
         return self._tailer.name
@@ -291,14 +314,33 @@ class TopicTailer(ProcessBound, Generic[T]):
         Parameters
         ----------
         position, sequence, timestamp, key
-            As for `Tailer.seek`.
+            As for `Tailer.seek`. The key is the one that a message was appended with.
 
         Returns
         -------
         bool
             As for `Tailer.seek`.
+
+        Raises
+        ------
+        KeyUnavailableError
+            The keys of a topic are sealed, and the key ring has no key for them.
         """
+        if isinstance(key, bytes) and (position, sequence, timestamp) == (None, None, None):
+            return self._seek_key(key)
         return self._tailer.seek(position, sequence=sequence, timestamp=timestamp, key=key)
+
+    def _seek_key(self, key: bytes) -> bool:
+        """Move before the next record that has a key, as it is or sealed."""
+        tailer = self._tailer
+        start, found = tailer.position, []
+        for stored in self._decoders.stored_keys(key):
+            if tailer.seek(key=stored):
+                found.append(tailer.position)
+                tailer.seek(start)
+        if found:
+            tailer.seek(min(found))
+        return bool(found)
 
     def close(self) -> None:
         """Release the segment and the name. A second call does nothing."""

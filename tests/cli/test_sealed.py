@@ -61,6 +61,25 @@ def test_exported_table_has_opened_messages(
     assert b'"secret"' in out.read_bytes()
 
 
+def test_decode_prints_sealed_record_keys(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with commitlog.topic(log, Refund, name="keyed", keys=RING, seal_keys=True) as keyed:
+        keyed.append_many([Refund(8), Refund(9)], keys=[b"omar", None])
+    monkeypatch.setenv(VARIABLE, OLD)
+    chosen = ("--decode", "--topic", "keyed")
+    done = run("cat", *chosen, "--json", log)
+    found = [json.loads(line)["key"] for line in done.stdout.splitlines()]
+    assert (done.returncode, done.stderr, found) == (0, b"", ["omar", None])
+    lines = run("tail", *chosen, log).stdout.decode().splitlines()
+    heads = [line for line in lines if line.startswith("---")]
+    assert [line.endswith('"omar"') for line in heads] == [True, False]
+    out = tmp_path / "keyed.parquet"
+    assert run("cat", *chosen, "--format", "parquet", "-o", out, log).returncode == 0
+    assert b"omar" in out.read_bytes()
+    assert b"omar" not in run("cat", "--json", log).stdout
+
+
 def test_call_of_a_sealed_method_is_sealed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = run("call", log, "sold", '"secret lamp"')
     assert done.returncode != 0

@@ -33,8 +33,10 @@ Made = Callable[[CommitLog, Path], None]
 
 
 def orders_in(log: CommitLog, first: int, count: int) -> None:
-    """Append messages that are compressed with a dictionary, which is sealed, and are sealed."""
-    orders = commitlog.topic(log, Order, compress="zstd", keys=RING)
+    """Append messages that are compressed with a dictionary, which is sealed, and are sealed; half
+    of them have sealed record keys.
+    """
+    orders = commitlog.topic(log, Order, compress="zstd", keys=RING, seal_keys=True)
     written = [
         Order(number, hashlib.blake2b(b"%d" % number).hexdigest())
         for number in range(first, first + count)
@@ -46,7 +48,12 @@ def orders_in(log: CommitLog, first: int, count: int) -> None:
 
 
 def ids(log: CommitLog) -> list[int]:
-    return [order.id for order in orders_of(log).tailer()]
+    tailer = orders_of(log).tailer()
+    found = []
+    for order in tailer:
+        assert tailer.key in (None, b"%d" % order.id)
+        found.append(order.id)
+    return found
 
 
 def sealing(path: Path, first: int) -> set[bytes]:
