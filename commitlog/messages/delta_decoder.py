@@ -18,6 +18,7 @@ from commitlog.tail.seek import Visibility
 Unsealed: TypeAlias = Callable[[Record], bytes]
 Opened: TypeAlias = Callable[[bytes, int, bytes | None], bytes]
 _PREFIX = b"keyframe:"
+_KEPT = 4096  # key frames that were not found
 
 
 def key_of(position: int) -> bytes:
@@ -31,6 +32,9 @@ class _Repeats(NamedTuple):
     base: int
     end: int
     values: dict[bytes, bytes]
+
+
+_NO_REPEATS = _Repeats(-1, -1, {})
 
 
 class DeltaDecoder:
@@ -69,7 +73,8 @@ class DeltaDecoder:
         self._decompressed = decompressed
         self._limit = limit
         self._kept: KeyFrameCache[int, KeyFrame] = KeyFrameCache()
-        self._repeats = _Repeats(-1, -1, {})
+        self._repeats = _NO_REPEATS
+        self._missed: dict[bytes, int] = {}  # the tail of the log when a repeat was not there
 
     def opened(self, value: bytes, position: int, key: bytes | None) -> bytes:
         """Return what the codec made of the message at a position.
@@ -89,7 +94,10 @@ class DeltaDecoder:
         delta = Delta(value)
         frame = self._kept.get(delta.position)
         try:
-            if frame is None:
+            if frame is None or frame.crc != delta.crc:
+                frame = self._found(delta.position, position, key)
+            if frame.crc != delta.crc:  # the log was truncated and appended to again
+                self._repeats = _NO_REPEATS
                 frame = self._found(delta.position, position, key)
             return frame.content_of(delta, self._limit)
         except ValueError as error:
@@ -127,8 +135,9 @@ class DeltaDecoder:
         return self._unsealed(record) if record.type == self._number else None
 
     def _repeated(self, key: bytes, position: int) -> bytes | None:
-        """Return the value of the record with a key that repeats a key frame in the segment of a
-        position; None if there is none.
+        """Return the value of the record with a key that repeats a key frame: in the segment of a
+        position, else behind it, if another appender began a segment before the repeat, too. None
+        if there is none.
         """
         base = position - position % self._log.segment_size
         known = self._repeats
@@ -136,15 +145,36 @@ class DeltaDecoder:
             known = _Repeats(base, base, {})
         if key not in known.values:
             known = self._repeats = self._continued(known)
-        return known.values.get(key)
+        found = known.values.get(key)
+        return self._repeated_behind(key, base + self._log.segment_size) if found is None else found
+
+    def _repeated_behind(self, key: bytes, start: int) -> bytes | None:
+        log, tail = self._log, self._log.tail_position
+        if self._missed.get(key) == tail:
+            return None
+        with (
+            contextlib.suppress(PositionError),  # the log ends before it
+            log.tailer(on_damage="skip", visibility=self._visibility()) as tailer,
+        ):
+            tailer.seek(start)
+            while tailer.seek(key=key):
+                record = tailer.read()
+                if record is not None and record.type == SCHEMA_TYPE:
+                    return record.value
+        if len(self._missed) >= _KEPT:
+            self._missed = {}
+        self._missed[key] = tail
+        return None
+
+    def _visibility(self) -> Visibility:
+        return "committed" if self._log.mode == "r" else "appended"
 
     def _continued(self, known: _Repeats) -> _Repeats:
         """Return the key frames that a segment repeats, with those behind the last search."""
         log = self._log
         stop = known.base + log.segment_size
         values = dict(known.values)
-        visibility: Visibility = "committed" if log.mode == "r" else "appended"
-        with log.tailer(on_damage="skip", visibility=visibility) as tailer:
+        with log.tailer(on_damage="skip", visibility=self._visibility()) as tailer:
             with contextlib.suppress(PositionError):  # the log begins behind it
                 tailer.seek(known.end)
             while tailer.position < stop and len(batch := tailer.read_batch()):

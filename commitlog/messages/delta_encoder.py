@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import CommitLogError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import Appending, Key, Layered, Positions, checked_keys
+from commitlog.messages.appender import (
+    Appending,
+    Key,
+    Layered,
+    Positions,
+    ProducerNumber,
+    checked_keys,
+)
 from commitlog.messages.delta_decoder import key_of
 from commitlog.messages.key_frame import LARGEST, WHOLE, KeyFrame, KeyFrameCache
 from commitlog.messages.message_sizes import FRAME_MOST
@@ -122,6 +129,13 @@ class DeltaEncoder:
         whole = WHOLE + self._compressed(content)
         return whole, _Sent(name, content, len(whole), None)
 
+    def has(self, position: int, value: bytes) -> bool:
+        """Return whether the log has a value in the record at a position, or -1."""
+        try:
+            return position >= 0 and self._log.read(position).value == value
+        except CommitLogError:
+            return False
+
     def noted(self, sent: list[_Sent | None], positions: Iterable[int], tail: int) -> None:
         """Note messages that are appended, by their positions.
 
@@ -176,8 +190,16 @@ class _Noting:
     def append(self, *given: Any) -> int:
         """Append one message; return its position, or -1 if it was dropped."""
         position = self._appender.append(*given)
-        self._encoder.noted(self._sent, [position], self._tail)
+        self._note_one(position, *given)
         return position
+
+    def _note_one(self, position: int, value: bytes, *given: Any) -> None:
+        """Note the position of a message, unless another append of its producer's number, such as
+        that of another thread, was first.
+        """
+        is_first = not isinstance(given[-1], ProducerNumber) or self._encoder.has(position, value)
+        if is_first:
+            self._encoder.noted(self._sent, [position], self._tail)
 
     def append_many(self, *given: Any) -> Positions:
         """Append messages; return their positions."""
@@ -188,7 +210,7 @@ class _Noting:
     async def append_async(self, *given: Any) -> int:
         """Append one message, and wait as `CommitLog.append_async` does."""
         position = await self._appender.append_async(*given)
-        self._encoder.noted(self._sent, [position], self._tail)
+        self._note_one(position, *given)
         return position
 
     def note_last(self, position: int) -> None:

@@ -35,13 +35,14 @@ class KeyFrame:
         self.content = content
 
     @Cached
-    def _crc(self) -> bytes:
+    def crc(self) -> bytes:
+        """The checksum that deltas of this message have."""
         return zlib.crc32(self.content).to_bytes(_CRC_BYTES, "little")
 
     @Cached
     def _head(self) -> bytes:
         length = -(-self.position.bit_length() // 8)
-        return bytes([length]) + self.position.to_bytes(length, "little") + self._crc
+        return bytes([length]) + self.position.to_bytes(length, "little") + self.crc
 
     def delta(self, content: bytes) -> bytes:
         """Return the delta of another message: where this one is, and what is different."""
@@ -52,7 +53,7 @@ class KeyFrame:
         """Return the message of a delta; raise ValueError if it is damaged, was made of another
         message, or has more than `limit` bytes.
         """
-        if delta.crc != self._crc:
+        if delta.crc != self.crc:
             raise ValueError("has other content: the record was copied from another log")
         unpacker = zlib.decompressobj(_RAW_DEFLATE, self.content)
         try:

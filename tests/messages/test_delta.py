@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ import commitlog
 from commitlog import topics
 from commitlog.errors import ConflictError, InvalidOptionError
 from commitlog.messages import delta_encoder, key_frame
+from commitlog.messages.appender import TopicAppender
 from commitlog.messages.key_frame import LARGEST, WHOLE, Delta, KeyFrame, KeyFrameCache
 from commitlog.messages.schema import SCHEMA_TYPE
 from tests.messages.states import (
@@ -180,6 +182,26 @@ def test_coroutines_append_deltas(log: commitlog.CommitLog) -> None:
     asyncio.run(work())
     assert len(deltas(log)) > 250
     assert list(topic.tailer()) == states
+
+
+def test_number_that_two_threads_use_makes_no_wrong_key_frame(
+    log: commitlog.CommitLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One appends the message of a number while another one has made its message of it."""
+    topic, states = topic_of(log), States(1).some(3)
+    append = TopicAppender.append
+
+    def second(self: TopicAppender, *given: Any) -> int:
+        patch.undo()
+        topic.append(states[0], key=b"k", producer="till", producer_sequence=1)
+        return append(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TopicAppender, "append", second)
+        topic.append(states[1], key=b"k", producer="till", producer_sequence=1)
+    topic.append(states[2], key=b"k")
+    assert len(deltas(log)) == 1
+    assert list(topic.tailer()) == [states[0], states[2]]
 
 
 def test_repeat_of_a_producer_is_no_key_frame(log: commitlog.CommitLog) -> None:

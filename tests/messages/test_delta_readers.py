@@ -15,6 +15,7 @@ import pytest
 import commitlog
 from commitlog import keep, topics
 from commitlog.errors import KeyUnavailableError, UndecodableError
+from commitlog.messages.decoding import MessageDecoder
 from commitlog.messages.delta_decoder import key_of as repeated_key
 from commitlog.messages.key_frame import WHOLE, Delta, KeyFrame
 from commitlog.messages.key_ring import VARIABLE
@@ -75,6 +76,24 @@ def test_records_are_decoded_backward_and_without_the_class(
     with commitlog.open(path, "r") as log:
         table = topics.to_arrow(log, start=messages(log)[900].position)
     assert [each["State"] for each in table["message"].to_pylist()] == expected[900:]
+
+
+def test_key_frame_of_before_a_truncation_is_read_again(path: Path, states: list[State]) -> None:
+    """A reader has decoded a message; another one is then at its position."""
+    with commitlog.open(path, "r") as log:
+        records = messages(log)
+        at, delta = next(
+            (row, each) for row, each in enumerate(records) if not each.value.startswith(WHOLE)
+        )
+        position = Delta(delta.value).position
+        former = next(
+            each for each in records[at:] if each.value.startswith(WHOLE) and each.key != delta.key
+        )
+        decoder = MessageDecoder(log)
+        decoder.decode(former.type, former.value, position, former.key)
+        found = decoder.decode(delta.type, delta.value, delta.position, delta.key)
+    assert found is not None
+    assert found.message == msgspec.to_builtins(states[at])
 
 
 def test_named_tailer_goes_on_at_a_delta(path: Path, states: list[State]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from itertools import chain
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 import commitlog
 from commitlog.errors import UndecodableError
 from commitlog.messages import key_frame
+from commitlog.messages.catalog import FOLDER
 from tests.messages.orders import ended, run
+from tests.messages.sealed import RING
 from tests.messages.states import (
     DELTA,
     SEGMENT,
@@ -25,6 +28,7 @@ from tests.messages.states import (
     read_alone,
     topic_of,
 )
+from tests.steps import replace_hook
 
 pytest.importorskip("zstandard")
 
@@ -95,6 +99,42 @@ def test_list_that_another_process_moves_brings_key_frames(
     with commitlog.open(log.path, "r") as opened:
         repeats = [each for each in opened.tailer() if (each.key or b"").startswith(b"keyframe:")]
     assert len(repeats) == 8
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_key_frame_behind_another_roll_is_found(
+    log: commitlog.CommitLog, monkeypatch: pytest.MonkeyPatch, sealed: bool
+) -> None:
+    """Another handle begins one segment before a delta, and one more before the records that this
+    handle appends behind the delta.
+    """
+    keys = RING if sealed else None
+    topic, states = topic_of(log, keys=keys), States(1).some(4)
+
+    def roll(name: str) -> None:
+        if name == "message in a new segment":
+            with commitlog.open(log.path) as other:
+                other.roll()
+
+    append(topic, states[:2])
+    with monkeypatch.context() as patch:
+        rolling(log, patch)
+        replace_hook(roll)
+        try:
+            append(topic, states[2:3])
+        finally:
+            replace_hook(None)
+    append(topic, states[3:])
+    log.roll()
+    topic.append(states[0])
+    first, last = messages(log)[2:4]
+    assert first.position // log.segment_size + 1 == last.position // log.segment_size
+    log.delete_before(first.position)
+    assert messages(log)[0].position == first.position
+    assert list(topic.tailer()) == [*states[2:], states[0]]
+    log.close()
+    shutil.rmtree(Path(log.path) / FOLDER)
+    assert read(Path(log.path), keys=keys) == [*states[2:], states[0]]
 
 
 KILLED = """
