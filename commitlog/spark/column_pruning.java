@@ -1,4 +1,5 @@
-// Lets Spark ask a Python data source for the columns that a query needs, and for no others.
+// Lets Spark ask a Python data source for the columns that a query needs, and for no others, and for
+// the number of rows if a query only counts them.
 //
 // Spark's own scan of a Python source always has all columns, and its plan of a read, once made, is
 // kept for all queries of a data frame, also for those with other filters. Here each query gets a
@@ -12,8 +13,12 @@ import java.util.Set;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
+import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
 import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
@@ -23,6 +28,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonScanBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -125,7 +131,9 @@ public final class ColumnPruning extends AbstractFunction1 {
     }
 
     static final class PruningScanBuilder
-            implements SupportsPushDownFilters, SupportsPushDownRequiredColumns {
+            implements SupportsPushDownAggregates,
+                    SupportsPushDownFilters,
+                    SupportsPushDownRequiredColumns {
         private final PythonDataSourceV2 source;
         private final String format;
         private final StructType schema;
@@ -186,6 +194,20 @@ public final class ColumnPruning extends AbstractFunction1 {
             if (filters.length > 0) {
                 builder.pushFilters(filters);
             }
+        }
+
+        /** Takes a count of all rows: each task returns its number of rows, and Spark adds them. */
+        @Override
+        public boolean pushAggregation(Aggregation aggregation) {
+            AggregateFunc[] wanted = aggregation.aggregateExpressions();
+            if (filters.length > 0
+                    || aggregation.groupByExpressions().length > 0
+                    || wanted.length != 1
+                    || !(wanted[0] instanceof CountStar)) {
+                return false;
+            }
+            builder = builderOf(new StructType().add("count(*)", DataTypes.LongType, false));
+            return true;
         }
 
         @Override

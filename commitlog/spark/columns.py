@@ -39,6 +39,9 @@ MESSAGE_TYPE = pa.struct([("topic", pa.string()), ("json", pa.string())])
 MESSAGE_DDL = f"{DDL}, {MESSAGE} struct<topic: string, json: string>"
 # The others are known without reading a record.
 RECORD_COLUMNS = frozenset({"key", "value", "offset", "timestamp", "type", MESSAGE})
+# The one column of a scan that only counts, which `column_pruning.java` requests: each task yields
+# one row with its number of records.
+COUNTED = pa.schema([pa.field("count(*)", pa.int64(), nullable=False)])
 _SPARK_NAMES = {
     pa.binary(): "binary",
     pa.string(): "string",
@@ -56,6 +59,8 @@ def arrow_schema(fields: Sequence[tuple[str, str, bool]]) -> pa.Schema:
     """Return the schema that Spark expects of record batches, for columns given as (name, Spark's
     name of the type, nullable).
     """
+    if fields == [(COUNTED.names[0], "bigint", False)]:
+        return COUNTED
     known = {name.lower(): arrow_type for name, arrow_type in FIELDS.items()}
     known[MESSAGE] = MESSAGE_TYPE
     made = []

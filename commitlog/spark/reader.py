@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from commitlog.spark.columns import MESSAGE, RECORD_COLUMNS, arrow_schema
+from commitlog.spark.columns import COUNTED, MESSAGE, RECORD_COLUMNS, arrow_schema
 from commitlog.spark.filters import RowFilter, is_taken
 from commitlog.spark.plan import LogPartition, cores, partitions_of
 from commitlog.spark.read_options import ReadOptions
@@ -39,22 +39,27 @@ class Reading:
 
     def _planned(self, ranges: Iterable[tuple[Topic, int, int]]) -> list[InputPartition]:
         columns, options = {name.lower() for name in self._schema.names}, self._options
-        return [
-            *partitions_of(
-                ranges,
-                least=options.min_partitions,
-                parallelism=self._parallelism,
-                with_sequence="sequence" in columns,
-                counts=columns.isdisjoint(RECORD_COLUMNS) and options.on_damage == "fail",
-                fail_on_data_loss=options.fail_on_data_loss,
-            )
-        ]
+        planned = partitions_of(
+            ranges,
+            least=options.min_partitions,
+            parallelism=self._parallelism,
+            with_sequence="sequence" in columns,
+            counts=columns.isdisjoint(RECORD_COLUMNS) and options.on_damage == "fail",
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
+        slices = tuple(piece for part in planned for piece in part.slices)
+        if self._schema == COUNTED and all(piece.records is not None for piece in slices):
+            return [LogPartition(slices)]  # one task adds up what is known
+        return [*planned]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the rows of a partition, on an executor. If the plan is empty, Spark passes a
         partition of its own.
         """
         slices = partition.slices if isinstance(partition, LogPartition) else ()
+        if self._schema == COUNTED:
+            yield self._counted(slices)
+            return
         if MESSAGE not in map(str.lower, self._schema.names):
             yield from self._rows(slices, self._schema)
             return
@@ -63,6 +68,13 @@ class Reading:
         column = MessageColumn(self._schema, self._options.on_damage)
         for piece in slices:
             yield from column.added(piece, self._rows([piece], column.needed))
+
+    def _counted(self, slices: Iterable[Slice]) -> pa.RecordBatch:
+        """Return one row: the number of records. Read only the slices of which it is unknown."""
+        known = sum(piece.records or 0 for piece in slices)
+        unknown = (piece for piece in slices if piece.records is None)
+        found = sum(batch.num_rows for batch in self._rows(unknown, pa.schema([])))
+        return pa.record_batch([pa.array([known + found], pa.int64())], schema=COUNTED)
 
     def _rows(self, slices: Iterable[Slice], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         return read_slices(
