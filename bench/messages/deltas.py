@@ -53,21 +53,22 @@ class Order(msgspec.Struct):
 def states() -> list[tuple[bytes, Order]]:
     """Return the states of some orders, each with its key, the same ones in each round."""
     drawn = random.Random(7)
-    orders = [_order(number, drawn) for number in range(ORDERS)]
+    orders = [order(number, drawn) for number in range(ORDERS)]
     found = []
     for _ in range(STATES):
         number = drawn.randrange(ORDERS)
-        order = orders[number] = msgspec.structs.replace(
+        state = orders[number] = msgspec.structs.replace(
             orders[number],
             status=drawn.choice(["paid", "packed", "sent", "delivered"]),
             changed=orders[number].changed + dt.timedelta(microseconds=drawn.randrange(10**12)),
             revision=orders[number].revision + 1,
         )
-        found.append((order.id.encode(), order))
+        found.append((state.id.encode(), state))
     return found
 
 
-def _order(number: int, drawn: random.Random) -> Order:
+def order(number: int, drawn: random.Random) -> Order:
+    """Return an order of 3 to 6 lines."""
     lines = [
         Line(
             f"sku-{drawn.randrange(10**5):05d}",

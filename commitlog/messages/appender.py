@@ -193,9 +193,7 @@ class TopicAppender:
                     continue
             types = [self.type] * (last - first)
             part = _Part(values[first:last], keys[first:last], types, durable)
-            if not is_plain:
-                part.behind(self._heads)
-            yield part
+            yield part if is_plain else part.behind(self._heads)
             first = last
             is_alone = False
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import time
 from collections.abc import Callable, Iterator
+from time import time_ns
 from typing import Any
 
 from commitlog._kernel.readers import Record
@@ -93,13 +93,13 @@ class CallHandler:
             if target is None:
                 return False
             decode, call, name, is_sealed = target
-            arguments = target.arguments(record) if is_sealed else decode(record.value)
+            arguments = decode.of_record(record) if is_sealed else decode(record.value)
         except ValueError as error:
             raise self._undecodable(record, error) from error
         handled = self._handled
         if handled is not None:
             handled.record = record
-            handled.read_ns = time.time_ns()
+            handled.read_ns = time_ns()
         try:
             if call is not None:
                 call(*arguments)
@@ -120,17 +120,18 @@ class CallHandler:
             target = self._table[record.type]
             if target is None:
                 return False
-            arguments = target.arguments(record)
+            decode, call, name, is_sealed = target
+            arguments = decode.of_record(record) if is_sealed else decode(record.value)
         except ValueError as error:
             raise self._undecodable(record, error) from error
         handled = self._handled
         if handled is not None:
             handled.begin(record)
         try:
-            if target.call is not None:
-                await _end(target.call(*arguments))
+            if call is not None:
+                await _end(call(*arguments))
             else:
-                await _end(self._call_unknown(target.name, arguments))
+                await _end(self._call_unknown(name, arguments))
         except Exception as error:
             if self._on_error is None:
                 raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from commitlog._kernel.messages import lengths_of
 from commitlog.messages.appender import Appending, Condition, Key, Layered, Positions
 from commitlog.stats import TopicStats
 
@@ -37,7 +38,7 @@ class Measured:
     ) -> tuple[Appending, list[bytes]]:
         appender, layered = self._layered.many(values, keys)
         messages = len(values)
-        plain_bytes, value_bytes = sum(map(len, values)), sum(map(len, layered))
+        plain_bytes, value_bytes = lengths_of(values)[0], lengths_of(layered)[0]
         stats = self._stats
         stats.messages += messages
         stats.plain_bytes += plain_bytes

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from commitlog._kernel.messages import lengths_of
 from commitlog.errors import RecordTooLargeError, RecordTypeError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.schema import Schema
@@ -16,10 +17,8 @@ FRAME_MOST = 48
 
 def frames_length(values: list[bytes], keys: list[Any]) -> int:
     """Return at least how many bytes the frames take."""
-    keyed = [key for key in keys if key is not None]
-    length = sum(map(len, values)) + len(values) * FRAME_MOST
     try:
-        return length + sum(map(len, keyed))
+        return lengths_of(values)[0] + lengths_of(keys)[0] + len(values) * FRAME_MOST
     except TypeError:
         raise not_bytes(keys) from None
 
@@ -33,12 +32,10 @@ def check_sizes(
 ) -> None:
     """Refuse messages that exceed the largest record; `when` names in the error what is counted."""
     limit = log.largest_value - 8
-    longest = max(map(len, values), default=0)
-    if keys and any(keys):
-        try:
-            longest += max(map(len, filter(None, keys)))
-        except TypeError:
-            raise not_bytes(keys) from None
+    try:
+        longest = lengths_of(values)[1] + lengths_of(keys or ())[1]
+    except TypeError:
+        raise not_bytes(keys or ()) from None
     if longest <= limit:
         return
     for value, key in zip(values, keys or itertools.repeat(None), strict=False):

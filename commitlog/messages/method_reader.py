@@ -143,10 +143,12 @@ class MethodReader(ProcessBound):
         Returns the numbers of records and of calls.
         """
         records = count = 0
+        handle = self._handler.handle
         for record in self._tailer.follow(timeout_s):
             records += 1
             try:
-                count += self._handler.handle(record)
+                if handle(record):
+                    count += 1
             except BaseException:
                 self._go_back(record)
                 raise

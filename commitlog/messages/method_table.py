@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
-from commitlog._kernel.readers import Record
 from commitlog.errors import InvalidOptionError, MessageError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
@@ -17,30 +16,10 @@ from commitlog.messages.layer import RecordDecoder, layered
 from commitlog.messages.method import Method, methods_of, plain_decoder
 from commitlog.messages.schema import is_message_type
 
-
-class Target(NamedTuple):
-    """What calls of one type number are decoded with, and the method that takes their arguments.
-
-    Attributes
-    ----------
-    decode : callable or RecordDecoder
-        Takes the value of a call, or its record.
-    call : callable or None
-        None if no object has the method.
-    name : str
-        The name of the method.
-    is_sealed : bool
-        Whether `decode` is a `RecordDecoder`.
-    """
-
-    decode: Any
-    call: Callable[..., Any] | None
-    name: str
-    is_sealed: bool
-
-    def arguments(self, record: Record) -> Any:
-        """Return the arguments of a call; raise as `RecordDecoder.of_value`."""
-        return self.decode.of_record(record) if self.is_sealed else self.decode(record.value)
+Target: TypeAlias = tuple[Any, Callable[..., Any] | None, str, bool]
+"""Of the calls of one type number: what decodes them, the method that takes their arguments or None
+if no object has it, its name, and whether the decoder is a `RecordDecoder`, for records, and not
+for values. It is a plain tuple, because unpacking a named one takes longer for each call."""
 
 
 class MethodTable(dict[int, Target | None]):
@@ -115,7 +94,7 @@ class MethodTable(dict[int, Target | None]):
             if self._intercept is not None:
                 call = intercepted(method, self._intercept, call)
         made = layered(self._log, schema, decode, self._keys)
-        return Target(made, call, schema.topic, isinstance(made, RecordDecoder))
+        return made, call, schema.topic, isinstance(made, RecordDecoder)
 
 
 def _methods(objects: tuple[object, ...]) -> Iterator[tuple[Method, object]]:
