@@ -25,7 +25,7 @@ _EPOCHS_LIMIT = 100_000
 
 
 class Rank(NamedTuple):
-    """The place of a promotion, or of a restart of its log, in the order of all."""
+    """The order of promotions, and of restarts after them: a later one has the greater rank."""
 
     number: int = 0
     id: str = ""
@@ -221,15 +221,15 @@ def version(directory: LogDirectory) -> tuple[int, int]:
     return status.st_ino, status.st_mtime_ns
 
 
-def place_of(position: int, segment_size: int) -> int:
-    """Return where the record at a position begins: behind the header of its segment.
+def past_header(position: int, segment_size: int) -> int:
+    """Return a position, or the end of its segment's header if that is greater.
 
-    The end of a full segment and the beginning of the next one are the same place.
+    So the end of a full segment and the start of the next one compare as equal.
     """
     return max(position, position // segment_size * segment_size + HEADER_SIZE)
 
 
-def place(directory: LogDirectory) -> str:
+def copy_id(directory: LogDirectory) -> str:
     """Return a text that differs between copies: this boot and the directory."""
     status = os.fstat(directory.fd)
     return f"{boot_id().hex()}:{status.st_dev}:{status.st_ino}"
@@ -245,7 +245,7 @@ def note_recovery(directory: LogDirectory, end: int) -> None:
     """Note durably where a log that has copies ends after its recovery, unless it is a copy."""
     found = read(directory)
     if version(directory) != (0, 0) and found.follows is None:
-        write(directory, found.restarted(place_of(end, directory.segment_size)))
+        write(directory, found.restarted(past_header(end, directory.segment_size)))
 
 
 def refuse_follower(directory: LogDirectory) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from commitlog.errors import FencedError, ReplicationError
 from commitlog.recovery import lineage
-from commitlog.recovery.lineage import Lineage, place_of
+from commitlog.recovery.lineage import Lineage, past_header
 from commitlog.replication import wire
 from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.primary import Primary
@@ -106,7 +106,7 @@ def _fit(replica: Replica, theirs: Lineage, said: dict[str, Any], url: str) -> N
     if parted is not None and replica.position > parted:
         raise ForkedLogError(parted)  # the primary has a later epoch: its records are kept
     end = max(wire.number_of(said, "end", url), wire.number_of(said, "first", url))
-    if replica.position > place_of(end, replica.directory.segment_size):
+    if replica.position > past_header(end, replica.directory.segment_size):
         raise FencedError(
             f"this copy ends at {replica.position}, and {url} at {end}: the server has "
             "lost records; promote the copy, or restore the server",

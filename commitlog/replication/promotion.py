@@ -22,7 +22,7 @@ from commitlog.log.opened import Opened
 from commitlog.log.opening import open_for_writing
 from commitlog.options import Options
 from commitlog.recovery import lineage
-from commitlog.recovery.lineage import Epoch, Lineage, Rank, place_of
+from commitlog.recovery.lineage import Epoch, Lineage, Rank, past_header
 from commitlog.replication.primary import Access
 from commitlog.replication.quorum import Quorum
 from commitlog.replication.replica import standing_of
@@ -143,9 +143,9 @@ def _promoted(
     directory = opened.directory
     own = lineage.read(directory)
     needed = _needed(own, quorum, require)
-    end = place_of(opened.end, directory.segment_size)
+    end = past_header(opened.end, directory.segment_size)
     standing = standing_of(own, end, directory.segment_size)
-    known = quorum.ask(directory.log_uuid, lineage.place(directory))
+    known = quorum.ask(directory.log_uuid, lineage.copy_id(directory))
     behind = ""
     if store is not None:
         claimed, behind = _in_store(opened, store, end)

@@ -21,7 +21,7 @@ class _Member:
 
     def __init__(self, primary: Primary) -> None:
         self.primary = primary
-        self.place = ""
+        self.copy_id = ""
         self.known = Rank()
         self.standing = Standing(Rank(), 0)
         self.problem: str | None = None
@@ -38,7 +38,7 @@ class _Member:
             theirs = lineage.parse(said)
         except ValueError as error:
             raise ReplicationError(f"{url} sent an unusable lineage: {error}") from None
-        self.place = str(said.get("place"))
+        self.copy_id = str(said.get("copy"))
         self.known = theirs.promised
         end = wire.number_of(said, "end", url)
         self.standing = standing_of(theirs, end, identity.segment_size)
@@ -70,18 +70,18 @@ class Quorum:
             raise InvalidOptionError(f"a log has at most {_MEMBERS_LIMIT} other copies")
         self._timeout_s = timeout_s
 
-    def ask(self, uuid: bytes, place: str) -> list[Rank]:
+    def ask(self, uuid: bytes, own_id: str) -> list[Rank]:
         """Ask all copies for their state; return the highest rank that each one knows."""
         self._each(lambda member: member.describe(uuid, self._timeout_s))
-        places = {place: "this copy"}
+        urls = {own_id: "this copy"}
         for member in self.members:
             if member.problem is None:
-                if member.place in places:
+                if member.copy_id in urls:
                     raise InvalidOptionError(
-                        f"{member.primary.url} names the same copy as {places[member.place]}: "
+                        f"{member.primary.url} names the same copy as {urls[member.copy_id]}: "
                         "name each other copy once"
                     )
-                places[member.place] = member.primary.url
+                urls[member.copy_id] = member.primary.url
         return [member.known for member in self.members]
 
     def fence(self, rank: Rank) -> None:

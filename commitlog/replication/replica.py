@@ -34,7 +34,7 @@ from commitlog.log.opening import open_for_writing
 from commitlog.options import Options
 from commitlog.recovery import lineage
 from commitlog.recovery.cut import FORK, find_cut, take_out
-from commitlog.recovery.lineage import Lineage, Rank, place_of
+from commitlog.recovery.lineage import Lineage, Rank, past_header
 from commitlog.recovery.location import Location
 from commitlog.replication.wire import Chunk
 from commitlog.segment import identity as identities
@@ -62,7 +62,7 @@ Promise = Callable[[Rank], tuple[Rank, Standing]]
 
 def standing_of(of: Lineage, end: int, segment_size: int) -> Standing:
     """Return the standing of a log with this lineage and end."""
-    position = place_of(end, segment_size)
+    position = past_header(end, segment_size)
     return Standing(of.reached(position).rank, position)
 
 

@@ -105,7 +105,7 @@ class Served:
         parts = parts_of(self.log)
         return {
             "identity": parts.identity.to_json(),
-            "place": lineage.place(parts.directory),
+            "copy": lineage.copy_id(parts.directory),
             "first": parts.queue.first_number * self.log.segment_size,
             # Not the flushed position: after a crash it is only a lower bound until a writer
             # recovers.
