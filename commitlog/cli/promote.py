@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import click
 
 from commitlog.cli.output import print_json
 from commitlog.cli.parameters import connection_options
-from commitlog.replication import promote
+from commitlog.replication.promotion import Doubt, promote
 from commitlog.retention.store import Store
 
 
@@ -23,9 +25,8 @@ from commitlog.retention.store import Store
     "--require",
     metavar="COUNT",
     type=int,
-    default=1,
-    show_default=True,
-    help="Assume that this many copies have each acknowledged record.",
+    help="Assume that this many copies have each acknowledged record.  [default: as the log was "
+    "opened with, else 1]",
 )
 @click.option(
     "--store",
@@ -34,9 +35,10 @@ from commitlog.retention.store import Store
 )
 @click.option(
     "--force",
-    is_flag=True,
-    help="Promote even if promises are missing, or copies or the store have more records. "
-    "Acknowledged records may be lost.",
+    type=click.Choice(get_args(Doubt)),
+    multiple=True,
+    help="Promote even if too few copies promise, if another copy has more records, or if the "
+    "store has more. Acknowledged records may be lost. Can be given several times.",
 )
 @connection_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
@@ -44,9 +46,9 @@ def command(
     *,
     log: str,
     others: tuple[str, ...],
-    require: int,
+    require: int | None,
     store: str | None,
-    force: bool,
+    force: tuple[Doubt, ...],
     token: str | None,
     tls_roots: str | None,
     plain_text: bool,

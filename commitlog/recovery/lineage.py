@@ -22,6 +22,7 @@ from commitlog.segment.directory import LogDirectory
 
 NAME = "epoch"
 _EPOCHS_LIMIT = 100_000
+REQUIRE_LIMIT = 64
 
 
 class Rank(NamedTuple):
@@ -62,13 +63,22 @@ class Epoch:
 class Lineage:
     """The epochs of a log, oldest first, the URL of the log that it follows, and its fence.
 
-    If `stored`, its records are from a store, and the log has not followed since.
+    Attributes
+    ----------
+    stored : bool
+        Its records are from a store, and the log has not followed since.
+    require : int
+        How many copies acknowledge a record, at least; 0: the log was never opened with a number.
+    changing : bool
+        The epoch of the fence has another `require`, and may have begun.
     """
 
     epochs: tuple[Epoch, ...] = field(default=())
     follows: str | None = None
     fence: Rank | None = None
     stored: bool = False
+    require: int = 0
+    changing: bool = False
 
     @property
     def number(self) -> int:
@@ -114,9 +124,20 @@ class Lineage:
         apart = set(self.epochs) ^ set(theirs)
         return min((epoch.start for epoch in apart), default=None)
 
-    def promoted(self, start: int, rank: Rank) -> Lineage:
-        """Return the lineage of this log after its promotion at a position."""
-        return Lineage((*self.reached(start).epochs, Epoch(rank.number, start, rank.id)))
+    def promoted(self, start: int, rank: Rank, require: int = 0) -> Lineage:
+        """Return the lineage of this log after its promotion at a position; 0: with the same number
+        of required copies.
+        """
+        epochs = *self.reached(start).epochs, Epoch(rank.number, start, rank.id)
+        return Lineage(epochs, require=require or self.require)
+
+    def promising(self, rank: Rank, *, changes: bool) -> Lineage:
+        """Return the lineage of this log with the promise of an epoch, which may change `require`;
+        the same one if it has promised a higher epoch, or has this one.
+        """
+        if rank < self.promised or rank == self.rank:
+            return self
+        return replace(self, fence=rank, changing=changes)
 
     def restarted(self, start: int) -> Lineage:
         """Return the lineage of this log after its recovery with an end at a position.
@@ -135,14 +156,17 @@ class Lineage:
 
     def adopted(self, of: Lineage, url: str) -> Lineage:
         """Return the lineage of this log when it follows another one."""
-        fence = None if self.fence is None or self.fence <= of.rank else self.fence
-        return Lineage(of.epochs, url, fence)
+        adopted = Lineage(of.epochs, url, require=of.require or self.require)
+        if self.fence is None or self.fence <= of.rank:
+            return adopted
+        return replace(adopted, fence=self.fence, changing=self.changing)
 
     def content(self) -> dict[str, object]:
         fence = {} if self.fence is None else {"fence": _without_zero(self.fence._asdict())}
         epochs = [_without_zero(asdict(epoch)) for epoch in self.epochs]
-        stored = {"stored": True} if self.stored else {}
-        return {"follows": self.follows, "epochs": epochs, **fence, **stored}
+        others = {"stored": self.stored, "require": self.require, "changing": self.changing}
+        set_ones = {name: value for name, value in others.items() if value}
+        return {"follows": self.follows, "epochs": epochs, **fence, **set_ones}
 
 
 def next_rank(known: Iterable[Rank]) -> Rank:
@@ -165,7 +189,11 @@ def parse(content: dict[str, object]) -> Lineage:
         raise ValueError("its epochs do not start in their order")
     fence = content.get("fence")
     promised = None if fence is None else parse_rank(fence)
-    return Lineage(epochs, follows, promised, content.get("stored") is True)
+    require = content.get("require", 0)
+    if type(require) is not int or not 0 <= require <= REQUIRE_LIMIT:
+        raise ValueError("its number of required copies cannot be read")
+    stored, changing = content.get("stored") is True, content.get("changing") is True
+    return Lineage(epochs, follows, promised, stored, require, changing)
 
 
 def _without_zero(content: dict[str, object]) -> dict[str, object]:

@@ -201,8 +201,8 @@ class Follower:
             self._thread.join()
             self._replica.close()
 
-    def _promise(self, rank: Rank) -> tuple[Rank, Standing]:
-        promised = self._replica.promise(rank)
+    def _promise(self, rank: Rank, changes: bool) -> tuple[Rank, Standing]:
+        promised = self._replica.promise(rank, changes)
         self._cancel()  # the thread looks for the primary of that epoch
         return promised
 

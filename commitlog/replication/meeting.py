@@ -35,7 +35,7 @@ def prepare(primary: Primary, client: Any, said: dict[str, Any], path: str, name
     theirs = _lineage_of(said, url)
     known = read_replica(path)
     if known is None:
-        create_replica(path, identity, Lineage(theirs.epochs, url))
+        create_replica(path, identity, Lineage().adopted(theirs, url))
     else:
         if known[0].uuid != identity.uuid:
             raise ReplicationError(

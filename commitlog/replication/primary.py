@@ -71,9 +71,12 @@ class Primary:
         answer = self._ask(client, "acknowledge", content, _ANSWER_S)
         return wire.rank_of(answer, "rank", self.url)
 
-    def fence(self, client: Any, rank: Rank, timeout_s: float) -> tuple[Rank, Standing]:
+    def fence(
+        self, client: Any, rank: Rank, timeout_s: float, *, changes: bool
+    ) -> tuple[Rank, Standing]:
         """Ask a copy to promise an epoch; return what it has promised, and its standing."""
-        answer = self._ask(client, "fence", {"rank": rank._asdict()}, timeout_s)
+        content = {"rank": rank._asdict(), "changes": changes}
+        answer = self._ask(client, "fence", content, timeout_s)
         promised = wire.rank_of(answer, "promised", self.url)
         reached = wire.rank_of(answer, "reached", self.url)
         return promised, Standing(reached, wire.number_of(answer, "position", self.url))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Literal, Self, get_args
 
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import path_of, translate_refusals
@@ -34,14 +35,15 @@ from commitlog.retention.target import target_of
 from commitlog.segment import identity as identities
 
 _logger = logging.getLogger("commitlog.replication")
+Doubt = Literal["promises", "copies", "store"]
 
 
 def promote(
     path: str | os.PathLike[str],
     *,
     others: Iterable[str] = (),
-    require: int = 1,
-    force: bool = False,
+    require: int | None = None,
+    force: Doubt | Collection[Doubt] = (),
     token: str | None = None,
     tls_roots: str | None = None,
     plain_text: bool = False,
@@ -63,13 +65,16 @@ def promote(
     others : iterable of str
         The URLs of all other copies of the log, also of those that are out of reach. Without them,
         this copy is the only one.
-    require : int
-        How many copies have a record when the program treats it as acknowledged.
-    force : bool
-        Promote although too few copies promise, although one of them has more records, and although
-        the store has more: each of these is waived, also if another one was the reason to use
-        force. Acknowledged records may then be lost, and the old primary may go on acknowledging; a
-        warning names what was waived. A claim of another promotion in the store is not waived.
+    require : int, optional
+        How many copies have a record when the program treats it as acknowledged. By default as many
+        as the log was opened with, by `Replication`, or else 1. Another number than the log was
+        opened with changes it: only a log that is not a copy can do that, all of its copies have to
+        promise, and for a greater number also have all of its records.
+    force : {"promises", "copies", "store"}, or several of them
+        Promote although too few copies promise; although another copy has more records; although
+        the store has more. What is not named is still refused. Acknowledged records may be lost,
+        and without promises the old primary may go on acknowledging; a warning names what was
+        waived. A claim of another promotion in the store is not waived.
     token, tls_roots, plain_text
         For the connections to the other copies, as for `follow`.
     timeout : float or str
@@ -98,15 +103,17 @@ def promote(
     IOFailureError
         The disk or the store cannot be written. The epoch may have begun: promote again.
     InvalidOptionError
-        `require` is not the number of some of the copies, or two URLs name one copy.
+        `require` is not the number of some of the copies, or would change the log's and the log is
+        a copy; `force` names something else; or two URLs name one copy.
     """
     where = path_of(path)
+    waived = _waived(force)
     access = Access(token, tls_roots, plain_text)
     quorum = Quorum(others, access, parse_duration(timeout, "timeout"))
     with translate_refusals(where):
         opened = _open(where)
         try:
-            new = _promoted(opened, quorum, require, force, store)
+            new = _promoted(opened, quorum, require, waived, store)
             if store is not None:
                 _claim(store, new)
                 failpoint("epoch claimed")
@@ -119,6 +126,14 @@ def promote(
         # log as closed cleanly.
         CommitLog(OpenLog("a", opened, Options(wait_for_log=0))).close()
         return new.epochs[-1]
+
+
+def _waived(force: object) -> frozenset[str]:
+    given = [force] if isinstance(force, str) else force
+    known = get_args(Doubt)
+    if not isinstance(given, Collection) or not set(given) <= set(known):
+        raise InvalidOptionError(f"force must be some of {', '.join(known)}, not {force!r}")
+    return frozenset(given)
 
 
 def _open(where: str) -> Opened:
@@ -137,38 +152,50 @@ def _open(where: str) -> Opened:
 
 
 def _promoted(
-    opened: Opened, quorum: Quorum, require: int, force: bool, store: Store | None
+    opened: Opened,
+    quorum: Quorum,
+    require: int | None,
+    waived: frozenset[str],
+    store: Store | None,
 ) -> Lineage:
     """Take the next epoch at enough copies, this one first; return the log's lineage in it."""
     directory = opened.directory
     own = lineage.read(directory)
-    needed = _needed(own, quorum, require)
+    rule = _Rule.of(own, quorum, require)
     end = past_header(opened.end, directory.segment_size)
     standing = standing_of(own, end, directory.segment_size)
     known = quorum.ask(directory.log_uuid, lineage.copy_id(directory))
-    behind = ""
+    behind_store = ""
     if store is not None:
-        claimed, behind = _in_store(opened, store, end)
+        claimed, behind_store = _in_store(opened, store, end)
         known = [*known, claimed]
     rank = lineage.next_rank([own.promised, *known])
-    doubts = "; ".join(filter(None, (quorum.doubts(standing, needed), behind)))
-    if doubts and not force:
-        raise _refused(doubts, opened)
+
+    def doubts() -> str:
+        """Return the doubts that are waived; refuse to promote because of another one."""
+        found: dict[Doubt, str] = {
+            "promises": quorum.missing(rule.needed),
+            "copies": quorum.ahead(standing) or (quorum.behind(standing) if rule.is_equal else ""),
+            "store": behind_store,
+        }
+        named = {name: text for name, text in found.items() if text}
+        if not named.keys() <= waived:
+            raise _refused(named, opened)
+        return "; ".join(named.values())
+
+    doubts()
     if quorum.members:
-        lineage.write(directory, replace(own, fence=rank))
+        lineage.write(directory, own.promising(rank, changes=rule.changes))
         failpoint("own fence written")
-        quorum.fence(rank)
-        doubts = "; ".join(filter(None, (quorum.doubts(standing, needed), behind)))
-        if doubts and not force:
-            raise _refused(doubts, opened)
-    if doubts:
-        _logger.warning("%s: promoted by force: %s", directory.path, doubts)
-    if own.follows is None and store is None:
+        quorum.fence(rank, changes=rule.changes)
+    if text := doubts():
+        _logger.warning("%s: promoted by force: %s", directory.path, text)
+    if own.follows is None and store is None and not quorum.members:
         _logger.warning(
             "%s was not a copy: its next epoch begins, but no other log is fenced",
             directory.path,
         )
-    return own.promoted(end, rank)
+    return own.promoted(end, rank, rule.require)
 
 
 def _in_store(opened: Opened, store: Store, end: int) -> tuple[Rank, str]:
@@ -187,24 +214,56 @@ def _claim(store: Store, new: Lineage) -> None:
     StoreEpoch(new.number, new.start, new.rank.id).claim(target)
 
 
-def _needed(own: Lineage, quorum: Quorum, require: int) -> int:
-    """Return how many copies have to promise the epoch, this one among them.
+@dataclass(frozen=True)
+class _Rule:
+    """How many promises a promotion needs, and how many copies acknowledge in its epoch.
 
-    With the primary there are as many logs as `others`, this one, and the old primary if this is a
-    copy. An acknowledged record is on the primary and on `require` copies. So many logs less
-    `require` have at least one of these among them.
+    Attributes
+    ----------
+    require : int
+        0: as before.
+    needed : int
+        How many copies have to promise the epoch, the promoted one among them.
+    changes : bool
+        The epoch has another `require`, or a promised epoch may have had.
+    is_equal : bool
+        The copies must have as many records as the promoted one.
     """
-    logs = len(quorum.members) + (2 if own.follows is not None else 1)
-    if whole_of(require) is None or not 1 <= require < max(logs, 2):
-        raise InvalidOptionError(
-            f"require must be an int from 1 to the number of copies, {max(logs - 1, 1)}, not "
-            f"{require!r}"
-        )
-    return max(logs - require, 1)
+
+    require: int
+    needed: int
+    changes: bool = False
+    is_equal: bool = False
+
+    @classmethod
+    def of(cls, own: Lineage, quorum: Quorum, require: int | None) -> Self:
+        """Return the rule for a log.
+
+        With the primary there are as many logs as `others`, this one, and the old primary if this
+        is a copy. An acknowledged record is on the primary and on `require` copies. So many logs
+        less `require` have at least one of these among them. See docs/replication.md.
+        """
+        logs = len(quorum.members) + (2 if own.follows is not None else 1)
+        if require is not None and (whole_of(require) is None or not 1 <= require < max(logs, 2)):
+            raise InvalidOptionError(
+                f"require must be an int from 1 to the number of copies, {max(logs - 1, 1)}, not "
+                f"{require!r}"
+            )
+        changed = require if own.require and require != own.require else None
+        if changed is not None and own.follows is not None:
+            raise InvalidOptionError(
+                f"{own.require} copies acknowledge the records of this log, and every log must "
+                f"promise to change that to {changed}: promote the copy without require, or the "
+                "primary, closed, with all of its copies"
+            )
+        if changed is not None or own.changing:
+            return cls(changed or 0, logs, changes=True, is_equal=(changed or 64) > own.require)
+        return cls(0, max(logs - (own.require or require or 1), 1))
 
 
-def _refused(doubts: str, opened: Opened) -> ReplicationError:
+def _refused(doubts: dict[Doubt, str], opened: Opened) -> ReplicationError:
     return ReplicationError(
-        f"not promoted: {doubts}; correct that, or promote by force and lose what is named",
+        f"not promoted: {'; '.join(doubts.values())}; correct that, or promote with force "
+        f"{', '.join(doubts)}, and lose what is named",
         path=opened.directory.path,
     )

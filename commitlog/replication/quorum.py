@@ -43,10 +43,10 @@ class _Member:
         end = wire.number_of(said, "end", url)
         self.standing = standing_of(theirs, end, identity.segment_size)
 
-    def fence(self, rank: Rank, timeout_s: float) -> None:
+    def fence(self, rank: Rank, timeout_s: float, *, changes: bool) -> None:
         """Ask the copy to promise an epoch."""
         with self.primary.connect() as client:
-            promised, self.standing = self.primary.fence(client, rank, timeout_s)
+            promised, self.standing = self.primary.fence(client, rank, timeout_s, changes=changes)
         if promised != rank:
             raise ReplicationError(f"it has promised epoch {promised.number} to another promotion")
 
@@ -84,32 +84,51 @@ class Quorum:
                 urls[member.copy_id] = member.primary.url
         return [member.known for member in self.members]
 
-    def fence(self, rank: Rank) -> None:
-        """Ask all copies to promise an epoch."""
-        self._each(lambda member: member.fence(rank, self._timeout_s))
+    def fence(self, rank: Rank, *, changes: bool) -> None:
+        """Ask all copies to promise an epoch, which changes how many copies acknowledge, or not."""
+        self._each(lambda member: member.fence(rank, self._timeout_s, changes=changes))
 
-    def doubts(self, standing: Standing, needed: int) -> str:
-        """Return why a log of this standing should not be promoted, or an empty text."""
-        answered = [member for member in self.members if member.problem is None]
-        ahead = [
-            f"{member.primary.url} ends at {member.standing.position} in epoch "
-            f"{member.standing.reached.number}, and this copy at {standing.position} in epoch "
-            f"{standing.reached.number}: what only the other copy has would be lost; promote it"
-            for member in answered
-            if member.standing > standing
+    def missing(self, needed: int) -> str:
+        """Return that fewer than the needed copies have answered, or an empty text."""
+        problems = [
+            f"{member.primary.url}: {member.problem}"
+            for member in self.members
+            if member.problem is not None
         ]
-        if 1 + len(answered) < needed:
-            missing = [
-                f"{member.primary.url}: {member.problem}"
-                for member in self.members
-                if member.problem is not None
-            ]
-            ahead.append(
-                f"{1 + len(answered)} of {needed} copies that are needed promise the epoch, so "
-                "acknowledged records that only the others have would be lost, and the old "
-                f"primary could go on acknowledging ({'; '.join(missing) or 'name them all'})"
-            )
-        return "; ".join(ahead)
+        promise = 1 + len(self.members) - len(problems)
+        if promise >= needed:
+            return ""
+        return (
+            f"{promise} of {needed} copies that are needed promise the epoch, so acknowledged "
+            "records that only the others have would be lost, and the old primary could go on "
+            f"acknowledging ({'; '.join(problems) or 'name them all'})"
+        )
+
+    def ahead(self, standing: Standing) -> str:
+        """Return which copies have more records than a log of this standing, or an empty text."""
+        return self._others(
+            lambda other: other > standing,
+            standing,
+            "what only the other copy has would be lost; promote it",
+        )
+
+    def behind(self, standing: Standing) -> str:
+        """Return which copies have fewer records than a log of this standing, or an empty text."""
+        return self._others(
+            lambda other: other < standing,
+            standing,
+            "a greater require counts with what each copy has; let it follow until it has caught "
+            "up",
+        )
+
+    def _others(self, counts: Callable[[Standing], bool], own: Standing, why: str) -> str:
+        return "; ".join(
+            f"{member.primary.url} ends at {member.standing.position} in epoch "
+            f"{member.standing.reached.number}, and this copy at {own.position} in epoch "
+            f"{own.reached.number}: {why}"
+            for member in self.members
+            if member.problem is None and counts(member.standing)
+        )
 
     def _each(self, act: Callable[[_Member], None]) -> None:
         def asked(member: _Member) -> None:

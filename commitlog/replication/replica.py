@@ -6,7 +6,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 from commitlog._kernel.memory import MODE_POOLED, STATE_READY, write_checkpoint
@@ -56,8 +55,9 @@ class Standing(NamedTuple):
     position: int
 
 
-Promise = Callable[[Rank], tuple[Rank, Standing]]
-"""Has a log promise an epoch; returns what it has promised then, and its standing."""
+Promise = Callable[[Rank, bool], tuple[Rank, Standing]]
+"""Has a log promise an epoch, whose `require` is another one or not; returns what it has promised
+then, and its standing."""
 
 
 def standing_of(of: Lineage, end: int, segment_size: int) -> Standing:
@@ -66,11 +66,11 @@ def standing_of(of: Lineage, end: int, segment_size: int) -> Standing:
     return Standing(of.reached(position).rank, position)
 
 
-def fence_closed(path: str, rank: Rank) -> tuple[Rank, Standing]:
+def fence_closed(path: str, rank: Rank, changes: bool = False) -> tuple[Rank, Standing]:
     """Have a log promise an epoch that no follower and no writer has open."""
     replica = Replica(path)
     try:
-        return replica.promise(rank)
+        return replica.promise(rank, changes)
     finally:
         replica.close()
 
@@ -184,7 +184,7 @@ class Replica:
             self.lineage = new
             failpoint("lineage adopted")
 
-    def promise(self, rank: Rank) -> tuple[Rank, Standing]:
+    def promise(self, rank: Rank, changes: bool = False) -> tuple[Rank, Standing]:
         """Promise durably to follow nothing below an epoch, unless a higher one was promised.
 
         Returns what is promised now, and the standing, which does not change before that epoch.
@@ -195,8 +195,8 @@ class Replica:
                     "the copy is closed or cut at this moment: ask again", path=self.directory.path
                 )
             self.sync()
-            if rank > self.lineage.promised:
-                new = replace(self.lineage, fence=rank)
+            new = self.lineage.promising(rank, changes=changes)
+            if new != self.lineage:
                 lineage.write(self.directory, new)
                 self.lineage = new
                 failpoint("fence written")

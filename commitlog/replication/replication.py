@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
+from dataclasses import replace
 from typing import Literal, get_args
 
 from commitlog._kernel.engine import Engine
@@ -13,15 +14,14 @@ from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import open_log
 from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
-from commitlog.recovery.lineage import Lineage
 from commitlog.replication.permits import Permits
 from commitlog.replication.replica import fence_closed
 from commitlog.replication.required_copies import RequiredCopies
 from commitlog.replication.served import Served
 from commitlog.replication.server import Port, Server, name_of
+from commitlog.segment.directory import LogDirectory
 
 OnMissing = Literal["wait", "async"]
-_REQUIRED_LIMIT = 64
 
 
 class Replication:
@@ -40,8 +40,9 @@ class Replication:
         As for `serve`.
     require : int
         How many followers have a record durably before it is acknowledged, 0 to 64. 0: appends do
-        not wait, and the loss of this machine loses what no copy has yet. Before you lower it,
-        check that no copy was promoted: see "With several copies" in docs/replication.md.
+        not wait, and the loss of this machine loses what no copy has yet. The log remembers the
+        first number but 0, and promotions count with it: a smaller one is refused until the log was
+        promoted with it.
     on_missing : {"wait", "async"}
         What an append does when too few copies have its record after `timeout`. "wait": it raises
         `SyncTimeoutError`; the record stays in the log. "async": it returns, and so do later ones,
@@ -62,9 +63,9 @@ class Replication:
         on_missing: OnMissing = "wait",
         timeout: Duration | None = None,
     ) -> None:
-        if whole_of(require) is None or not 0 <= require <= _REQUIRED_LIMIT:
+        if whole_of(require) is None or not 0 <= require <= lineage.REQUIRE_LIMIT:
             raise InvalidOptionError(
-                f"require must be an int from 0 to {_REQUIRED_LIMIT}, not {require!r}"
+                f"require must be an int from 0 to {lineage.REQUIRE_LIMIT}, not {require!r}"
             )
         if on_missing not in get_args(OnMissing):
             raise InvalidOptionError(f"on_missing must be 'wait' or 'async', not {on_missing!r}")
@@ -82,8 +83,7 @@ class Replication:
         served = Served(open_log(path, "r"), functools.partial(fence_closed, path), ahead=True)
         try:
             directory = parts_of(served.log).directory
-            if lineage.version(directory) == (0, 0):
-                lineage.write(directory, Lineage())  # from now on, recoveries are noted
+            self._note(directory)
             engine.announce_flushes()
             with self._lock:
                 if self._server is None:
@@ -101,6 +101,23 @@ class Replication:
             goes_on=self._goes_on,
             end=functools.partial(self._end, name_of(path)),
         )
+
+    def _note(self, directory: LogDirectory) -> None:
+        """Note the number of copies durably, before any of them acknowledges; from now on,
+        recoveries are noted, too.
+        """
+        known = lineage.read(directory)
+        if 0 < self.require < known.require:
+            raise InvalidOptionError(
+                f"require must not be less than the {known.require} copies that acknowledged "
+                f"earlier records of {directory.path}, not {self.require}: a promotion counts with "
+                "that number. Run `commitlog promote` with "
+                f"--require {self.require} and all copies first, or open with require=0, which "
+                "waits for none"
+            )
+        new = known if known.require else replace(known, require=self.require)
+        if new != known or lineage.version(directory) == (0, 0):
+            lineage.write(directory, new)
 
     def _end(self, name: str) -> None:
         with self._lock:

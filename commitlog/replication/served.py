@@ -135,7 +135,9 @@ class Served:
 
     def _fence(self, content: dict[str, Any]) -> dict[str, Any]:
         """Promise an epoch durably, so that the old primary gets no acknowledgement from here."""
-        promised, standing = self._promise(wire.rank_of(content, "rank", "the promotion"))
+        promised, standing = self._promise(
+            wire.rank_of(content, "rank", "the promotion"), content.get("changes") is True
+        )
         return {
             "promised": promised._asdict(),
             "reached": standing.reached._asdict(),

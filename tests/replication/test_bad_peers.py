@@ -4,6 +4,7 @@ primary that goes on.
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import struct
@@ -274,7 +275,7 @@ def test_grpc_polls_in_the_threads_that_wait() -> None:
 
 @pytest.fixture
 def served(orders: commitlog.CommitLog) -> Iterator[Served]:
-    served = Served(open_log(orders.path, "r"), lambda rank: fence_closed(orders.path, rank))
+    served = Served(open_log(orders.path, "r"), functools.partial(fence_closed, orders.path))
     yield served
     served.log.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ class FailingOnce:
 
 
 def frames_behind(log: commitlog.CommitLog, position: int) -> Chunk:
-    served = Served(open_log(log.path, "r"), lambda rank: fence_closed(log.path, rank))
+    served = Served(open_log(log.path, "r"), functools.partial(fence_closed, log.path))
     try:
         return next(chunk for chunk in Sender(served, position, []).chunks() if chunk.frames)
     finally:

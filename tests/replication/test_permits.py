@@ -104,7 +104,7 @@ def test_reader_can_neither_acknowledge_nor_fence_nor_copy(server: replication.S
         with pytest.raises(flight.FlightUnauthorizedError):
             primary.acknowledge(client, "copy", Rank(), 1 << 20)
         with pytest.raises(flight.FlightUnauthorizedError):
-            primary.fence(client, Rank(1), LIMIT_S)
+            primary.fence(client, Rank(1), LIMIT_S, changes=False)
         # A word of a reader's call does not make it one.
         for more in ({"read": []}, {"watch": None}):
             with pytest.raises(flight.FlightUnauthorizedError):

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def cluster(
         yield log, server, copies
 
 
-def fence_closed_never(_: Rank) -> tuple[Rank, Standing]:
+def fence_closed_never(_: Rank, _changes: bool) -> tuple[Rank, Standing]:
     pytest.fail("no promotion asks")
 
 
@@ -79,11 +80,25 @@ def test_forced_promotion_warns_of_lost_records(
     with cluster(tmp_path, "b") as (_, _, copies):
         copies["b"].close()
         with caplog.at_level(logging.WARNING, "commitlog.replication"):
-            epoch = replication.promote(tmp_path / "b", others=[NOWHERE], force=True)
+            epoch = replication.promote(tmp_path / "b", others=[NOWHERE], force="promises")
     assert epoch.number == 1
     assert "acknowledged records that only the others have would be lost" in caplog.text
     with commitlog.open(tmp_path / "b") as log:
         assert log.append(b"next") == epoch.start
+
+
+@pytest.mark.parametrize("force", [True, "all", ("copies", "disk"), 1])
+def test_unknown_force_is_refused(force: Any, tmp_path: Path) -> None:
+    commitlog.open(tmp_path / "orders").close()
+    with pytest.raises(InvalidOptionError, match="promises, copies, store"):
+        replication.promote(tmp_path / "orders", force=force)
+
+
+def test_force_waives_only_what_it_names(tmp_path: Path) -> None:
+    with cluster(tmp_path, "b") as (_, _, copies):
+        copies["b"].close()
+        with pytest.raises(ReplicationError, match="with force promises, and lose"):
+            replication.promote(tmp_path / "b", others=[NOWHERE], force=("copies", "store"))
 
 
 def test_shorter_copy_is_not_promoted(tmp_path: Path) -> None:
@@ -130,7 +145,7 @@ def test_second_promotion_takes_a_higher_epoch(tmp_path: Path) -> None:
         with replication.serve(tmp_path / "b") as idle:
             with pytest.raises(ReplicationError, match="in epoch 1"):
                 replication.promote(tmp_path / "c", others=[idle.url()])
-            second = replication.promote(tmp_path / "c", others=[idle.url()], force=True)
+            second = replication.promote(tmp_path / "c", others=[idle.url()], force="copies")
     assert second.number > first.number
     with pytest.raises(FencedError, match="promised to a copy"):
         commitlog.open(tmp_path / "b")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from pathlib import Path
 
@@ -165,7 +166,7 @@ def test_committed_records_are_sent_before_their_flush(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "orders", segment_size=SEGMENT, flush="none") as log:
         log.append(b"one")
         served = Served(
-            open_log(log.path, "r"), lambda rank: fence_closed(log.path, rank), ahead=True
+            open_log(log.path, "r"), functools.partial(fence_closed, log.path), ahead=True
         )
         chunks = Sender(served, 0, []).chunks()
         assert next(chunks).header

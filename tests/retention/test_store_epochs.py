@@ -93,7 +93,7 @@ def test_restored_log_is_fenced_until_it_is_promoted(
     until(lambda: is_fenced(again))
     with pytest.raises(FencedError):
         again.close()
-    assert promote(again.path, store=Store(place), force=True).number == 2
+    assert promote(again.path, store=Store(place), force="store").number == 2
     log = logs.open(store=Store(place, every=SOON))
     until(lambda: is_fenced(log))
     with pytest.raises(FencedError):
@@ -171,8 +171,12 @@ def test_log_behind_its_store_is_promoted_only_by_force(
     with pytest.raises(ReplicationError, match="the store has records up to position"):
         promote(tmp_path / "copy", store=Store(place))
     assert highest_epoch(target_of(place)) == 0
+    with pytest.raises(ReplicationError, match="with force store, and lose"):
+        promote(tmp_path / "copy", store=Store(place), force=("promises", "copies"))
     absent = [f"tcp://127.0.0.1:1/copy{number}" for number in (1, 2)]
-    promote(tmp_path / "copy", others=absent, store=Store(place), force=True)
+    with pytest.raises(ReplicationError, match="with force promises, store, and lose"):
+        promote(tmp_path / "copy", others=absent, store=Store(place), force="store")
+    promote(tmp_path / "copy", others=absent, store=Store(place), force=("promises", "store"))
     waived = [text for text in caplog.messages if "promoted by force" in text]
     assert len(waived) == 1
     assert "1 of 2 copies that are needed" in waived[0]

@@ -320,7 +320,7 @@ def replicate(path: Path, copy: Path) -> None:
         copy,
         others=["tls://b:7070/copy"],
         require=1,
-        force=True,
+        force=("promises", "store"),
         token="secret",
         timeout="2s",
         store=commitlog.Store("memory://bucket"),

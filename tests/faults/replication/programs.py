@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-import logging
 import os
 import signal
 import threading
@@ -143,29 +141,15 @@ def promote(
 
     if killed_at:
         failpoint.hook = passed
-    promoting = functools.partial(
-        replication.promote,
-        path,
-        others=others,
-        require=require,
-        store=None if store is None else Store(store),
-        timeout=10,
-    )
-    warned: list[str] = []
-    logger = logging.getLogger("commitlog.replication")
-    logger.addFilter(lambda record: warned.append(record.getMessage()) or True)
     try:
-        try:
-            epoch = promoting()
-        except CommitLogError as error:
-            if not forces or not _is_about_the_store(str(error)):
-                raise
-            epoch = promoting(force=True)
-            assert all(_is_about_the_store(text) for text in warned if "by force" in text), warned
+        epoch = replication.promote(
+            path,
+            others=others,
+            require=require,
+            store=None if store is None else Store(store),
+            force="store" if forces else (),
+            timeout=10,
+        )
         say("promoted", epoch.number, epoch.id, epoch.start, time.monotonic_ns())
     except CommitLogError as error:
         say("refused", str(error))
-
-
-def _is_about_the_store(text: str) -> bool:
-    return "the store has records up to" in text and "ends at" not in text and "needed" not in text

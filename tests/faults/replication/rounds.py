@@ -108,9 +108,10 @@ def run_round(world: World, troubles: list[Trouble], ending: Ending) -> None:
     ending(world)
     world.heal()
     world.stop_reading()
-    world.require = world.numbers.choice((1, 2))
     world.settle()
     world.check(promoted=world.rank() != before)
+    if world.numbers.random() < 0.2:
+        world.change_require()
 
 
 @contextmanager

@@ -182,6 +182,38 @@ class World:
             forces=forces,
         )
 
+    def change_require(self) -> None:
+        """Have the other number of copies acknowledge from now on; a try may be killed."""
+        self.end(self.primary)
+        commitlog.open(self.log_of(self.primary)).close()  # recovers, and so serves, all of it
+        serving = self._serve(self.primary)
+        self._wait_for_adoption()
+        end = self._end_of(self.log_of(self.primary))
+        for name in self.followers:
+            self._caught_up(self.log_of(name), end)
+        serving.kill()
+        for name in self.followers:
+            self.end(name)
+            self.running[name] = self._serve(name)
+        self.require = 3 - self.require
+        killed_at = self.numbers.choice((0, self.numbers.randrange(1, 12)))
+        said = self.promote(self.primary, self.followers, killed_at).result()
+        if not said or said[0] == "killed":
+            said = self.promote(self.primary, self.followers).result()
+        assert said[0] == "promoted", said
+        self.append()
+        for name in self.followers:
+            self.end(name)
+            self.follow(name)
+
+    def _serve(self, name: str) -> Program:
+        """Serve the log of a machine that no program writes."""
+        serving = self.machines[name].start(
+            programs.serve, path=self.log_of(name), listen=self.listen_of(name)
+        )
+        serving.wait("up")
+        return serving
+
     # --- who is primary ---------------------------------------------------------------------------
 
     def lineage(self, name: str) -> Lineage:
@@ -219,10 +251,7 @@ class World:
             for name in self.numbers.sample(NAMES, 3):
                 others = [other for other in NAMES if other != name]
                 for other in others:
-                    self.running[other] = self.machines[other].start(
-                        programs.serve, path=self.log_of(other), listen=self.listen_of(other)
-                    )
-                    self.running[other].wait("up")
+                    self.running[other] = self._serve(other)
                 said = self.promote(name, others, forces=True).result()
                 for other in others:
                     self.end(other)
