@@ -197,8 +197,10 @@ class Follower:
             self._stopping.set()
             if self._server is not None:
                 self._server.close()
-            self._cancel()
-            self._thread.join()
+            self._primary.end()
+            while self._thread.is_alive():  # it may just begin a stream
+                self._cancel()
+                self._thread.join(_RETRY_S)
             self._replica.close()
 
     def _promise(self, rank: Rank, changes: bool) -> tuple[Rank, Standing]:

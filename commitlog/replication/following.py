@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,19 @@ from commitlog.replication.sender import Sender
 from commitlog.replication.served import Served
 
 _FOLLOWER = "the follower"
+
+
+def throttled(is_allowed: Callable[[], bool]) -> Callable[[], bool]:
+    """Return the same check for every message of a stream; it looks once in `HEARTBEAT_S`."""
+    looked_s, allowed = time.monotonic(), True
+
+    def check() -> bool:
+        nonlocal looked_s, allowed
+        if time.monotonic() - looked_s >= wire.HEARTBEAT_S:
+            looked_s, allowed = time.monotonic(), is_allowed()
+        return allowed
+
+    return check
 
 
 class Following:
@@ -45,8 +59,8 @@ class Following:
         self.has_epoch = served.lineage().rank == rank
 
     def run(self, reader: Any, writer: Any, is_allowed: Callable[[], bool]) -> None:
-        """Stream until the log is closed or promoted, or the follower leaves, or acknowledges when
-        it is no longer allowed to follow.
+        """Stream until the log is closed or promoted, or the follower leaves or is no longer
+        allowed to follow.
         """
         writer.begin(wire.schema())
         taking = threading.Thread(
@@ -57,7 +71,7 @@ class Following:
         try:
             # ClosedError: the log is closed or opened again, and the follower connects again.
             with contextlib.suppress(ClosedError, broken):
-                self._send(writer)
+                self._send(writer, throttled(is_allowed))
             if self._error is not None:
                 raise self._error
         finally:
@@ -65,9 +79,9 @@ class Following:
                 writer.write_metadata(wire.END)
             taking.join()
 
-    def _send(self, writer: Any) -> None:
+    def _send(self, writer: Any, is_allowed: Callable[[], bool]) -> None:
         for chunk in self._sender.chunks():
-            if self._ended.is_set():
+            if self._ended.is_set() or not is_allowed():
                 return
             batch, head = wire.message_of(chunk)
             if batch is None:

@@ -140,10 +140,10 @@ def permit_check(permits: Permits) -> Any:
             self.permit = permit
             self._sent = sent
 
-        def still_follows(self, log: str) -> bool:
+        def still_allows(self, log: str, *, follow: bool) -> bool:
             """Return whether the tokens of now still let a stream go on that has begun."""
             permit = permits.find(self._sent)
-            return permit is not None and permit.refusal(log, follow=True) is None
+            return permit is not None and permit.refusal(log, follow=follow) is None
 
     class PermitCheck(flight.ServerMiddlewareFactory):  # type: ignore[name-defined,misc]
         """Refuse calls without a token before any method runs."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +46,14 @@ class Primary:
         self._address = address
         self._roots = roots
         self._headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
+        self._news = threading.Condition()
+        self._ended = False
+
+    def end(self) -> None:
+        """End the calls that wait for an answer, and each later one; from any thread."""
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
 
     def connect(self) -> Any:
         options: dict[str, Any] = {"generic_options": wire.OPTIONS}
@@ -60,10 +71,35 @@ class Primary:
         flight = wire.flight()
         options = flight.FlightCallOptions(timeout=max(timeout_s, 0.1), headers=self._headers)
         body = wire.text({"log": self._address.log, **content})
-        results = list(client.do_action(flight.Action(action, body), options))
+        results = self._called(lambda: list(client.do_action(flight.Action(action, body), options)))
         if len(results) != 1:
             raise ReplicationError(f"{self.url} did not answer {action!r}")
         return wire.content_of(results[0].body.to_pybytes(), self.url)
+
+    def _called(self, call: Callable[[], list[Any]]) -> list[Any]:
+        """Return the answer of a call that `end` does not have to wait for.
+
+        Flight cannot cancel a call, and in a partition it takes its whole time, so a thread makes
+        it.
+        """
+        done: list[Future[list[Any]]] = []
+
+        def run() -> None:
+            future: Future[list[Any]] = Future()
+            try:
+                future.set_result(call())
+            except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
+                future.set_exception(error)
+            with self._news:
+                done.append(future)
+                self._news.notify_all()
+
+        threading.Thread(target=run, name="commitlog call", daemon=True).start()
+        with self._news:
+            self._news.wait_for(lambda: done or self._ended)
+        if not done:
+            raise wire.flight().FlightCancelledError("the follower is closed")
+        return done[0].result()
 
     def acknowledge(self, client: Any, name: str, rank: Rank, position: int) -> Rank:
         """Say up to which position a copy is durable; return the rank of the primary."""

@@ -6,7 +6,7 @@ import functools
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Self
@@ -21,7 +21,7 @@ from commitlog.log.parts import parts_of
 from commitlog.remote import update as updates
 from commitlog.replication import permits as permitting
 from commitlog.replication import wire
-from commitlog.replication.following import Following
+from commitlog.replication.following import Following, throttled
 from commitlog.replication.permits import Permits, permit_check
 from commitlog.replication.reading import Reading
 from commitlog.replication.replica import Promise, fence_closed
@@ -273,6 +273,12 @@ class Server:
         self.close()
 
 
+def _still_allowed(context: Any, content: dict[str, Any], *, follow: bool) -> Callable[[], bool]:
+    """Return a function that says whether the tokens of now allow the call, which may last."""
+    permitted, name = context.get_middleware(permitting.KEY), str(content.get("log"))
+    return lambda: permitted is None or permitted.still_allows(name, follow=follow)
+
+
 @functools.cache
 def _server_class() -> Any:
     """Return the Flight server; its base class is in an extra."""
@@ -327,7 +333,9 @@ def _server_class() -> Any:
         def do_get(self, context: Any, ticket: Any) -> Any:
             content = self._content_of(ticket.ticket)
             served = self._log_of(context, content, reads=True)
-            return flight.GeneratorStream(self._updates_schema, self._updates(served, content))
+            is_allowed = throttled(_still_allowed(context, content, follow=False))
+            found = self._updates(served, content, is_allowed)
+            return flight.GeneratorStream(self._updates_schema, found)
 
         def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
             content = self._content_of(descriptor.command)
@@ -340,17 +348,15 @@ def _server_class() -> Any:
                 following = Following(served, content)
                 if not following.has_epoch:
                     raise flight.FlightUnavailableError("the log has another epoch by now")
-                permitted = context.get_middleware(permitting.KEY)
-                name = str(content["log"])
-                following.run(
-                    reader, writer, lambda: permitted is None or permitted.still_follows(name)
-                )
+                following.run(reader, writer, _still_allowed(context, content, follow=True))
             except CommitLogError as error:
                 raise flight.FlightServerError(str(error)) from None
             finally:
                 self._room.release()
 
-        def _updates(self, served: Served, content: dict[str, Any]) -> Iterator[Any]:
+        def _updates(
+            self, served: Served, content: dict[str, Any], is_allowed: Callable[[], bool]
+        ) -> Iterator[Any]:
             reading = Reading(served.log)
             if not self._reading_room.acquire(blocking=False):
                 raise flight.FlightUnavailableError(
@@ -363,6 +369,8 @@ def _server_class() -> Any:
                     else reading.watch(content.get("watch"), served.stopping)
                 )
                 for update in reading.reported(found):
+                    if not is_allowed():
+                        return
                     yield updates.batch_of(update, self._updates_schema)
             finally:
                 self._reading_room.release()

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -24,8 +25,12 @@ from commitlog.errors import (
     NotALogError,
     ReplicationError,
 )
+from commitlog.recovery.lineage import Rank
+from commitlog.replication import follower as follower_module
+from commitlog.replication import primary as primary_module
 from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.sender import Sender
+from commitlog.replication.served import Served
 from commitlog.replication.wire import Chunk
 from tests.replication.scene import LIMIT_S, SEGMENT, check_same, fill, records
 
@@ -76,6 +81,38 @@ def test_reader_of_a_copy_sees_live_records(primary: commitlog.CommitLog, tmp_pa
             record = tailer.read(timeout=LIMIT_S)
             assert record is not None
             assert bytes(record.value) == value
+
+
+@pytest.mark.parametrize("call", ["describe", "acknowledge"])
+def test_close_does_not_wait_for_an_answer(
+    primary: commitlog.CommitLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """In a partition, a call takes its whole time."""
+    asks, released = threading.Event(), threading.Event()
+    answer = Served.answer
+
+    def silent(served: Served, action: str, content: dict[str, Any]) -> dict[str, Any]:
+        if action == call:
+            asks.set()
+            released.wait(10 * LIMIT_S)
+        return answer(served, action, content)
+
+    with replication.serve(primary.path) as server:
+        follower = replication.follow(server.url(), tmp_path / "copy")
+        monkeypatch.setattr(Served, "answer", silent)
+        monkeypatch.setattr(follower_module, "_RETRY_LONGEST_S", 10 * LIMIT_S)
+        monkeypatch.setattr(primary_module, "_ANSWER_S", 10 * LIMIT_S)
+        if call == "acknowledge":  # a copy that has promised an epoch tells it to the old primary
+            follower._promise(Rank(1, "a" * 32), False)
+        else:
+            follower._cancel()  # until it connects again
+        try:
+            assert asks.wait(LIMIT_S)
+            began_s = time.monotonic()
+            follower.close()
+            assert time.monotonic() - began_s < LIMIT_S
+        finally:
+            released.set()
 
 
 def test_follower_that_returns_goes_on_where_it_stopped(

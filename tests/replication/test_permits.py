@@ -166,6 +166,31 @@ def test_follower_without_its_token_ends_at_an_acknowledgement(
         assert server.followers("orders") == acknowledged
 
 
+def test_stream_ends_without_its_token(
+    server: replication.Server,
+    logs: list[commitlog.CommitLog],
+    tokens: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither has anything to acknowledge or to read."""
+    monkeypatch.setenv("COMMITLOG_TOKEN", "reader")
+    with (
+        replication.follow(server.url("orders"), tmp_path / "copy", token="copier") as copy,
+        commitlog.open(server.url("orders"), mode="r") as far,
+        far.tailer() as tailer,
+    ):
+        assert tailer.read(timeout=LIMIT_S) is not None
+        assert server.wait_replicated(4096, timeout=LIMIT_S, log="orders")
+        new = tokens.with_name("new.txt")
+        new.write_text("other follow orders\n")
+        new.replace(tokens)
+        with pytest.raises(ReplicationError, match="the token is missing or wrong"):
+            copy.wait(timeout=LIMIT_S)
+        with pytest.raises(ReplicationError, match="refuses the token"):
+            tailer.read(timeout=LIMIT_S)
+
+
 def test_copy_is_served_to_its_own_tokens(
     server: replication.Server, tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
