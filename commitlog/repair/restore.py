@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import logging
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from commitlog.base.path import (
     translate_errors,
 )
 from commitlog.errors import (
+    CommitLogError,
     CorruptSegmentError,
     InvalidOptionError,
     LogExistsError,
@@ -35,10 +37,13 @@ from commitlog.recovery.lineage import Epoch, Lineage
 from commitlog.retention.archived import is_archive
 from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.retention.store_epoch import own_epochs
+from commitlog.retention.store_lease import StoreLease
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory, holes, segment_name
 
+_logger = logging.getLogger("commitlog.store")
 _AT_A_TIME = 4  # segments
+_LEASE_TRIES = 10
 
 Until = int | str | dt.datetime
 
@@ -74,6 +79,8 @@ def restore(
 
     The records keep their positions, sequences and timestamps. A restored log is complete and
     durable when this returns; if it raises, or the process is killed, the directory holds no log.
+    Meanwhile, a `StoreLease` of an hour keeps retention from deleting what is restored, if the
+    store can be written.
 
     Parameters
     ----------
@@ -99,7 +106,8 @@ def restore(
     CorruptSegmentError
         An object is damaged or missing.
     PositionError
-        No record starts at the position, or the store does not reach it.
+        Retention has deleted a segment that is needed, no record starts at the position, or the
+        store does not reach it.
     InvalidOptionError
         `until` is not valid.
     """
@@ -114,7 +122,7 @@ def restore(
             "there is no store and no archive here: give the address or directory of one",
             path=source,
         )
-    with open_log(source, "r") as log:
+    with _leased(source) as lease, open_log(source, "r") as log:
         parts = parts_of(log)
         directory = parts.directory
         assert isinstance(directory, ArchivedDirectory)
@@ -122,11 +130,46 @@ def restore(
         numbers = _numbers(directory, end)
         with translate_errors(target, "restore a log"), _empty(target):
             with ThreadPoolExecutor(_AT_A_TIME) as pool:
-                list(pool.map(lambda number: _write(directory, target, number, end), numbers))
+                for _ in pool.map(lambda number: _write(directory, target, number, end), numbers):
+                    _renew(lease)
             _finish(directory, target, follows, end)
         return Restored(
             target, numbers[0] * directory.segment_size + HEADER_SIZE, end, len(numbers)
         )
+
+
+@contextlib.contextmanager
+def _leased(place: str) -> Iterator[StoreLease | None]:
+    """Keep retention from deleting what is restored; None if the store cannot be written."""
+    lease = _lease(place)
+    try:
+        yield lease
+    finally:
+        if lease is not None:
+            try:
+                lease.release()
+            except CommitLogError as error:
+                _logger.warning("%s: the lease stays until it ends: %s", place, error)
+
+
+def _lease(place: str) -> StoreLease | None:
+    for _ in range(_LEASE_TRIES):
+        try:
+            return StoreLease(place)
+        except PositionError:  # deleted at this moment: the store begins later now
+            continue
+        except CommitLogError as error:  # such as a credential that may only read
+            _logger.info("%s: restored without a lease: %s", place, error)
+            break
+    return None
+
+
+def _renew(lease: StoreLease | None) -> None:
+    if lease is not None:
+        try:
+            lease.renew()
+        except CommitLogError as error:
+            _logger.warning("the lease of a restore is not renewed: %s", error)
 
 
 def _until(until: object) -> tuple[int | None, int | None]:

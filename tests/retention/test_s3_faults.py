@@ -144,6 +144,17 @@ def test_slow_body_is_read_and_a_stalled_one_is_an_error(
     assert not list((tmp_path / "again").iterdir())
 
 
+def test_restore_needs_no_right_to_write(s3: S3Server, logs: Logs, tmp_path: Path) -> None:
+    everything = stored_log(logs)
+    stored = dict(s3.objects)
+    s3.fault = lambda method, key: None if method in ("GET", "HEAD") else "403"
+    restore(ADDRESS, tmp_path / "again")
+    assert s3.objects == stored
+    s3.fault = lambda method, key: None
+    with commitlog.open(tmp_path / "again", "r") as again:
+        assert values(again) == everything
+
+
 @pytest.mark.parametrize("fault", ["409", "412"])
 def test_refusal_of_a_new_object_is_no_other_writer(
     s3: S3Server, logs: Logs, until: Until, caplog: pytest.LogCaptureFixture, fault: str

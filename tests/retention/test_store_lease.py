@@ -12,6 +12,7 @@ import commitlog
 from commitlog import CommitLog, Store
 from commitlog.errors import InvalidOptionError, LogNotFoundError, PositionError
 from commitlog.keep import StoreLease, restore, target_of
+from commitlog.repair import restore as restoring
 from commitlog.retention import retention as clock
 from commitlog.retention import store_lease
 from commitlog.retention.store_epoch import StoreEpoch
@@ -103,6 +104,29 @@ def test_lease_that_comes_too_late_names_the_first_position(logs: Logs, place: P
         StoreLease(place, SEGMENT)
     assert caught.value.first_position == 4 * SEGMENT
     assert leases(place) == []
+
+
+def test_restore_keeps_what_it_reads(
+    logs: Logs, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_segments(logs, Store(place))
+    write, seen = restoring._write, []
+
+    def written(directory: Any, path: str, number: int, end: int) -> None:
+        if number == 0:
+            append_segments(logs, Store(place, max_bytes=1), 1)
+            seen.extend(leases(place))
+        write(directory, path, number, end)
+
+    monkeypatch.setattr(restoring, "_write", written)
+    monkeypatch.setattr(restoring, "_AT_A_TIME", 1)  # the others are read later
+    restore(place, tmp_path / "again")
+    with commitlog.open(tmp_path / "again", "r") as again:
+        assert values(again) == [b"%d" % number for number in range(5)]
+    assert len(seen) == 1
+    assert leases(place) == []
+    append_segments(logs, Store(place, max_bytes=1), 1)
+    assert stored(place) == [b"6"]
 
 
 def test_invalid_lease_is_refused(logs: Logs, place: Path) -> None:
