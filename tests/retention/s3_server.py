@@ -46,6 +46,27 @@ class S3Server:
         self._thread.start()
         self.url = f"http://{host}:{self._server.server_address[1]}"
 
+    def environment(self) -> dict[str, str]:
+        """Return the variables with which obstore finds the bucket."""
+        google = {"gcs_base_url": self.url, "disable_oauth": True}
+        google |= dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "eu-central-1",
+            "GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(google),
+            "AZURE_STORAGE_ENDPOINT": self.url,
+            "AZURE_STORAGE_ACCOUNT_NAME": "account",
+            "AZURE_STORAGE_ACCOUNT_KEY": "c2VjcmV0",
+        }
+
+    def heal(self) -> None:
+        """End every fault."""
+        self.fault = lambda method, key: None
+        self.listed = None
+
     def close(self) -> None:
         self.closing.set()
         self._server.shutdown()
@@ -57,19 +78,7 @@ class S3Server:
 def served_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     """Serve a bucket, and let obstore find it."""
     server = S3Server()
-    google = {"gcs_base_url": server.url, "disable_oauth": True}
-    google |= dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
-    for name, value in {
-        "AWS_ENDPOINT_URL": server.url,
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_REGION": "eu-central-1",
-        "GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(google),
-        "AZURE_STORAGE_ENDPOINT": server.url,
-        "AZURE_STORAGE_ACCOUNT_NAME": "account",
-        "AZURE_STORAGE_ACCOUNT_KEY": "c2VjcmV0",
-    }.items():
+    for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
     try:
         yield server

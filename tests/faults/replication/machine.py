@@ -208,7 +208,7 @@ def _run(function: str, output: int, arguments: dict[str, Any], errors: Path) ->
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    importlib.import_module("tests.faults.replication.programs")
+    importlib.import_module("tests.faults.replication.programs").shorten_waits()
     alive: set[int] = set()
     for line in sys.stdin:
         word, *rest = json.loads(line)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.faults import small_disk
-from tests.faults.replication import trouble
+from tests.faults.replication import programs, trouble
 from tests.faults.replication.trouble import Trouble
 from tests.faults.replication.world import World
 
@@ -135,14 +135,14 @@ def run(folder: Path, rounds: int, seed: str, *, disks: bool) -> tuple[int, int]
     with World(folder, numbers, disks) as world, _kept(world):
         for number in range(rounds):
             if number % ROUNDS_OF_A_LOG == 0:
-                world.begin()
+                world.begin(in_s3=numbers.random() < 0.5)
                 world.require = numbers.choice((1, 2))
                 world.check(promoted=False)
             troubles = numbers.choices(trouble.ALL, k=numbers.randrange(1, 4))
             ending = numbers.choice(ENDINGS)
             names = [each.__name__ for each in (*troubles, ending)]
             began_s = time.monotonic()
-            print(number, world.require, *names, end="", flush=True)
+            print(number, world.store[:5], world.require, *names, end="", flush=True)
             run_round(world, troubles, ending)
             print(f" {time.monotonic() - began_s:.1f} s", flush=True)
             if number + 1 == rounds or (number + 1) % ROUNDS_OF_A_LOG == 0:
@@ -163,6 +163,7 @@ def command(rounds: int, seed: str, folder: Path) -> list[str]:
 def main() -> None:
     rounds, seed, folder, *disks = sys.argv[1:]
     print(f"{rounds} rounds, seed {seed!r}", flush=True)
+    programs.shorten_waits()
     began_s = time.monotonic()
     acknowledged, read = run(Path(folder), int(rounds), seed, disks=bool(disks))
     print(

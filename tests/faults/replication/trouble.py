@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable
 
@@ -9,6 +10,8 @@ from tests.faults import small_disk
 from tests.faults.replication.proxy import Proxy
 from tests.faults.replication.world import World
 
+_REFUSALS = ("409", "412")
+_REQUEST_FAULTS = ("500", "503", *_REFUSALS, "drop", "lost", "hang", "stall", "torn", "slow")
 Trouble = Callable[[World], None]
 
 
@@ -142,6 +145,26 @@ def full_bucket(world: World) -> None:
     pause(world, 0.1, 0.5)
 
 
+def fail_requests(world: World) -> None:
+    """Have the store answer errors or late, lose answers, and refuse new objects."""
+    numbers = random.Random(world.numbers.getrandbits(32))
+    kinds = numbers.sample(_REQUEST_FAULTS, 3)
+
+    def fault(method: str, _key: str) -> str | None:
+        kind = numbers.choice((None, *kinds))
+        return None if kind in _REFUSALS and method != "PUT" else kind
+
+    world.s3.fault = fault
+    pause(world, 0.1, 1)
+
+
+def list_what_was(world: World) -> None:
+    """Have listings of the store lack what is put from now on."""
+    with world.s3.lock:
+        world.s3.listed = dict(world.s3.objects)
+    pause(world, 0.1, 1)
+
+
 def step_clocks(world: World) -> None:
     for machine in world.numbers.sample(list(world.machines.values()), 2):
         machine.step_clock(world.numbers.choice((-86_400, -2, 2, 3_600)))
@@ -151,5 +174,5 @@ def step_clocks(world: World) -> None:
 ALL: tuple[Trouble, ...] = (
     delay, cut, hold_requests, hold_answers, hold_and_cut, isolate, leave_behind, harm_promotions,
     double, tear, flip, stop_a_follower, stop_the_primary, kill_a_follower, kill_the_primary,
-    slow_disk, full_disk, full_bucket, step_clocks,
+    slow_disk, full_disk, full_bucket, fail_requests, list_what_was, step_clocks,
 )  # fmt: skip

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import secrets
 import shutil
 import socket
 from pathlib import Path
 from typing import NamedTuple, Self
+from unittest.mock import patch
 
 import commitlog
 from commitlog.base.polling import attempts
@@ -23,6 +25,7 @@ from tests.faults import small_disk
 from tests.faults.replication import programs
 from tests.faults.replication.machine import LIMIT_S, Machine, Program, libraries
 from tests.faults.replication.proxy import Proxy
+from tests.retention.s3_server import S3Server
 
 NAMES = ("a", "b", "c")
 LOG = "orders"
@@ -78,6 +81,10 @@ class World:
         self.primary = "a"
         self.folder = folder
         self._first = 0
+        self.s3 = S3Server()
+        self.in_s3 = False  # where the store is
+        self._variables = patch.dict(os.environ, self.s3.environment())
+        self._variables.start()
         shims = libraries(folder)
         self.machines = {name: Machine(name, folder / name, shims, disks) for name in NAMES}
         self.bucket = folder / "bucket"
@@ -94,7 +101,7 @@ class World:
 
     @property
     def store(self) -> str:
-        return str(self.bucket / "store")
+        return "s3://bucket/store" if self.in_s3 else str(self.bucket / "store")
 
     @property
     def followers(self) -> list[str]:
@@ -110,12 +117,14 @@ class World:
     def listen_of(self, name: str) -> str:
         return f"127.0.0.1:{self.ports[name]}"
 
-    def begin(self) -> None:
+    def begin(self, *, in_s3: bool = False) -> None:
         """Begin with a new log and an empty store."""
         for name in NAMES:
             self.end(name)
             shutil.rmtree(self.log_of(name), ignore_errors=True)
-        shutil.rmtree(self.store, ignore_errors=True)
+        shutil.rmtree(self.bucket / "store", ignore_errors=True)
+        self.s3.objects.clear()
+        self.in_s3 = in_s3
         self.acknowledged.clear()
         self.primary = "a"
         commitlog.open(self.log_of("a"), segment_size=programs.SEGMENT).close()
@@ -274,6 +283,7 @@ class World:
         for proxy in (*self.links.values(), *self.backs.values()):
             proxy.heal()
         (self.bucket / "ballast").unlink(missing_ok=True)
+        self.s3.heal()
 
     def stop_reading(self) -> None:
         """End the reader, before its log may be cut."""
@@ -367,6 +377,8 @@ class World:
             machine.close()
         for proxy in (*self.links.values(), *self.backs.values()):
             proxy.close()
+        self.s3.close()
+        self._variables.stop()
         if self.disks:
             small_disk.unmount(self.bucket)
 
