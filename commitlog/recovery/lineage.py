@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.boot import boot_id
-from commitlog.errors import CorruptSegmentError, FencedError
+from commitlog.errors import CorruptSegmentError, FencedError, ReplicationError
 from commitlog.segment import checked_json
 from commitlog.segment.directory import LogDirectory
 
 NAME = "epoch"
-_EPOCHS_LIMIT = 100_000
+_EPOCHS_LIMIT = 100_000  # some 10 MB
 REQUIRE_LIMIT = 64
 
 
@@ -264,7 +264,14 @@ def copy_id(directory: LogDirectory) -> str:
 
 
 def write(directory: LogDirectory, lineage: Lineage) -> None:
-    """Replace the file durably."""
+    """Replace the file durably; refuse more epochs than a reader of it accepts."""
+    if len(lineage.epochs) > _EPOCHS_LIMIT:
+        raise ReplicationError(
+            f"`{NAME}` has {_EPOCHS_LIMIT} promotions and recoveries, its limit, and is not "
+            "changed: remove all copies of this log, then its file `epoch`, open the log, and "
+            "follow it again; if it has a store, promote it with the store",
+            path=directory.path,
+        )
     with directory.translate_errors(f"write `{NAME}`"):
         checked_json.write(directory, NAME, lineage.content())
 

@@ -11,7 +11,7 @@ import pytest
 import commitlog
 from commitlog import replication
 from commitlog._kernel.segments import HEADER_SIZE
-from commitlog.errors import FencedError
+from commitlog.errors import FencedError, ReplicationError
 from commitlog.log.commit_log import open_log
 from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
@@ -218,3 +218,19 @@ def test_restart_replaces_those_that_start_there_or_later() -> None:
     assert below.epochs == (*first.epochs, Epoch(1, 8192, "a" * 32, 2))
     assert below.parted(once) == 8192
     assert lineage.parse(below.content()) == below
+
+
+def test_recovery_beyond_the_limit_is_refused_without_loss(
+    crashed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, epochs = records(crashed), (crashed / lineage.NAME).read_bytes()
+    monkeypatch.setattr(lineage, "_EPOCHS_LIMIT", 0)
+    for _ in range(2):
+        with pytest.raises(ReplicationError, match="remove all copies of this log, then its file"):
+            commitlog.open(crashed)
+        assert (crashed / lineage.NAME).read_bytes() == epochs
+    assert records(crashed) == before
+    (crashed / lineage.NAME).unlink()
+    with commitlog.open(crashed) as log:
+        log.append(b"on")
+    assert records(crashed)[:-1] == before
