@@ -55,9 +55,12 @@ ROWS_DEFAULT = 1 << 16
 _ROOM_BYTES = 8 << 20
 
 
-def arrow_schema(fields: Sequence[tuple[str, str, bool]]) -> pa.Schema:
+def arrow_schema(
+    fields: Sequence[tuple[str, str, bool]], message: pa.DataType | None = None
+) -> pa.Schema:
     """Return the schema that Spark expects of record batches, for columns given as (name, Spark's
-    name of the type, nullable).
+    name of the type, nullable). With the option `messageTopic`, the column `message` has the type
+    that is given.
     """
     if fields == [(COUNTED.names[0], "bigint", False)]:
         return COUNTED
@@ -66,6 +69,9 @@ def arrow_schema(fields: Sequence[tuple[str, str, bool]]) -> pa.Schema:
     made = []
     for name, spark_type, nullable in fields:
         arrow_type = known.get(name.lower())
+        if message is not None and name.lower() == MESSAGE:
+            made.append(pa.field(name, message, nullable))
+            continue
         if arrow_type is None:
             raise InvalidOptionError(
                 f"the schema has a column {name!r}, which a commit log does not have: choose among "

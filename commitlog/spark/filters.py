@@ -37,7 +37,7 @@ class RowFilter:
         return all(
             _mask(one, names)[0].as_py() is True
             for one in self._filters
-            if _column_of(one) == "topic"
+            if column_of(one) == "topic"
         )
 
     def narrowed(self, topic: Topic, start: int, stop: int) -> tuple[int, int]:
@@ -45,7 +45,7 @@ class RowFilter:
         may decrease, so a filter on time narrows only the start.
         """
         for one in self._filters:
-            column, value = _column_of(one), getattr(one, "value", None)
+            column, value = column_of(one), getattr(one, "value", None)
             if column == "offset" and isinstance(value, int):
                 if isinstance(one, spark.EqualTo | spark.GreaterThan | spark.GreaterThanOrEqual):
                     start = max(start, value)
@@ -63,7 +63,7 @@ class RowFilter:
             kept = batch
             columns = {name.lower(): at for at, name in enumerate(batch.schema.names)}
             for one in self._filters:
-                kept = kept.filter(_mask(one, kept.column(columns[_column_of(one)])))
+                kept = kept.filter(_mask(one, kept.column(columns[column_of(one)])))
             if kept.num_rows:
                 yield kept
 
@@ -72,7 +72,7 @@ def is_taken(one: Any) -> bool:
     """Return whether this source applies a filter itself, so that Spark need not."""
     if isinstance(one, spark.Not):
         return is_taken(one.child)
-    column = _column_of(one)
+    column = column_of(one)
     if column not in _COLUMNS.values():
         return False
     if isinstance(one, spark.StringStartsWith):
@@ -94,9 +94,10 @@ def _has_values(one: Any, column: str) -> bool:
         return False
 
 
-def _column_of(one: Any) -> str:
+def column_of(one: Any) -> str:
+    """Return the column of a filter that may be taken; empty for any other."""
     if isinstance(one, spark.Not):
-        return _column_of(one.child)
+        return column_of(one.child)
     attribute: tuple[str, ...] = getattr(one, "attribute", ())
     return _COLUMNS.get(".".join(attribute).lower(), "")
 
@@ -120,7 +121,7 @@ def _mask(one: Any, column: pa.Array) -> pa.Array:
         return pc.is_valid(column)
     if isinstance(one, spark.StringStartsWith):
         return pc.starts_with(column, one.value)
-    name = _column_of(one)
+    name = column_of(one)
     if isinstance(one, spark.In):
         wanted = pa.array([_scalar(name, value) for value in one.value], FIELDS[name])
         return pc.if_else(pc.is_valid(column), pc.is_in(column, value_set=wanted), None)

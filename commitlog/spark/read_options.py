@@ -50,6 +50,7 @@ _BOTH = (
     "onDamage",
     "store",
     "decode",
+    "messageTopic",
 )
 _BATCH_ONLY = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 _STREAM_ONLY = (
@@ -91,6 +92,8 @@ class ReadOptions:
     max_trigger_delay_s: float = _DELAY_DEFAULT_S
     max_bytes: int | None = None
     store: str | None = None
+    decode: bool = False
+    message_topic: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, stream: bool) -> ReadOptions:
@@ -99,7 +102,6 @@ class ReadOptions:
         ask = _OptionText(given)
         if "subscribe" in given and "subscribepattern" in given:
             raise InvalidOptionError("subscribe and subscribePattern are both given: choose one")
-        ask.flag("decode", False)  # it chooses the columns, in `CommitLogSource.schema`
         return cls(
             paths=_paths(given),
             subscribe=ask.names("subscribe"),
@@ -119,6 +121,19 @@ class ReadOptions:
             max_trigger_delay_s=ask.delay("maxTriggerDelay"),
             max_bytes=ask.size("maxBytesPerTrigger"),
             store=places.normalized(given["store"]) if "store" in given else None,
+            decode=ask.flag("decode", False) or "messagetopic" in given,
+            message_topic=given.get("messagetopic"),
+        )
+
+    @classmethod
+    def of_places(cls, options: Mapping[str, str]) -> ReadOptions:
+        """Read only the options that name the logs, before it is known whether a stream reads."""
+        given = {name.lower(): value for name, value in options.items()}
+        ask = _OptionText(given)
+        return cls(
+            paths=_paths(given),
+            subscribe=ask.names("subscribe"),
+            subscribe_pattern=ask.pattern("subscribePattern"),
         )
 
 

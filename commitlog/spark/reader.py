@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from commitlog.spark.columns import COUNTED, MESSAGE, RECORD_COLUMNS, arrow_schema
-from commitlog.spark.filters import RowFilter, is_taken
+from commitlog.spark.filters import RowFilter, column_of, is_taken
 from commitlog.spark.plan import LogPartition, cores, partitions_of
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.slices import Slice, read_slices
@@ -32,10 +32,19 @@ class Reading:
         self, options: Mapping[str, str], schema: StructType, parallelism: int | None = None
     ) -> None:
         self._parallelism = parallelism or cores()
-        self._schema = arrow_schema(
-            [(field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields]
-        )
         self._options = ReadOptions.parse(options, stream=self._stream)
+        message = None
+        if self._options.message_topic is not None:
+            from commitlog.spark.message_schema import message_type_in
+
+            message = message_type_in(schema)
+        self._schema = arrow_schema(
+            [
+                (field.name, field.dataType.simpleString(), field.nullable)
+                for field in schema.fields
+            ],
+            message,
+        )
 
     def _planned(self, ranges: Iterable[tuple[Topic, int, int]]) -> list[InputPartition]:
         columns, options = {name.lower() for name in self._schema.names}, self._options
@@ -60,12 +69,14 @@ class Reading:
         if self._schema == COUNTED:
             yield self._counted(slices)
             return
-        if MESSAGE not in map(str.lower, self._schema.names):
+        names = {name.lower() for name in self._schema.names}
+        if MESSAGE not in names and not (self._options.decode and "key" in names):
             yield from self._rows(slices, self._schema)
             return
         from commitlog.spark.message_column import MessageColumn
 
-        column = MessageColumn(self._schema, self._options.on_damage)
+        options = self._options
+        column = MessageColumn(self._schema, options.on_damage, options.message_topic)
         for piece in slices:
             yield from column.added(piece, self._rows([piece], column.needed))
 
@@ -122,8 +133,11 @@ class FilteringReader(LogReader):
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
         """Take the filters that this source applies, and return the others."""
-        self._filter = RowFilter([one for one in filters if is_taken(one)])
-        return [one for one in filters if not is_taken(one)]
+        # With `decode`, keys are compared when they are opened: by Spark.
+        opened = "key" if self._options.decode else ""
+        taken = [one for one in filters if is_taken(one) and column_of(one) != opened]
+        self._filter = RowFilter(taken)
+        return [one for one in filters if one not in taken]
 
     def _rows(self, slices: Iterable[Slice], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows that pass the filters."""

@@ -37,11 +37,15 @@ class CommitLogSource(DataSource):
     def name(cls) -> str:
         return "commitlog"
 
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
         """Return all columns. With `schema(...)` on Spark's reader, a query requests fewer."""
         from commitlog.spark.columns import DDL, MESSAGE_DDL
 
         given = {name.lower(): value.lower() for name, value in self.options.items()}
+        if "messagetopic" in given:
+            from commitlog.spark.message_schema import schema_with
+
+            return schema_with(self.options)
         return MESSAGE_DDL if given.get("decode") == "true" else DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:

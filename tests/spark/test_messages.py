@@ -13,12 +13,13 @@ import msgspec
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import functions as f
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.datasource import EqualTo
+from pyspark.sql.types import BinaryType, StringType, StructType
 
 import commitlog
 from commitlog import topics
 from commitlog.errors import KeyUnavailableError
-from commitlog.spark.reader import LogReader
+from commitlog.spark.reader import FilteringReader, LogReader
 from tests.messages.orders import Order, Refund
 from tests.messages.states import DELTA, State, States, append, deltas
 from tests.spark.logs_in_spark import SIZE, archive
@@ -169,6 +170,33 @@ def test_sealed_messages_need_a_key_of_the_environment(
         rows()
     monkeypatch.setenv("COMMITLOG_KEYS", text)
     assert rows() == [{"topic": "sealed", "json": '{"order": 7}'}]
+
+
+def test_sealed_record_keys_are_opened(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cryptography")
+    text = f"k1:{base64.b64encode(bytes(32)).decode()}"
+    ring = topics.KeyRing.of_text(text)
+    with commitlog.topic(log, Refund, name="sealed", keys=ring, seal_keys=True) as sealed:
+        position = sealed.append(Refund(7), key=b"lena")
+        sealed.append(Refund(8))
+        sealed.log.append(b"raw", key=b"raw")
+        sealed.log.flush()
+    options = {"path": str(log), "startingOffsets": f'{{"shop":{{"0":{position}}}}}'}
+    schema = StructType().add("KEY", BinaryType())
+
+    def keys(decode: str) -> list[Any]:
+        reader = FilteringReader({**options, "decode": decode}, schema)
+        wanted = EqualTo(("key",), b"lena")
+        assert list(reader.pushFilters([wanted])) == ([wanted] if decode == "true" else [])
+        parts = reader.partitions()
+        return [key for part in parts for each in reader.read(part) for key in each[0].to_pylist()]
+
+    monkeypatch.delenv("COMMITLOG_KEYS", raising=False)
+    with pytest.raises(KeyUnavailableError, match="k1"):
+        keys("true")
+    monkeypatch.setenv("COMMITLOG_KEYS", text)
+    assert keys("true") == [b"lena", None, b"raw"]
+    assert keys("false") == []
 
 
 def test_wrong_value_of_decode_is_refused(spark: Any, log: Path) -> None:

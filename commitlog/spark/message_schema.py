@@ -1,0 +1,67 @@
+"""The column `message` of one topic: its type in Spark, by the schemas in the logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyspark.errors import PySparkTypeError
+from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arrow_type
+from pyspark.sql.types import DataType, StringType, StructType
+
+import commitlog
+from commitlog.errors import TopicNotFoundError
+from commitlog.messages.arrow_types import arrow_type_of
+from commitlog.messages.catalog import SchemaCatalog
+from commitlog.messages.schema import Schema
+from commitlog.spark.columns import FIELDS, MESSAGE
+from commitlog.spark.read_options import ReadOptions
+from commitlog.spark.topics import locate
+
+
+def schema_with(options: Mapping[str, str]) -> StructType:
+    """Return all columns of a read, with `message` as the newest version of the topic has it.
+
+    Raises
+    ------
+    TopicNotFoundError
+        No log of the read has the topic.
+    CommitLogError
+        The logs cannot be opened.
+    """
+    columns = from_arrow_schema(pa.schema(list(FIELDS.items())))
+    return columns.add(MESSAGE, _message_type(options))
+
+
+def _message_type(options: Mapping[str, str]) -> DataType:
+    kind = arrow_type_of(_newest(options))
+    try:
+        return from_arrow_type(kind)
+    except PySparkTypeError:  # Spark lacks a type of an Arrow schema
+        return StringType()
+
+
+def _newest(options: Mapping[str, str]) -> Schema:
+    """Return the newest schema of the topic, in any log of the read."""
+    topic = next(value for name, value in options.items() if name.lower() == "messagetopic")
+    newest: tuple[int, Schema] | None = None
+    missing: TopicNotFoundError | None = None
+    for place in locate(ReadOptions.of_places(options)).values():
+        with commitlog.open(place, "r") as log:
+            try:
+                found = SchemaCatalog(log).newest(topic)
+            except TopicNotFoundError as error:
+                missing = error
+                continue
+        if newest is None or found[0] > newest[0]:
+            newest = found
+    if newest is None:
+        assert missing is not None
+        raise missing
+    return newest[1]
+
+
+def message_type_in(schema: StructType) -> pa.DataType | None:
+    """Return the Arrow type of the column `message` in a schema of Spark; None if it has none."""
+    types = [field.dataType for field in schema.fields if field.name.lower() == MESSAGE]
+    return to_arrow_type(types[0], timezone="UTC") if types else None
