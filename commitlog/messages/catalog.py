@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import errno
 import fcntl
 import operator
 import os
@@ -16,7 +17,8 @@ import numpy as np
 
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import sync_directory, translate_refusals
-from commitlog.errors import PositionError, SchemaError, TopicNotFoundError
+from commitlog.base.polling import attempts
+from commitlog.errors import IOFailureError, PositionError, SchemaError, TopicNotFoundError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.schema import SCHEMA_TYPE, Schema, key_of, number_of
 from commitlog.segment.new_file import put_new_file
@@ -33,6 +35,7 @@ _NAME = re.compile(r"([0-9a-f]{8})\.json")
 _MOST_KNOWN = 1 << 10
 _MOST_MISSED = 1 << 16
 _MOST_SHOWN = 10  # topics in an error
+_LOCK_WAIT_S = 30.0  # a key service may be asked under the lock
 # The schemas that were found in the log of each handle. A number always stands for one schema.
 _KNOWN: weakref.WeakKeyDictionary[CommitLog, dict[int, Schema]] = weakref.WeakKeyDictionary()
 
@@ -210,13 +213,26 @@ class SchemaCatalog:
     def locked(self) -> Iterator[None]:
         """Keep other threads and processes that call this out, while schemas are found and
         declared.
+
+        Raises
+        ------
+        IOFailureError
+            Another one has kept this one out for 30 s.
         """
         with translate_refusals(self._folder):
             if not self._is_complete():
                 self._build()
             fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            if not any(
+                _is_locked(fd) for _ in attempts(_LOCK_WAIT_S, f"the lock on {self._folder}")
+            ):
+                raise IOFailureError(
+                    "another process has been declaring a schema of this log for "
+                    f"{_LOCK_WAIT_S:g} s: check for a stopped process",
+                    path=self._folder,
+                    errno=errno.EAGAIN,
+                )
             yield
         finally:
             fcntl.flock(fd, fcntl.LOCK_UN)  # also for a child that was forked meanwhile
@@ -339,6 +355,15 @@ def instead(name: str, known: list[str], what: str = "topics") -> str:
         return f"it has no {what}"
     more = f" and {len(known) - _MOST_SHOWN} more" if len(known) > _MOST_SHOWN else ""
     return f"it has {', '.join(known[:_MOST_SHOWN])}{more}"
+
+
+def _is_locked(fd: int) -> bool:
+    """Try to lock a folder; return whether this succeeded."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _keep(kept: dict[int, T], number: int, value: T, most: int) -> None:

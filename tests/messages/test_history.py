@@ -182,7 +182,7 @@ def test_messages_with_history_are_decoded_without_classes(logs: tuple[CommitLog
         refunds.append(Refund(7))
     record = messages(target)[0]
     found = MessageDecoder(target).decode(record.type, record.value, record.position, record.key)
-    assert found == ("Refund", {"order": 7}, None)
+    assert found == ("Refund", {"order": 7}, None, None)
 
 
 def test_full_history_keeps_the_newest_hops(logs: tuple[CommitLog, ...]) -> None:

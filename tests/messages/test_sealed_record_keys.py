@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -14,6 +16,7 @@ import commitlog
 from commitlog import CommitLog, topics
 from commitlog.errors import (
     InvalidOptionError,
+    IOFailureError,
     KeyUnavailableError,
     RecordTypeError,
     UndecodableError,
@@ -219,3 +222,19 @@ def test_unusable_choices_are_refused(log: CommitLog) -> None:
     with pytest.raises(RecordTypeError, match="the key must be bytes, not str"):
         sealing(log).append_many([Order(1)], keys=["lena"])
     assert log.count() == 0
+
+
+def test_lock_that_another_process_keeps_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("commitlog.messages.catalog._LOCK_WAIT_S", 0.01)
+    with sealing(tmp_path / "log") as orders:
+        fd = os.open(tmp_path / "log" / FOLDER, os.O_RDONLY)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            with pytest.raises(IOFailureError, match=r"declaring a schema .* stopped process"):
+                orders.append(Order(1), key=SECRET)
+        finally:
+            os.close(fd)
+        orders.append(Order(1), key=SECRET)
+        assert read(orders) == [(1, SECRET)]
