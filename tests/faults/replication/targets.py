@@ -115,7 +115,7 @@ class Questions:
         self.log.close()
 
 
-def _promise(rank: Rank) -> tuple[Rank, Standing]:
+def _promise(rank: Rank, _: bool) -> tuple[Rank, Standing]:
     return rank, Standing(rank, 0)
 
 
