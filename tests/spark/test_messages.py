@@ -145,6 +145,26 @@ def test_stream_decodes_topics_that_begin_later(spark: Any, log: Path, tmp_path:
     assert sorted(found) == ["Order", "Refund", "Return"]
 
 
+def test_stream_reads_a_topic_as_a_struct(spark: Any, log: Path, tmp_path: Path) -> None:
+    found: list[int] = []
+
+    def take(batch: Any, _: int) -> None:
+        rows = batch.where("message is not null").select("message.order").collect()
+        found.extend(sorted(row.order for row in rows))
+
+    frame = spark.readStream.format("commitlog").option("messageTopic", "Refund")
+    query = (
+        frame.option("startingOffsets", "earliest")
+        .load(str(log))
+        .writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .foreachBatch(take)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert found == list(range(300))
+
+
 def test_sealed_messages_need_a_key_of_the_environment(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
