@@ -23,6 +23,7 @@ from commitlog.log.commit_log import CommitLog
 from commitlog.messages.schema import SCHEMA_TYPE, Schema, key_of, number_of
 from commitlog.segment.new_file import put_new_file
 from commitlog.tail.seek import Start, Visibility
+from commitlog.tail.tailer_folder import lock_folder
 
 T = TypeVar("T")
 FOLDER = "topics"
@@ -224,9 +225,8 @@ class SchemaCatalog:
                 self._build()
             fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            if not any(
-                _is_locked(fd) for _ in attempts(_LOCK_WAIT_S, f"the lock on {self._folder}")
-            ):
+            tries = attempts(_LOCK_WAIT_S, f"the lock on {self._folder}")
+            if not any(lock_folder(fd, fcntl.LOCK_EX) for _ in tries):
                 raise IOFailureError(
                     "another process has been declaring a schema of this log for "
                     f"{_LOCK_WAIT_S:g} s: check for a stopped process",
@@ -355,15 +355,6 @@ def instead(name: str, known: list[str], what: str = "topics") -> str:
         return f"it has no {what}"
     more = f" and {len(known) - _MOST_SHOWN} more" if len(known) > _MOST_SHOWN else ""
     return f"it has {', '.join(known[:_MOST_SHOWN])}{more}"
-
-
-def _is_locked(fd: int) -> bool:
-    """Try to lock a folder; return whether this succeeded."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _keep(kept: dict[int, T], number: int, value: T, most: int) -> None:

@@ -130,10 +130,8 @@ def open_topic(
     made = codec_for(message_class, codec)
     zstd = zstd_of(compress)
     title = check_name(name_of(message_class) if name is None else name)
-    if isinstance(log, CommitLog):
-        if overrides or mode != "a":
-            given = ", ".join(["mode"] * (mode != "a") + [*overrides])
-            raise InvalidOptionError(f"{given}: an open log has its options; give them to open()")
+
+    def joined(log: CommitLog, *, owns_log: bool) -> Topic[T]:
         return _joined(
             log,
             title,
@@ -143,20 +141,17 @@ def open_topic(
             seal_keys=seal_keys,
             validate=validate,
             history=history,
+            owns_log=owns_log,
         )
+
+    if isinstance(log, CommitLog):
+        if overrides or mode != "a":
+            given = ", ".join(["mode"] * (mode != "a") + [*overrides])
+            raise InvalidOptionError(f"{given}: an open log has its options; give them to open()")
+        return joined(log, owns_log=False)
     opened = open_log(log, mode, **overrides)
     try:
-        return _joined(
-            opened,
-            title,
-            made,
-            zstd,
-            keys,
-            seal_keys=seal_keys,
-            validate=validate,
-            history=history,
-            owns_log=True,
-        )
+        return joined(opened, owns_log=True)
     except BaseException:
         opened.close()
         raise
@@ -172,7 +167,7 @@ def _joined(
     seal_keys: bool,
     validate: bool,
     history: bool,
-    owns_log: bool = False,
+    owns_log: bool,
 ) -> Topic[T]:
     """Make a topic of its parts: the encoder makes values, and the appender appends them."""
     shared = _SHARED.setdefault(log, _Shared())

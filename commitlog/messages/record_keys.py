@@ -10,7 +10,7 @@ from typing import Any
 from commitlog.base.extras import imported
 from commitlog.errors import KeyUnavailableError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import Condition, Key, Positions
+from commitlog.messages.appender import Key, Positions
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.cipher import NEEDING
 from commitlog.messages.data_key import DataKey
@@ -163,16 +163,9 @@ class KeySealingAppender:
         self._sealed = record_keys.sealed
         self._appender = appender
 
-    def append(
-        self,
-        value: bytes,
-        key: Key | None,
-        timestamp_ns: int | None,
-        sync: bool | None,
-        condition: Condition,
-    ) -> int:
+    def append(self, value: bytes, key: Key | None, *given: Any) -> int:
         """Append one message; return its position, or -1 if it was dropped."""
-        return self._appender.append(value, self._sealed(key), timestamp_ns, sync, condition)
+        return self._appender.append(value, self._sealed(key), *given)
 
     def append_many(self, values: list[bytes], keys: Any, *given: Any) -> Positions:
         """Append messages; return their positions."""

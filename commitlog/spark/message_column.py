@@ -24,9 +24,8 @@ _logger = logging.getLogger("commitlog.spark")
 
 class MessageColumn:
     """Add the column `message` to record batches, and open the record keys of messages, on an
-    executor. With `on_damage` "skip", a
-    message that cannot be decoded is null, with a warning. With a topic, the column has its
-    messages alone, in the type that the schema has.
+    executor. With `on_damage` "skip", a message that cannot be decoded is null, with a warning.
+    With a topic, the column has its messages alone, in the type that the schema has.
 
     Attributes
     ----------
@@ -40,11 +39,10 @@ class MessageColumn:
         self._on_damage = on_damage
         given = [field for field in schema if field.name.lower() != MESSAGE]
         known = {field.name.lower() for field in given}
-        needed = _NEEDED if len(given) < len(schema) else ("type", "offset")
-        more = [pa.field(name, FIELDS[name]) for name in needed if name not in known]
-        self._has_message = len(given) < len(schema)
-        self._has_key = "key" in known
         self._kind = next((each.type for each in schema if each.name.lower() == MESSAGE), None)
+        needed = ("type", "offset") if self._kind is None else _NEEDED
+        more = [pa.field(name, FIELDS[name]) for name in needed if name not in known]
+        self._has_key = "key" in known
         self.needed = pa.schema([*given, *more])
 
     def added(self, piece: Slice, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -55,7 +53,7 @@ class MessageColumn:
                 columns = {
                     name.lower(): batch.column(at) for at, name in enumerate(batch.schema.names)
                 }
-                if self._has_message:
+                if self._kind is not None:
                     columns[MESSAGE] = self._column(decoder, columns)
                 if self._has_key:
                     columns["key"] = self._keys(decoder, columns)

@@ -112,7 +112,7 @@ def terms_locked(directory: LogDirectory, name: str) -> Iterator[None]:
                 )
         folder_fd = held.enter_context(opened_folder(directory))
         for _ in attempts(FOLDER_WAIT_S, f"the lock on the folder of tailer {name!r}"):
-            if _lock_folder(folder_fd, fcntl.LOCK_EX):
+            if lock_folder(folder_fd, fcntl.LOCK_EX):
                 break
         try:
             yield
@@ -120,7 +120,8 @@ def terms_locked(directory: LogDirectory, name: str) -> Iterator[None]:
             fcntl.flock(folder_fd, fcntl.LOCK_UN)
 
 
-def _lock_folder(folder_fd: int, kind: int) -> bool:
+def lock_folder(folder_fd: int, kind: int) -> bool:
+    """Lock a folder; return False if another process has a lock that excludes this one."""
     try:
         fcntl.flock(folder_fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -136,7 +137,7 @@ def are_terms_changing(directory: LogDirectory) -> bool:
 def is_folder_locked(directory: LogDirectory) -> bool:
     """Return whether the folder is locked, by a process that cannot open `lock` or by a reader."""
     with contextlib.suppress(FileNotFoundError), _listed_folder(directory) as folder_fd:
-        return not _lock_folder(folder_fd, fcntl.LOCK_SH)
+        return not lock_folder(folder_fd, fcntl.LOCK_SH)
     return False
 
 
