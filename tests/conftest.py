@@ -94,8 +94,6 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
-    # Garbage of an earlier test may be a server of gRPC, which aborts a child that frees it.
-    os.register_at_fork(after_in_child=gc.freeze)
 
 
 @pytest.hookimpl(optionalhook=True)

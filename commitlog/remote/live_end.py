@@ -12,9 +12,10 @@ from commitlog.base.service import Service
 from commitlog.errors import CommitLogError, IOFailureError, ReplicationError
 from commitlog.remote.connection import Connection, UpdateStream
 from commitlog.remote.update import Update
-from commitlog.remote.wire import HEARTBEAT_S
+from commitlog.remote.wire import HEARTBEAT_S, RefusedError
 
 _logger = logging.getLogger("commitlog.remote")
+_FAILURES: tuple[type[Exception], ...] = (RefusedError, OSError)
 _PAUSE_S, _PAUSE_LONGEST_S = 0.05, 1.0
 _SILENCE_S = 10 * HEARTBEAT_S
 _RECONNECT_S = 1.0  # perhaps this process was stopped, not the server
@@ -66,7 +67,6 @@ class LiveEnd(Service):
         if isinstance(failed, IOFailureError):  # the temporary folder is full
             raise failed
         if failed is None and now_s - self._taken_s >= _SILENCE_S:
-            # The keep-alive of gRPC does not distinguish a stopped server from an idle one.
             self._failed, self._cut_s = TimeoutError("it stopped responding"), now_s
             self._cancel()
         patience_s = self._connection.patience_s
@@ -90,7 +90,7 @@ class LiveEnd(Service):
                 self._follow()
                 pause_s = _PAUSE_S
                 continue
-            except self._connection.failures as error:
+            except _FAILURES as error:
                 if self._stopping.is_set():
                     return
                 if self._connection.refused or (
@@ -100,7 +100,6 @@ class LiveEnd(Service):
                     raise
                 self._failed = error
                 _logger.info("%s: %s; connecting again", self._connection.url, error)
-                self._connection.renew()
             self._stopping.wait(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_LONGEST_S)
 
@@ -112,6 +111,8 @@ class LiveEnd(Service):
         try:
             while not self._stopping.is_set():
                 update = stream.next()
+                if update is None:
+                    raise ConnectionError("the server has ended the stream")
                 self._failed = None
                 self._take(update)
                 self._taken_s = time.monotonic()
@@ -120,7 +121,7 @@ class LiveEnd(Service):
                 if (wants is not None and begun is None) or unused > _UNUSED_UPDATES:
                     return
         finally:
-            stream.cancel()
+            stream.close()
 
     def stop(self, timeout_s: float) -> None:
         """End the thread, and the connection."""

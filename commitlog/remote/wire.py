@@ -1,64 +1,23 @@
-"""Addresses of served logs, and the messages of JSON that a server and its clients exchange over
-Arrow Flight.
-"""
+"""Addresses of served logs, certificates, and the messages of JSON between a server and clients."""
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 import json
-import os
-import re
+import ssl
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from commitlog._kernel.segments import crc32c
-from commitlog.base.extras import imported
-from commitlog.errors import InvalidOptionError, ReplicationError
+from commitlog.base.regular_file import read_small_file
+from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
 
 PROTOCOL = 1
 HEARTBEAT_S = 0.5
-_TEXT_LIMIT = 1 << 24  # bytes of a message
-CRC_SIZE = 8
-# If a peer, such as a stopped process, does not answer a ping in time, the connection counts as
-# lost.
-_KEEP_ALIVE_MS = 5_000
-_DISTRUSTED = re.compile(
-    r"certificate verify failed: [\w ()-]+|Peer name \S+ is not in peer certificate"
-)
-_MESSAGE_LIMIT = (1 << 30) + (1 << 20)  # the largest segment, and what Arrow adds
-OPTIONS = [
-    ("grpc.keepalive_time_ms", _KEEP_ALIVE_MS),
-    ("grpc.keepalive_timeout_ms", _KEEP_ALIVE_MS),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.max_receive_message_length", _MESSAGE_LIMIT),
-]
-# gRPC's event engine hands each message to a thread of its own; without it, the thread that waits
-# for a message polls. An unknown name would be an error on standard error.
-_POLLERS_VARIABLE = "GRPC_EXPERIMENTS"
-_POLLERS = "-event_engine_client,-event_engine_listener"
-_POLLERS_KNOWN = range(22, 27)  # versions of pyarrow
-_NO_SERVER = "grpc+tcp://127.0.0.1:1"
-
-
-@functools.cache
-def flight() -> Any:
-    """Import Arrow Flight; let its gRPC poll in the threads that wait."""
-    found = imported("pyarrow.flight", "a log of another machine", "arrow")
-    if pyarrow_version() in _POLLERS_KNOWN and _POLLERS_VARIABLE not in os.environ:
-        os.environ[_POLLERS_VARIABLE] = _POLLERS
-        try:
-            found.FlightClient(_NO_SERVER).close()  # gRPC reads the variable; connects nowhere
-        finally:
-            os.environ.pop(_POLLERS_VARIABLE, None)  # not for child processes
-    return found
-
-
-def pyarrow_version() -> int:
-    """Return the first number of pyarrow's version."""
-    return int(imported("pyarrow", "a log of another machine", "arrow").__version__.split(".")[0])
+TEXT_LIMIT = 1 << 24  # bytes of an answer
+REQUEST_LIMIT = 1 << 18  # bytes
+_PEM_LIMIT = 1 << 20  # bytes
+_WHY_LIMIT = 4096  # characters
 
 
 @dataclass(frozen=True)
@@ -69,12 +28,6 @@ class Address:
     port: int
     encrypted: bool
     log: str = ""
-
-    @property
-    def location(self) -> str:
-        """The address as Flight has it."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"grpc+{'tls' if self.encrypted else 'tcp'}://{host}:{self.port}"
 
     def check_plain(self, plain_text: bool) -> None:
         """Refuse to send records and the token without TLS to another machine."""
@@ -108,17 +61,36 @@ def listen_of(listen: str, encrypted: bool) -> Address:
     return Address(host, int(port), encrypted)
 
 
-def distrusted(error: Exception, url: str) -> ReplicationError | None:
-    """Return the error for a certificate that is refused; None if another one failed the call.
+def client_context(roots: str | None) -> ssl.SSLContext:
+    """Return what a client trusts: the certificates of a file in PEM, or those of the system."""
+    pem = None if roots is None else read_small_file(roots, _PEM_LIMIT, follow=True)
+    try:
+        known = None if pem is None else pem.decode()
+        context = ssl.create_default_context(cadata=known)
+    except (ValueError, ssl.SSLError):
+        raise InvalidOptionError(f"{roots} has no certificates in PEM: correct the path") from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    return context
 
-    gRPC reports it as a server that is out of reach, and tries again.
-    """
-    found = _DISTRUSTED.search(str(error))
-    if found is None:
+
+def server_context(chain: str, key: str) -> ssl.SSLContext:
+    """Return the certificate of a server, from files in PEM; an `OSError` if it is unusable."""
+    for path in (chain, key):
+        read_small_file(path, _PEM_LIMIT, follow=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0  # no client resumes a session
+    context.load_cert_chain(chain, key, password=lambda: b"")  # else OpenSSL asks the terminal
+    return context
+
+
+def distrusted(error: Exception, url: str) -> ReplicationError | None:
+    """Return the error for a certificate that is refused; None for another failure."""
+    if not isinstance(error, ssl.SSLCertVerificationError):
         return None
     return ReplicationError(
-        f"the certificate of {url} is refused: {found[0]}; correct it at the server, or trust its "
-        "issuer with tls_roots, --tls-roots or COMMITLOG_TLS_ROOTS"
+        f"the certificate of {url} is refused: {error.verify_message.rstrip('.')}; correct it at "
+        "the server, or trust its issuer with tls_roots, --tls-roots or COMMITLOG_TLS_ROOTS"
     )
 
 
@@ -130,21 +102,16 @@ def _is_loopback(host: str) -> bool:
 
 
 def text(content: dict[str, Any]) -> bytes:
-    """Return a message of JSON with the version of the protocol, behind its CRC in hexadecimal."""
-    body = json.dumps({"protocol": PROTOCOL, **content}).encode()
-    return b"%08x%s" % (crc32c(body), body)
+    """Return a message of JSON with the version of the protocol."""
+    return json.dumps({"protocol": PROTOCOL, **content}).encode()
 
 
 def content_of(message: bytes, peer: str) -> dict[str, Any]:
     """Parse a message of JSON from a peer; refuse another version and anything else."""
-    content = None
-    crc, body = message[:CRC_SIZE], message[CRC_SIZE:]
-    # A digit that was damaged on its way could acknowledge what no copy has.
-    if len(message) <= _TEXT_LIMIT and crc == b"%08x" % crc32c(body):
-        try:
-            content = json.loads(body)
-        except (ValueError, RecursionError):
-            content = None
+    try:
+        content = json.loads(message)
+    except (ValueError, RecursionError):
+        content = None
     if not isinstance(content, dict) or type(content.get("protocol")) is not int:
         raise ReplicationError(f"{peer} sent a message that is not of this protocol")
     version = content["protocol"]
@@ -154,6 +121,39 @@ def content_of(message: bytes, peer: str) -> dict[str, Any]:
             f"{peer} speaks version {version} of the protocol, and this side {PROTOCOL}: upgrade "
             f"commitlog at {older}"
         )
+    return content
+
+
+class RefusedError(Exception):
+    """A server refuses a request for good; `by_token` if it does not know the token."""
+
+    def __init__(self, why: str, *, by_token: bool = False) -> None:
+        super().__init__(why)
+        self.by_token = by_token
+
+
+_BUSY, _TOKEN, _REQUEST = "busy", "token", "request"
+
+
+def refusal(error: Exception) -> bytes:
+    """Return the message that refuses a request because of an error; see `answer_of`."""
+    if isinstance(error, RefusedError):
+        kind = _TOKEN if error.by_token else _REQUEST
+    else:
+        kind = _REQUEST if isinstance(error, CommitLogError) else _BUSY
+    return text({"refused": kind, "why": str(error)[:_WHY_LIMIT]})
+
+
+def answer_of(message: bytes, peer: str) -> dict[str, Any]:
+    """Parse an answer. If it refuses the request, raise `RefusedError`, or `ConnectionError` if
+    another try may succeed.
+    """
+    content = content_of(message, peer)
+    kind, why = content.get("refused"), str(content.get("why"))
+    if kind == _BUSY:
+        raise ConnectionError(why)
+    if kind is not None:
+        raise RefusedError(why, by_token=kind == _TOKEN)
     return content
 
 

@@ -18,11 +18,12 @@ from commitlog.errors import (
     ReplicationError,
 )
 from commitlog.recovery.lineage import Rank
+from commitlog.remote.channel import Channel
 from commitlog.replication import wire
 from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.meeting import ForkedLogError, meet, prepare
 from commitlog.replication.permits import Permits
-from commitlog.replication.primary import Access, Primary
+from commitlog.replication.primary import FAILURES, Access, Primary
 from commitlog.replication.replica import (
     Replica,
     Standing,
@@ -124,7 +125,6 @@ class Follower:
         self._flushed = 0
         self._error: CommitLogError | None = None
         self._stream: ChunkStream | None = None
-        self._failures = primary.failures()
         self._replica = self._open(path, timeout_s)
         self._server: Server | None = None
         if port is not None:
@@ -224,16 +224,16 @@ class Follower:
         failed: Exception | None = None
         for _ in attempts(timeout_s, f"a connection to {self._primary.url}", interval_s=_RETRY_S):
             try:
-                with self._primary.connect() as client:
+                with self._primary.connect(timeout_s) as client:
                     said = self._primary.describe(client, timeout_s)
                     prepare(self._primary, client, said, path, self.name)
                     return self._checked(path, client, said)
-            except self._failures as error:
+            except FAILURES as error:
                 if isinstance(error, CommitLogError):
                     raise
                 failed = error
                 # A follower that runs waits for a better certificate.
-                refused = self._primary.refused(error) or wire.distrusted(error, self._primary.url)
+                refused = self._primary.refused(error) or self._primary.distrusted(error)
                 if refused is not None:
                     raise refused from None
         raise ReplicationError(
@@ -241,7 +241,7 @@ class Follower:
             "port, TLS and that the server runs"
         )
 
-    def _checked(self, path: str, client: Any, said: dict[str, Any]) -> Replica:
+    def _checked(self, path: str, client: Channel, said: dict[str, Any]) -> Replica:
         replica = Replica(path)
         try:
             try:
@@ -277,9 +277,10 @@ class Follower:
             try:
                 with self._primary.connect() as client:
                     said = self._primary.describe(client, _RETRY_LONGEST_S)
-                    if self._meets(client, said):
-                        self._copy(client)
-            except self._failures as error:
+                    is_met = self._meets(client, said)
+                if is_met:
+                    self._copy()
+            except FAILURES as error:
                 if isinstance(error, CommitLogError):
                     self._end(error)
                     return
@@ -300,7 +301,7 @@ class Follower:
         with self._news:
             self._news.notify_all()
 
-    def _meets(self, client: Any, said: dict[str, Any]) -> bool:
+    def _meets(self, client: Channel, said: dict[str, Any]) -> bool:
         """Compare the copy and the primary's log, as `meet` does; cut the copy where they fork."""
         try:
             return meet(self._primary, client, said, self._replica, self.name, waits=True)
@@ -310,11 +311,11 @@ class Follower:
                 self._server._reopen()
         return meet(self._primary, client, said, self._replica, self.name, waits=True)
 
-    def _copy(self, client: Any) -> None:
+    def _copy(self) -> None:
         replica = self._replica
         with replica.lock:
             rank, position, unsealed = replica.lineage.rank, replica.position, replica.unsealed()
-        with self._primary.stream(client, self.name, rank, position, unsealed) as stream:
+        with self._primary.stream(self.name, rank, position, unsealed) as stream:
             self._stream = stream
             stream.acknowledge(rank, position)
             try:
@@ -335,7 +336,7 @@ class Follower:
                 before = replica.position
                 replica.write(chunk)
                 position = replica.position
-            if position > before:
+            if position > before or not (chunk.header or chunk.frames):
                 stream.acknowledge(rank, position)
             with self._news:
                 self._flushed = chunk.flushed

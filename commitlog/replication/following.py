@@ -10,11 +10,15 @@ from typing import Any
 
 from commitlog.errors import ClosedError, CommitLogError, ReplicationError
 from commitlog.recovery.lineage import Rank
+from commitlog.remote.channel import Channel
+from commitlog.remote.wire import HEARTBEAT_S, number_of, refusal
 from commitlog.replication import wire
 from commitlog.replication.sender import Sender
 from commitlog.replication.served import Served
 
 _FOLLOWER = "the follower"
+_SILENCE_S = 20.0  # of a copy on a slow disk; one that waits acknowledges each heartbeat
+_LEAVE_S = 1.0
 
 
 def throttled(is_allowed: Callable[[], bool]) -> Callable[[], bool]:
@@ -23,7 +27,7 @@ def throttled(is_allowed: Callable[[], bool]) -> Callable[[], bool]:
 
     def check() -> bool:
         nonlocal looked_s, allowed
-        if time.monotonic() - looked_s >= wire.HEARTBEAT_S:
+        if time.monotonic() - looked_s >= HEARTBEAT_S:
             looked_s, allowed = time.monotonic(), is_allowed()
         return allowed
 
@@ -33,8 +37,7 @@ def throttled(is_allowed: Callable[[], bool]) -> Callable[[], bool]:
 class Following:
     """Send chunks of a log to a follower, and take its acknowledgements from the same stream.
 
-    A second thread takes the acknowledgements. It has to end first: gRPC frees the stream when the
-    method of the server returns. So the last message asks the follower to end its side.
+    A second thread takes the acknowledgements.
 
     Parameters
     ----------
@@ -42,13 +45,18 @@ class Following:
         The log.
     content : dict
         What the follower asked for.
+
+    Attributes
+    ----------
+    has_epoch : bool
+        Whether the log still has the epoch that the follower knows.
     """
 
     def __init__(self, served: Served, content: dict[str, Any]) -> None:
         self._served = served
         self._name = wire.name_of(content, _FOLLOWER)
         rank = wire.rank_of(content, "rank", _FOLLOWER)
-        position = wire.number_of(content, "position", _FOLLOWER)
+        position = number_of(content, "position", _FOLLOWER)
         unsealed = content.get("unsealed")
         if not isinstance(unsealed, list) or any(type(each) is not int for each in unsealed):
             raise ReplicationError("the follower sent no usable 'unsealed'")
@@ -58,36 +66,43 @@ class Following:
         # After the sender has noted its version.
         self.has_epoch = served.lineage().rank == rank
 
-    def run(self, reader: Any, writer: Any, is_allowed: Callable[[], bool]) -> None:
+    def run(self, channel: Channel, is_allowed: Callable[[], bool]) -> None:
         """Stream until the log is closed or promoted, or the follower leaves or is no longer
         allowed to follow.
         """
-        writer.begin(wire.schema())
+        channel.wait_at_most(_SILENCE_S)
         taking = threading.Thread(
-            target=self._take, args=(reader, is_allowed), name="commitlog acknowledged", daemon=True
+            target=self._take,
+            args=(channel, is_allowed),
+            name="commitlog acknowledged",
+            daemon=True,
         )
         taking.start()
-        broken = wire.arrow_exception()
         try:
             # ClosedError: the log is closed or opened again, and the follower connects again.
-            with contextlib.suppress(ClosedError, broken):
-                self._send(writer, throttled(is_allowed))
+            with contextlib.suppress(ClosedError):
+                self._send(channel, throttled(is_allowed))
             if self._error is not None:
                 raise self._error
+        except CommitLogError as error:
+            channel.send(refusal(error))
+        except OSError:
+            pass  # the follower is gone
+        else:
+            with contextlib.suppress(OSError):
+                channel.send(wire.END)
         finally:
-            with contextlib.suppress(broken):
-                writer.write_metadata(wire.END)
+            # The follower has what was sent when it ends its side.
+            channel.end()
+            taking.join(_LEAVE_S)
+            channel.cancel()
             taking.join()
 
-    def _send(self, writer: Any, is_allowed: Callable[[], bool]) -> None:
+    def _send(self, channel: Channel, is_allowed: Callable[[], bool]) -> None:
         for chunk in self._sender.chunks():
             if self._ended.is_set() or not is_allowed():
                 return
-            batch, head = wire.message_of(chunk)
-            if batch is None:
-                writer.write_metadata(head)
-            else:
-                writer.write_with_metadata(batch, head)
+            channel.send(*chunk.message())
 
     def _counts(self, rank: Rank, position: int) -> bool:
         """Count an acknowledgement; return False if the stream has to end."""
@@ -99,19 +114,16 @@ class Following:
             self._error = error
             return False
 
-    def _take(self, reader: Any, is_allowed: Callable[[], bool]) -> None:
-        # Arrow raises OSError for a message that it cannot parse.
-        broken = StopIteration, OSError, wire.arrow_exception()
+    def _take(self, channel: Channel, is_allowed: Callable[[], bool]) -> None:
         try:
-            with contextlib.suppress(CommitLogError, *broken):
+            with contextlib.suppress(ClosedError, OSError):
                 while True:
-                    message = reader.read_chunk().app_metadata
+                    message, _ = channel.receive(wire.ACKNOWLEDGEMENT_LIMIT)
                     rank, position = wire.acknowledgement_of(message, _FOLLOWER)
                     if not is_allowed() or not self._counts(rank, position):
                         break
         finally:
             self._ended.set()
-        # Until the follower ends its side, or is gone.
-        with contextlib.suppress(*broken):
+        with contextlib.suppress(OSError):
             while True:
-                reader.read_chunk()
+                channel.receive(wire.ACKNOWLEDGEMENT_LIMIT)

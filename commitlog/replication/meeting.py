@@ -8,7 +8,8 @@ from typing import Any
 from commitlog.errors import FencedError, ReplicationError
 from commitlog.recovery import lineage
 from commitlog.recovery.lineage import Lineage, past_header
-from commitlog.replication import wire
+from commitlog.remote.channel import Channel
+from commitlog.remote.wire import number_of
 from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.primary import Primary
 from commitlog.replication.replica import (
@@ -28,7 +29,7 @@ class ForkedLogError(Exception):
         self.position = position
 
 
-def prepare(primary: Primary, client: Any, said: dict[str, Any], path: str, name: str) -> None:
+def prepare(primary: Primary, client: Channel, said: dict[str, Any], path: str, name: str) -> None:
     """Create the copy, or check that the directory holds one of this log."""
     url = primary.url
     identity = identities.parse(str(said.get("identity")), url)
@@ -49,9 +50,9 @@ def prepare(primary: Primary, client: Any, said: dict[str, Any], path: str, name
                 f"{url} has epoch {theirs.number}: follow a log of a higher epoch",
                 path=path,
             )
-    start = wire.number_of(said, "first", url)
+    start = number_of(said, "first", url)
     if known is None or not _has_segments(path):
-        with primary.stream(client, name, theirs.rank, start, []) as stream:
+        with primary.stream(name, theirs.rank, start, []) as stream:
             _begin(stream, url, path, identity)
 
 
@@ -65,7 +66,7 @@ def _begin(stream: ChunkStream, url: str, path: str, identity: identities.Identi
 
 def meet(
     primary: Primary,
-    client: Any,
+    client: Channel,
     said: dict[str, Any],
     replica: Replica,
     name: str,
@@ -105,7 +106,7 @@ def _fit(replica: Replica, theirs: Lineage, said: dict[str, Any], url: str) -> N
     parted = ours.parted(theirs)
     if parted is not None and replica.position > parted:
         raise ForkedLogError(parted)  # the primary has a later epoch: its records are kept
-    end = max(wire.number_of(said, "end", url), wire.number_of(said, "first", url))
+    end = max(number_of(said, "end", url), number_of(said, "first", url))
     if replica.position > past_header(end, replica.directory.segment_size):
         raise FencedError(
             f"this copy ends at {replica.position}, and {url} at {end}: the server has "

@@ -6,19 +6,17 @@ import hmac
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from commitlog.base.path import path_of, translate_errors
 from commitlog.base.regular_file import read_small_file
 from commitlog.errors import CommitLogError, InvalidOptionError
-from commitlog.replication import wire
 
 _logger = logging.getLogger("commitlog.replication")
-KEY = "token"  # of the middleware
 _SIZE_LIMIT = 1 << 20  # bytes
-_TOKEN = re.compile(r"[!-~]+")  # what a header can carry
+_TOKEN = re.compile(r"[!-~]+")
 _ALL = "*"
 
 
@@ -66,16 +64,14 @@ class Permits:
         """Return the names of all logs that are named."""
         return frozenset().union(*(permit.logs for _, permit in self._wanted)) - {_ALL}
 
-    def find(self, sent: Iterable[object]) -> Permit | None:
-        """Return the permit of the tokens that a call sent, each as a header's value."""
+    def find(self, sent: object) -> Permit | None:
+        """Return the permit of the token that a request sent, if there is one."""
         self._read_again()
-        values = [str(value).encode() for value in sent]
-        found = None
+        value, found = str(sent).encode(errors="surrogatepass"), None
         # All of them, so that the time does not depend on the tokens.
         for wanted, permit in self._wanted:
-            for value in values:
-                if hmac.compare_digest(value, wanted):
-                    found = permit
+            if hmac.compare_digest(value, wanted):
+                found = permit
         return found
 
     def _read_again(self) -> None:
@@ -92,7 +88,7 @@ class Permits:
 
 
 def _wanted(by_token: Mapping[str, Permit]) -> list[tuple[bytes, Permit]]:
-    return [(f"Bearer {token}".encode(), each) for token, each in by_token.items()]
+    return [(token.encode(), each) for token, each in by_token.items()]
 
 
 def _version_of(path: str) -> tuple[int, ...]:
@@ -129,31 +125,3 @@ def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
         words = line.split()
         if words and not words[0].startswith("#"):
             yield number, words
-
-
-def permit_check(permits: Permits) -> Any:
-    """Return Flight's middleware, which notes the permit of each call."""
-    flight = wire.flight()
-
-    class Permitted(flight.ServerMiddleware):  # type: ignore[name-defined,misc]
-        def __init__(self, permit: Permit, sent: list[str]) -> None:
-            self.permit = permit
-            self._sent = sent
-
-        def still_allows(self, log: str, *, follow: bool) -> bool:
-            """Return whether the tokens of now still let a stream go on that has begun."""
-            permit = permits.find(self._sent)
-            return permit is not None and permit.refusal(log, follow=follow) is None
-
-    class PermitCheck(flight.ServerMiddlewareFactory):  # type: ignore[name-defined,misc]
-        """Refuse calls without a token before any method runs."""
-
-        def start_call(self, info: Any, headers: dict[str, list[str]]) -> Permitted:
-            sent = [value for key, values in headers.items() if key.lower() == "authorization"
-                    for value in values]  # fmt: skip
-            permit = permits.find(sent)
-            if permit is None:
-                raise flight.FlightUnauthenticatedError("the token is missing or wrong")
-            return Permitted(permit, sent)
-
-    return PermitCheck()

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
 from commitlog.recovery import lineage
 from commitlog.recovery.lineage import Rank
-from commitlog.replication import wire
-from commitlog.replication.primary import Access, Primary
+from commitlog.remote.wire import number_of
+from commitlog.replication.primary import FAILURES, Access, Primary
 from commitlog.replication.replica import Standing, standing_of
 from commitlog.segment import identity as identities
 
@@ -29,7 +29,7 @@ class _Member:
     def describe(self, uuid: bytes, timeout_s: float) -> None:
         """Ask for the state of the copy, and change nothing."""
         url = self.primary.url
-        with self.primary.connect() as client:
+        with self.primary.connect(timeout_s) as client:
             said = self.primary.describe(client, timeout_s)
         identity = identities.parse(str(said.get("identity")), url)
         if identity.uuid != uuid:
@@ -40,12 +40,12 @@ class _Member:
             raise ReplicationError(f"{url} sent an unusable lineage: {error}") from None
         self.copy_id = str(said.get("copy"))
         self.known = theirs.promised
-        end = wire.number_of(said, "end", url)
+        end = number_of(said, "end", url)
         self.standing = standing_of(theirs, end, identity.segment_size)
 
     def fence(self, rank: Rank, timeout_s: float, *, changes: bool) -> None:
         """Ask the copy to promise an epoch."""
-        with self.primary.connect() as client:
+        with self.primary.connect(timeout_s) as client:
             promised, self.standing = self.primary.fence(client, rank, timeout_s, changes=changes)
         if promised != rank:
             raise ReplicationError(f"it has promised epoch {promised.number} to another promotion")
@@ -137,8 +137,8 @@ class Quorum:
                 member.problem = None
             except CommitLogError as error:
                 member.problem = error.message
-            except member.primary.failures() as error:
-                member.problem = member.primary.reason(error)
+            except FAILURES as error:
+                member.problem = str(error)
 
         if self.members:
             with ThreadPoolExecutor(len(self.members), "commitlog promote") as threads:

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from commitlog._kernel.engine import announce_sleeper, wait_append
-from commitlog._kernel.segments import HEADER_SIZE, crc32c
-from commitlog.errors import CommitLogError, PositionError, ReplicationError
+from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.errors import PositionError, ReplicationError
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
-from commitlog.remote.update import UPDATE_BYTES, Update, text_of
+from commitlog.remote.update import UPDATE_BYTES, Update
 from commitlog.remote.wire import HEARTBEAT_S
 
 _SLEEP_S = 0.02  # in the kernel; an append ends it
@@ -103,13 +103,6 @@ class Reading:
             raise ReplicationError(f"a reader asked for an unknown place: {what!r:.100}")
         return {"found": found}
 
-    def reported(self, updates: Iterator[Update]) -> Iterator[Update]:
-        """Yield updates; if an error ends them, report it in a last one."""
-        try:
-            yield from updates
-        except CommitLogError as error:
-            yield Update(0, 0, 0, 0, error=text_of(error))
-
     def _watermarks(self) -> tuple[int, int, int]:
         first = self._parts.queue.first_number * self._size
         # In this order: the flushed position never passes the other in an update.
@@ -124,7 +117,7 @@ class Reading:
         self, position: int, content: bytes, watermarks: tuple[int, int, int] | None = None
     ) -> Update:
         marks = self._watermarks() if watermarks is None else watermarks
-        return Update(position, *marks, content=content, crc=crc32c(content))
+        return Update(position, *marks, content=content)
 
     def _bytes(self, start: int, stop: int) -> bytes:
         number, offset = divmod(start, self._size)

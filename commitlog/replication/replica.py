@@ -17,7 +17,6 @@ from commitlog._kernel.segments import (
     SEAL_SIZE,
     Segment,
     check_header,
-    crc32c,
     header_fields,
     read_seal,
     start_writeback,
@@ -240,8 +239,6 @@ class Replica:
         If more chunks come at once, because the primary has flushed beyond this one, several are
         made durable together.
         """
-        if crc32c(chunk.header or chunk.frames) != chunk.crc:
-            raise ReplicationError("a chunk was damaged on its way", path=self.directory.path)
         with self.directory.translate_errors("write the copy"):
             if chunk.header:
                 self._write_header(chunk)

@@ -10,8 +10,9 @@ from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, crc32c, 
 from commitlog.errors import CorruptRecordError, PositionError
 from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
+from commitlog.remote.wire import HEARTBEAT_S
 from commitlog.replication.served import Served
-from commitlog.replication.wire import CHUNK_BYTES, HEARTBEAT_S, Chunk
+from commitlog.replication.wire import CHUNK_BYTES, Chunk
 
 _SLEEP_S = 0.02  # in the kernel; a flush ends it
 _SEALS_LIMIT = 1024  # segments whose seal is sent later
@@ -67,7 +68,7 @@ class Sender:
             if time.monotonic() - sent_at >= HEARTBEAT_S:
                 sent_at = time.monotonic()
                 self._parts.find_cursors()
-                yield Chunk(self._number, self._offset, flushed, 0)
+                yield Chunk(self._number, self._offset, flushed)
             wait_flush(core, seen, _SLEEP_S)
 
     def _header(self, number: int, flushed: int, *, sealed: bool) -> Chunk:

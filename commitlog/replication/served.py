@@ -13,6 +13,7 @@ from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
 from commitlog.recovery.lineage import Lineage, Rank
 from commitlog.remote.update import text_of
+from commitlog.remote.wire import number_of
 from commitlog.replication import wire
 from commitlog.replication.acknowledgements import Acknowledgements
 from commitlog.replication.leases import Leases
@@ -116,7 +117,7 @@ class Served:
     def _acknowledge(self, content: dict[str, Any]) -> dict[str, Any]:
         name = wire.name_of(content, _FOLLOWER)
         rank = wire.rank_of(content, "rank", _FOLLOWER)
-        position = wire.number_of(content, "position", _FOLLOWER)
+        position = number_of(content, "position", _FOLLOWER)
         return {"rank": self.take(name, rank, position)._asdict()}
 
     def take(self, name: str, rank: Rank, position: int) -> Rank:

@@ -5,34 +5,25 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
-from commitlog.base.extras import imported
 from commitlog.base.path import path_of
-from commitlog.base.regular_file import read_small_file
 from commitlog.base.units import Duration, parse_duration, whole_of
-from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
+from commitlog.errors import InvalidOptionError, ReplicationError
 from commitlog.log.commit_log import open_log
 from commitlog.log.parts import parts_of
-from commitlog.remote import update as updates
-from commitlog.replication import permits as permitting
-from commitlog.replication import wire
-from commitlog.replication.following import Following, throttled
-from commitlog.replication.permits import Permits, permit_check
-from commitlog.replication.reading import Reading
+from commitlog.remote.wire import Address, listen_of, server_context
+from commitlog.replication.listener import Listener
+from commitlog.replication.permits import Permits
 from commitlog.replication.replica import Promise, fence_closed
 from commitlog.replication.served import Served
+from commitlog.replication.session import Sessions
 
 _logger = logging.getLogger("commitlog.replication")
-_FOLLOWERS_LIMIT = 64  # at once; each has a thread
-_READERS_LIMIT = 256  # likewise
-_READS = ("look", "tailer", "find")  # actions; all others are of followers
-_CLOSE_S = 5.0
-_PEM_LIMIT = 1 << 20  # bytes
+_CLOSE_S = 1.0
 
 
 def serve(
@@ -92,9 +83,9 @@ class Port:
     plain_text: bool = False
 
     @property
-    def address(self) -> wire.Address:
+    def address(self) -> Address:
         """The address; a server of other machines needs TLS or consent."""
-        where = wire.listen_of(self.listen, self.tls is not None)
+        where = listen_of(self.listen, self.tls is not None)
         where.check_plain(self.plain_text)
         return where
 
@@ -130,33 +121,28 @@ class Server:
     def __init__(self, logs: dict[str, Served], port: Port, *, grows: bool = False) -> None:
         self._logs = logs
         where = port.address
-        certificates = None
-        if port.tls is not None:
-            chain, key = (read_small_file(path, _PEM_LIMIT, follow=True) for path in port.tls)
-            certificates = [(chain, key)]
         permits = port.permits
         if permits is not None and not grows and permits.logs - logs.keys():
             unknown = ", ".join(sorted(permits.logs - logs.keys()))
             raise InvalidOptionError(
                 f"tokens names logs that are not served: {unknown}; correct the file, or serve them"
             )
-        middleware = {} if permits is None else {permitting.KEY: permit_check(permits)}
-        pyarrow = imported("pyarrow", "replication", "arrow")
+        self._sessions = Sessions(logs, permits, grows=grows)
         try:
-            self._server = _server_class()(logs, grows, where.location, certificates, middleware)
-        except (OSError, pyarrow.ArrowException) as error:
+            context = None if port.tls is None else server_context(*port.tls)
+            self._listener = Listener(where, context, self._sessions.run)
+        except OSError as error:
             raise ReplicationError(
                 f"cannot listen on {where.host}:{where.port}: {error}; choose another port, and "
                 "check certificate and key"
             ) from None
         self._host, self._encrypted = where.host, where.encrypted
-        self._port = int(self._server.port)
         _logger.info("serving %s at port %d", ", ".join(logs), self.port)
 
     @property
     def port(self) -> int:
         """Return the port that the server listens on."""
-        return self._port
+        return self._listener.port
 
     def wait_replicated(
         self,
@@ -232,16 +218,15 @@ class Server:
     def close(self) -> None:
         """End every stream and release the logs; a second call does nothing.
 
-        Waits at most 5 seconds for followers that do not read.
+        Waits at most a second for clients that do not read.
         """
         for served in list(self._logs.values()):
             served.end()
-        # Flight waits without a limit until a stopped follower reads.
-        ending = threading.Thread(target=self._server.shutdown, name="commitlog serve", daemon=True)
-        ending.start()
-        ending.join(_CLOSE_S)
-        if ending.is_alive():
-            _logger.warning("a follower does not read: port %d stays open", self._port)
+        self._sessions.end()
+        if not self._listener.close(_CLOSE_S):
+            _logger.warning(
+                "port %d: connections of clients that do not read were ended", self.port
+            )
         for served in list(self._logs.values()):
             served.log.close()
 
@@ -271,108 +256,3 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _still_allowed(context: Any, content: dict[str, Any], *, follow: bool) -> Callable[[], bool]:
-    """Return a function that says whether the tokens of now allow the call, which may last."""
-    permitted, name = context.get_middleware(permitting.KEY), str(content.get("log"))
-    return lambda: permitted is None or permitted.still_allows(name, follow=follow)
-
-
-@functools.cache
-def _server_class() -> Any:
-    """Return the Flight server; its base class is in an extra."""
-    flight = wire.flight()
-
-    class FlightServer(flight.FlightServerBase):  # type: ignore[name-defined,misc]
-        """Answer `describe`, and stream the chunks of a log."""
-
-        def __init__(
-            self,
-            logs: dict[str, Served],
-            grows: bool,
-            location: str,
-            certificates: Any,
-            middleware: dict[str, Any],
-        ) -> None:
-            super().__init__(location, tls_certificates=certificates, middleware=middleware)
-            self._logs = logs
-            # Then a log that is not there may come: a follower tries again.
-            self._absent = flight.FlightUnavailableError if grows else flight.FlightServerError
-            self._room = threading.BoundedSemaphore(_FOLLOWERS_LIMIT)
-            self._reading_room = threading.BoundedSemaphore(_READERS_LIMIT)
-            self._updates_schema = updates.schema()
-
-        def _content_of(self, message: bytes) -> dict[str, Any]:
-            try:
-                return wire.content_of(message, "the follower")
-            except CommitLogError as error:
-                raise flight.FlightServerError(str(error)) from None
-
-        def _log_of(self, context: Any, content: dict[str, Any], *, reads: bool) -> Served:
-            """Return the log that a call names, if its token allows what the call does."""
-            name = str(content.get("log"))
-            permitted = context.get_middleware(permitting.KEY)
-            if permitted is not None:
-                why = permitted.permit.refusal(name, follow=not reads)
-                if why is not None:
-                    raise flight.FlightUnauthorizedError(why)
-            served = self._logs.get(name)
-            if served is None:
-                raise self._absent(f"there is no log {name!r} here")
-            return served
-
-        def do_action(self, context: Any, action: Any) -> Iterator[Any]:
-            content = self._content_of(action.body.to_pybytes())
-            served = self._log_of(context, content, reads=action.type in _READS)
-            try:
-                return iter([flight.Result(wire.text(served.answer(action.type, content)))])
-            except CommitLogError as error:
-                raise flight.FlightServerError(str(error)) from None
-
-        def do_get(self, context: Any, ticket: Any) -> Any:
-            content = self._content_of(ticket.ticket)
-            served = self._log_of(context, content, reads=True)
-            is_allowed = throttled(_still_allowed(context, content, follow=False))
-            found = self._updates(served, content, is_allowed)
-            return flight.GeneratorStream(self._updates_schema, found)
-
-        def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-            content = self._content_of(descriptor.command)
-            served = self._log_of(context, content, reads=False)
-            if not self._room.acquire(blocking=False):
-                raise flight.FlightUnavailableError(
-                    f"the server has {_FOLLOWERS_LIMIT} followers, its limit"
-                )
-            try:
-                following = Following(served, content)
-                if not following.has_epoch:
-                    raise flight.FlightUnavailableError("the log has another epoch by now")
-                following.run(reader, writer, _still_allowed(context, content, follow=True))
-            except CommitLogError as error:
-                raise flight.FlightServerError(str(error)) from None
-            finally:
-                self._room.release()
-
-        def _updates(
-            self, served: Served, content: dict[str, Any], is_allowed: Callable[[], bool]
-        ) -> Iterator[Any]:
-            reading = Reading(served.log)
-            if not self._reading_room.acquire(blocking=False):
-                raise flight.FlightUnavailableError(
-                    f"the server has {_READERS_LIMIT} readers, its limit"
-                )
-            try:
-                found = (
-                    reading.read(content["read"])
-                    if "read" in content
-                    else reading.watch(content.get("watch"), served.stopping)
-                )
-                for update in reading.reported(found):
-                    if not is_allowed():
-                        return
-                    yield updates.batch_of(update, self._updates_schema)
-            finally:
-                self._reading_room.release()
-
-    return FlightServer

@@ -11,8 +11,6 @@ import pytest
 import commitlog
 from tests.cli.program import LIMIT_S, SEGMENT, interrupted, read_until, started
 
-pytest.importorskip("pyarrow.flight")
-
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:

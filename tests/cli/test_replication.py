@@ -10,8 +10,6 @@ import pytest
 import commitlog
 from tests.cli.program import LIMIT_S, SEGMENT, interrupted, run, started
 
-pytest.importorskip("pyarrow.flight")
-
 
 def first_line(process: subprocess.Popen[bytes]) -> str:
     assert process.stdout is not None

@@ -117,7 +117,6 @@ def test_archive_prune_and_copies_are_read(path: Path, states: list[State], tmp_
 def test_follower_and_reader_of_another_machine_decode(
     path: Path, states: list[State], tmp_path: Path
 ) -> None:
-    pytest.importorskip("pyarrow.flight")
     from commitlog import replication
 
     with commitlog.open(path) as log, replication.serve(path) as server:

@@ -79,7 +79,6 @@ def archived(log: CommitLog, place: Path) -> None:
 
 
 def followed(log: CommitLog, place: Path) -> None:
-    pytest.importorskip("pyarrow.flight")
     with replication.serve(log.path) as server, replication.follow(server.url(), place) as follower:
         assert follower.wait(log.flushed_position, LIMIT_S)
 
@@ -101,7 +100,6 @@ def test_copy_is_read_with_the_key_alone(log: CommitLog, tmp_path: Path, made: M
 
 
 def test_copy_is_read_while_it_follows(log: CommitLog, tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow.flight")
     with (
         replication.serve(log.path) as server,
         replication.follow(server.url(), tmp_path / "copy") as follower,
@@ -117,7 +115,6 @@ def test_copy_is_read_while_it_follows(log: CommitLog, tmp_path: Path) -> None:
 
 
 def test_log_of_another_machine_is_read(log: CommitLog) -> None:
-    pytest.importorskip("pyarrow.flight")
     orders_in(log, 0, COUNT)
     with replication.serve(log.path) as server, commitlog.open(server.url(), "r") as far:
         assert ids(far) == list(range(COUNT))

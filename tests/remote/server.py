@@ -4,14 +4,19 @@ something else.
 
 from __future__ import annotations
 
+import json
 import random
 import select
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
+
+from commitlog.remote import wire
+from commitlog.remote.channel import Channel
 
 _SERVE = """
 import sys
@@ -37,6 +42,29 @@ def garbage_port() -> Iterator[int]:
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=answer, args=(listener,), daemon=True).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def answering(answer: Callable[[dict[str, Any]], Iterable[tuple[bytes, bytes]]]) -> Iterator[int]:
+    """Listen, and answer each request by some messages, each a head and a body."""
+
+    def serve(connection: socket.socket) -> None:
+        with suppress(OSError), Channel(connection) as channel:
+            while True:
+                content = json.loads(channel.receive(wire.REQUEST_LIMIT)[0])
+                for message in answer(content):
+                    channel.send(*message)
+
+    def accept(listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                peer, _ = listener.accept()
+                threading.Thread(target=serve, args=(peer,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, args=(listener,), daemon=True).start()
         yield listener.getsockname()[1]
         listener.shutdown(socket.SHUT_RDWR)
 

@@ -21,12 +21,13 @@ from commitlog.base.polling import attempts
 from commitlog.errors import FencedError, NotALogError, PositionError, ReplicationError
 from commitlog.log.parts import parts_of
 from commitlog.remote import connection, wire
+from commitlog.remote.endpoint import Endpoint
 from commitlog.remote.remote_directory import RemoteDirectory
+from commitlog.remote.update import UPDATE_BYTES
 from tests.faults.small_disk import launcher
 from tests.remote.server import FlippingProxy, free_port, garbage_port, serving
 from tests.replication.scene import LIMIT_S, SEGMENT, fill
 
-flight = pytest.importorskip("pyarrow.flight")
 COUNT = 1500
 
 
@@ -130,10 +131,11 @@ def test_stalled_readers_take_bounded_memory(tmp_path: Path) -> None:
         ranges = [[number * 16 * megabyte, (number + 1) * 16 * megabyte] for number in range(4)]
     with serving(str(tmp_path / "big")) as (child, url), ExitStack() as ends:
         before = anonymous_bytes(child.pid)
-        ticket = flight.Ticket(wire.text({"log": "big", "read": ranges}))
+        server = Endpoint(url, None, None)
         for _ in range(stalled):
-            client = ends.enter_context(flight.FlightClient(url.replace("tcp", "grpc")[:-4]))
-            client.do_get(ticket).read_chunk()  # and never again
+            channel = ends.enter_context(server.connect())
+            server.request(channel, "read", {"read": ranges})
+            channel.receive(wire.TEXT_LIMIT, UPDATE_BYTES)  # and never again
         with commitlog.open(url, "r") as far:  # another one is served meanwhile
             assert sum(len(value) for value in far.tailer().values()) == 64 * megabyte
         assert anonymous_bytes(child.pid) - before < stalled * 8 * megabyte

@@ -17,7 +17,6 @@ from commitlog.errors import InUseError, TailerNotFoundError, UnsupportedError
 from commitlog.replication import leases
 from tests.replication.scene import LIMIT_S, SEGMENT
 
-pytest.importorskip("pyarrow.flight")
 COUNT = 900
 _READ_AND_DIE = """
 import os, signal, sys, time

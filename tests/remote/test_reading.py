@@ -25,7 +25,6 @@ from commitlog.keep import prune
 from commitlog.log.parts import parts_of
 from tests.replication.scene import LIMIT_S, SEGMENT, fill
 
-pytest.importorskip("pyarrow.flight")
 # Importing pandas takes a second, for which a first reader would wait.
 _WITHOUT_PANDAS = """
 import sys

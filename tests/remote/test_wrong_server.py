@@ -4,40 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyarrow import flight
 
 import commitlog
 from commitlog.errors import ReplicationError
 from commitlog.log.commit_log import open_log
 from commitlog.remote import update as updates
+from commitlog.remote import wire
 from commitlog.remote.update import Update
-from commitlog.replication import wire
 from commitlog.replication.reading import Reading
+from tests.remote.server import answering
 
 Change = Callable[[Iterator[Update]], Iterator[Update]]
 
 
-class WrongServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Answers for a log, and changes the updates that it sends."""
-
-    def __init__(self, path: Path, change: Change) -> None:
-        super().__init__("grpc://127.0.0.1:0")
-        self.log = open_log(path, "r")
-        self.change = change
-
-    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
-        return iter([flight.Result(wire.text(Reading(self.log).look()))])
-
-    def do_get(self, context: Any, ticket: Any) -> Any:
-        content = wire.content_of(ticket.ticket, "a reader")
-        if "read" not in content:
-            raise flight.FlightUnavailableError("nothing is new")
-        layout, found = updates.schema(), self.change(Reading(self.log).read(content["read"]))
-        return flight.GeneratorStream(layout, (updates.batch_of(each, layout) for each in found))
+def answers(
+    log: commitlog.CommitLog, change: Change, content: dict[str, Any]
+) -> Iterator[tuple[bytes, bytes]]:
+    """Answer for a log, and change the updates that are sent."""
+    if content["action"] == "look":
+        yield wire.text(Reading(log).look()), b""
+    elif content["action"] == "read":
+        for each in change(Reading(log).read(content["read"])):
+            yield updates.head_of(each), bytes(each.content)
+        yield wire.text({}), b""
 
 
 def moved(found: Iterator[Update]) -> Iterator[Update]:
@@ -64,14 +58,10 @@ def test_bytes_that_were_not_asked_for_are_refused(
 ) -> None:
     with commitlog.open(tmp_path / "log", segment_size="64KiB") as log:
         log.append_many([b"a record"] * 3000)
-    server = WrongServer(tmp_path / "log", change)
-    try:
-        url = f"tcp://127.0.0.1:{server.port}/log"
-        with pytest.raises(ReplicationError, match=message), commitlog.open(url, mode="r") as log:
-            list(log.tailer().values())
-    finally:
-        server.shutdown()
-        server.log.close()
+    with open_log(tmp_path / "log", "r") as log, answering(partial(answers, log, change)) as port:
+        url = f"tcp://127.0.0.1:{port}/log"
+        with pytest.raises(ReplicationError, match=message), commitlog.open(url, mode="r") as far:
+            list(far.tailer().values())
 
 
 @pytest.mark.parametrize(

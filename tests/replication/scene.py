@@ -12,7 +12,7 @@ from commitlog import replication
 from commitlog._kernel.segments import SEAL_AT, SEAL_SIZE
 from commitlog.repair.verification import verify
 
-# Runs a call, and kills the process at a step of it. A fork would inherit gRPC's threads and locks.
+# Runs a call, and kills the process at a step of it.
 _KILLED = """
 import sys
 from commitlog import replication

@@ -15,7 +15,6 @@ import commitlog
 from commitlog import replication
 from commitlog.errors import FencedError, InvalidOptionError, ReplicationError
 from commitlog.recovery.lineage import Rank
-from commitlog.replication import wire
 from commitlog.replication.acknowledgements import Acknowledgements
 from tests.replication.scene import LIMIT_S, SEGMENT, fill, records
 
@@ -145,13 +144,3 @@ def test_close_ends_a_wait() -> None:
     acknowledged = Acknowledgements("orders")
     acknowledged.close()
     assert not acknowledged.wait(0, 1, None)
-
-
-def test_message_with_a_wrong_bit_is_refused() -> None:
-    message = wire.text({"position": 8192})
-    assert wire.content_of(message, "a")["position"] == 8192
-    for bit in range(8 * len(message)):
-        wrong = bytearray(message)
-        wrong[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(ReplicationError, match="not of this protocol"):
-            wire.content_of(bytes(wrong), "a")

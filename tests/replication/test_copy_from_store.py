@@ -19,7 +19,6 @@ from tests.replication.test_restart import copy_files, epochs_of
 from tests.retention.test_store import SOON, is_stored, service_of
 
 pytest.importorskip("zstandard")
-pytest.importorskip("pyarrow.flight")
 Until = Callable[..., None]
 URL = "tcp://127.0.0.1:7070/orders"
 

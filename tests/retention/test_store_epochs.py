@@ -31,7 +31,6 @@ from tests.setups import SEGMENT, Logs, values
 from tests.steps import killed_at
 
 pytest.importorskip("zstandard")
-pytest.importorskip("pyarrow.flight")
 Until = Callable[..., None]
 
 

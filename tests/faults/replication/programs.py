@@ -9,8 +9,6 @@ import threading
 import time
 from collections.abc import Callable
 
-import pyarrow.flight  # noqa: F401  (forks share what is imported)
-
 import commitlog
 from commitlog import Store, replication
 from commitlog.base import failpoint

@@ -6,27 +6,29 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import itertools
+import functools
 import json
+import socket
 import struct
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import commitlog
-from commitlog._kernel.segments import HEADER_SIZE, crc32c
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import CommitLogError
 from commitlog.log.commit_log import open_log
 from commitlog.recovery.lineage import Rank
 from commitlog.remote import update as updates
 from commitlog.remote import wire as remote_wire
+from commitlog.remote.channel import Channel
 from commitlog.remote.remote_directory import RemoteDirectory
 from commitlog.remote.update import Update
 from commitlog.replication import serve, wire
+from commitlog.replication.permits import Permit, Permits
 from commitlog.replication.reading import Reading
 from commitlog.replication.replica import Replica, Standing, begin_replica, create_replica
 from commitlog.replication.served import Served
+from commitlog.replication.session import Sessions
 from commitlog.replication.wire import Chunk
 from commitlog.segment import identity as identities
 
@@ -48,20 +50,70 @@ class Target(Protocol):
         """Release what the target holds."""
 
 
-def _body(content: dict[str, Any]) -> bytes:
-    """Return a message without its CRC, which would refuse each change of it."""
-    return wire.text(content)[remote_wire.CRC_SIZE :]
-
-
-def _whole(body: bytes) -> bytes:
-    return b"%08x%s" % (crc32c(body), body)
-
-
 def made_log(path: Path, records: int = 3000) -> str:
     """Create a log of some segments."""
     with commitlog.open(path, segment_size=SEGMENT) as log:
         log.append_many([b"record %d" % number for number in range(records)])
     return str(path)
+
+
+class _OneRequest:
+    """A client that sends one request, takes a few messages, and is gone."""
+
+    def __init__(self, request: bytes) -> None:
+        self._requests = [request]
+        self._left = 3
+
+    def receive(self, _head_limit: int, _body_limit: int = 0) -> tuple[bytes, memoryview]:
+        if not self._requests:
+            raise ConnectionResetError("gone")
+        return self._requests.pop(), memoryview(b"")
+
+    def send(self, head: bytes, body: bytes | memoryview = b"", _crc: int | None = None) -> None:
+        assert len(head) < remote_wire.TEXT_LIMIT
+        assert len(body) <= max(updates.UPDATE_BYTES, wire.CHUNK_BYTES)
+        self._left -= 1
+        if not self._left:
+            raise BrokenPipeError("gone")
+
+    def wait_at_most(self, limit_s: float) -> None:
+        assert limit_s > 0
+
+    def end(self) -> None: ...
+
+    def cancel(self) -> None: ...
+
+
+class Messages:
+    """A channel takes bytes."""
+
+    def __init__(self, _folder: Path) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        near, far = self._pair()
+        with Channel(near) as channel, far:
+            channel.send(b"a head")
+            channel.send(b"", b"a body")
+            channel.send(b"h" * 100, bytes(20_000))
+            channel.end()
+            self.seeds = [b"".join(iter(functools.partial(far.recv, 1 << 16), b""))]
+        self.seeds.append(self.seeds[0][:60])
+
+    def _pair(self) -> tuple[socket.socket, socket.socket]:
+        near = socket.create_connection(self._listener.getsockname())
+        return near, self._listener.accept()[0]
+
+    def take(self, data: bytes) -> None:
+        near, far = self._pair()
+        with Channel(near) as channel:
+            with far:
+                far.sendall(data)
+            with contextlib.suppress(ConnectionError):
+                while True:
+                    head, body = channel.receive(1 << 10, 1 << 16)
+                    assert data.find(head) >= 0 <= data.find(body)
+
+    def close(self) -> None:
+        self._listener.close()
 
 
 class Questions:
@@ -70,8 +122,9 @@ class Questions:
     def __init__(self, folder: Path) -> None:
         self.log = open_log(made_log(folder / "log"), "r")
         self.served = Served(self.log, _promise)
-        self.ended = threading.Event()
-        rank = {"number": 0, "id": ""}
+        permits = Permits({"token": Permit()})
+        self._sessions = Sessions({"log": self.served}, permits, grows=False)
+        rank = {"number": 0, "id": "", "restart": 0}
         asked: list[dict[str, Any]] = [
             {"action": "describe"},
             {"action": "acknowledge", "name": "f", "rank": rank, "position": SEGMENT},
@@ -82,33 +135,16 @@ class Questions:
             *({"action": "tailer", "what": what, "name": "t", "position": 0, "start": 0,
                "lease": "0", "required": False, "max_lag": 1000, "durable_s": 1.5}
               for what in ("open", "save", "close", "list", "reset", "delete", "evict")),
-            {"read": [[0, 4096], [SEGMENT, SEGMENT + 100]]},
-            {"watch": HEADER_SIZE},
-            {"position": HEADER_SIZE, "rank": rank, "unsealed": [0]},
+            {"action": "read", "read": [[0, 4096], [SEGMENT, SEGMENT + 100]]},
+            {"action": "watch", "watch": HEADER_SIZE},
+            {"action": "follow", "name": "f", "position": HEADER_SIZE, "rank": rank,
+             "unsealed": [0]},
         ]  # fmt: skip
-        self.seeds = [_body({"log": "log", **each}) for each in asked]
+        self.seeds = [remote_wire.text({"log": "log", "token": "token", **each}) for each in asked]
 
     def take(self, data: bytes) -> None:
-        with contextlib.suppress(CommitLogError):
-            self._answer(wire.content_of(_whole(data), PEER))
-
-    def _answer(self, content: dict[str, Any]) -> None:
-        reading = Reading(self.log)
-        if "action" in content:
-            answer = self.served.answer(str(content["action"]), content)
-            assert len(wire.text(answer)) < _ANSWER_MOST
-        elif "read" in content:
-            self._exhaust(reading.read(content["read"]))
-        elif "watch" in content:
-            self._exhaust(reading.watch(content["watch"], self.ended))
-        else:
-            wire.rank_of(content, "rank", PEER)
-            wire.number_of(content, "position", PEER)
-
-    def _exhaust(self, found: Iterator[Update]) -> None:
-        # A watch ends never, and waits at the end of the log.
-        for update in itertools.islice(found, 2):
-            assert len(update.content) <= updates.UPDATE_BYTES
+        with contextlib.suppress(ConnectionError):
+            self._sessions.run(_OneRequest(data))  # type: ignore[arg-type]
 
     def close(self) -> None:
         self.served.end()
@@ -134,8 +170,8 @@ class Answers:
             look, end = Reading(log).look(), log.committed_position
             updates_read = list(Reading(log).read([[end - 512, end]]))
         self.seeds = [
-            _body(look),
-            _body({**look, "epochs": [{"number": 1, "start": end, "id": "0" * 32}]}),
+            remote_wire.text(look),
+            remote_wire.text({**look, "epochs": [{"number": 1, "start": end, "id": "0" * 32}]}),
             updates.text_of(CommitLogError("refused")).encode(),
             *(b"\0" + _HEAD.pack(each.position, each.first, each.committed, each.flushed)
               + bytes(each.content) for each in updates_read),
@@ -148,12 +184,14 @@ class Answers:
                 numbers, content = data[1 : 1 + _HEAD.size], data[1 + _HEAD.size :]
                 if len(numbers) == _HEAD.size:
                     position, first, committed, flushed = _HEAD.unpack(numbers)
-                    update = Update(position, first, committed, flushed, content, crc32c(content))
-                    batch = updates.batch_of(update, updates.schema())
-                    directory.take(updates.update_of(batch, updates.schema(), PEER))
+                    sent = Update(position, first, committed, flushed)
+                    if update := updates.update_of(
+                        updates.head_of(sent), memoryview(content), PEER
+                    ):
+                        directory.take(update)
             else:
                 updates.error_of(data.decode(errors="replace"), PEER)
-                directory.adopt(remote_wire.content_of(_whole(data), PEER))
+                directory.adopt(remote_wire.content_of(data, PEER))
         assert len(directory.segment_numbers()) <= 1 << 20
 
     def _opened(self) -> RemoteDirectory:
@@ -201,14 +239,13 @@ class Chunks:
         assert replica is not None
         if len(data) <= _HEAD.size:
             return
-        number, offset, flushed, flips = _HEAD.unpack_from(data)
+        number, offset, flushed, _ = _HEAD.unpack_from(data)
         kind, content = data[_HEAD.size : _HEAD.size + 1], data[_HEAD.size + 1 :]
         header, frames = (content, b"") if kind == b"H" else (b"", content)
         before = replica.position
         with contextlib.suppress(CommitLogError):
-            crc = crc32c(content) ^ (flips % 2)
-            sent = wire.message_of(Chunk(number, offset, flushed, crc, header, frames))
-            chunk = wire.chunk_of(*sent, PEER)
+            head, body, _ = Chunk(number, offset, flushed, None, header, frames).message()
+            chunk = wire.chunk_of(head, memoryview(body), PEER)
             assert chunk is not None
             replica.write(chunk)
             replica.sync()
@@ -232,7 +269,8 @@ class Chunks:
             self._replica = None
 
 
-TARGETS: dict[str, type[Questions | Answers | Chunks]] = {
+TARGETS: dict[str, type[Messages | Questions | Answers | Chunks]] = {
+    "messages": Messages,
     "questions": Questions,
     "answers": Answers,
     "chunks": Chunks,

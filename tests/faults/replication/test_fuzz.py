@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults.replication.targets import TARGETS, mutated
 
-INPUTS = {"questions": 4000, "answers": 3000, "chunks": 1500}
+INPUTS = {"messages": 2000, "questions": 4000, "answers": 3000, "chunks": 1500}
 LONG_FACTOR = 250
 
 

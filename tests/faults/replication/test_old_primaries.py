@@ -12,7 +12,7 @@ import pytest
 import commitlog
 from commitlog import replication
 from commitlog.errors import FencedError
-from commitlog.replication import chunk_stream
+from commitlog.replication import following
 from tests.faults.replication.proxy import Proxy
 from tests.faults.replication.scene import (
     LIMIT_S,
@@ -89,10 +89,10 @@ def test_two_promoted_copies_never_mix(tmp_path: Path, numbers: random.Random) -
     assert set(writer.acknowledged) <= set(numbers_of(old))
 
 
-def test_follower_leaves_a_server_it_cannot_acknowledge_to(
+def test_server_leaves_a_follower_that_cannot_acknowledge(
     tmp_path: Path, numbers: random.Random, monkeypatch: pytest.MonkeyPatch, until: Until
 ) -> None:
-    monkeypatch.setattr(chunk_stream, "SILENT_S", 2.0)
+    monkeypatch.setattr(following, "_SILENCE_S", 2.0)
     with (
         commitlog.open(tmp_path / "a", flush="sync") as log,
         replication.serve(log.path) as server,

@@ -1,0 +1,106 @@
+"""Endpoint: the server of one log, as a client reaches it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+import weakref
+from typing import Any
+
+from commitlog.remote import wire
+from commitlog.remote.channel import SILENCE_S, Channel
+
+
+class Endpoint:
+    """Connect to the server of one log, and ask it. Any thread may use it.
+
+    Parameters
+    ----------
+    url : str
+        Names the server and the log.
+    token : str, optional
+        Sent with each request.
+    tls_roots : str, optional
+        Path of the certificates to trust, in PEM; by default those of the system.
+    plain_text : bool
+        Also connect to other machines without TLS.
+    """
+
+    def __init__(
+        self, url: str, token: str | None, tls_roots: str | None, *, plain_text: bool = False
+    ) -> None:
+        self.url = url
+        address = self._address = wire.address_of(url)
+        address.check_plain(plain_text)
+        self._context = wire.client_context(tls_roots) if address.encrypted else None
+        self._known = {"log": address.log} | ({} if token is None else {"token": token})
+        self._lock = threading.Lock()
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._ended = False
+
+    def connect(self, timeout_s: float = SILENCE_S) -> Channel:
+        """Return a new connection.
+
+        Raises
+        ------
+        OSError
+            The server was not reached, or `wire.distrusted` knows that its certificate is refused.
+        """
+        host, deadline_s = self._address.host, time.monotonic() + timeout_s
+        failed: OSError | None = None
+        for family, kind, _, _, where in socket.getaddrinfo(
+            host, self._address.port, type=socket.SOCK_STREAM
+        ):
+            connection = socket.socket(family, kind)
+            try:
+                self._add(connection)
+                left_s = max(deadline_s - time.monotonic(), 1e-3)
+                connection.settimeout(left_s)
+                connection.connect(where)
+                name = host if self._context else None
+                return Channel(connection, self._context, name, limit_s=left_s)
+            except OSError as error:
+                connection.close()
+                failed = error
+            except BaseException:
+                connection.close()
+                raise
+        raise failed or OSError(f"{host} has no address")
+
+    def _add(self, connection: socket.socket) -> None:
+        with self._lock:
+            if self._ended:
+                raise ConnectionAbortedError("this side has ended the connection")
+            self._sockets.add(connection)
+
+    def request(self, channel: Channel, action: str, content: dict[str, Any]) -> None:
+        """Send a request."""
+        channel.send(wire.text({"action": action, **self._known, **content}))
+
+    def ask(
+        self, channel: Channel, action: str, content: dict[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        """Send a request, and return its answer.
+
+        Raises
+        ------
+        RefusedError
+            The server refuses the request.
+        ReplicationError
+            The server has another version of the protocol.
+        OSError
+            The connection failed; another try may succeed.
+        """
+        channel.wait_at_most(timeout_s)
+        self.request(channel, action, content)
+        return wire.answer_of(channel.receive(wire.TEXT_LIMIT)[0], self.url)
+
+    def end(self) -> None:
+        """End all connections, also for threads that wait, and refuse new ones."""
+        with self._lock:
+            self._ended = True
+            for connection in list(self._sockets):
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)

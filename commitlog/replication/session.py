@@ -1,0 +1,156 @@
+"""Session: the requests of one client of a server of logs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from commitlog.errors import CommitLogError
+from commitlog.remote import update as updates
+from commitlog.remote import wire
+from commitlog.remote.channel import SILENCE_S, Channel
+from commitlog.remote.wire import RefusedError
+from commitlog.replication.following import Following, throttled
+from commitlog.replication.permits import Permits
+from commitlog.replication.reading import Reading
+from commitlog.replication.served import Served
+
+_FOLLOWERS_LIMIT = 64  # at once
+_READERS_LIMIT = 256  # likewise
+_READS = ("look", "tailer", "find", "read", "watch")  # all other actions are of followers
+_CLIENT = "the client"
+
+
+class Sessions:
+    """What all sessions of a server share.
+
+    Parameters
+    ----------
+    logs : mapping
+        The logs by their names.
+    permits : Permits, optional
+        The tokens.
+    grows : bool
+        Whether a log that is not there may come, so that a client tries again.
+    """
+
+    def __init__(self, logs: Mapping[str, Served], permits: Permits | None, *, grows: bool) -> None:
+        self._logs = logs
+        self._permits = permits
+        self._grows = grows
+        self._followers = threading.BoundedSemaphore(_FOLLOWERS_LIMIT)
+        self._readers = threading.BoundedSemaphore(_READERS_LIMIT)
+        self._lock = threading.Lock()
+        self._waiting: set[Channel] = set()  # for a request
+        self._ended = False
+
+    def end(self) -> None:
+        """End connections that wait for a request; others end after the one that they serve."""
+        with self._lock:
+            self._ended = True
+            for channel in self._waiting:
+                channel.cancel()
+
+    def run(self, channel: Channel) -> None:
+        """Answer the requests of a client until `end`, or until it ends the connection, by an
+        `OSError`.
+        """
+        while (request := self._next(channel)) is not None:
+            try:
+                content = wire.content_of(request, _CLIENT)
+                self._answer(channel, str(content.get("action")), content)
+            except (CommitLogError, RefusedError, _BusyError) as error:
+                channel.send(wire.refusal(error))
+
+    def _next(self, channel: Channel) -> bytes | None:
+        with self._lock:
+            if self._ended:
+                return None
+            self._waiting.add(channel)
+        try:
+            channel.wait_at_most(SILENCE_S)
+            return channel.receive(wire.REQUEST_LIMIT)[0]
+        finally:
+            with self._lock:
+                self._waiting.discard(channel)
+
+    def _answer(self, channel: Channel, action: str, content: dict[str, Any]) -> None:
+        reads = action in _READS
+        served = self._log_of(content, follow=not reads)
+        is_allowed = self._still_allowed(content, follow=not reads)
+        if action == "follow":
+            with _room(self._followers, f"{_FOLLOWERS_LIMIT} followers"):
+                following = Following(served, content)
+                if not following.has_epoch:
+                    raise _BusyError("the log has another epoch by now")
+                following.run(channel, is_allowed)
+        elif action in ("read", "watch"):
+            with _room(self._readers, f"{_READERS_LIMIT} readers"):
+                self._send_updates(channel, served, content, throttled(is_allowed))
+        else:
+            channel.send(wire.text(served.answer(action, content)))
+
+    def _log_of(self, content: dict[str, Any], *, follow: bool) -> Served:
+        """Return the log that a request names, if its token allows what the request does."""
+        name = str(content.get("log"))
+        if self._permits is not None:
+            permit = self._permits.find(content.get("token"))
+            if permit is None:
+                raise RefusedError("the token is missing or wrong", by_token=True)
+            why = permit.refusal(name, follow=follow)
+            if why is not None:
+                raise RefusedError(why)
+        served = self._logs.get(name)
+        if served is None:
+            raise (_BusyError if self._grows else RefusedError)(f"there is no log {name!r} here")
+        return served
+
+    def _still_allowed(self, content: dict[str, Any], *, follow: bool) -> Callable[[], bool]:
+        """Return a function that says whether the tokens of now allow a request, which may last."""
+        permits, name = self._permits, str(content.get("log"))
+
+        def check() -> bool:
+            permit = None if permits is None else permits.find(content.get("token"))
+            return permits is None or (
+                permit is not None and permit.refusal(name, follow=follow) is None
+            )
+
+        return check
+
+    def _send_updates(
+        self,
+        channel: Channel,
+        served: Served,
+        content: dict[str, Any],
+        is_allowed: Callable[[], bool],
+    ) -> None:
+        reading, last = Reading(served.log), wire.text({})
+        found = (
+            reading.read(content.get("read"))
+            if content["action"] == "read"
+            else reading.watch(content.get("watch"), served.stopping)
+        )
+        try:
+            for update in found:
+                if not is_allowed():
+                    break
+                channel.send(updates.head_of(update), update.content)
+        except CommitLogError as error:
+            last = wire.text({"error": updates.text_of(error)})
+        channel.send(last)
+
+
+class _BusyError(Exception):
+    """A request is refused that may succeed later."""
+
+
+@contextmanager
+def _room(room: threading.BoundedSemaphore, most: str) -> Iterator[None]:
+    if not room.acquire(blocking=False):
+        raise _BusyError(f"the server has {most}, its limit")
+    try:
+        yield
+    finally:
+        room.release()
