@@ -70,7 +70,7 @@ class Lineage:
     require : int
         How many copies acknowledge a record, at least; 0: the log was never opened with a number.
     changing : bool
-        The epoch of the fence has another `require`, and may have begun.
+        An epoch that the log has promised has another `require`, and may have begun.
     """
 
     epochs: tuple[Epoch, ...] = field(default=())
@@ -137,7 +137,7 @@ class Lineage:
         """
         if rank < self.promised or rank == self.rank:
             return self
-        return replace(self, fence=rank, changing=changes)
+        return replace(self, fence=rank, changing=self.changing or changes)
 
     def restarted(self, start: int) -> Lineage:
         """Return the lineage of this log after its recovery with an end at a position.

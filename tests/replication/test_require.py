@@ -120,6 +120,17 @@ def test_promised_change_makes_the_next_promotion_ask_all(tmp_path: Path) -> Non
     assert not known(tmp_path / "b").changing
 
 
+def test_later_promise_keeps_a_promised_change(tmp_path: Path) -> None:
+    """The copy has its old number, and promoted alone it would lack what others acknowledged."""
+    append_with(tmp_path, 2, "b", "c")
+    with served(tmp_path, "b", "c") as others:
+        replication.promote(tmp_path / "orders", others=others, require=1)
+    append_with(tmp_path, 1, "b")
+    fence_closed(str(tmp_path / "c"), Rank(2, "a" * 32))  # then that promotion is killed
+    with pytest.raises(ReplicationError, match="1 of 3 copies"):
+        replication.promote(tmp_path / "c", others=[NOWHERE])
+
+
 def test_change_of_an_epoch_that_is_known_counts(tmp_path: Path) -> None:
     """A primary may have heard of the epoch, from its copies, before it promises it."""
     append_with(tmp_path, 1, "b")
