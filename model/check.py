@@ -80,6 +80,8 @@ BOTH_FOLLOWERS = ("NODES=3", "REQUIRED=2")
 TWO_OF_THREE = ("NODES=4", "REQUIRED=2", "EPOCHS=2")
 ONCE = ("EPOCHS=1", "RESTARTS=1")
 RESTARTED = (*TWO_FOLLOWERS, *ONCE)
+RAISED = (*TWO_FOLLOWERS, "CHANGED=2")
+LOWERED = (*BOTH_FOLLOWERS, "CHANGED=1")
 RESTARTED_TWICE = (*TWO_FOLLOWERS, "EPOCHS=2", "RESTARTS=1", "LENGTH=1")
 REPLICATION = "replication"
 
@@ -104,6 +106,8 @@ SEARCHES = (
     Search("restarts, two of two followers", (*BOTH_FOLLOWERS, *ONCE), model=REPLICATION),
     Search("restarts, three records", (*RESTARTED, "LENGTH=3"), model=REPLICATION),
     Search("restarts, two promotions", RESTARTED_TWICE, model=REPLICATION),
+    Search("changes of require, from one to two", RAISED, model=REPLICATION),
+    Search("changes of require, from two to one", LOWERED, model=REPLICATION),
 )
 
 MUTATIONS = (
@@ -145,6 +149,11 @@ MUTATIONS = (
     Mutation("streams_across_epochs", "R4", TWO_FOLLOWERS, REPLICATION),
     Mutation("acknowledges_unflushed", "R1", RESTARTED, REPLICATION),
     Mutation("notes_no_restart", "R3", RESTARTED, REPLICATION),
+    Mutation("changes_by_quorum", "R1", LOWERED, REPLICATION),
+    Mutation("promises_no_change", "R1", LOWERED, REPLICATION),
+    Mutation("forgets_change", "R1", LOWERED, REPLICATION),
+    Mutation("adopts_no_change", "R1", LOWERED, REPLICATION),
+    Mutation("raises_at_once", "R1", RAISED, REPLICATION),
 )
 
 

@@ -14,13 +14,13 @@
  *   R4  a cut removes no acknowledged record
  *
  * What is modelled, in commitlog/replication
- *   promotion.py         promote: how many fences it takes
+ *   promotion.py         promote: how many fences it takes, and its change of `require`
  *   quorum.py            fencing the other copies, and comparing with them
  *   meeting.py           meeting a primary: which lineages fit, where a log is cut
  *   replica.py           copying records, in order, of one epoch
  *   acknowledgements.py  which acknowledgements count
  *   sender.py            records are sent while the primary flushes them
- *   recovery/lineage.py  note_recovery: a restart is in the lineage
+ *   recovery/lineage.py  note_recovery: a restart is in the lineage; promising, adopted
  *
  * What is abstract, and why nothing is lost by it
  *   - A record is its position and the epoch that it was appended in: an epoch has one primary,
@@ -31,6 +31,8 @@
  *   - A follower acknowledges as soon as it has a record, and the primary tells its caller as soon
  *     as enough have: a later acknowledgement knows no more, and one that is lost asserts less.
  *   - What a copy has is flushed there: it writes and flushes a record in one step.
+ *   - With CHANGED, any log may change `require`; in the program only one that is not a copy may. A
+ *     primary acknowledges with the number in its file: with a greater one it acknowledges less.
  *
  * Parameters and mutations come as -D defines: check.py has the tables. */
 
@@ -39,6 +41,9 @@
 #endif
 #ifndef REQUIRED
 #define REQUIRED 1 /* followers that have a record when it is acknowledged: `require=` */
+#endif
+#ifndef CHANGED
+#define CHANGED 0 /* the number to which promotions change REQUIRED, and back; 0: none does */
 #endif
 #ifndef EPOCHS
 #define EPOCHS 3
@@ -53,8 +58,6 @@
 #define CHAINS 0 /* 1: copies are followed, too */
 #endif
 
-#define FOLLOWERS (NODES - 1)
-#define QUORUM (FOLLOWERS - REQUIRED + 1)
 #define NONE 255
 #define BIT(n) (1 << (n))
 
@@ -75,6 +78,11 @@ byte candidate[NODES];               /* the epoch of a promotion that has begun 
 byte fenced[NODES];                  /* bits: where it has taken its epoch */
 byte taken = 1;                      /* bits: epochs that are in use */
 byte acknowledged_to[(RANKS + 1) * NODES]; /* by each follower, in each epoch */
+#if CHANGED
+byte require[NODES];                 /* as in the file `epoch` */
+byte wanted[NODES];                  /* what a promotion here changes it to, or 0 */
+byte changing;                       /* bits: logs whose promised epoch may have another one */
+#endif
 
 /* Ghost variables: only the invariants use them; no process reads them. */
 byte acknowledged[LENGTH]; /* one more than the epoch of the record, or 0 */
@@ -89,6 +97,13 @@ hidden byte i, k, count, parted, reach, mine, theirs;
 #define START(n, e) starts[(n) * (RANKS + 1) + (e)]
 #define TO(e, n) acknowledged_to[(e) * NODES + (n)]
 #define IS_PRIMARY(n) ((primary & BIT(n)) != 0)
+#if CHANGED
+#define REQUIRE(n) require[n]
+#define IS_CHANGING(n) ((changing & BIT(n)) != 0)
+#else
+#define REQUIRE(n) REQUIRED
+#define IS_CHANGING(n) false
+#endif
 
 /* --- mutations: each makes spin find a counter-example ---------------------------------------- */
 
@@ -108,7 +123,19 @@ hidden byte i, k, count, parted, reach, mine, theirs;
 #define streams_across_epochs 10
 #define acknowledges_unflushed 11 /* what copies have, although the primary may still lose it */
 #define notes_no_restart 12       /* in the lineage */
+#define changes_by_quorum 13      /* a change has no more promises than another promotion */
+#define promises_no_change 14     /* who promises an epoch is not told that it has another number */
+#define raises_at_once 15         /* although copies lack records */
+#define forgets_change 16         /* at the promise of a later epoch */
+#define adopts_no_change 17       /* a copy keeps its number */
 #define IS(mutation) (MUTATION == mutation)
+
+#if CHANGED
+/* Every log has the same records before a greater number counts with them. */
+#define NEEDS_EQUAL(c) \
+    (IS_CHANGING(c) && (wanted[c] == 0 || wanted[c] > require[c]) && !IS(raises_at_once))
+#define ANOTHER(n) (REQUIRED + CHANGED - require[n])
+#endif
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
@@ -138,7 +165,7 @@ inline tell(p, epoch) {
             fi
         }
         if
-        :: count >= REQUIRED ->
+        :: count >= REQUIRE(p) ->
             assert(acknowledged[k] == 0 || acknowledged[k] == RECORD(p, k) + 1 || R2);
             if
             :: acknowledged[k] == 0 || epoch < since[k] -> since[k] = epoch
@@ -215,16 +242,27 @@ inline restart(p) {
 }
 
 /* promote: the candidate's own fence is its first one. */
-inline begin(c, epoch) {
+inline begin(c, epoch, number) {
     taken = taken | BIT(epoch);
     candidate[c] = epoch;
     fence[c] = epoch;
     fenced[c] = BIT(c);
     followed[c] = NONE;
-    primary = primary & ~BIT(c)
+    primary = primary & ~BIT(c);
+#if CHANGED
+    wanted[c] = number;
+    if
+    :: number != 0 -> changing = changing | BIT(c)
+    :: else
+    fi;
+#endif
+    skip
 }
 
 inline give_up(c) {
+#if CHANGED
+    wanted[c] = 0;
+#endif
     candidate[c] = 0;
     fenced[c] = 0
 }
@@ -239,6 +277,9 @@ inline compare(c, o) {
     :: IS(compares_end) && end[o] > end[c] -> give_up(c)
     :: !IS(compares_end) && !IS(compares_nothing) &&
         (theirs > mine || (theirs == mine && end[o] > end[c])) -> give_up(c)
+#if CHANGED
+    :: NEEDS_EQUAL(c) && (theirs < mine || (theirs == mine && end[o] < end[c])) -> give_up(c)
+#endif
     :: else
     fi;
     skip
@@ -253,6 +294,13 @@ inline take(c, o) {
     :: !IS(fence_does_not_stop) -> followed[o] = NONE
     :: else
     fi;
+#if CHANGED
+    if
+    :: IS_CHANGING(c) && !IS(promises_no_change) -> changing = changing | BIT(o)
+    :: !IS_CHANGING(c) && IS(forgets_change) -> changing = changing & ~BIT(o)
+    :: else
+    fi;
+#endif
     compare(c, o)
 }
 
@@ -268,6 +316,13 @@ inline finish(c) {
     latest[c] = candidate[c];
     primary = primary | BIT(c);
     flushed[c] = end[c];
+#if CHANGED
+    if
+    :: wanted[c] != 0 -> require[c] = wanted[c]
+    :: else
+    fi;
+    changing = changing & ~BIT(c);
+#endif
     give_up(c);
     check_kept(c)
 }
@@ -314,6 +369,13 @@ inline meet(f, p) {
     :: end[f] <= end[p] || !CHAINS ->
         fence[f] = latest[p];
         latest[f] = latest[p];
+#if CHANGED
+        if
+        :: !IS(adopts_no_change) -> require[f] = require[p]
+        :: else
+        fi;
+        changing = changing & ~BIT(f);
+#endif
         for (i : 1 .. RANKS) {
             START(f, i) = START(p, i)
         }
@@ -351,7 +413,9 @@ inline copy(f, p) {
 #define SERVED(p) (IS_PRIMARY(p) || (CHAINS && candidate[p] == 0))
 #define FITS(f, p) (latest[f] == latest[p] || IS(streams_across_epochs))
 #define NUMBER_OF(set) (((set) & 1) + (((set) >> 1) & 1) + (((set) >> 2) & 1) + (((set) >> 3) & 1))
-#define ENOUGH(c) (NUMBER_OF(fenced[c]) >= QUORUM - IS(one_too_few))
+#define NEEDED(c) \
+    (IS_CHANGING(c) && !IS(changes_by_quorum) -> NODES : NODES - REQUIRE(c) - IS(one_too_few))
+#define ENOUGH(c) (NUMBER_OF(fenced[c]) >= NEEDED(c))
 
 #define MAY_TAKE(n, e) (candidate[n] == 0 && fence[n] < (e) && (taken & BIT(e)) == 0)
 #define CAN_RESTART(n) (fence[n] == latest[n] && !IS_RESTART(latest[n]))
@@ -364,12 +428,21 @@ endless:
     :: d_step { IS_PRIMARY(me) && flushed[me] < end[me] -> flush(me) }
     :: d_step { IS_PRIMARY(me) && flushed[me] < end[me] && CAN_RESTART(me) -> restart(me) }
 #endif
-    :: d_step { MAY_TAKE(me, RANK(1)) -> begin(me, RANK(1)) }
+    :: d_step { MAY_TAKE(me, RANK(1)) -> begin(me, RANK(1), 0) }
+#if CHANGED
+    :: d_step { MAY_TAKE(me, RANK(1)) -> begin(me, RANK(1), ANOTHER(me)) }
+#endif
 #if EPOCHS > 1
-    :: d_step { MAY_TAKE(me, RANK(2)) -> begin(me, RANK(2)) }
+    :: d_step { MAY_TAKE(me, RANK(2)) -> begin(me, RANK(2), 0) }
+#if CHANGED
+    :: d_step { MAY_TAKE(me, RANK(2)) -> begin(me, RANK(2), ANOTHER(me)) }
+#endif
 #endif
 #if EPOCHS > 2
-    :: d_step { MAY_TAKE(me, RANK(3)) -> begin(me, RANK(3)) }
+    :: d_step { MAY_TAKE(me, RANK(3)) -> begin(me, RANK(3), 0) }
+#if CHANGED
+    :: d_step { MAY_TAKE(me, RANK(3)) -> begin(me, RANK(3), ANOTHER(me)) }
+#endif
 #endif
     :: d_step { candidate[me] != 0 -> give_up(me) }
     :: d_step { candidate[me] != 0 && ENOUGH(me) -> finish(me) }
@@ -395,6 +468,9 @@ init {
     d_step {
         for (i : 0 .. NODES - 1) {
             followed[i] = NONE;
+#if CHANGED
+            require[i] = REQUIRED;
+#endif
             for (k : 1 .. RANKS) {
                 START(i, k) = NONE
             }
