@@ -11,13 +11,9 @@ from commitlog.recovery.lineage import Lineage, past_header
 from commitlog.remote.channel import Channel
 from commitlog.remote.wire import number_of
 from commitlog.replication.chunk_stream import ChunkStream
+from commitlog.replication.new_replica import begin_replica, create_replica, read_replica
 from commitlog.replication.primary import Primary
-from commitlog.replication.replica import (
-    Replica,
-    begin_replica,
-    create_replica,
-    read_replica,
-)
+from commitlog.replication.replica import Replica
 from commitlog.segment import identity as identities
 
 

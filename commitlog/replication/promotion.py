@@ -26,7 +26,7 @@ from commitlog.recovery import lineage
 from commitlog.recovery.lineage import Epoch, Lineage, Rank, past_header
 from commitlog.replication.primary import Access
 from commitlog.replication.quorum import Quorum
-from commitlog.replication.replica import standing_of
+from commitlog.replication.replica import Standing, standing_of
 from commitlog.retention.archiver import Archiver
 from commitlog.retention.store import Store
 from commitlog.retention.store_epoch import StoreEpoch, highest_epoch
@@ -114,11 +114,7 @@ def promote(
         opened = _open(where)
         try:
             new = _promoted(opened, quorum, require, waived, store)
-            if store is not None:
-                _claim(store, new)
-                failpoint("epoch claimed")
-            lineage.write(opened.directory, new)
-            failpoint("epoch written")
+            _begin(new, opened, store)
         except BaseException:
             opened.close()
             raise
@@ -165,30 +161,15 @@ def _promoted(
     end = past_header(opened.end, directory.segment_size)
     standing = standing_of(own, end, directory.segment_size)
     known = quorum.ask(directory.log_uuid, lineage.copy_id(directory))
-    behind_store = ""
-    if store is not None:
-        claimed, behind_store = _in_store(opened, store, end)
-        known = [*known, claimed]
-    rank = lineage.next_rank([own.promised, *known])
-
-    def doubts() -> str:
-        """Return the doubts that are waived; refuse to promote because of another one."""
-        found: dict[Doubt, str] = {
-            "promises": quorum.missing(rule.needed),
-            "copies": quorum.ahead(standing) or (quorum.behind(standing) if rule.is_equal else ""),
-            "store": behind_store,
-        }
-        named = {name: text for name, text in found.items() if text}
-        if not named.keys() <= waived:
-            raise _refused(named, opened)
-        return "; ".join(named.values())
-
-    doubts()
+    claimed, behind_store = (Rank(), "") if store is None else _in_store(opened, store, end)
+    rank = lineage.next_rank([own.promised, claimed, *known])
+    check = _Check(directory.path, quorum, rule, standing, behind_store, waived)
+    check.doubts()
     if quorum.members:
         lineage.write(directory, own.promising(rank, changes=rule.changes))
         failpoint("own fence written")
         quorum.fence(rank, changes=rule.changes)
-    if text := doubts():
+    if text := check.doubts():
         _logger.warning("%s: promoted by force: %s", directory.path, text)
     if own.follows is None and store is None and not quorum.members:
         _logger.warning(
@@ -208,10 +189,14 @@ def _in_store(opened: Opened, store: Store, end: int) -> tuple[Rank, str]:
     return Rank(highest_epoch(archiver.target)), doubts
 
 
-def _claim(store: Store, new: Lineage) -> None:
-    """Claim the new epoch in the store."""
-    target = target_of(store.target, store.filesystem)
-    StoreEpoch(new.number, new.start, new.rank.id).claim(target)
+def _begin(new: Lineage, opened: Opened, store: Store | None) -> None:
+    """Claim the new epoch in the store, then begin it durably."""
+    if store is not None:
+        target = target_of(store.target, store.filesystem)
+        StoreEpoch(new.number, new.start, new.rank.id).claim(target)
+        failpoint("epoch claimed")
+    lineage.write(opened.directory, new)
+    failpoint("epoch written")
 
 
 @dataclass(frozen=True)
@@ -261,9 +246,30 @@ class _Rule:
         return cls(0, max(logs - (own.require or require or 1), 1))
 
 
-def _refused(doubts: dict[Doubt, str], opened: Opened) -> ReplicationError:
-    return ReplicationError(
-        f"not promoted: {'; '.join(doubts.values())}; correct that, or promote with force "
-        f"{', '.join(doubts)}, and lose what is named",
-        path=opened.directory.path,
-    )
+@dataclass(frozen=True)
+class _Check:
+    """What a promotion may lose, by the answers of the copies and the store."""
+
+    path: str
+    quorum: Quorum
+    rule: _Rule
+    standing: Standing
+    behind_store: str
+    waived: frozenset[str]
+
+    def doubts(self) -> str:
+        """Return the doubts that are waived; refuse to promote because of another one."""
+        quorum, rule, standing = self.quorum, self.rule, self.standing
+        found: dict[Doubt, str] = {
+            "promises": quorum.missing(rule.needed),
+            "copies": quorum.ahead(standing) or (quorum.behind(standing) if rule.is_equal else ""),
+            "store": self.behind_store,
+        }
+        named = {name: text for name, text in found.items() if text}
+        if not named.keys() <= self.waived:
+            raise ReplicationError(
+                f"not promoted: {'; '.join(named.values())}; correct that, or promote with force "
+                f"{', '.join(named)}, and lose what is named",
+                path=self.path,
+            )
+        return "; ".join(named.values())

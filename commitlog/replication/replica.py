@@ -16,31 +16,26 @@ from commitlog._kernel.segments import (
     SEAL_AT,
     SEAL_SIZE,
     Segment,
-    check_header,
     header_fields,
     read_seal,
     start_writeback,
 )
 from commitlog.base.boot import boot_id
 from commitlog.base.failpoint import failpoint
-from commitlog.base.path import make_directory, open_directory
 from commitlog.base.regular_file import write_whole
 from commitlog.errors import CommitLogError, FencedError, LogLockedError, ReplicationError
 from commitlog.flush import checkpoint as checkpoints
-from commitlog.log.opened import Opened, refuse_foreign
+from commitlog.log.opened import Opened
 from commitlog.log.opening import open_for_writing
 from commitlog.options import Options
 from commitlog.recovery import lineage
 from commitlog.recovery.cut import FORK, find_cut, take_out
 from commitlog.recovery.lineage import Lineage, Rank, past_header
 from commitlog.recovery.location import Location
+from commitlog.replication.new_replica import check_page, place_segment
 from commitlog.replication.wire import Chunk
-from commitlog.segment import identity as identities
 from commitlog.segment.blocks import make_solid
-from commitlog.segment.directory import LogDirectory, segment_name
-from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import new_holder
-from commitlog.segment.new_file import put_new_file
 
 _CHECKPOINT_INTERVAL_S = 1.0
 _UNFLUSHED_BYTES = 32 << 20  # while more chunks come
@@ -72,54 +67,6 @@ def fence_closed(path: str, rank: Rank, changes: bool = False) -> tuple[Rank, St
         return replica.promise(rank, changes)
     finally:
         replica.close()
-
-
-def read_replica(path: str) -> tuple[Identity, Lineage] | None:
-    """Return what is known of the log in a directory; None if there is no log."""
-    try:
-        identity = identities.read_path(path)
-    except FileNotFoundError:
-        return None
-    if identity is None:
-        return None
-    directory = LogDirectory(path, identity)
-    try:
-        return identity, lineage.read(directory)
-    finally:
-        directory.close()
-
-
-def create_replica(path: str, identity: Identity, of: Lineage) -> None:
-    """Create the directory of a new copy: it is marked as a follower before it is a log."""
-    try:
-        fd = open_directory(path)
-    except FileNotFoundError:
-        make_directory(path)
-        fd = open_directory(path)
-    try:
-        directory = LogDirectory(path, identity)
-        try:
-            if lineage.NAME not in directory.names():  # else an earlier try was killed here
-                refuse_foreign(fd, path)
-            lineage.write(directory, of)
-        finally:
-            directory.close()
-        failpoint("lineage written")
-        identities.write(fd, identity)
-        failpoint("identity written")
-    finally:
-        os.close(fd)
-
-
-def begin_replica(path: str, identity: Identity, number: int, page: bytes) -> None:
-    """Put the first segment into a copy that has none."""
-    directory = LogDirectory(path, identity)
-    try:
-        if not directory.segment_numbers():
-            _check_page(directory, number, page)
-            _place(directory, number, page)
-    finally:
-        directory.close()
 
 
 class Replica:
@@ -248,13 +195,13 @@ class Replica:
                 self._mark(clean=False)
 
     def _write_header(self, chunk: Chunk) -> None:
-        _check_page(self.directory, chunk.number, chunk.header)
+        check_page(self.directory, chunk.number, chunk.header)
         if chunk.offset == self._size:
             self._write_seal(chunk)
             return
         self._expect(chunk)
         if not self.directory.has(chunk.number):
-            _place(self.directory, chunk.number, chunk.header)
+            place_segment(self.directory, chunk.number, chunk.header)
             return
         own = self.directory.read_header(chunk.number)
         if own is not None and header_fields(own)[:4] == header_fields(chunk.header)[:4]:
@@ -268,7 +215,7 @@ class Replica:
             )
         self._release()
         self.directory.remove_segment(chunk.number)  # recovery made it, and it is empty
-        _place(self.directory, chunk.number, chunk.header)
+        place_segment(self.directory, chunk.number, chunk.header)
 
     def _write_seal(self, chunk: Chunk) -> None:
         number, base = chunk.number, chunk.number * self._size
@@ -387,22 +334,3 @@ class Replica:
         finally:
             os.close(self._checkpoint_fd)
             self._opened.close()
-
-
-def _check_page(directory: LogDirectory, number: int, page: bytes) -> None:
-    base, size = number * directory.segment_size, directory.segment_size
-    if (
-        len(page) != HEADER_SIZE
-        or base >= 1 << 63
-        or check_header(page, directory.log_uuid, base, size) != 0
-    ):
-        raise ReplicationError("the primary sent a damaged header", path=directory.path)
-
-
-def _place(directory: LogDirectory, number: int, page: bytes) -> None:
-    """Put a segment in place durably, with all of its blocks."""
-    size = directory.segment_size
-    with directory.translate_errors(f"create a segment of {size} bytes"):
-        put_new_file(directory.fd, segment_name(number * size), page, size)
-    directory.sync()
-    failpoint("segment placed")

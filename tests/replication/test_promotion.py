@@ -15,7 +15,7 @@ from commitlog.errors import (
     LogLockedError,
     LogNotFoundError,
 )
-from commitlog.replication.replica import read_replica
+from commitlog.replication.new_replica import read_replica
 from tests.replication.scene import LIMIT_S, SEGMENT, copy_of, fill, records
 from tests.steps import killed_at
 

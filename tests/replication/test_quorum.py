@@ -14,7 +14,8 @@ import commitlog
 from commitlog import replication
 from commitlog.errors import FencedError, InvalidOptionError, ReplicationError
 from commitlog.recovery.lineage import Rank
-from commitlog.replication.replica import Standing, read_replica
+from commitlog.replication.new_replica import read_replica
+from commitlog.replication.replica import Standing
 from commitlog.replication.served import Served
 from tests.replication.scene import LIMIT_S, SEGMENT, fill, killed_process, records
 

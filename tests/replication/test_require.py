@@ -14,7 +14,8 @@ from commitlog import replication
 from commitlog.errors import InvalidOptionError, ReplicationError
 from commitlog.recovery.lineage import Lineage, Rank, parse
 from commitlog.replication import Replication
-from commitlog.replication.replica import fence_closed, read_replica
+from commitlog.replication.new_replica import read_replica
+from commitlog.replication.replica import fence_closed
 from tests.replication.scene import LIMIT_S, fill
 
 NOWHERE = "tcp://127.0.0.1:1/copy"

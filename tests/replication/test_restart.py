@@ -16,7 +16,8 @@ from commitlog.log.commit_log import open_log
 from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
 from commitlog.recovery.lineage import Epoch, Lineage, Rank
-from commitlog.replication.replica import fence_closed, read_replica
+from commitlog.replication.new_replica import read_replica
+from commitlog.replication.replica import fence_closed
 from commitlog.replication.sender import Sender
 from commitlog.replication.served import Served
 from tests.replication.scene import LIMIT_S, SEGMENT, check_same, fill, records

@@ -26,7 +26,8 @@ from commitlog.remote.update import Update
 from commitlog.replication import serve, wire
 from commitlog.replication.permits import Permit, Permits
 from commitlog.replication.reading import Reading
-from commitlog.replication.replica import Replica, Standing, begin_replica, create_replica
+from commitlog.replication.new_replica import begin_replica, create_replica
+from commitlog.replication.replica import Replica, Standing
 from commitlog.replication.served import Served
 from commitlog.replication.session import Sessions
 from commitlog.replication.wire import Chunk

@@ -18,7 +18,7 @@ from commitlog.errors import LogNotFoundError
 from commitlog.keep import restore
 from commitlog.recovery.lineage import Lineage, Rank
 from commitlog.repair.verification import verify
-from commitlog.replication.replica import read_replica
+from commitlog.replication.new_replica import read_replica
 from commitlog.retention.store_epoch import read_epoch
 from commitlog.retention.target import target_of
 from tests.faults import small_disk
