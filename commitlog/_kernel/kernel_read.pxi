@@ -93,6 +93,11 @@ cdef extern from "scan.h":
     void cl_segment_scan(
         const cl_segment *segment, uint64_t start, uint64_t stop, cl_scan *scan
     ) nogil
+    int cl_segment_copy(
+        const cl_segment *segment, uint64_t start, uint64_t stop, uint8_t *copy, uint64_t *end,
+        uint32_t *crc
+    ) nogil
+    uint64_t cl_first_frame_end(const cl_segment *segment, uint64_t start, uint64_t stop) nogil
     uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t start, uint64_t stop) nogil
     uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) nogil
     uint64_t cl_log_resume(const cl_log *log, const cl_segment *segment, uint64_t offset) nogil

@@ -107,6 +107,7 @@ def seal_part(
 ENTRY_SIZE: int
 
 def crc32c(data: Buffer) -> int: ...
+def copy_frames(segment: Segment, start: int, stop: int) -> tuple[bytes | memoryview, int, int]: ...
 
 class SegmentView:
     def __new__(

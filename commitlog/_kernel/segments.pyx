@@ -3,6 +3,7 @@
 import os
 
 from cpython.buffer cimport Py_buffer, PyBuffer_FillInfo
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EEXIST, errno
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint32_t, uint64_t, uint8_t, uintptr_t
 from libc.stdlib cimport free, malloc
@@ -16,6 +17,7 @@ from commitlog.errors import ClosedError, RecordTooLargeError
 include "segment.pxi"
 include "segment_view.pxi"
 include "frame_fields.pxi"
+include "frame_copies.pxi"
 include "segment_file.pxi"
 include "sparse_index.pxi"
 include "stage.pxi"

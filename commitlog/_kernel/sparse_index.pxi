@@ -3,11 +3,6 @@
 ENTRY_SIZE = sizeof(cl_index_entry)
 
 
-def crc32c(const uint8_t[::1] data not None):
-    """Return the CRC-32C of some bytes."""
-    return cl_crc32c(0, &data[0], data.shape[0]) if data.shape[0] else cl_crc32c(0, NULL, 0)
-
-
 cdef class SparseIndex:
     """Hold the offset of every `spacing`-th record of a segment, and the largest timestamp before.
 

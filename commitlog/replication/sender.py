@@ -6,7 +6,14 @@ import time
 from collections.abc import Iterator
 
 from commitlog._kernel.engine import flush_signal, wait_flush
-from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, crc32c, read_seal
+from commitlog._kernel.segments import (
+    HEADER_SIZE,
+    SEAL_AT,
+    SEAL_SIZE,
+    copy_frames,
+    crc32c,
+    read_seal,
+)
 from commitlog.errors import CorruptRecordError, PositionError
 from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
@@ -91,17 +98,16 @@ class Sender:
             if segment is None:
                 raise self._missing(self._number)
             stop = min(self._size, self._offset + CHUNK_BYTES, end_of_log - base)
-            end, code = segment.scan(self._offset, stop)[:2]
-            if end <= self._offset:
+            frames, crc, code = copy_frames(segment, self._offset, stop)
+            if not frames:
                 raise CorruptRecordError(
                     f"the frame here is damaged (code {code}), and no follower gets past it: run "
                     "`commitlog verify` on the log",
                     path=self._log.path,
                     position=base + self._offset,
                 )
-            frames = segment.read(self._offset, end - self._offset)
-        chunk = Chunk(self._number, self._offset, flushed, crc32c(frames), frames=frames)
-        self._offset = end
+        chunk = Chunk(self._number, self._offset, flushed, crc, frames=frames)
+        self._offset += len(frames)
         return chunk
 
     def _seals(self, flushed: int) -> Iterator[Chunk]:

@@ -35,6 +35,42 @@ void cl_segment_scan(const cl_segment *segment, uint64_t from, uint64_t to, cl_s
     scan_frames(segment, from, to, scan, NULL);
 }
 
+int cl_segment_copy(const cl_segment *segment, uint64_t from, uint64_t to, uint8_t *copy,
+                    uint64_t *end, uint32_t *crc) {
+    cl_frame_cursor at = cl_frame_cursor_at(segment, copy - from, from, to);
+    cl_record record;
+    int code;
+    cl_assert(from, <=, to);
+    cl_assert(to, <=, segment->size);
+    cl_assert((from | to | (uintptr_t)copy) % CL_FRAME_ALIGN, ==, 0);
+    /* The copy is checked, so nothing that changes the file meanwhile can make it invalid. */
+    memcpy(copy, segment->map + from, to - from);
+    at.end = to;
+    for (;; cl_frame_next(&at)) {
+        code = cl_frame_verify(&at, cl_frame_read(&at), &record);
+        if ((code != CL_OK && code != CL_E_ROLLED_BACK) || at.step > to - at.offset) {
+            break;
+        }
+    }
+    *end = at.offset;
+    *crc = cl_crc32c(0, copy, at.offset - from);
+    if (code == CL_E_ROLLED_BACK) {
+        return CL_E_ABSENT;
+    }
+    return code == CL_E_ROLL ? CL_OK : code;
+}
+
+uint64_t cl_first_frame_end(const cl_segment *segment, uint64_t from, uint64_t to) {
+    cl_frame_cursor at = cl_frame_cursor_at(segment, segment->map, from, to);
+    cl_record record;
+    int code = cl_frame_read(&at);
+    /* The CRC of a long record is left to cl_segment_copy. */
+    bool is_frame = code == CL_OK
+                        ? at.step <= cl_frame_aligned(cl_frame_largest(at.size))
+                        : cl_frame_verify(&at, code, &record) == CL_E_ROLLED_BACK;
+    return is_frame && at.step > to - from ? from + at.step : to;
+}
+
 uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t to) {
     static const uint8_t zeros[4096];
     uint64_t behind = to;

@@ -15,6 +15,15 @@ typedef struct {
 /* Checks every frame in [from, to) of what `segment` maps. */
 void cl_segment_scan(const cl_segment *segment, uint64_t from, uint64_t to, cl_scan *scan);
 
+/* Copies the frames that are valid and whole in [from, to) of what `segment` maps; `copy` has room
+ * for all, at an address aligned as frames are. Sets *end to where the copied frames end, and *crc
+ * to the CRC of the copy. Returns CL_OK at `to`, CL_E_ABSENT if a frame ends behind it, else what
+ * is there. */
+int cl_segment_copy(const cl_segment *segment, uint64_t from, uint64_t to, uint8_t *copy,
+                    uint64_t *end, uint32_t *crc);
+/* Returns `to`, or the end of the frame at `from` if that ends behind it. */
+uint64_t cl_first_frame_end(const cl_segment *segment, uint64_t from, uint64_t to);
+
 /* Offset of the first byte in [from, to) that is not zero, or `to`. */
 uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t to);
 
