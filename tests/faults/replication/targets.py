@@ -24,9 +24,9 @@ from commitlog.remote.channel import Channel
 from commitlog.remote.remote_directory import RemoteDirectory
 from commitlog.remote.update import Update
 from commitlog.replication import serve, wire
+from commitlog.replication.new_replica import begin_replica, create_replica
 from commitlog.replication.permits import Permit, Permits
 from commitlog.replication.reading import Reading
-from commitlog.replication.new_replica import begin_replica, create_replica
 from commitlog.replication.replica import Replica, Standing
 from commitlog.replication.served import Served
 from commitlog.replication.session import Sessions
