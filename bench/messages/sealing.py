@@ -1,4 +1,6 @@
-"""What sealing costs: records of 1 KiB, in lists and one by one, beside the same ones unsealed."""
+"""What sealing costs: records of 1 KiB, in lists and one by one, beside the same ones unsealed, and
+bound to their positions.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,12 @@ def measured(folder: Path) -> dict[str, float]:
     found = {}
     with commitlog.open(folder / "log", flush="none", segment_size="256MiB") as log:
         data_key = DataKey.new(ring, log, 1)
-        names = {"unsealed": None, "sealed": ring}
+        names = {"unsealed": (None, False), "sealed": (ring, False), "bound": (ring, True)}
         opened = {
-            name: commitlog.topic(log, bytes, name=name, codec="msgpack", keys=keys)
-            for name, keys in names.items()
+            name: commitlog.topic(
+                log, bytes, name=name, codec="msgpack", keys=keys, seal_positions=is_bound
+            )
+            for name, (keys, is_bound) in names.items()
         }
 
         def ciphers() -> int:

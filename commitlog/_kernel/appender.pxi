@@ -13,8 +13,13 @@ cdef class Engine(Writer):
         object expect
     ):
         """Append a list of records: see `LogMethods.append_many`."""
+        return self.append_records(
+            RecordList(self, values, keys, types, timestamp_ns, expect), sync
+        )
+
+    cpdef append_records(self, RecordList records, object sync):
+        """Append a list, and wait for durability as `append_many` does; return the positions."""
         cdef bint durable = self.sync_default if sync is None else sync
-        cdef RecordList records = RecordList(self, values, keys, types, timestamp_ns, expect)
         if records.count:
             self.check_durable(durable)
             self.append_rest(records, True)
@@ -33,16 +38,18 @@ cdef class Engine(Writer):
         """Append the rest of a list; return False if some of it is dropped, or is held while the
         caller does not wait.
         """
-        cdef int64_t[::1] positions = records.positions
+        cdef int64_t *positions = records.places
         cdef Py_ssize_t done = records.done
-        if done < records.count and records.is_conditional:
-            records.done = self.append_whole(records, &positions[0], waits)
-            positions[records.done:] = -1
+        if records.placing is not None:
+            append_placed(self, records, waits)
+        elif done < records.count and records.is_conditional:
+            records.done = self.append_whole(records, positions, waits)
         elif done < records.count:
             records.done += self.append_batches(
-                &records.records[done], records.count - done, &positions[done], waits
+                &records.records[done], records.count - done, positions + done, waits
             )
-            positions[records.done:] = -1
+        for done in range(records.done, records.count):
+            positions[done] = -1
         if records.done:
             records.end = end_of(
                 <uint64_t>positions[records.done - 1], &records.records[records.done - 1]

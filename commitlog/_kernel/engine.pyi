@@ -1,4 +1,4 @@
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, final
 
@@ -176,6 +176,8 @@ class Claim:
         /,
     ) -> Literal[False]: ...
 
+Placing: TypeAlias = Callable[[int, int], Callable[[list[int]], list[bytes]]]
+
 class RecordList:
     def __new__(
         cls,
@@ -185,6 +187,7 @@ class RecordList:
         types: Iterable[int] | None,
         timestamp_ns: int | None,
         expect: int | None,
+        placing: Placing | None = None,
     ) -> Self: ...
     @property
     def count(self) -> int: ...
@@ -209,6 +212,7 @@ class RowColumns:
 class Engine(Writer):
     def append_marked(self, records: RecordList, producer: int, number: int) -> int: ...
     def append_list(self, records: RecordList) -> bool: ...
+    def append_records(self, records: RecordList, sync: bool | None) -> NDArray[np.int64]: ...
     def append_columns(
         self, parts: list[RowColumns], *, timestamp_ns: int | None = None, sync: bool | None = None
     ) -> NDArray[np.int64]: ...

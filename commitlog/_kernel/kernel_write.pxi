@@ -54,6 +54,13 @@ cdef extern from "writer.h":
     void cl_claim_hold(cl_segment *segment) nogil
     void cl_claim_release(cl_log *log, cl_segment *segment) nogil
     void cl_writer_abandon(cl_writer *writer, const cl_claim *claim) nogil
+    int cl_batch_claim(
+        cl_writer *writer, uint32_t length, int64_t *timestamp_ns, cl_claim *claim
+    ) nogil
+    int cl_batch_append(
+        cl_writer *writer, const cl_claim *claim, const cl_record_input *records, size_t count,
+        int64_t now_ns, int64_t *positions
+    ) nogil
     int cl_writer_append_rows(
         cl_writer *writer, const cl_rows *rows, size_t *done, int64_t *positions
     ) nogil
@@ -88,6 +95,7 @@ cdef extern from "mark.h":
 cdef extern from "conditional.h":
     ctypedef struct cl_condition:
         uint64_t expect
+        uint64_t place
         int64_t deadline_ns
     void cl_counted_set(cl_writer *writer, uint64_t position, uint64_t sequence) nogil
     int cl_append_expected(
@@ -97,6 +105,10 @@ cdef extern from "conditional.h":
     int cl_append_records_expected(
         cl_writer *writer, const cl_record_input *records, size_t count, uint64_t length,
         cl_condition *condition, int64_t *positions
+    ) nogil
+    int cl_append_records_at(
+        cl_writer *writer, uint64_t packed, const cl_record_input *records, size_t count,
+        uint64_t length, int64_t *positions
     ) nogil
 
 cdef extern from "stage.h":

@@ -20,6 +20,11 @@ cdef class RecordList:
         The writer that appends them.
     values, keys, types, timestamp_ns, expect
         As for `append_many`.
+    placing : callable, optional
+        Makes values that depend on their positions; `values` has as many bytes for each. It takes
+        the indexes of the first record of a batch and of the one behind it, and returns a callable
+        that takes the positions of these records and returns their values. It is called again for
+        each attempt at another place.
 
     Attributes
     ----------
@@ -35,12 +40,17 @@ cdef class RecordList:
     cdef uint64_t bytes  # of a conditional list, with headers and padding
     cdef bint is_conditional
     cdef cl_condition condition
+    cdef object placing
+    cdef int64_t *places  # the items of `positions`
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t done
     cdef readonly object positions
 
-    def __cinit__(self, Writer log, values, keys, types, timestamp_ns, expect):
+    def __cinit__(
+        self, Writer log, values, keys, types, timestamp_ns, expect, placing=None
+    ):
         cdef int64_t stamp = timestamp_of(timestamp_ns)
+        cdef int64_t[::1] places
         cdef Py_ssize_t index
         self.values = [
             value if PyBytes_CheckExact(value) else as_bytes(value, "a value")
@@ -48,6 +58,9 @@ cdef class RecordList:
         ]
         self.count = len(self.values)
         self.positions = numpy.empty(self.count, dtype=numpy.int64)
+        if self.count:
+            places = self.positions
+            self.places = &places[0]
         if keys is not None:
             self.keys = [
                 None if key is None else as_bytes(key, "a key") for key in _each(keys, "keys")
@@ -69,6 +82,7 @@ cdef class RecordList:
             self.records[index].type = 0 if type_items is None else type_of(type_items[index])
             self.records[index].timestamp_ns = stamp
             log.check_size(&self.records[index])
+        self.placing = placing
         if expect is not None:
             self.begin_condition(log, expect)
 
@@ -105,4 +119,37 @@ cdef class RecordList:
                 f"do not fit the log's largest frame of {log.writer.largest} bytes: append a "
                 "shorter list, or create the log with larger segments",
                 path=log.path, size=self.bytes, limit=log.writer.largest)
+        return 0
+
+    cdef Py_ssize_t batch_end(self, uint64_t most, uint64_t *length) noexcept:
+        """Return the end of the next batch, and how many bytes its frames take: at most `most` if
+        it has several records. A conditional list is one batch.
+        """
+        cdef Py_ssize_t end = self.done
+        cdef uint64_t bytes = 0
+        length[0] = 0
+        while end < self.count:
+            bytes = end_of(length[0], &self.records[end])
+            if bytes > most and end > self.done and not self.is_conditional:
+                break
+            length[0] = bytes
+            end += 1
+        return end
+
+    cdef int put_at(self, uint64_t position, Py_ssize_t end, object values_at) except -1:
+        """Give the next records, up to `end`, the values that they have from a position on."""
+        cdef Py_ssize_t index
+        cdef bytes value
+        cdef list positions = []
+        for index in range(self.done, end):
+            positions.append(position)
+            position = end_of(position, &self.records[index])
+        cdef list values = values_at(positions)
+        if len(values) != len(positions):
+            raise ValueError("each position needs a value")
+        for index, value in enumerate(values, self.done):
+            if PyBytes_GET_SIZE(value) != self.records[index].value_length:
+                raise ValueError("the length of a value must not depend on its position")
+            self.values[index] = value
+            self.records[index].value = PyBytes_AS_STRING(value)
         return 0

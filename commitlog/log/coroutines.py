@@ -115,15 +115,23 @@ class AsyncMethods:
         numpy.ndarray
             The positions, int64, one per record; -1 for a dropped record, as for `append_many`.
         """
-        parts = self._parts
-        durable = _is_awaited(parts, sync)
-        records = RecordList(parts.engine, values, keys, types, timestamp_ns, expect)
-        if _has_queue(parts) or not parts.engine.append_list(records):
-            await _append_in_turn(parts, records)
-        if durable and records.count:
-            # The maximum, not the last: dropped records at the end have position -1.
-            await _until_durable(parts, int(records.positions.max()))
-        return records.positions
+        engine = self._parts.engine
+        records = RecordList(engine, values, keys, types, timestamp_ns, expect)
+        return await append_list_async(self, records, sync)
+
+
+async def append_list_async(
+    log: AsyncMethods, records: RecordList, sync: bool | None
+) -> npt.NDArray[np.int64]:
+    """Append a list as `AsyncMethods.append_many_async` does."""
+    parts = log._parts
+    durable = _is_awaited(parts, sync)
+    if _has_queue(parts) or not parts.engine.append_list(records):
+        await _append_in_turn(parts, records)
+    if durable and records.count:
+        # The maximum, not the last: dropped records at the end have position -1.
+        await _until_durable(parts, int(records.positions.max()))
+    return records.positions
 
 
 def _has_queue(parts: OpenLog) -> bool:

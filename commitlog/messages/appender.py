@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from commitlog._kernel.messages import DeclaredSegment, LastAppend
 from commitlog.base.failpoint import failpoint
@@ -16,10 +14,10 @@ from commitlog.errors import CommitLogError, InvalidOptionError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.message_sizes import FRAME_MOST, check_sizes, frames_length
+from commitlog.messages.part import Part, PlaceSeal, Positions
 from commitlog.messages.schema import SCHEMA_TYPE, Schema
 
 Key: TypeAlias = bytes | bytearray
-Positions = npt.NDArray[np.int64]
 _MARK = 32  # bytes in front of a record of a producer
 _CLAIM_MOST = 1 << 16  # bytes of the records that are appended at once, as one claim
 
@@ -53,9 +51,13 @@ class TopicAppender:
         Shared with the other topics of the handle.
     data_key : tuple of bytes, optional
         Key and value of a record that each segment has behind the schema.
+    seal : PlaceSeal, optional
+        Seals the messages for their positions.
 
     Attributes
     ----------
+    seal : PlaceSeal or None
+        As given. If it is one, the values of messages have `ROOM` behind them.
     type : int
         The type number of the messages.
     declared : DeclaredSegment
@@ -69,8 +71,11 @@ class TopicAppender:
         catalog: SchemaCatalog,
         last: LastAppend,
         data_key: tuple[bytes, bytes] | None = None,
+        *,
+        seal: PlaceSeal | None = None,
     ) -> None:
         self.last = last
+        self.seal = seal
         self.declared = DeclaredSegment()
         self._log = log
         self._schema = schema
@@ -91,9 +96,13 @@ class TopicAppender:
     ) -> int:
         """Append one message; return its position, or -1 if it was dropped."""
         if condition is None and self.last.position < self.declared.far_end:
-            position = self._log.append(
-                value, key=key, type=self.type, timestamp_ns=timestamp_ns, sync=sync
-            )
+            if self.seal is None:
+                position = self._log.append(
+                    value, key=key, type=self.type, timestamp_ns=timestamp_ns, sync=sync
+                )
+            else:
+                record = (value, key, self.type)
+                position = self.seal.append(self._log, record, timestamp_ns, sync)
         elif isinstance(condition, ProducerNumber):
             position = self._log.append(
                 value, timestamp_ns=timestamp_ns, sync=sync, **self._once(value, key, condition)
@@ -133,15 +142,19 @@ class TopicAppender:
             self.note_last(position)
             return position
         for part in self._parts([value], [key], sync, condition):
-            positions = await self._log.append_many_async(
-                part.values, timestamp_ns=timestamp_ns, **part.options
-            )
+            positions = await part.append_async(self._log, timestamp_ns)
             for each in self._noted(part, positions):
                 position = int(each)
         return position
 
     def _once(self, value: bytes, key: Key | None, number: ProducerNumber) -> dict[str, Any]:
         """Append the schema if it is needed; return what `append` takes."""
+        if self.seal is not None:
+            raise InvalidOptionError(
+                f"topic {self._schema.topic!r} has seal_positions=True, so producer= is refused: a "
+                "repeat has the position of an earlier record; leave it out, or give expect=",
+                path=self._log.path,
+            )
         check_sizes(self._log, self._schema, [value], [key])
         self.prepare(frames_length([value], [key]) + _MARK)
         return {"key": key, "type": self.type, **number._asdict()}
@@ -157,17 +170,24 @@ class TopicAppender:
         expect: int | None,
     ) -> Positions:
         found = [
-            self._noted(
-                part,
-                self._log.append_many(part.values, timestamp_ns=timestamp_ns, **part.options),
-            )
+            self._noted(part, part.append(self._log, timestamp_ns))
             for part in self._parts(values, keys, sync, expect)
         ]
         return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
+    def _part(
+        self,
+        values: list[bytes],
+        keys: list[Any],
+        sync: bool | None,
+        expect: int | None = None,
+    ) -> Part:
+        count = len(values)
+        return Part(values, keys, [self.type] * count, [self.seal] * count, sync, expect)
+
     def _parts(
         self, values: list[bytes], keys: list[Any], sync: bool | None, expect: int | None
-    ) -> Iterator[_Part]:
+    ) -> Iterator[Part]:
         """Yield lists of records, each of which is appended before the next one is asked for.
 
         A list has messages that fit the segment, which has the schema, or the schema and a message.
@@ -189,28 +209,27 @@ class TopicAppender:
                 self._declare()
                 is_alone = not self._fits_beside_schema(values[first], keys[first])
                 if is_alone:
-                    yield _Part([], [], [], False).behind(self._heads)
+                    yield self._part([], [], False).behind(self._heads)
                     continue
-            types = [self.type] * (last - first)
-            part = _Part(values[first:last], keys[first:last], types, durable)
+            part = self._part(values[first:last], keys[first:last], durable)
             yield part if is_plain else part.behind(self._heads)
             first = last
             is_alone = False
 
     def _whole(
         self, values: list[bytes], keys: list[Any], sync: bool | None, expect: int
-    ) -> Iterator[_Part]:
+    ) -> Iterator[Part]:
         """Yield all messages as one list, behind the schema if the segment needs it and both fit
         one claim. If they do not, the schema follows the messages. But a data key goes before them,
         because a kill in between would leave messages that nothing opens.
         """
-        part = _Part(list(values), keys, [self.type] * len(values), sync, expect)
+        part = self._part(list(values), keys, sync, expect)
         if self._fitting(values, keys, 0) < len(values):
             self._declare()
             if self._heads_length() + frames_length(values, keys) <= self._log.largest_value:
                 part.behind(self._heads)
             elif len(self._heads) > 1:
-                yield _Part([], [], [], False, expect).behind(self._heads)
+                yield self._part([], [], False, expect).behind(self._heads)
                 part.expect = expect + len(self._heads)
         yield part
 
@@ -258,7 +277,7 @@ class TopicAppender:
             self._catalog.declare(self._schema)
             self._is_declared = True
 
-    def _noted(self, part: _Part, positions: Positions) -> Positions:
+    def _noted(self, part: Part, positions: Positions) -> Positions:
         """Record which segment has the schema; return the positions of the messages."""
         if part.types[:1] == [SCHEMA_TYPE]:
             self._note(int(positions[0]))
@@ -332,32 +351,11 @@ def checked_keys(
     return given
 
 
-@dataclass
-class _Part:
-    """Records to append at once."""
-
-    values: list[bytes]
-    keys: list[Any]
-    types: list[int]
-    sync: bool | None
-    expect: int | None = None
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The keyword arguments of `CommitLog.append_many`."""
-        return {"keys": self.keys, "types": self.types, "sync": self.sync, "expect": self.expect}
-
-    def behind(self, heads: list[tuple[bytes, bytes]]) -> Self:
-        """Put schema records, of key and value, before the others; return this."""
-        self.keys[:0], self.values[:0] = zip(*heads, strict=True)
-        self.types[:0] = [SCHEMA_TYPE] * len(heads)
-        return self
-
-
 class Appending(Protocol):
     """Appends values that are behind the layers of a schema: see `TopicAppender`."""
 
     type: int
+    seal: PlaceSeal | None
 
     def append(
         self,

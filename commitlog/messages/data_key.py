@@ -12,21 +12,24 @@ from collections.abc import Sequence
 from itertools import repeat
 
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.cipher import KEY_BYTES, NONCE_BYTES, Cipher
+from commitlog.messages.cipher import KEY_BYTES, NONCE_BYTES, TAG_BYTES, Cipher
 from commitlog.messages.key_ring import KeyRing, is_id, unwrapped_by, wrapped_by
 
 FORMAT = 1
 ID_BYTES = 8
 HEAD_BYTES = ID_BYTES + NONCE_BYTES
+SEALED_MORE = HEAD_BYTES + TAG_BYTES  # bytes that a sealed value has more
 # Log, type number, and how many bytes the key id has, which is behind them.
 _BOUND = struct.Struct("<16sIH")
+_POSITION = struct.Struct("<q")
 
 
 class DataKey:
     """Seal and open messages of one type number by one key. Any thread may use it.
 
     A sealed value is the id of the data key, a nonce, the sealed bytes and their tag. Log, type
-    number, key id and record key are associated data: the value opens only with the same ones.
+    number, key id and record key are associated data, and the position if it is given: the value
+    opens only with the same ones.
 
     Parameters
     ----------
@@ -47,12 +50,15 @@ class DataKey:
         As given.
     record : tuple of bytes
         Key and value of its record.
+    uses : int
+        How many values it has sealed.
     """
 
     def __init__(
         self, key: bytes, key_id: str, wrapped: bytes, log: CommitLog, number: int
     ) -> None:
         self.key_id = key_id
+        self.uses = 0
         self._key = key
         self._log = log
         self._number = number
@@ -68,6 +74,7 @@ class DataKey:
         encoded = key_id.encode()
         bound = _BOUND.pack(log.identity.uuid, number, len(encoded)) + encoded
         self._unkeyed, self._keyed = bound + b"\0", bound + b"\1"
+        self._placed_unkeyed, self._placed_keyed = bound + b"\2", bound + b"\3"
 
     @classmethod
     def new(cls, ring: KeyRing, log: CommitLog, number: int) -> DataKey:
@@ -115,13 +122,22 @@ class DataKey:
 
     def sealed(self, value: bytes, key: bytes | bytearray | None) -> bytes:
         """Return a value sealed with a new nonce, for a record with that key."""
+        self.uses += 1
         nonce = os.urandom(NONCE_BYTES)
         return self._id + nonce + self._cipher.sealed(nonce, value, self._associated(key))
+
+    def sealed_at(
+        self, value: bytes, key: bytes | bytearray | None, position: int, nonce: bytes
+    ) -> bytes:
+        """Return a value sealed with a nonce, for a record with that key at that position."""
+        self.uses += 1
+        return self._id + nonce + self._cipher.sealed(nonce, value, self._associated(key, position))
 
     def sealed_list(
         self, values: list[bytes], keys: Sequence[bytes | bytearray | None] | None
     ) -> list[bytes]:
         """Return values sealed with a new nonce each, for records with those keys."""
+        self.uses += len(values)
         drawn = os.urandom(NONCE_BYTES * len(values))
         nonces = [drawn[at : at + NONCE_BYTES] for at in range(0, len(drawn), NONCE_BYTES)]
         bound = repeat(self._unkeyed, len(values)) if keys is None else map(self._associated, keys)
@@ -131,13 +147,18 @@ class DataKey:
             for nonce, value, associated in zip(nonces, values, bound, strict=True)
         ]
 
-    def opened(self, value: bytes, key: bytes | None) -> bytes:
+    def opened(self, value: bytes, key: bytes | None, position: int | None = None) -> bytes:
         """Return what was sealed; raise ValueError if it is not authentic."""
         nonce, sealed = value[ID_BYTES:HEAD_BYTES], value[HEAD_BYTES:]
-        return self._cipher.opened(nonce, sealed, self._associated(key))
+        return self._cipher.opened(nonce, sealed, self._associated(key, position))
 
-    def _associated(self, key: bytes | bytearray | None) -> bytes:
-        return self._unkeyed if key is None else b"".join((self._keyed, key))
+    def _associated(self, key: bytes | bytearray | None, position: int | None = None) -> bytes:
+        if position is None:
+            return self._unkeyed if key is None else b"".join((self._keyed, key))
+        place = _POSITION.pack(position)
+        if key is None:
+            return self._placed_unkeyed + place
+        return b"".join((self._placed_keyed, place, key))
 
 
 def id_of(value: bytes) -> bytes:

@@ -117,7 +117,7 @@ class DeltaDecoder:
         value = self._value_at(at)
         if value is None:
             repeated = self._repeated(key_of(at), position)
-            value = None if repeated is None else self._reopened(repeated, position, key)
+            value = None if repeated is None else self._reopened(repeated, at, key)
         if value is None:
             raise ValueError("is not in the log: read a log that also has the previous segment")
         if value[:1] != WHOLE:

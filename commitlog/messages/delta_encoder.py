@@ -13,13 +13,13 @@ from commitlog.messages.appender import (
     Appending,
     Key,
     Layered,
-    Positions,
     ProducerNumber,
     checked_keys,
 )
 from commitlog.messages.delta_decoder import key_of
 from commitlog.messages.key_frame import LARGEST, WHOLE, KeyFrame, KeyFrameCache
 from commitlog.messages.message_sizes import FRAME_MOST
+from commitlog.messages.part import Positions
 from commitlog.messages.schema import SCHEMA_TYPE
 
 # A damaged key frame costs the messages that are deltas of it, so their number has a bound.
@@ -163,7 +163,9 @@ class DeltaEncoder:
         # The delta is appended, so a failure here is not raised. Then the delta needs the earlier
         # segment.
         with contextlib.suppress(CommitLogError):
-            _, value = self._end.one(WHOLE + self._compressed(frame.content), key)
+            appender, value = self._end.one(WHOLE + self._compressed(frame.content), key)
+            if appender.seal is not None:  # it proves what is at the position of the key frame
+                value = appender.seal.sealed_alone(value, key, frame.position)
             self._log.append(value, key=key_of(frame.position), type=SCHEMA_TYPE, sync=False)
 
 
@@ -181,6 +183,7 @@ class _Noting:
         sent: list[_Sent | None],
     ) -> None:
         self.type = appender.type
+        self.seal = appender.seal
         self.prepare = appender.prepare
         self._encoder = encoder
         self._appender = appender

@@ -91,7 +91,10 @@ def unsealing(log: CommitLog, schema: Schema, decode: Decode[T], keys: KeyRing) 
 
 
 def _seals(log: CommitLog, schema: Schema, keys: KeyRing) -> list[RecordOpener]:
-    return [Unsealer(log, schema.number, keys).opened] if sealer.is_sealed(schema) else []
+    if not sealer.is_sealed(schema):
+        return []
+    has_positions = sealer.has_positions(schema)
+    return [Unsealer(log, schema.number, keys, has_positions=has_positions).opened]
 
 
 def _opener_of(log: CommitLog, schema: Schema, keys: KeyRing) -> Opener | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from commitlog._kernel.messages import lengths_of
-from commitlog.messages.appender import Appending, Condition, Key, Layered, Positions
+from commitlog.messages.appender import Appending, Condition, Key, Layered
+from commitlog.messages.part import Positions
 from commitlog.stats import TopicStats
 
 

@@ -14,13 +14,22 @@ from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder, layered
 from commitlog.messages.record_keys import key_opener, stored_keys
 from commitlog.messages.schema import Schema, is_message_type
+from commitlog.messages.sealer import has_positions
+
+NO_POSITION = (
+    "it is not sealed for its position, so it may have been moved, or written without a key; to "
+    "read what was appended before seal_positions=True, open the topic without it"
+)
 
 
 class Reading(NamedTuple):
-    """What reads the messages of a topic: its codec, and its key ring."""
+    """What reads the messages of a topic: its codec, its key ring, and whether it refuses those
+    that are not sealed for their positions.
+    """
 
     codec: Codec[Any]
     keys: KeyRing
+    needs_positions: bool
 
 
 class MessageDecoders(dict[int, Decode[Any] | None]):
@@ -46,7 +55,9 @@ class MessageDecoders(dict[int, Decode[Any] | None]):
                     return _refusing(NO_SCHEMA)
                 self.schemas[number] = schema
                 topic = self._topics.get(schema.topic)
-                if topic is not None:
+                if topic is not None and topic.needs_positions and not has_positions(schema):
+                    decode = _refusing(NO_POSITION)
+                elif topic is not None:
                     decode = layered(self._log, schema, topic.codec.decoder(schema), topic.keys)
             except SchemaError as error:
                 if error.topic is None or error.topic in self._topics:

@@ -25,6 +25,7 @@ def method_writer(
     history: bool = True,
     intercept: Intercept | None = None,
     keys: KeyRing | None = None,
+    seal_positions: bool = False,
 ) -> T:
     """Return an object with the methods of an interface that appends each call to a log.
 
@@ -38,7 +39,7 @@ def method_writer(
     interface : type
         A class, such as a Protocol, whose public methods return None, or another interface whose
         methods continue the call: ``shop.to("berlin").sold("lamp")`` is one call of `to.sold`.
-    history, keys
+    history, keys, seal_positions
         As for `commitlog.topic`.
     intercept : callable, optional
         Takes the name of a method, the arguments of a call by their names, and a function that
@@ -72,7 +73,15 @@ def method_writer(
                 f"{method.title} is not async, so it cannot await an async interceptor: give a "
                 "plain function, or make each method of the interface async def"
             )
-        topic = open_topic(log, tuple, name=method.title, codec=method, history=history, keys=keys)
+        topic = open_topic(
+            log,
+            tuple,
+            name=method.title,
+            codec=method,
+            history=history,
+            keys=keys,
+            seal_positions=seal_positions,
+        )
         appends[method.title] = _append(method, topic, intercept)
     writer: T = _writer_class(f"{interface.__name__}Writer", methods, 0, appends)()
     return writer

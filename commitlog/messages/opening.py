@@ -31,10 +31,18 @@ from commitlog.messages.compression import (
 from commitlog.messages.encoder import MessageEncoder, name_of
 from commitlog.messages.key_ring import KeyRing, key_ring_of
 from commitlog.messages.layered_appender import LayeredAppender, Measured
+from commitlog.messages.message_decoders import Reading
 from commitlog.messages.record_keys import KeySealingAppender, RecordKeys
 from commitlog.messages.schema import Schema
 from commitlog.messages.sealed_dictionary import SEAL_BYTES
-from commitlog.messages.sealer import LAYER, Sealer, has_sealed_keys, is_sealed
+from commitlog.messages.sealer import (
+    LAYER,
+    POSITIONS,
+    Sealer,
+    has_positions,
+    has_sealed_keys,
+    is_sealed,
+)
 from commitlog.messages.topic import Topic
 from commitlog.messages.topic_compressor import TopicCompressor
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
@@ -70,6 +78,7 @@ def open_topic(
     compress: Compression | None = None,
     keys: KeyRing | None = None,
     seal_keys: bool = False,
+    seal_positions: bool = False,
     mode: Mode = "a",
     **overrides: Unpack[OptionOverrides],
 ) -> Topic[T]:
@@ -104,6 +113,10 @@ def open_topic(
     seal_keys : bool
         Encrypt the record keys, too: what `key=` takes. Equal keys of the topic stay equal, so
         seeks and deltas by key work. A topic that has encrypted record keys keeps encrypting them.
+    seal_positions : bool
+        Bind each message to its position. Readers refuse one that was moved, repeated or reordered
+        in the files, and the tailers of this topic one that is not bound. A topic that has bound
+        messages keeps binding them, and takes no `producer=`.
     mode, **overrides
         As for `commitlog.open`, if `log` is a path.
 
@@ -139,6 +152,7 @@ def open_topic(
             zstd,
             keys,
             seal_keys=seal_keys,
+            seal_positions=seal_positions,
             validate=validate,
             history=history,
             owns_log=owns_log,
@@ -165,6 +179,7 @@ def _joined(
     keys: KeyRing | None,
     *,
     seal_keys: bool,
+    seal_positions: bool,
     validate: bool,
     history: bool,
     owns_log: bool,
@@ -183,16 +198,20 @@ def _joined(
     known_schemas = _checked_schemas(log, catalog, codec, schema)
     ring = key_ring_of(keys)
     seals = keys is not None or any(map(is_sealed, known_schemas.values()))
-    if seal_keys and not seals:
-        raise InvalidOptionError("seal_keys=True needs keys=: give the topic a key ring")
+    for option, is_given in ("seal_keys", seal_keys), ("seal_positions", seal_positions):
+        if is_given and not seals:
+            raise InvalidOptionError(f"{option}=True needs keys=: give the topic a key ring")
     _check_size(log, schema, zstd, SEAL_BYTES if seals else 0)
+    sealing = LAYER
+    if seal_positions or any(map(has_positions, known_schemas.values())):
+        sealing = LAYER | {POSITIONS: True}
     record_keys = None
     if seal_keys or any(map(has_sealed_keys, known_schemas.values())):
-        record_keys = RecordKeys(log, schema, catalog, ring)
+        record_keys = RecordKeys(log, schema, catalog, ring, sealing)
 
     def end(schema: Schema) -> Layered:
         if seals:
-            layer = (lambda: LAYER) if record_keys is None else record_keys.layer
+            layer = (lambda: sealing) if record_keys is None else record_keys.layer
             return Sealer(log, schema, catalog, shared.last, ring, layer=layer)
         return TopicAppender(log, schema, catalog, shared.last)
 
@@ -212,13 +231,12 @@ def _joined(
         appender = KeySealingAppender(record_keys, appender)
     topic = Topic(
         log,
-        codec,
+        Reading(codec, ring, seal_positions),
         MessageEncoder(codec, schema, path=log.path, validate=validate),
         appender,
         carrying if history else None,
         name=name,
         record_keys=record_keys,
-        keys=ring,
         owns_log=owns_log,
     )
     shared.classes[name] = codec.message_class

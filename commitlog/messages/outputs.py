@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,10 +14,10 @@ from commitlog.messages.appender import (
     Condition,
     Key,
     Layered,
-    Positions,
     checked_keys,
 )
 from commitlog.messages.message_sizes import frames_length
+from commitlog.messages.part import Part, Positions
 
 _DROPPED = -1  # what an append returns whose position is not known yet
 
@@ -70,8 +70,8 @@ class Outputs:
             appender, value, key, timestamp_ns, sync = outputs[0]
             appender.append(head(0) + value, key, timestamp_ns, sync, None)
         elif outputs:
-            values, options = self._listed(outputs, head)
-            _note(outputs, self.log.append_many(values, **options))
+            part = self._part(outputs, head)
+            _note(outputs, part.append(self.log, outputs[0].timestamp_ns))
 
     async def append_async(self, head: Callable[[int], bytes]) -> None:
         """Append the outputs, and wait as `CommitLog.append_many_async` does."""
@@ -80,8 +80,8 @@ class Outputs:
             appender, value, key, timestamp_ns, sync = outputs[0]
             await appender.append_async(head(0) + value, key, timestamp_ns, sync, None)
         elif outputs:
-            values, options = self._listed(outputs, head)
-            _note(outputs, await self.log.append_many_async(values, **options))
+            part = self._part(outputs, head)
+            _note(outputs, await part.append_async(self.log, outputs[0].timestamp_ns))
 
     def _taken(self) -> list[_Output]:
         """Return the outputs that the log lacks, and drop all."""
@@ -91,15 +91,11 @@ class Outputs:
             self.missing = None
         return outputs
 
-    def _listed(
-        self, outputs: list[_Output], head: Callable[[int], bytes]
-    ) -> tuple[list[bytes], dict[str, Any]]:
-        """Return the values and the other arguments of `CommitLog.append_many`."""
+    def _part(self, outputs: list[_Output], head: Callable[[int], bytes]) -> Part:
         last = len(outputs) - 1
         values = [head(last - at) + each.value for at, each in enumerate(outputs)]
         keys = [each.key for each in outputs]
-        timestamps = {each.timestamp_ns for each in outputs}
-        if len(timestamps) > 1:
+        if len({each.timestamp_ns for each in outputs}) > 1:
             raise InvalidOptionError(
                 "with after_last_written= the outputs of a message are appended together, with one "
                 "timestamp: give the same timestamp_ns= to all of them, or to none",
@@ -108,12 +104,13 @@ class Outputs:
         length = frames_length(values, keys)
         for appender in dict.fromkeys(each.appender for each in outputs):
             appender.prepare(length)
-        return values, {
-            "keys": keys,
-            "types": [each.appender.type for each in outputs],
-            "timestamp_ns": timestamps.pop(),
-            "sync": _strictest(each.sync for each in outputs),
-        }
+        return Part(
+            values,
+            keys,
+            [each.appender.type for each in outputs],
+            [each.appender.seal for each in outputs],
+            _strictest(each.sync for each in outputs),
+        )
 
 
 class OutputAppender:

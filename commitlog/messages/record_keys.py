@@ -10,7 +10,7 @@ from typing import Any
 from commitlog.base.extras import imported
 from commitlog.errors import KeyUnavailableError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import Key, Positions
+from commitlog.messages.appender import Key
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.cipher import NEEDING
 from commitlog.messages.data_key import DataKey
@@ -18,8 +18,9 @@ from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layered_appender import LayeredAppender
 from commitlog.messages.message_sizes import not_bytes
 from commitlog.messages.outputs import OutputAppender
+from commitlog.messages.part import Positions
 from commitlog.messages.schema import SCHEMA_TYPE, Schema
-from commitlog.messages.sealer import KEYS, LAYER, has_sealed_keys
+from commitlog.messages.sealer import KEYS, has_sealed_keys
 
 _KEPT = 4096  # record keys that are not encrypted or decrypted again
 _BLOCK = 16  # the length of a record key is shown in such steps
@@ -83,15 +84,23 @@ class RecordKeys:
         That of the log.
     keys : KeyRing
         Wraps the key.
+    sealing : dict
+        The layer of messages whose record keys are not sealed.
     """
 
     def __init__(
-        self, log: CommitLog, schema: Schema, catalog: SchemaCatalog, keys: KeyRing
+        self,
+        log: CommitLog,
+        schema: Schema,
+        catalog: SchemaCatalog,
+        keys: KeyRing,
+        sealing: dict[str, Any],
     ) -> None:
         self._log = log
         self._schema = schema
         self._catalog = catalog
         self._keys = keys
+        self._sealing = sealing
         self._agreed: tuple[dict[str, Any], RecordKeyCipher] | None = None
 
     def layer(self) -> dict[str, Any]:
@@ -127,7 +136,7 @@ class RecordKeys:
         under the lock, so other handles find it.
         """
         data_key = self._known()
-        layer = LAYER | {KEYS: data_key.record[1].decode()}
+        layer = self._sealing | {KEYS: data_key.record[1].decode()}
         self._catalog.declare(replace(self._schema, layers=(layer,)))
         return layer, RecordKeyCipher(data_key, self._log, self._schema.topic)
 

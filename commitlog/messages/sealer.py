@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from commitlog._kernel.messages import LastAppend
 from commitlog.errors import KeyUnavailableError
@@ -17,11 +17,13 @@ from commitlog.messages.cipher import check_installed
 from commitlog.messages.data_key import DataKey
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.message_sizes import frames_length, not_bytes
+from commitlog.messages.part import ROOM, PlaceSeal
 from commitlog.messages.schema import Schema
 
 NAME = "aes-256-gcm"
 LAYER: dict[str, Any] = {"name": NAME}
 KEYS = "record_keys"  # of a layer whose record keys are sealed, too: their wrapped key
+POSITIONS = "positions"  # of a layer whose messages are sealed for their positions: true
 # Of random nonces of 96 bits, two of 2**32 are equal with a probability below 2**-32.
 MOST_MESSAGES = 1 << 32
 
@@ -29,7 +31,13 @@ MOST_MESSAGES = 1 << 32
 def is_sealed(schema: Schema) -> bool:
     """Return whether the messages of a schema are sealed."""
     last = schema.layers[-1] if schema.layers else {}
-    return last in (LAYER, LAYER | {KEYS: last.get(KEYS)})
+    known = {each: value for each, value in last.items() if each not in (KEYS, POSITIONS)}
+    return known == LAYER and last.get(POSITIONS, True) is True
+
+
+def has_positions(schema: Schema) -> bool:
+    """Return whether the messages of a schema are sealed for their positions."""
+    return is_sealed(schema) and POSITIONS in schema.layers[-1]
 
 
 def has_sealed_keys(schema: Schema) -> bool:
@@ -37,17 +45,16 @@ def has_sealed_keys(schema: Schema) -> bool:
     return is_sealed(schema) and isinstance(schema.layers[-1].get(KEYS), str)
 
 
-@dataclass(eq=False, slots=True)
-class _Stage:
-    """A data key, the appender of the messages that it seals, and their number."""
+class _Stage(NamedTuple):
+    """A data key, and the appender of the messages that it seals."""
 
     data_key: DataKey
     appender: TopicAppender
-    messages: int = 0
 
 
 class Sealer:
-    """Seal the messages of a topic, and return their appender: see `Layered`.
+    """Seal the messages of a topic, and return their appender: see `Layered`. If they are sealed
+    for their positions, the appender seals them.
 
     A data key is new for each segment and each object of this class, and after a fork. A list that
     begins in one segment has the same data key in the next. Any thread may use it.
@@ -88,10 +95,11 @@ class Sealer:
         if (
             stage is None
             or stage.appender.last.position >= stage.appender.declared.far_end
-            or stage.messages >= MOST_MESSAGES
+            or stage.data_key.uses >= MOST_MESSAGES
         ):
             stage = self._stage_for([value], [key])
-        stage.messages += 1
+        if stage.appender.seal is not None:
+            return stage.appender, _with_room(value, key)
         try:
             return stage.appender, stage.data_key.sealed(value, key)
         except TypeError:
@@ -104,7 +112,8 @@ class Sealer:
         given: list[Key | None] = [None] * len(values) if keys is None else keys
         checked_keys(self._log, values, given)
         stage = self._stage_for(values, given)
-        stage.messages += len(values)
+        if stage.appender.seal is not None:
+            return stage.appender, list(map(_with_room, values, given))
         try:
             return stage.appender, stage.data_key.sealed_list(values, keys)
         except TypeError:
@@ -113,7 +122,7 @@ class Sealer:
     def _stage_for(self, values: list[bytes], keys: list[Key | None]) -> _Stage:
         """Return the stage for messages: a new one if the segment has no room for them."""
         stage = self._stage
-        if stage is None or stage.messages + len(values) > MOST_MESSAGES:
+        if stage is None or stage.data_key.uses + len(values) > MOST_MESSAGES:
             stage = self._stage = self._new()
         # The record of a data key may have been dropped, and a message behind it not.
         is_in_log = stage.appender.declared.end >= 0
@@ -128,14 +137,21 @@ class Sealer:
         except KeyUnavailableError as error:
             error.path = self._log.path
             raise
+        seal = PlaceSeal(data_key, schema.has_history) if has_positions(schema) else None
         return _Stage(
             data_key,
-            TopicAppender(self._log, schema, self._catalog, self._last, data_key.record),
+            TopicAppender(self._log, schema, self._catalog, self._last, data_key.record, seal=seal),
         )
 
     def forget(self) -> None:
         """Seal no more messages with the data key."""
         self._stage = None
+
+
+def _with_room(value: bytes, key: Key | None) -> bytes:
+    if key is not None and not isinstance(key, bytes | bytearray | memoryview):
+        raise not_bytes([key])
+    return value + ROOM
 
 
 _SEALERS: weakref.WeakSet[Sealer] = weakref.WeakSet()

@@ -14,17 +14,15 @@ from commitlog.messages.appender import (
     Condition,
     Key,
     Layered,
-    Positions,
     ProducerNumber,
     TopicAppender,
 )
-from commitlog.messages.codec import Codec
 from commitlog.messages.encoder import MessageEncoder
 from commitlog.messages.handled import HANDLED
-from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layered_appender import LayeredAppender
 from commitlog.messages.message_decoders import Reading
 from commitlog.messages.outputs import OutputAppender
+from commitlog.messages.part import Positions
 from commitlog.messages.record_keys import KeySealingAppender, RecordKeys
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
 from commitlog.tail.seek import Start, Visibility
@@ -54,14 +52,13 @@ class Topic(ProcessBound, TopicWriter[T]):
     def __init__(
         self,
         log: CommitLog,
-        codec: Codec[T],
+        reading: Reading,
         encoder: MessageEncoder[T],
         appender: TopicAppender | LayeredAppender | KeySealingAppender,
         history: Layered | None,
         *,
         name: str,
         record_keys: RecordKeys | None,
-        keys: KeyRing,
         owns_log: bool,
     ) -> None:
         """Take the parts of a topic; only `commitlog.topic` calls this."""
@@ -78,8 +75,8 @@ class Topic(ProcessBound, TopicWriter[T]):
         )
         self.log = log
         self.name = name
-        self.message_class = codec.message_class
-        self._reading = Reading(codec, keys)
+        self.message_class = reading.codec.message_class
+        self._reading = reading
         self._encoder = encoder
         self._appender = appender
         self._history = history

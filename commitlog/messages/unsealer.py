@@ -26,6 +26,8 @@ class Unsealer:
         Their type number.
     keys : KeyRing
         Unwraps the data keys.
+    has_positions : bool
+        Whether the messages are sealed for their positions.
 
     Raises
     ------
@@ -33,11 +35,12 @@ class Unsealer:
         cryptography is not installed.
     """
 
-    def __init__(self, log: CommitLog, number: int, keys: KeyRing) -> None:
+    def __init__(self, log: CommitLog, number: int, keys: KeyRing, *, has_positions: bool) -> None:
         check_installed()
         self._log = log
         self._number = number
         self._keys = keys
+        self._has_positions = has_positions
         self._found: dict[bytes, DataKey] = {}
         self._missed: dict[bytes, int] = {}  # the tail of the log when a data key was not there
 
@@ -49,18 +52,19 @@ class Unsealer:
         KeyUnavailableError
             The key ring cannot open the data key.
         ValueError
-            The value was changed, or comes from another log, topic or key.
+            The value was changed, or comes from another log, topic, key or position.
         """
         data_key_id = value[:ID_BYTES]
         data_key = self._found.get(data_key_id)
         if data_key is None:
             data_key = self._data_key(data_key_id, position)
         try:
-            return data_key.opened(value, key)
+            return data_key.opened(value, key, position if self._has_positions else None)
         except ValueError:
+            places = "log, topic, key or position" if self._has_positions else "log, topic or key"
             raise ValueError(
                 "the sealed message is not authentic: its bytes changed, or it comes from another "
-                "log, topic or key; restore the log from a copy"
+                f"{places}; restore the log from a copy"
             ) from None
 
     def _data_key(self, data_key_id: bytes, position: int) -> DataKey:

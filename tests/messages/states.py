@@ -83,9 +83,9 @@ def read(path: Path, **options: Any) -> list[State]:
         return list(topic.tailer())
 
 
-def read_alone(path: Path) -> Iterator[list[State]]:
+def read_alone(path: Path, **options: Any) -> Iterator[list[State]]:
     """Yield the states of each segment of a log, which is opened alone."""
     for segment in sorted(path.glob("*.seg")):
         with commitlog.open(segment, "r") as log:
             if log.count():
-                yield read(segment)
+                yield read(segment, **options)

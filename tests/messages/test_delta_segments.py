@@ -6,6 +6,7 @@ import os
 import shutil
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,7 @@ from tests.messages.states import (
 from tests.steps import replace_hook
 
 pytest.importorskip("zstandard")
+BOUND = {"keys": RING, "seal_positions": True}
 
 
 def test_each_segment_is_read_alone(tmp_path: Path) -> None:
@@ -54,11 +56,12 @@ def rolling(log: commitlog.CommitLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_frame.KeyFrame, "delta", rolled)
 
 
+@pytest.mark.parametrize("options", [{}, BOUND])
 @pytest.mark.parametrize("history", [False, True])
 def test_delta_in_another_segment_brings_its_key_frame(
-    log: commitlog.CommitLog, monkeypatch: pytest.MonkeyPatch, history: bool
+    log: commitlog.CommitLog, monkeypatch: pytest.MonkeyPatch, history: bool, options: Any
 ) -> None:
-    topic, states = topic_of(log), States(1).some(6)
+    topic, states = topic_of(log, **options), States(1).some(6)
 
     def add(state: State) -> None:
         if not history:
@@ -81,8 +84,8 @@ def test_delta_in_another_segment_brings_its_key_frame(
     assert log.first_position > log.segment_size
     assert list(topic.tailer()) == states[2:]
     log.close()
-    assert read(Path(log.path)) == states[2:]
-    assert next(read_alone(Path(log.path))) == states[2:5]
+    assert read(Path(log.path), **options) == states[2:]
+    assert next(read_alone(Path(log.path), **options)) == states[2:5]
 
 
 def test_list_that_another_process_moves_brings_key_frames(
@@ -101,15 +104,14 @@ def test_list_that_another_process_moves_brings_key_frames(
     assert len(repeats) == 8
 
 
-@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("options", [{}, {"keys": RING}, BOUND])
 def test_key_frame_behind_another_roll_is_found(
-    log: commitlog.CommitLog, monkeypatch: pytest.MonkeyPatch, sealed: bool
+    log: commitlog.CommitLog, monkeypatch: pytest.MonkeyPatch, options: Any
 ) -> None:
     """Another handle begins one segment before a delta, and one more before the records that this
     handle appends behind the delta.
     """
-    keys = RING if sealed else None
-    topic, states = topic_of(log, keys=keys), States(1).some(4)
+    topic, states = topic_of(log, **options), States(1).some(4)
 
     def roll(name: str) -> None:
         if name == "message in a new segment":
@@ -134,7 +136,7 @@ def test_key_frame_behind_another_roll_is_found(
     assert list(topic.tailer()) == [*states[2:], states[0]]
     log.close()
     shutil.rmtree(Path(log.path) / FOLDER)
-    assert read(Path(log.path), keys=keys) == [*states[2:], states[0]]
+    assert read(Path(log.path), **options) == [*states[2:], states[0]]
 
 
 KILLED = """

@@ -478,6 +478,8 @@ def use_topics(path: Path) -> None:
         refunds.append(Refund(1))
         both: list[topics.Topic[Sale] | topics.Topic[Refund]] = [sales, refunds]
         print(len(both))
+        commitlog.topic(sales.log, Refund, keys=ring, seal_keys=True, seal_positions=True)
+        commitlog.method_writer(sales.log, Shop, keys=ring, seal_positions=True).sold("lamp", 3)
         words = commitlog.topic(sales.log, str, name="words", codec=text)
         words.append("hello")
         visits = commitlog.topic(sales.log, dict, name="visits", codec=topics.AvroCodec(VISITS))

@@ -179,16 +179,35 @@ int cl_append_records_expected(cl_writer *writer, const cl_record_input *records
     uint64_t packed = 0;
     int code;
     do { /* MOST_ATTEMPTS rounds at most */
-        int64_t now_ns = -1;
-        cl_claim claim;
         code = meet(writer, length, condition, &packed);
-        code = code == CL_OK ? cl_writer_admit(writer, &now_ns) : code;
-        if (CL_LIKELY(code == CL_OK)) {
-            code = cl_claim_at(writer, packed, (uint32_t)length, (uint32_t)length, &claim);
+        if (code == CL_OK && condition->place != 0 && packed != condition->place) {
+            return CL_E_MOVED;
         }
         if (CL_LIKELY(code == CL_OK)) {
-            code = cl_batch_append(writer, &claim, records, count, now_ns, positions);
+            code = cl_append_records_at(writer, packed, records, count, length, positions);
         }
     } while (tries_again(condition, &code));
     return code;
+}
+
+int cl_append_records_at(cl_writer *writer, uint64_t packed, const cl_record_input *records,
+                         size_t count, uint64_t length, int64_t *positions) {
+    int64_t now_ns = -1;
+    cl_claim claim;
+    int code = cl_writer_admit(writer, &now_ns);
+    if (CL_UNLIKELY(code != CL_OK)) {
+        return code;
+    }
+    if (CL_UNLIKELY(length > writer->largest)) {
+        return CL_E_TOO_LARGE;
+    }
+    if (CL_UNLIKELY(cl_load(writer->tail) != packed)) {
+        return CL_E_MOVED;
+    }
+    code = cl_claim_at(writer, packed, (uint32_t)length, (uint32_t)length, &claim);
+    if (CL_UNLIKELY(code != CL_OK)) {
+        return code;
+    }
+    cl_assert(cl_tail_pack(claim.segment->number, claim.offset), ==, packed);
+    return cl_batch_append(writer, &claim, records, count, now_ns, positions);
 }

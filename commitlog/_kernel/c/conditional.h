@@ -7,6 +7,7 @@
 /* Lives as long as one append, through all of its attempts; all but `expect` is 0 at first. */
 typedef struct {
     uint64_t expect; /* the sequence that the first record is to get */
+    uint64_t place; /* of records: the tail (packed) at which they are to begin; 0: any */
     uint64_t goal; /* the tail up to which the append counts */
     int64_t deadline_ns; /* the caller's: until when it waits for open claims */
     uint32_t attempts;
@@ -25,8 +26,15 @@ int cl_append_expected(cl_writer *writer, const cl_record_input *input, cl_condi
                        uint64_t *position);
 
 /* Appends records as one claim on the same condition. Their frames take `length` bytes, which may
- * be at most the size of the largest frame. */
+ * be at most the size of the largest frame. CL_E_MOVED: the log ends at `expect`, but not at
+ * `place`. */
 int cl_append_records_expected(cl_writer *writer, const cl_record_input *records, size_t count,
                                uint64_t length, cl_condition *condition, int64_t *positions);
+
+/* Appends records as one claim at the tail `packed`. CL_E_MOVED: the tail is elsewhere, and
+ * CL_E_ROLLED_BACK: another handle turned the claim into a SKIP. Other codes as for
+ * cl_writer_append. */
+int cl_append_records_at(cl_writer *writer, uint64_t packed, const cl_record_input *records,
+                         size_t count, uint64_t length, int64_t *positions);
 
 #endif
