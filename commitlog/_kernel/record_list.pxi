@@ -148,7 +148,7 @@ cdef class RecordList:
         if len(values) != len(positions):
             raise ValueError("each position needs a value")
         for index, value in enumerate(values, self.done):
-            if PyBytes_GET_SIZE(value) != self.records[index].value_length:
+            if value is None or PyBytes_GET_SIZE(value) != self.records[index].value_length:
                 raise ValueError("the length of a value must not depend on its position")
             self.values[index] = value
             self.records[index].value = PyBytes_AS_STRING(value)

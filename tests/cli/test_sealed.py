@@ -134,6 +134,21 @@ def test_verify_reports_changed_messages(log: Path, monkeypatch: pytest.MonkeyPa
     assert report["notes"][-1] == "more sealed messages that are not authentic: 21"
 
 
+def test_verify_reports_messages_at_wrong_positions(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with commitlog.topic(log, Refund, name="bound", keys=RING, seal_positions=True) as bound:
+        bound.append(Refund(8))
+        record = messages(bound.log)[-1]
+        position = bound.log.append(record.value, type=record.type)
+    monkeypatch.setenv(VARIABLE, OLD)
+    done = run("verify", "--json", log)
+    assert done.returncode == 1
+    report = json.loads(done.stdout)
+    assert [text.split(":")[0] for text in report["problems"]] == [f"position {position}"]
+    assert report["notes"] == ["sealed messages that are authentic: 3"]
+
+
 def test_unusable_variable_is_refused_without_its_text(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,12 +165,14 @@ def test_stream_reads_a_topic_as_a_struct(spark: Any, log: Path, tmp_path: Path)
     assert found == list(range(300))
 
 
+@pytest.mark.parametrize("is_bound", [False, True])
 def test_sealed_messages_need_a_key_of_the_environment(
-    log: Path, monkeypatch: pytest.MonkeyPatch
+    log: Path, monkeypatch: pytest.MonkeyPatch, is_bound: bool
 ) -> None:
     pytest.importorskip("cryptography")
     text = f"k1:{base64.b64encode(bytes(32)).decode()}"
-    with commitlog.topic(log, Refund, name="sealed", keys=topics.KeyRing.of_text(text)) as sealed:
+    ring = topics.KeyRing.of_text(text)
+    with commitlog.topic(log, Refund, name="sealed", keys=ring, seal_positions=is_bound) as sealed:
         position = sealed.append(Refund(7))
         sealed.log.flush()
     options = {
