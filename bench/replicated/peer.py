@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Self
 
+import commitlog
 from commitlog.replication import Follower, follow
 
 _OURS, _THEIRS = "10.213.7.1", "10.213.7.2"
@@ -92,14 +93,17 @@ class Peer:
         self._ask("leave")
 
     @contextlib.contextmanager
-    def echo(self) -> collections.abc.Iterator[socket.socket]:
-        """Connect to a program that sends back what it gets."""
+    def echo(self, log: Path | str = "") -> collections.abc.Iterator[socket.socket]:
+        """Connect to a program that sends back what it gets, when it is durable in a log if one is
+        named.
+        """
         host = _THEIRS if self._namespaced else "127.0.0.1"
         port = self._echo_port
         if self._delay_s:
             host, port = "127.0.0.1", self._delayed(host, port)
         with socket.create_connection((host, port)) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.sendall(f"{log}\n".encode())
             yield connection
 
     def _delayed(self, host: str, port: int) -> int:
@@ -131,17 +135,29 @@ class Peer:
             self._remove_network()
 
 
-def _echo(listener: socket.socket) -> None:
+def _listen(listener: socket.socket) -> None:
     while True:
-        with contextlib.suppress(OSError), listener.accept()[0] as connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = listener.accept()[0]
+        threading.Thread(target=_echo, args=(connection,), daemon=True).start()
+
+
+def _echo(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError), connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        name = b""
+        while not name.endswith(b"\n"):
+            name += connection.recv(1)
+        path = name[:-1].decode()
+        with commitlog.open(path, flush="sync") if path else contextlib.nullcontext() as log:
             while content := connection.recv(_PIECE):
+                if log is not None:
+                    log.append(content)
                 connection.sendall(content)
 
 
 def _peer(host: str) -> None:
     listener = socket.create_server((host, 0))
-    threading.Thread(target=_echo, args=(listener,), daemon=True).start()
+    threading.Thread(target=_listen, args=(listener,), daemon=True).start()
     print(listener.getsockname()[1], flush=True)
     follower: Follower | None = None
     for line in sys.stdin:

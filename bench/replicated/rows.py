@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -80,26 +81,33 @@ class Setting:
 
 
 def latency(setting: Setting) -> Figures:
-    """One thread: an append with `require=1`, beside a flush alone and a round trip alone."""
+    """One thread: an append with `require=1`, beside a flush alone, a round trip alone, and both
+    ends' flushes at once by plain sockets: these share the disk, as the copies do.
+    """
     found: dict[str, list[float]] = {}
 
     with (
         setting.log("alone") as alone,
         setting.followed("replicated") as replicated,
         setting.peer.echo() as connection,
+        setting.peer.echo(setting.folder / "far") as flushing,
     ):
 
         def round_trip() -> None:
             connection.sendall(VALUE)
-            left = len(VALUE)
-            while left:
-                left -= len(connection.recv(left))
+            _receive(connection)
+
+        def both_flushes() -> None:
+            flushing.sendall(VALUE)
+            alone.append(VALUE)
+            _receive(flushing)
 
         for _ in range(100):
             replicated.append(VALUE)
         acts: dict[str, Callable[[], object]] = {
             "flush": lambda: alone.append(VALUE),
             "round trip": round_trip,
+            "both flushes": both_flushes,
             "replicated": lambda: replicated.append(VALUE),
         }
         for _ in range(setting.turns):
@@ -117,7 +125,11 @@ def latency(setting: Setting) -> Figures:
         whole - flush - trip
         for whole, (flush, trip) in zip(found["replicated p50 us"], parts, strict=True)
     ]
-    return figures | {"over flush and round trip us": statistics.median(over)}
+    beyond = zip(found["replicated p50 us"], found["both flushes p50 us"], strict=True)
+    return figures | {
+        "over flush and round trip us": statistics.median(over),
+        "over both flushes us": statistics.median(whole - least for whole, least in beyond),
+    }
 
 
 def coroutines(setting: Setting) -> Figures:
@@ -210,6 +222,12 @@ ROWS: dict[str, Callable[[Setting], Figures]] = {
     "stream": stream,
     "attached": attached,
 }
+
+
+def _receive(connection: socket.socket) -> None:
+    left = len(VALUE)
+    while left:
+        left -= len(connection.recv(left))
 
 
 def timed(act: Callable[[], object]) -> int:

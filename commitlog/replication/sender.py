@@ -57,11 +57,11 @@ class Sender:
             seen = flush_signal(core)
             flushed = self._log.flushed_position
             end = self._end(flushed)
-            self._served.acknowledged.show()  # what a flush that has ended completes
             # After `end`: an epoch is in its file before its first record is committed.
             if lineage.version(self._parts.directory) != self._lineage:
                 return  # the follower adopts the new epoch when it connects again
-            yield from self._seals(flushed)
+            if self._unsealed:
+                yield from self._seals(flushed)
             if end > self._number * self._size + self._offset:
                 if not begun:
                     begun = True
@@ -72,6 +72,7 @@ class Sender:
                     self._number, self._offset, begun = self._number + 1, HEADER_SIZE, False
                 sent_at = time.monotonic()
                 continue
+            self._served.acknowledged.show()  # what a flush that has ended completes
             if time.monotonic() - sent_at >= HEARTBEAT_S:
                 sent_at = time.monotonic()
                 self._parts.find_cursors()
