@@ -205,6 +205,8 @@ cdef class Cursors:
 
     def raise_replicated(self, uint64_t position):
         """Raise the replicated position, and wake the readers that sleep until it moves."""
+        if position <= cl_load(&self.cells.replicated.value):
+            return
         cl_raise(&self.cells.replicated.value, position)
         cl_futex_raise(<uint32_t *>&self.cells.replicated_signal.value)
 

@@ -71,12 +71,14 @@ class Sender:
                     self._unsealed.append(self._number)
                     self._number, self._offset, begun = self._number + 1, HEADER_SIZE, False
                 sent_at = time.monotonic()
-                continue
-            self._served.acknowledged.show()  # what a flush that has ended completes
-            if time.monotonic() - sent_at >= HEARTBEAT_S:
+                # What came after `seen` ends the sleep at once.
+                if self._number * self._size + self._offset < end:
+                    continue
+            elif time.monotonic() - sent_at >= HEARTBEAT_S:
                 sent_at = time.monotonic()
                 self._parts.find_cursors()
                 yield Chunk(self._number, self._offset, flushed)
+            self._served.acknowledged.show()  # what a flush that has ended completes
             wait_flush(core, seen, _SLEEP_S)
 
     def _header(self, number: int, flushed: int, *, sealed: bool) -> Chunk:
