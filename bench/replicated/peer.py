@@ -116,8 +116,7 @@ class Peer:
 
     def cpu_s(self) -> float:
         """Return the processor time that the process has taken."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return cpu_s(self._process.pid)
 
     @staticmethod
     def _remove_network() -> None:
@@ -133,6 +132,12 @@ class Peer:
             process.communicate()
         if self._namespaced:
             self._remove_network()
+
+
+def cpu_s(process: int) -> float:
+    """Return the processor time that a process has taken."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def _listen(listener: socket.socket) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import commitlog
-from bench.replicated.peer import Peer
+from bench.replicated.peer import Peer, cpu_s
 from commitlog.replication import Replication
 
 VALUE = b"v" * 128
@@ -73,11 +73,11 @@ class Setting:
             self.peer.leave()
         shutil.rmtree(self.folder / f"{name}-copy")
 
-    def attach(self, log: commitlog.CommitLog, name: str) -> None:
+    def attach(self, log: commitlog.CommitLog, name: str, copy: str = "copy") -> None:
         """Have the other process follow a log."""
         rule = log.options.replicate
         assert isinstance(rule, Replication)
-        self.peer.follow(rule.server.port, name, self.folder / f"{name}-copy")
+        self.peer.follow(rule.server.port, name, self.folder / f"{name}-{copy}")
 
 
 def latency(setting: Setting) -> Figures:
@@ -173,19 +173,20 @@ def stream(setting: Setting) -> Figures:
         end = log.flushed_position
         rule = log.options.replicate
         assert isinstance(rule, Replication)
-        for _ in range(setting.turns):
+        for turn in range(setting.turns):
             disks.append(_disk_rate(setting.folder / "plain", size))
             networks.append(_network_rate(setting.peer, size))
-            cpu_s, own_s, began_s = setting.peer.cpu_s(), time.process_time(), time.monotonic()
-            setting.attach(log, "whole")
-            assert rule.server.wait_replicated(end - 1, timeout=_WAIT_S)
+            serving = rule.server.pid
+            theirs_s, ours_s, began_s = setting.peer.cpu_s(), cpu_s(serving), time.monotonic()
+            setting.attach(log, "whole", f"copy{turn}")
+            # Copies that have gone still count.
+            assert rule.server.wait_replicated(end - 1, copies=turn + 1, timeout=_WAIT_S)
             took_s = time.monotonic() - began_s
             rates.append(end / took_s / 1e6)
-            cores.append((setting.peer.cpu_s() - cpu_s) / took_s)
-            primary_cores.append((time.process_time() - own_s) / took_s)
+            cores.append((setting.peer.cpu_s() - theirs_s) / took_s)
+            primary_cores.append((cpu_s(serving) - ours_s) / took_s)
             setting.peer.leave()
-            shutil.rmtree(setting.folder / "whole-copy")
-            rule.server._logs["whole"].acknowledged._positions.clear()  # the copy is new each time
+            shutil.rmtree(setting.folder / f"whole-copy{turn}")
     shares = [rate / min(pair) for rate, *pair in zip(rates, disks, networks, strict=True)]
     return {
         "stream MB/s": statistics.median(rates),

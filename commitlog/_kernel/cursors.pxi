@@ -33,7 +33,8 @@ cdef dict CELLS = {  # name -> where in the file
     "failed": <size_t>&NOWHERE.failed, "flusher": <size_t>&NOWHERE.flusher,
     "waiters": <size_t>&NOWHERE.waiters, "append_signal": <size_t>&NOWHERE.append_signal,
     "rolled_back": <size_t>&NOWHERE.rolled_back, "required": <size_t>&NOWHERE.required,
-    "replicated": <size_t>&NOWHERE.replicated, "flush_wanted": <size_t>&NOWHERE.flush_wanted,
+    "replicated": <size_t>&NOWHERE.replicated, "copied": <size_t>&NOWHERE.copied,
+    "flush_wanted": <size_t>&NOWHERE.flush_wanted,
 }
 
 
@@ -208,6 +209,16 @@ cdef class Cursors:
         if position <= cl_load(&self.cells.replicated.value):
             return
         cl_raise(&self.cells.replicated.value, position)
+        cl_futex_raise(<uint32_t *>&self.cells.replicated_signal.value)
+
+    def raise_copied(self, uint64_t position):
+        """Raise the position that enough copies have, and wake the appends that wait for it."""
+        if position > cl_load(&self.cells.copied.value):
+            cl_raise(&self.cells.copied.value, position)
+            self.wake_copied()
+
+    def wake_copied(self):
+        """End each `wait_copied`."""
         cl_futex_raise(<uint32_t *>&self.cells.replicated_signal.value)
 
     def __setitem__(self, str name, uint64_t value):

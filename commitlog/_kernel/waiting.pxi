@@ -24,6 +24,11 @@ cdef uint32_t *flush_word(Core core) noexcept:
     return <uint32_t *>&core.cursors.cells.flush_signal.value
 
 
+cdef uint32_t *copied_word(Core core) noexcept:
+    """The futex that is raised when the copies of a log have more."""
+    return <uint32_t *>&core.cursors.cells.replicated_signal.value
+
+
 cdef void sleep_on(uint32_t *word, uint32_t seen, double timeout) noexcept:
     """Sleep until a word is raised, or `timeout` seconds; the full timeout if it is NULL."""
     cdef int64_t timeout_ns = nanoseconds(timeout)
@@ -68,6 +73,16 @@ def flush_signal(Core core not None):
 def wait_flush(Core core not None, uint32_t seen, double timeout):
     """Sleep until a flush ends, or `timeout` seconds; the full timeout if there is no signal."""
     sleep_on(flush_word(core), seen, timeout)
+
+
+def copied_signal(Core core not None):
+    """The word for `wait_copied`: take it before reading how far the copies are."""
+    return cl_load32(copied_word(core))
+
+
+def wait_copied(Core core not None, uint32_t seen, double timeout):
+    """Sleep until the copies have more, or `timeout` seconds."""
+    sleep_on(copied_word(core), seen, timeout)
 
 
 def wake_sleepers(Core core not None):

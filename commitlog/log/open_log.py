@@ -38,7 +38,7 @@ class OpenLog(LogParts):
                     "with commitlog.replication.serve",
                     path=self.path,
                 )
-            self.engine.copies = rule._begin(self.engine)
+            self.engine.copies = rule._begin(self.engine, self.directory)
         except BaseException:
             self.close()
             raise

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self, TypedDict, TypeVar, Unpack, get_args
+from typing import Any, Literal, Protocol, Self, TypedDict, TypeVar, Unpack, get_args
 
 from commitlog._kernel import segments
 from commitlog._kernel.engine import Engine
@@ -91,8 +91,8 @@ class ReplicationRule(Protocol):
     def require(self) -> int:
         """Return how many copies must have a record before it is acknowledged."""
 
-    def _begin(self, engine: Engine) -> CopiesRule:
-        """Serve the log of an engine, and return how it waits for its copies."""
+    def _begin(self, engine: Engine, directory: Any) -> CopiesRule:
+        """Serve a log, and return how it waits for its copies."""
 
 
 _segment_size = sized(SEGMENT_SIZE_SMALLEST, SEGMENT_SIZE_LARGEST, PAGE_SIZE)

@@ -8,6 +8,7 @@ import socket
 import ssl
 import struct
 import weakref
+from io import RawIOBase
 from typing import Self
 
 from commitlog._kernel.segments import crc32c
@@ -181,16 +182,16 @@ def _damaged() -> ConnectionError:
     return ConnectionError("the other side sent something that is not a message of this protocol")
 
 
-_SOCKETS: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+_OPEN: weakref.WeakSet[socket.socket | RawIOBase] = weakref.WeakSet()
 
 
-def close_in_child(connection: socket.socket) -> None:
-    """Close a socket in a child process that is forked: there, it would stay open without use."""
-    _SOCKETS.add(connection)
+def close_in_child(connection: socket.socket | RawIOBase) -> None:
+    """Close a socket or a pipe in a child process that is forked, where it would stay open."""
+    _OPEN.add(connection)
 
 
 def _close_all() -> None:
-    for connection in list(_SOCKETS):
+    for connection in list(_OPEN):
         connection.close()
 
 

@@ -5,5 +5,16 @@ from commitlog.replication.follower import Follower, follow
 from commitlog.replication.promotion import promote
 from commitlog.replication.replication import OnMissing, Replication
 from commitlog.replication.server import Server, serve
+from commitlog.replication.serving_process import ServingProcess
 
-__all__ = ["Epoch", "Follower", "OnMissing", "Replication", "Server", "follow", "promote", "serve"]
+__all__ = [
+    "Epoch",
+    "Follower",
+    "OnMissing",
+    "Replication",
+    "Server",
+    "ServingProcess",
+    "follow",
+    "promote",
+    "serve",
+]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable
 
@@ -28,8 +27,7 @@ class Acknowledgements:
         self._path = path
         self.on_fence: Callable[[Rank], None] | None = None
         self.on_progress: Callable[[], None] | None = None
-        self._lock = threading.RLock()
-        self._waiting: list[_Waiter] = []
+        self._news = threading.Condition()
         self._positions: dict[str, int] = {}
         self._rank = Rank()
         self._later_epoch = 0
@@ -37,7 +35,7 @@ class Acknowledgements:
 
     def add(self, name: str, rank: Rank, position: int) -> None:
         """Record what a follower has; a copy that was removed and made again may have less."""
-        with self._lock:
+        with self._news:
             if rank != self._rank:
                 self._rank = rank
                 self._positions.clear()
@@ -48,10 +46,8 @@ class Acknowledgements:
                     path=self._path,
                 )
             self._positions[name] = position
-            woken = self._woken()
-        self.show()
-        for waiter in woken:
-            waiter.ended.release()
+            self.show()
+            self._news.notify_all()
 
     def show(self) -> None:
         """Tell the log how far its copies are."""
@@ -60,55 +56,40 @@ class Acknowledgements:
 
     def fence(self, rank: Rank) -> None:
         """Record that a copy has a later epoch: nothing is acknowledged from now on."""
-        with self._lock:
+        with self._news:
             if rank.number > self._later_epoch and self.on_fence is not None:
                 self.on_fence(rank)
             self._later_epoch = max(self._later_epoch, rank.number)
-            self._wake_all()
+            self._news.notify_all()
 
     def close(self) -> None:
         """End every wait."""
-        with self._lock:
+        with self._news:
             self._closed = True
-            self._wake_all()
+            self._news.notify_all()
 
     def positions(self) -> dict[str, int]:
         """Return the position of each follower by its name."""
-        with self._lock:
+        with self._news:
             return dict(self._positions)
 
     def reached(self, copies: int) -> int:
         """Return the position up to which so many copies are durable."""
-        with self._lock:
+        with self._news:
             return self._reached(copies)
 
     def _reached(self, copies: int) -> int:
         positions = sorted(self._positions.values(), reverse=True)
         return positions[copies - 1] if len(positions) >= copies else 0
 
-    def _woken(self) -> list[_Waiter]:
-        """Take those from the list who wait for no more."""
-        woken = [each for each in self._waiting if self._reached(each.copies) > each.position]
-        if woken:
-            self._waiting = [each for each in self._waiting if each not in woken]
-        return woken
-
-    def _wake_all(self) -> None:
-        for waiter in self._waiting:
-            waiter.ended.release()
-        self._waiting.clear()
-
     def wait(self, position: int, copies: int, timeout_s: float | None) -> bool:
         """Wait until so many copies are durable beyond a position; False if the time expired."""
-        waiter = _Waiter(position, copies)
-        with self._lock:
-            waits = not (self._closed or self._later_epoch or self._reached(copies) > position)
-            if waits:
-                self._waiting.append(waiter)
-        if waits and not waiter.ended.acquire(timeout=-1 if timeout_s is None else timeout_s):
-            with self._lock, contextlib.suppress(ValueError):
-                self._waiting.remove(waiter)
-        with self._lock:
+
+        def ended() -> bool:
+            return bool(self._closed or self._later_epoch or self._reached(copies) > position)
+
+        with self._news:
+            self._news.wait_for(ended, timeout_s)
             if self._later_epoch:
                 raise FencedError(
                     f"a copy of this log was promoted to epoch {self._later_epoch}: what is "
@@ -116,17 +97,3 @@ class Acknowledgements:
                     path=self._path,
                 )
             return self._reached(copies) > position
-
-
-class _Waiter:
-    """A thread that waits for copies.
-
-    It sleeps on a lock of its own, which is released last: woken by a `Condition`, it would wait
-    again for the lock of that, and for the interpreter's.
-    """
-
-    def __init__(self, position: int, copies: int) -> None:
-        self.position = position
-        self.copies = copies
-        self.ended = threading.Lock()
-        self.ended.acquire()

@@ -22,7 +22,6 @@ from commitlog.remote.channel import Channel
 from commitlog.replication import wire
 from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.meeting import ForkedLogError, meet, prepare
-from commitlog.replication.permits import Permits
 from commitlog.replication.primary import FAILURES, Access, Primary
 from commitlog.replication.replica import (
     Replica,
@@ -107,8 +106,10 @@ def follow(
             )
         if listen is None and (tokens is not None or tls is not None):
             raise InvalidOptionError("tokens and tls are for the server of the copy: pass listen")
-        permits = Permits.of(token if tokens is None else None, tokens)
-        port = None if listen is None else Port(listen, permits, tls, plain_text)
+        known_token = token if tokens is None else None
+        port = None if listen is None else Port(listen, known_token, tokens, tls, plain_text)
+        if port is not None:
+            port.permits()  # refuses a wrong file before anything is created
         return Follower(primary, where, known, timeout_s, port)
 
 

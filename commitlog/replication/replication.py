@@ -11,14 +11,10 @@ from typing import Literal, get_args
 from commitlog._kernel.engine import Engine
 from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import InvalidOptionError
-from commitlog.log.commit_log import open_log
-from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
-from commitlog.replication.permits import Permits
-from commitlog.replication.replica import fence_closed
 from commitlog.replication.required_copies import RequiredCopies
-from commitlog.replication.served import Served
-from commitlog.replication.server import Port, Server, name_of
+from commitlog.replication.server import Port, name_of
+from commitlog.replication.serving_process import ServingProcess
 from commitlog.segment.directory import LogDirectory
 
 OnMissing = Literal["wait", "async"]
@@ -72,35 +68,35 @@ class Replication:
         self.require = int(require)
         self._goes_on = on_missing == "async"
         self._timeout_s = None if timeout is None else parse_duration(timeout, "timeout")
-        self._port = Port(listen, Permits.of(token, tokens), tls, plain_text)
+        self._port = Port(listen, token, tokens, tls, plain_text)
         self._port.address  # noqa: B018  (refuses a wrong address now, not at the first open)
+        self._port.permits()  # likewise
         self._lock = threading.Lock()
-        self._server: Server | None = None
+        self._server: ServingProcess | None = None
 
-    def _begin(self, engine: Engine) -> RequiredCopies:
+    def _begin(self, engine: Engine, directory: LogDirectory) -> RequiredCopies:
         """Serve the log of an engine; `commitlog.open` calls this."""
         path = engine.path
-        served = Served(open_log(path, "r"), functools.partial(fence_closed, path), ahead=True)
-        try:
-            directory = parts_of(served.log).directory
-            self._note(directory)
-            engine.announce_flushes()
-            with self._lock:
-                if self._server is None:
-                    self._server = Server({name_of(path): served}, self._port, grows=True)
-                else:
-                    self._server._add(name_of(path), served)
-        except BaseException:
-            served.log.close()
-            raise
-        return RequiredCopies(
+        self._note(directory)
+        engine.announce_flushes()
+        copies = RequiredCopies(
             engine,
-            served,
+            directory,
             self.require,
             self._timeout_s,
             goes_on=self._goes_on,
             end=functools.partial(self._end, name_of(path)),
         )
+        with self._lock:
+            server = self._server or ServingProcess(self._port)
+            try:
+                server._add(path, self.require, copies.fence)
+            except BaseException:
+                if self._server is None:
+                    server._close()
+                raise
+            self._server = server
+        return copies
 
     def _note(self, directory: LogDirectory) -> None:
         """Note the number of copies durably, before any of them acknowledges; from now on,
@@ -122,11 +118,10 @@ class Replication:
     def _end(self, name: str) -> None:
         with self._lock:
             if self._server is not None and self._server._remove(name):
-                self._server.close()
                 self._server = None
 
     @property
-    def server(self) -> Server:
+    def server(self) -> ServingProcess:
         """Return the server of the logs that are open.
 
         Raises

@@ -5,19 +5,26 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from commitlog._kernel.engine import Engine
+from commitlog._kernel.engine import Engine, copied_signal, wait_copied
 from commitlog._kernel.failure import REPLACED
-from commitlog.errors import ClosedError, CommitLogError, ForkedError, SyncTimeoutError
-from commitlog.log.parts import parts_of
+from commitlog.errors import (
+    ClosedError,
+    CommitLogError,
+    FencedError,
+    ForkedError,
+    SyncTimeoutError,
+)
 from commitlog.recovery import lineage
 from commitlog.recovery.lineage import Rank
-from commitlog.replication.served import Served
+from commitlog.segment.directory import LogDirectory
 
 _logger = logging.getLogger("commitlog.replication")
 _NEVER_WAITS = 1 << 63
+_SLICE_S = 0.05  # how long a wait may delay Ctrl-C
 
 
 class RequiredCopies:
@@ -27,10 +34,8 @@ class RequiredCopies:
 
     Parameters
     ----------
-    engine : Engine
-        The engine of the log.
-    served : Served
-        The log as it is served.
+    engine, directory : Engine, LogDirectory
+        Of the log.
     require : int
         How many copies must have a record.
     timeout_s : float, optional
@@ -44,7 +49,7 @@ class RequiredCopies:
     def __init__(
         self,
         engine: Engine,
-        served: Served,
+        directory: LogDirectory,
         require: int,
         timeout_s: float | None,
         *,
@@ -52,31 +57,25 @@ class RequiredCopies:
         end: Callable[[], None],
     ) -> None:
         self._engine = engine
-        self._served = served
+        self._directory = directory
         self._require = require
         self._timeout_s = timeout_s
         self._goes_on = goes_on
         self._end = end
         self._missing_below = 0  # until the copies are there, appends continue without them
+        self._later_epoch = 0
         self._pid = os.getpid()
         self._closed = threading.Event()
-        served.acknowledged.on_fence = self._fence
-        engine.cursors.raise_replicated(1)  # readers may wait for copies from now on
-        served.acknowledged.on_progress = self._show
-
-    def _show(self) -> None:
-        """Show readers of all processes how far the copies are, or without a requirement the
-        first one; the position only rises, although a copy may be made again.
-        """
-        reached = self._served.acknowledged.reached(max(self._require, 1))
-        self._engine.cursors.raise_replicated(min(reached, self._engine.flushed_position))
+        cursors = engine.cursors
+        cursors["copied"] = 0  # what an earlier server knew may be of another epoch
+        cursors.raise_replicated(1)  # readers may wait for copies from now on
 
     @property
     def position(self) -> int:
         """The position below which no append waits for copies."""
         if not self._require:
             return _NEVER_WAITS
-        reached = self._served.acknowledged.reached(self._require)
+        reached = self._engine.cursors["copied"]
         if self._missing_below and reached >= self._missing_below:
             self._missing_below = 0
             _logger.warning("%s: appends wait for copies again", self._engine.path)
@@ -93,17 +92,35 @@ class RequiredCopies:
                 path=self._engine.path,
                 position=end,
             )
-        if self.position >= end:
-            self._show()
-            return True
-        done = self._served.acknowledged.wait(end - 1, self._require, timeout_s)
-        if not done and self._closed.is_set():
+        deadline_s = None
+        while True:
+            seen = copied_signal(self._engine)
+            position = self.position
+            if position >= end:
+                cursors = self._engine.cursors
+                reached = min(cursors["copied"], self._engine.flushed_position)
+                cursors.raise_replicated(reached)
+                return True
+            self._check(end)
+            now_s = time.monotonic()
+            deadline_s = now_s + timeout_s if deadline_s is None else deadline_s
+            if now_s >= deadline_s:
+                return False
+            wait_copied(self._engine, seen, min(deadline_s - now_s, _SLICE_S))
+
+    def _check(self, end: int) -> None:
+        if self._later_epoch:
+            raise FencedError(
+                f"a copy of this log was promoted to epoch {self._later_epoch}: what is appended "
+                "here is not in it; stop the programs that append here",
+                path=self._engine.path,
+            )
+        if self._closed.is_set():
             raise ClosedError(
                 "the log was closed before the copies had the record: it stays in the log",
                 path=self._engine.path,
                 position=end,
             )
-        return done
 
     def complete(self, end: int, timeout_s: float) -> None:
         """Wait likewise; if the time expires, raise, or continue without copies."""
@@ -137,13 +154,18 @@ class RequiredCopies:
         """End every wait, and the serving of the log; a second call does nothing."""
         if not self._closed.is_set() and os.getpid() == self._pid:
             self._closed.set()
+            self._engine.cursors.wake_copied()
             self._end()
 
-    def _fence(self, rank: Rank) -> None:
-        """Promise the epoch of a promotion durably, and fail the log."""
+    def fence(self, rank: Rank) -> None:
+        """Fail the log, and promise durably the epoch of a copy that was promoted."""
+        if rank.number <= self._later_epoch:
+            return
         # The engine first: appends end even if the file cannot be written.
         self._engine.fail(REPLACED)
-        directory = parts_of(self._served.log).directory
+        self._later_epoch = rank.number
+        self._engine.cursors.wake_copied()
+        directory = self._directory
         try:
             lineage.write(directory, replace(lineage.read(directory), fence=rank))
         except (CommitLogError, OSError) as error:

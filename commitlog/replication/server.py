@@ -70,7 +70,7 @@ def serve(
     """
     wanted = [logs] if isinstance(logs, str | os.PathLike) else list(logs)
     promises = {path_of(log): functools.partial(fence_closed, path_of(log)) for log in wanted}
-    return serve_promising(promises, Port(listen, Permits.of(token, tokens), tls, plain_text))
+    return serve_promising(promises, Port(listen, token, tokens, tls, plain_text))
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,8 @@ class Port:
     """Where a server listens, and how clients reach it."""
 
     listen: str
-    permits: Permits | None = None
+    token: str | None = None
+    tokens: str | os.PathLike[str] | None = None
     tls: tuple[str, str] | None = None
     plain_text: bool = False
 
@@ -89,6 +90,10 @@ class Port:
         where.check_plain(self.plain_text)
         return where
 
+    def permits(self) -> Permits | None:
+        """Return what the tokens allow; None if each client may do everything."""
+        return Permits.of(self.token, self.tokens)
+
 
 def serve_promising(logs: Mapping[str, Promise], port: Port) -> Server:
     """Offer logs by their paths, each with the function that has it promise an epoch."""
@@ -97,7 +102,7 @@ def serve_promising(logs: Mapping[str, Promise], port: Port) -> Server:
         for path, promise in logs.items():
             name = name_of(path)
             if name in served:
-                raise _twice(name)
+                raise twice(name)
             served[name] = Served(undo.enter_context(open_log(path, "r")), promise)
         if not served:
             raise InvalidOptionError("pass at least one log to serve")
@@ -111,8 +116,23 @@ def name_of(path: str) -> str:
     return os.path.basename(os.path.realpath(path))
 
 
-def _twice(name: str) -> InvalidOptionError:
+def twice(name: str) -> InvalidOptionError:
+    """Return the error for two logs of one name."""
     return InvalidOptionError(f"two of the logs have the name {name!r}: rename one")
+
+
+def checked_copies(copies: object) -> int:
+    """Return a number of copies; refuse what is none."""
+    number = whole_of(copies)
+    if number is None or number < 1:
+        raise InvalidOptionError(f"copies must be an int of at least 1, not {copies!r}")
+    return number
+
+
+def url_of(address: Address, port: int, log: str) -> str:
+    """Return the URL of a log that is served at a port."""
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    return f"{'tls' if address.encrypted else 'tcp'}://{host}:{port}/{log}"
 
 
 class Server:
@@ -121,7 +141,7 @@ class Server:
     def __init__(self, logs: dict[str, Served], port: Port, *, grows: bool = False) -> None:
         self._logs = logs
         where = port.address
-        permits = port.permits
+        permits = port.permits()
         if permits is not None and not grows and permits.logs - logs.keys():
             unknown = ", ".join(sorted(permits.logs - logs.keys()))
             raise InvalidOptionError(
@@ -136,7 +156,7 @@ class Server:
                 f"cannot listen on {where.host}:{where.port}: {error}; choose another port, and "
                 "check certificate and key"
             ) from None
-        self._host, self._encrypted = where.host, where.encrypted
+        self._address = where
         _logger.info("serving %s at port %d", ", ".join(logs), self.port)
 
     @property
@@ -181,8 +201,7 @@ class Server:
         InvalidOptionError
             `copies` is less than 1, or there is no such log.
         """
-        if whole_of(copies) is None or copies < 1:
-            raise InvalidOptionError(f"copies must be an int of at least 1, not {copies!r}")
+        checked_copies(copies)
         limit_s = None if timeout is None else parse_duration(timeout, "timeout")
         served = self._served_of(log)
         if served.log.flushed_position <= position:
@@ -191,9 +210,7 @@ class Server:
 
     def replicated_position(self, copies: int = 1, *, log: str | None = None) -> int:
         """Return the position up to which so many followers have a log durably."""
-        if whole_of(copies) is None or copies < 1:
-            raise InvalidOptionError(f"copies must be an int of at least 1, not {copies!r}")
-        return self._served_of(log).reached(copies)
+        return self._served_of(log).reached(checked_copies(copies))
 
     def followers(self, log: str | None = None) -> dict[str, int]:
         """Return up to which position each follower has a log durably, by the follower's name."""
@@ -206,8 +223,7 @@ class Server:
 
     def url(self, name: str | None = None) -> str:
         """Return the URL of a log, by default of the first one, as this machine reaches it."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{'tls' if self._encrypted else 'tcp'}://{host}:{self.port}/{name or self.names[0]}"
+        return url_of(self._address, self.port, name or self.names[0])
 
     def _served_of(self, name: str | None) -> Served:
         served = self._logs.get(self.names[0] if name is None else name)
@@ -238,7 +254,7 @@ class Server:
     def _add(self, name: str, served: Served) -> None:
         """Serve another log; `Replication` calls this with its lock held."""
         if name in self._logs:
-            raise _twice(name)
+            raise twice(name)
         self._logs[name] = served
 
     def _remove(self, name: str) -> bool:

@@ -314,7 +314,8 @@ def replicate(path: Path, copy: Path) -> None:
     missing: replication.OnMissing = "async"
     rule = replication.Replication(require=1, on_missing=missing, timeout="2s")
     with commitlog.open(path, flush="sync", replicate=rule) as log:
-        print(rule.server.url(), rule.require, log.append(b"x"), log.replicated_position)
+        serving: replication.ServingProcess = rule.server
+        print(serving.url(), serving.pid, rule.require, log.append(b"x"), log.replicated_position)
         print(list(log.tailer(visibility="replicated").values()))
     epoch: replication.Epoch = replication.promote(
         copy,

@@ -67,8 +67,10 @@ typedef struct {
                           every segment has */
     cl_line replicated; /* a position: enough copies have everything below it durably. 0: no writer
                            has asked for copies since the recovery; 1: none has anything yet */
-    cl_line replicated_signal; /* futex: raised when `replicated` moves */
-    uint8_t more_cells[4096 - 16 * CL_CURSORS_LINE];
+    cl_line replicated_signal; /* futex: raised when `replicated` or `copied` moves */
+    cl_line copied; /* likewise a position, which may be beyond `flushed`; the server of the log
+                       raises it, and appends wait for it */
+    uint8_t more_cells[4096 - 17 * CL_CURSORS_LINE];
 
     cl_slot slots[CL_CURSORS_SLOTS];
     uint8_t readers[CL_CURSORS_SIZE - 8192 - CL_CURSORS_SLOTS * CL_CURSORS_LINE];

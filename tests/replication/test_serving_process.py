@@ -1,0 +1,158 @@
+"""Open logs are served by a process that neither waits for this one nor outlives it."""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+import commitlog
+from commitlog import replication
+from commitlog.errors import ReplicationError
+from commitlog.replication import serving_process
+from tests.replication.scene import LIMIT_S, records
+
+Until = Callable[..., None]
+
+# Holds the interpreter's lock from its last append until a byte of a file is set.
+_BUSY = """
+import mmap, sys
+import commitlog
+from commitlog import replication
+sys.setswitchinterval(1e6)
+rule = replication.Replication(require=0)
+with commitlog.open(sys.argv[1], replicate=rule, flush_interval=0.01) as log:
+    with open(sys.argv[2], "r+b") as file:
+        end = mmap.mmap(file.fileno(), 0)
+    print(rule.server.url(), rule.server.pid, flush=True)
+    while not end[0]:
+        pass
+    log.append(b"one")
+    while end[0] < 2:
+        pass
+"""
+
+
+def test_copy_is_served_while_the_program_is_busy(tmp_path: Path) -> None:
+    with (tmp_path / "end").open("w+b") as file:
+        file.write(b"\0")
+        file.flush()
+        end = mmap.mmap(file.fileno(), 0)
+    arguments = [sys.executable, "-c", _BUSY, tmp_path / "orders", tmp_path / "end"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        url = child.stdout.readline().split()[0]
+        try:
+            with replication.follow(url, tmp_path / "copy") as copy:
+                end[0] = 1
+                assert copy.wait(4097, LIMIT_S)
+        finally:
+            end[0] = 2
+    assert [value for *_, value in records(tmp_path / "copy")] == [b"one"]
+
+
+def test_process_that_dies_is_started_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, until: Until
+) -> None:
+    monkeypatch.setattr(serving_process, "_PAUSE_S", 0.01)
+    rule = replication.Replication(require=1)
+    with (
+        commitlog.open(tmp_path / "orders", flush="sync", replicate=rule) as log,
+        commitlog.open(tmp_path / "trades", flush="sync", replicate=rule),
+        replication.follow(rule.server.url(), tmp_path / "copy") as copy,
+    ):
+        log.append(b"one")
+        died, port = rule.server.pid, rule.server.port
+        os.kill(died, signal.SIGKILL)
+        position = log.append(b"two")
+        assert copy.position > position
+        assert (rule.server.pid != died, rule.server.port) == (True, port)
+        until(lambda: len(rule.server.followers()) == 1)
+        with replication.follow(rule.server.url("trades"), tmp_path / "other"):
+            pass
+    assert "has ended with status -9: starting it again" in caplog.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_process_ends_with_its_program(tmp_path: Path, number: int, until: Until) -> None:
+    (tmp_path / "end").write_bytes(b"\0")
+    arguments = [sys.executable, "-c", _BUSY, tmp_path / "orders", tmp_path / "end"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        serving = psutil.Process(int(child.stdout.readline().split()[1]))
+        child.send_signal(number)
+        child.wait()
+        until(lambda: not serving.is_running() or serving.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_forked_child_does_not_keep_the_process(tmp_path: Path, until: Until) -> None:
+    rule = replication.Replication(require=0)
+    ready, told = os.pipe()
+    with commitlog.open(tmp_path / "orders", replicate=rule):
+        serving = psutil.Process(rule.server.pid)
+        child = os.fork()
+        if child == 0:
+            os.close(told)
+            os.read(ready, 1)  # until the parent has looked
+            os._exit(0)
+    try:
+        until(lambda: not serving.is_running())
+    finally:
+        os.close(told)
+        os.waitpid(child, 0)
+        os.close(ready)
+
+
+def test_interrupt_of_the_terminal_leaves_the_process(tmp_path: Path) -> None:
+    rule = replication.Replication(require=1)
+    with (
+        commitlog.open(tmp_path / "orders", flush="sync", replicate=rule) as log,
+        replication.follow(rule.server.url(), tmp_path / "copy"),
+    ):
+        serving = rule.server.pid
+        os.kill(serving, signal.SIGINT)
+        log.append(b"one")
+        assert rule.server.pid == serving
+
+
+def test_port_that_is_taken_is_an_error_of_open(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        rule = replication.Replication(listen=listen)
+        with pytest.raises(ReplicationError, match=f"cannot listen on {listen}"):
+            commitlog.open(tmp_path / "orders", replicate=rule)
+    with commitlog.open(tmp_path / "orders", replicate=rule):
+        assert rule.server.port == int(listen.rpartition(":")[2])
+
+
+def test_log_of_the_process_is_that_of_its_program(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, until: Until
+) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("secret follow *\n")
+    rule = replication.Replication(tokens=tokens, require=0)
+    with (
+        caplog.at_level(logging.INFO, "commitlog"),
+        commitlog.open(tmp_path / "orders", replicate=rule),
+    ):
+        until(lambda: f"serving orders at port {rule.server.port}" in caplog.text)
+    assert "secret" not in caplog.text
+
+
+def test_process_that_is_stopped_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving_process, "_CLOSE_S", 0.1)
+    rule = replication.Replication(require=0)
+    with commitlog.open(tmp_path / "orders", replicate=rule):
+        monkeypatch.setattr(serving_process, "_ANSWER_S", 0.1)
+        os.kill(rule.server.pid, signal.SIGSTOP)
+        with pytest.raises(ReplicationError, match=f"process {rule.server.pid}, which serves"):
+            rule.server.followers()
