@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from commitlog.base.regular_file import read_small_file
-from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
+from commitlog.errors import ClosedError, CommitLogError, InvalidOptionError, ReplicationError
 
 PROTOCOL = 1
 HEARTBEAT_S = 0.5
@@ -140,7 +140,9 @@ def refusal(error: Exception) -> bytes:
     if isinstance(error, RefusedError):
         kind = _TOKEN if error.by_token else _REQUEST
     else:
-        kind = _REQUEST if isinstance(error, CommitLogError) else _BUSY
+        # A log that is closed may be opened again, and then followed.
+        is_final = isinstance(error, CommitLogError) and not isinstance(error, ClosedError)
+        kind = _REQUEST if is_final else _BUSY
     return text({"refused": kind, "why": str(error)[:_WHY_LIMIT]})
 
 
