@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import socket
 import ssl
 import struct
-import weakref
-from io import RawIOBase
 from typing import Self
 
 from commitlog._kernel.segments import crc32c
+from commitlog.remote import sockets
 from commitlog.remote.byte_stream import PlainStream, TlsStream
 
 SILENCE_S = 10.0  # in which the other side has to take or to send something
@@ -22,15 +19,14 @@ _NUMBERS = 1 << 32
 _STORE_BYTES = 64 << 10
 _JOINED_BYTES = 16 << 10  # a body that is sent together with its head
 _BODY_KEPT_BYTES = 2 << 20
-_TIMEVAL = struct.Struct("@ll")
 
 
 class Channel:
     """Send and receive messages. One thread may send while another one receives.
 
     A message is a head and a body. Both have a CRC, and messages are numbered, so one that was
-    damaged, lost or repeated ends the connection. Each wait for the other side has a limit. Every
-    error is an `OSError`.
+    damaged, lost or repeated ends the connection. Each wait for the other side has a limit, and so
+    has a whole message. Every error is an `OSError`.
 
     Parameters
     ----------
@@ -42,6 +38,11 @@ class Channel:
         The name in the other side's certificate; None at the server.
     limit_s : float
         How long to wait for the other side, at most: see `wait_at_most`.
+
+    Attributes
+    ----------
+    trusted : bool
+        Whether the server has let the other side in.
     """
 
     def __init__(
@@ -55,18 +56,13 @@ class Channel:
         self._socket = connection
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.settimeout(None)  # the timeouts of Python are a system call more for each piece
-        self.wait_at_most(limit_s)
+        self.trusted = False
         self._sent = self._received = 0
         self._store = memoryview(bytearray(_STORE_BYTES))
         self._begin = self._end = 0  # of what is in the store
         self._body = bytearray()
-        close_in_child(connection)
-        self._stream: PlainStream | TlsStream = PlainStream(connection)
-        if context is not None:
-            try:
-                self._stream = TlsStream(connection, context, host)
-            except BlockingIOError:
-                raise self._silence() from None
+        self._plain = PlainStream(connection, limit_s)
+        self._stream = self._plain if context is None else TlsStream(self._plain, context, host)
 
     # --- messages ---------------------------------------------------------------------------------
 
@@ -75,30 +71,24 @@ class Channel:
         start = _START.pack(self._sent, len(head), len(body), crc32c(body) if crc is None else crc)
         self._sent = (self._sent + 1) % _NUMBERS
         parts = [start, _CRC.pack(crc32c(start + head)), head]
-        try:
-            if len(body) <= _JOINED_BYTES:
-                self._stream.send([b"".join((*parts, body))])
-            else:
-                self._stream.send([b"".join(parts), body])
-        except BlockingIOError:
-            raise self._silence() from None
+        if len(body) <= _JOINED_BYTES:
+            self._stream.send([b"".join((*parts, body))])
+        else:
+            self._stream.send([b"".join(parts), body])
 
     def receive(self, head_limit: int, body_limit: int = 0) -> tuple[bytes, memoryview]:
         """Return the next message. The next call overwrites its body."""
-        try:
-            prefix = bytes(self._stored(_PREFIX_BYTES))
-            start, crc = prefix[: _START.size], prefix[_START.size :]
-            number, head_size, body_size, body_crc = _START.unpack(start)
-            if number != self._received or head_size > head_limit or body_size > body_limit:
-                raise _damaged()
-            head = bytes(self._taken(bytearray(head_size), head_size))
-            if _CRC.pack(crc32c(start + head)) != crc:
-                raise _damaged()
-            if body_size > len(self._body) or len(self._body) > _BODY_KEPT_BYTES:
-                self._body = bytearray(body_size)
-            body = self._taken(self._body, body_size)
-        except BlockingIOError:
-            raise self._silence() from None
+        prefix = bytes(self._stored(_PREFIX_BYTES))
+        start, crc = prefix[: _START.size], prefix[_START.size :]
+        number, head_size, body_size, body_crc = _START.unpack(start)
+        if number != self._received or head_size > head_limit or body_size > body_limit:
+            raise _damaged()
+        head = bytes(self._taken(bytearray(head_size), head_size))
+        if _CRC.pack(crc32c(start + head)) != crc:
+            raise _damaged()
+        if body_size > len(self._body) or len(self._body) > _BODY_KEPT_BYTES:
+            self._body = bytearray(body_size)
+        body = self._taken(self._body, body_size)
         if crc32c(body) != body_crc:
             raise _damaged()
         self._received = (number + 1) % _NUMBERS
@@ -106,7 +96,10 @@ class Channel:
 
     def _stored(self, size: int) -> memoryview:
         """Return the next few bytes out of the store, which is filled as far as bytes are here."""
+        due_s = 0.0
         while self._end - self._begin < size:
+            if self._begin < self._end:  # a part of it is here
+                due_s = self._plain.due_s(due_s, 0)
             if self._begin:
                 left = bytes(self._store[self._begin : self._end])
                 self._store[: len(left)] = left
@@ -121,7 +114,9 @@ class Channel:
         known = min(self._end - self._begin, size)
         view[:known] = self._store[self._begin : self._begin + known]
         self._begin += known
+        due_s = 0.0
         while known < size:
+            due_s = self._plain.due_s(due_s, size)
             known += self._read(view[known:])
         return view
 
@@ -135,12 +130,7 @@ class Channel:
 
     def wait_at_most(self, limit_s: float) -> None:
         """End each later wait for the other side after so many seconds."""
-        self._limit_s = limit_s
-        limit = _TIMEVAL.pack(int(limit_s), int(limit_s % 1 * 1e6) or 1)
-        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-            self._socket.setsockopt(socket.SOL_SOCKET, option, limit)
-        limit_ms = max(1, int(limit_s * 1e3))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limit_ms)
+        self._plain.wait_at_most(limit_s)
 
     @property
     def is_unused(self) -> bool:
@@ -153,23 +143,18 @@ class Channel:
             return False
         return False
 
-    def _silence(self) -> TimeoutError:
-        return TimeoutError(f"the other side did nothing for {self._limit_s:g} s")
-
     def end(self) -> None:
         """Send no more. The other side receives what was sent, and then the end."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_WR)
+        sockets.end(self._socket, socket.SHUT_WR)
 
     def cancel(self) -> None:
         """End the connection, also for threads that wait; from any thread, also twice."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        sockets.end(self._socket)
 
     def close(self) -> None:
-        """Release the socket. No other thread may use it any more."""
+        """Release the socket. No other thread may use it any more, except for `cancel`."""
         self.cancel()
-        self._socket.close()
+        sockets.close(self._socket)
 
     def __enter__(self) -> Self:
         return self
@@ -180,19 +165,3 @@ class Channel:
 
 def _damaged() -> ConnectionError:
     return ConnectionError("the other side sent something that is not a message of this protocol")
-
-
-_OPEN: weakref.WeakSet[socket.socket | RawIOBase] = weakref.WeakSet()
-
-
-def close_in_child(connection: socket.socket | RawIOBase) -> None:
-    """Close a socket or a pipe in a child process that is forked, where it would stay open."""
-    _OPEN.add(connection)
-
-
-def _close_all() -> None:
-    for connection in list(_OPEN):
-        connection.close()
-
-
-os.register_at_fork(after_in_child=_close_all)

@@ -22,6 +22,7 @@ _PAUSE_S, _PAUSE_LONGEST_S = 0.05, 1.0
 _CALL_S = 10.0
 _READ_S = 30.0  # for a range of some MiB
 _UNUSED_KEPT = 4  # connections
+_UNUSED_S = SILENCE_S / 2  # the server ends a connection without requests after SILENCE_S
 Answer = TypeVar("Answer")
 
 
@@ -39,7 +40,7 @@ class Connection:
         self.url = url
         self._server = Endpoint(url, os.environ.get(TOKEN), os.environ.get(ROOTS))
         self._lock = threading.Lock()
-        self._unused: list[Channel] = []
+        self._unused: list[tuple[float, Channel]] = []  # since when
         self._closed = False
         self.refused = False  # for good
         self.patience_s = PATIENCE_S
@@ -91,7 +92,7 @@ class Connection:
         """Begin the stream of what becomes visible, with the bytes from a position on, or without
         bytes. It ends by an error only.
         """
-        channel = self._taken()
+        channel = self._taken() or self._server.connect()
         try:
             channel.wait_at_most(SILENCE_S)
             self._server.request(channel, "watch", {"watch": position})
@@ -102,35 +103,40 @@ class Connection:
 
     # --- connecting -------------------------------------------------------------------------------
 
-    def _taken(self) -> Channel:
-        """Return a connection that no call uses."""
-        while True:
-            with self._lock:
-                if self._closed:
-                    raise ReplicationError(f"the connection to {self.url} is closed: open it again")
-                if not self._unused:
-                    break
-                channel = self._unused.pop()
-            if channel.is_unused:
-                return channel
-            channel.close()  # the server has ended it meanwhile
-        return self._server.connect()
+    def _taken(self) -> Channel | None:
+        """Return a connection that no call uses, if there is one."""
+        self.close_unused()
+        with self._lock:
+            if self._closed:
+                raise ReplicationError(f"the connection to {self.url} is closed: open it again")
+            channel = self._unused.pop()[1] if self._unused else None
+        if channel is not None and not channel.is_unused:  # the server has ended it
+            channel.close()
+            return None
+        return channel
 
     def _given_back(self, channel: Channel) -> None:
         with self._lock:
             if not self._closed and len(self._unused) < _UNUSED_KEPT:
-                self._unused.append(channel)
+                self._unused.append((time.monotonic(), channel))
                 return
         channel.close()
+
+    def close_unused(self, unused_s: float = _UNUSED_S) -> None:
+        """Close the connections that no call has used for so long."""
+        since_s = time.monotonic() - unused_s
+        with self._lock:
+            known, self._unused = self._unused, [each for each in self._unused if each[0] > since_s]
+        for each in known:
+            if each[0] <= since_s:
+                each[1].close()
 
     def close(self) -> None:
         """End all connections; calls of other threads fail."""
         with self._lock:
             self._closed = True
-            unused, self._unused = self._unused, []
         self._server.end()
-        for channel in unused:
-            channel.close()
+        self.close_unused(0)
 
     def _patiently(self, call: Callable[[Channel], Answer], limit_s: float) -> Answer:
         deadline_s, pause_s = time.monotonic() + limit_s, _PAUSE_S
@@ -148,6 +154,15 @@ class Connection:
 
     def _called(self, call: Callable[[Channel], Answer]) -> Answer:
         channel = self._taken()
+        if channel is not None:
+            try:
+                return self._called_over(channel, call)
+            except ConnectionError as error:  # the server may have just ended it
+                if isinstance(error, CommitLogError):
+                    raise
+        return self._called_over(self._server.connect(), call)
+
+    def _called_over(self, channel: Channel, call: Callable[[Channel], Answer]) -> Answer:
         try:
             answer = call(channel)
         except BaseException:

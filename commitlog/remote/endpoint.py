@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import threading
 import time
 import weakref
 from typing import Any
 
-from commitlog.remote import wire
+from commitlog.remote import sockets, wire
 from commitlog.remote.channel import SILENCE_S, Channel
 
 
@@ -50,26 +49,27 @@ class Endpoint:
         """
         host, deadline_s = self._address.host, time.monotonic() + timeout_s
         failed: OSError | None = None
-        for family, kind, _, _, where in socket.getaddrinfo(
-            host, self._address.port, type=socket.SOCK_STREAM
-        ):
+        found = socket.getaddrinfo(host, self._address.port, type=socket.SOCK_STREAM)
+        for tried, (family, kind, _, _, where) in enumerate(found):
             connection = socket.socket(family, kind)
             try:
                 self._add(connection)
-                left_s = max(deadline_s - time.monotonic(), 1e-3)
+                # An address that does not answer leaves time for those after it.
+                left_s = max(deadline_s - time.monotonic(), 1e-3) / (len(found) - tried)
                 connection.settimeout(left_s)
                 connection.connect(where)
                 name = host if self._context else None
                 return Channel(connection, self._context, name, limit_s=left_s)
             except OSError as error:
-                connection.close()
+                sockets.close(connection)
                 failed = error
             except BaseException:
-                connection.close()
+                sockets.close(connection)
                 raise
         raise failed or OSError(f"{host} has no address")
 
     def _add(self, connection: socket.socket) -> None:
+        sockets.close_in_child(connection)
         with self._lock:
             if self._ended:
                 raise ConnectionAbortedError("this side has ended the connection")
@@ -102,5 +102,4 @@ class Endpoint:
         with self._lock:
             self._ended = True
             for connection in list(self._sockets):
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+                sockets.end(connection)

@@ -116,6 +116,8 @@ class LiveEnd(Service):
                 self._failed = None
                 self._take(update)
                 self._taken_s = time.monotonic()
+                if not update.content:
+                    self._connection.close_unused()
                 wants = self._wants()
                 unused = unused + 1 if update.content and wants is None else 0
                 if (wants is not None and begun is None) or unused > _UNUSED_UPDATES:

@@ -10,12 +10,18 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from commitlog.base.regular_file import read_small_file
-from commitlog.errors import ClosedError, CommitLogError, InvalidOptionError, ReplicationError
+from commitlog.errors import (
+    ClosedError,
+    CommitLogError,
+    InvalidOptionError,
+    IOFailureError,
+    ReplicationError,
+)
 
 PROTOCOL = 1
 HEARTBEAT_S = 0.5
 TEXT_LIMIT = 1 << 24  # bytes of an answer
-REQUEST_LIMIT = 1 << 18  # bytes
+REQUEST_LIMIT = 1 << 16  # bytes
 _PEM_LIMIT = 1 << 20  # bytes
 _WHY_LIMIT = 4096  # characters
 
@@ -43,9 +49,10 @@ def address_of(url: str) -> Address:
     try:
         parts = urlsplit(url)
         scheme, host, port = parts.scheme, parts.hostname, parts.port
+        (host or "").encode("idna")  # as `getaddrinfo` does
     except ValueError:
         scheme, host, port = "", None, None
-    if scheme not in ("tls", "tcp") or not host or not port:
+    if scheme not in ("tls", "tcp") or not host or "\0" in host or not port:
         raise InvalidOptionError(
             f"a log on another machine is tls://HOST:PORT/LOG, or tcp:// without TLS, not {url!r}"
         )
@@ -133,16 +140,16 @@ class RefusedError(Exception):
 
 
 _BUSY, _TOKEN, _REQUEST = "busy", "token", "request"
+_PASSING = (ClosedError, IOFailureError)
 
 
 def refusal(error: Exception) -> bytes:
     """Return the message that refuses a request because of an error; see `answer_of`."""
     if isinstance(error, RefusedError):
         kind = _TOKEN if error.by_token else _REQUEST
-    else:
-        # A log that is closed may be opened again, and then followed.
-        is_final = isinstance(error, CommitLogError) and not isinstance(error, ClosedError)
-        kind = _REQUEST if is_final else _BUSY
+    else:  # a log that is closed may be opened again, and a descriptor may be free again
+        final = isinstance(error, CommitLogError) and not isinstance(error, _PASSING)
+        kind = _REQUEST if final else _BUSY
     return text({"refused": kind, "why": str(error)[:_WHY_LIMIT]})
 
 

@@ -18,7 +18,7 @@ from commitlog.errors import (
     ReplicationError,
 )
 from commitlog.recovery.lineage import Rank
-from commitlog.remote.channel import Channel
+from commitlog.remote.channel import SILENCE_S, Channel
 from commitlog.replication import wire
 from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.meeting import ForkedLogError, meet, prepare
@@ -120,6 +120,7 @@ class Follower:
         self, primary: Primary, path: str, name: str, timeout_s: float, port: Port | None = None
     ) -> None:
         self._primary = primary
+        self._pid = os.getpid()
         self.name = name
         self._stopping = threading.Event()
         self._news = threading.Condition()
@@ -193,8 +194,10 @@ class Follower:
         return done and (position is None or self.position >= position)
 
     def close(self) -> None:
-        """Stop, and mark the copy as closed cleanly; a second call does nothing."""
-        if not self._stopping.is_set():
+        """Stop, and mark the copy as closed cleanly; a second call does nothing, and neither does a
+        call in the child of a fork.
+        """
+        if self._pid == os.getpid() and not self._stopping.is_set():
             self._stopping.set()
             if self._server is not None:
                 self._server.close()
@@ -223,10 +226,11 @@ class Follower:
 
     def _open(self, path: str, timeout_s: float) -> Replica:
         failed: Exception | None = None
+        limit_s = min(timeout_s, SILENCE_S)  # of one attempt
         for _ in attempts(timeout_s, f"a connection to {self._primary.url}", interval_s=_RETRY_S):
             try:
-                with self._primary.connect(timeout_s) as client:
-                    said = self._primary.describe(client, timeout_s)
+                with self._primary.connect(limit_s) as client:
+                    said = self._primary.describe(client, limit_s)
                     prepare(self._primary, client, said, path, self.name)
                     return self._checked(path, client, said)
             except FAILURES as error:

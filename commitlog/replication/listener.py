@@ -10,17 +10,37 @@ import threading
 import time
 from collections.abc import Callable
 
-from commitlog.remote.channel import Channel, close_in_child
+from commitlog.remote import sockets
+from commitlog.remote.channel import Channel
 from commitlog.remote.wire import Address
 
 _logger = logging.getLogger("commitlog.replication")
-_CONNECTIONS_LIMIT = 1024  # at once; each has a thread
+_CONNECTIONS_LIMIT = 1024  # at once; each has a thread and a descriptor
+_STRANGERS_LIMIT = 256  # of these, which are not trusted yet
 _BACKLOG = 128
 _PAUSE_S = 0.1  # when the process has no descriptor or thread left
 
 
+class _Client:
+    """A connection, and the thread that serves it."""
+
+    def __init__(self, connection: socket.socket, run: Callable[[_Client], None]) -> None:
+        self.socket = connection
+        self.channel: Channel | None = None  # until TLS has begun
+        self.thread = threading.Thread(
+            target=run, args=(self,), name="commitlog serve", daemon=True
+        )
+
+    @property
+    def is_trusted(self) -> bool:
+        return self.channel is not None and self.channel.trusted
+
+
 class Listener:
     """Accept connections until it is closed.
+
+    If there is no room for a connection, the oldest one that is not trusted yet is ended, so
+    clients without a token keep no others out.
 
     Parameters
     ----------
@@ -44,73 +64,92 @@ class Listener:
         self._socket = socket.create_server(
             (where.host, where.port), family=family, backlog=_BACKLOG
         )
-        close_in_child(self._socket)
+        self._socket.settimeout(None)
+        sockets.close_in_child(self._socket)
         self.port = int(self._socket.getsockname()[1])
         self._context = context
         self._serve = serve
-        self._closing = False
+        self._ends = threading.Event()
         self._lock = threading.Lock()
-        self._connections: dict[threading.Thread, socket.socket] = {}
+        self._clients: dict[_Client, None] = {}  # the oldest one first
         self._thread = threading.Thread(target=self._accept, name="commitlog serve", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:
+            self._socket.close()
+            raise
 
     def _accept(self) -> None:
-        while not self._closing:
+        failed = False
+        while not self._ends.is_set():
             try:
-                connection, _ = self._socket.accept()
-            except OSError as error:
-                if not self._closing:
-                    _logger.warning("no connection is accepted: %s; trying again", error)
-                    time.sleep(_PAUSE_S)
-                continue
-            with self._lock:
-                has_room = len(self._connections) < _CONNECTIONS_LIMIT and not self._closing
-            if not has_room or not self._begin(connection):
-                connection.close()
+                self._begin(self._socket.accept()[0])
+                failed = False
+            except (OSError, RuntimeError, MemoryError) as error:
+                if not (failed or self._ends.is_set()):
+                    _logger.warning("a connection is not accepted: %r; trying again", error)
+                failed = True
+                self._ends.wait(_PAUSE_S)
 
-    def _begin(self, connection: socket.socket) -> bool:
-        thread = threading.Thread(
-            target=self._run, args=(connection,), name="commitlog serve", daemon=True
-        )
-        with self._lock:
-            self._connections[thread] = connection
+    def _begin(self, connection: socket.socket) -> None:
+        client = _Client(connection, self._run)
         try:
-            thread.start()
-        except RuntimeError as error:
-            _logger.warning("a connection is refused: %s", error)
+            if not self._has_room():
+                raise ConnectionRefusedError(f"there are {_CONNECTIONS_LIMIT} connections")
+            sockets.close_in_child(connection)
             with self._lock:
-                del self._connections[thread]
+                self._clients[client] = None
+            client.thread.start()
+        except BaseException:
+            sockets.close(connection)
+            with self._lock:
+                self._clients.pop(client, None)
+            raise
+
+    def _has_room(self) -> bool:
+        clients = self._all()
+        strangers = [client for client in clients if not client.is_trusted]
+        if len(clients) < _CONNECTIONS_LIMIT and len(strangers) < _STRANGERS_LIMIT:
+            return True
+        if not strangers:
             return False
-        return True
+        sockets.end(strangers[0].socket)
+        strangers[0].thread.join(_PAUSE_S)
+        return not strangers[0].thread.is_alive()
 
-    def _run(self, connection: socket.socket) -> None:
+    def _run(self, client: _Client) -> None:
         try:
-            with contextlib.suppress(OSError), Channel(connection, self._context) as channel:
+            with contextlib.suppress(OSError), Channel(client.socket, self._context) as channel:
+                client.channel = channel
                 self._serve(channel)
         finally:
-            connection.close()
+            sockets.close(client.socket)
             with self._lock:
-                self._connections.pop(threading.current_thread(), None)
+                self._clients.pop(client, None)
 
     def close(self, limit_s: float) -> bool:
-        """Release the port, and wait for connections to end; after `limit_s` end them. Return
-        whether all ended by themselves.
+        """Release the port, and wait for trusted connections to end; after `limit_s` end them.
+        Return whether all of these ended by themselves.
         """
-        self._closing = True
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # ends `accept`
+        self._ends.set()
+        sockets.end(self._socket)  # ends `accept`
         self._thread.join()
-        self._socket.close()
+        sockets.close(self._socket)
         deadline_s = time.monotonic() + limit_s
-        while (left := self._threads()) and time.monotonic() < deadline_s:
-            next(iter(left)).join(_PAUSE_S)
-        for connection in left.values():
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-        for thread in left:
-            thread.join(limit_s)
+        clients = self._all()
+        for client in clients:
+            if not client.is_trusted:
+                sockets.end(client.socket)
+        for client in clients:
+            client.thread.join(max(0.0, deadline_s - time.monotonic()))
+        left = [client for client in clients if client.thread.is_alive()]
+        for client in left:
+            sockets.end(client.socket)
+        deadline_s = time.monotonic() + limit_s
+        for client in left:
+            client.thread.join(max(0.0, deadline_s - time.monotonic()))
         return not left
 
-    def _threads(self) -> dict[threading.Thread, socket.socket]:
+    def _all(self) -> list[_Client]:
         with self._lock:
-            return dict(self._connections)
+            return list(self._clients)

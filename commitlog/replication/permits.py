@@ -67,7 +67,8 @@ class Permits:
     def find(self, sent: object) -> Permit | None:
         """Return the permit of the token that a request sent, if there is one."""
         self._read_again()
-        value, found = str(sent).encode(errors="surrogatepass"), None
+        value = sent.encode(errors="surrogatepass") if isinstance(sent, str) else b""
+        found = None
         # All of them, so that the time does not depend on the tokens.
         for wanted, permit in self._wanted:
             if hmac.compare_digest(value, wanted):

@@ -74,7 +74,7 @@ class Primary:
                 "name": name,
                 "rank": rank._asdict(),
                 "position": position,
-                "unsealed": unsealed,
+                "unsealed": unsealed[: wire.SEALS_LIMIT],
             }
             self._endpoint.request(channel, "follow", content)
         except BaseException:

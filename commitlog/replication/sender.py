@@ -19,10 +19,9 @@ from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
 from commitlog.remote.wire import HEARTBEAT_S
 from commitlog.replication.served import Served
-from commitlog.replication.wire import CHUNK_BYTES, Chunk
+from commitlog.replication.wire import CHUNK_BYTES, SEALS_LIMIT, Chunk
 
 _SLEEP_S = 0.02  # in the kernel; a flush ends it
-_SEALS_LIMIT = 1024  # segments whose seal is sent later
 
 
 class Sender:
@@ -42,7 +41,7 @@ class Sender:
         self._size = log.segment_size
         self._number, self._offset = divmod(position, self._size)
         self._offset = max(self._offset, HEADER_SIZE)
-        self._unsealed = unsealed[:_SEALS_LIMIT]
+        self._unsealed = unsealed[:SEALS_LIMIT]
         self._lineage = lineage.version(self._parts.directory)
 
     def chunks(self) -> Iterator[Chunk]:

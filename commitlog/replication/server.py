@@ -157,6 +157,7 @@ class Server:
                 "check certificate and key"
             ) from None
         self._address = where
+        self._pid = os.getpid()
         _logger.info("serving %s at port %d", ", ".join(logs), self.port)
 
     @property
@@ -234,8 +235,10 @@ class Server:
     def close(self) -> None:
         """End every stream and release the logs; a second call does nothing.
 
-        Waits at most a second for clients that do not read.
+        Waits at most a second for clients that do not read. In the child of a fork, does nothing.
         """
+        if self._pid != os.getpid():
+            return
         for served in list(self._logs.values()):
             served.end()
         self._sessions.end()

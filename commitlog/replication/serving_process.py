@@ -20,7 +20,7 @@ from commitlog import errors
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
 from commitlog.recovery.lineage import Rank
-from commitlog.remote.channel import close_in_child
+from commitlog.remote.sockets import close_in_child
 from commitlog.replication.server import Port, checked_copies, name_of, twice, url_of
 
 _logger = logging.getLogger("commitlog.replication")

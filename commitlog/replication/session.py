@@ -13,7 +13,7 @@ from commitlog.remote import wire
 from commitlog.remote.channel import SILENCE_S, Channel
 from commitlog.remote.wire import RefusedError
 from commitlog.replication.following import Following, throttled
-from commitlog.replication.permits import Permits
+from commitlog.replication.permits import Permit, Permits
 from commitlog.replication.reading import Reading
 from commitlog.replication.served import Served
 
@@ -54,15 +54,18 @@ class Sessions:
                 channel.cancel()
 
     def run(self, channel: Channel) -> None:
-        """Answer the requests of a client until `end`, or until it ends the connection, by an
-        `OSError`.
+        """Answer the requests of a client until `end`, until it ends the connection, by an
+        `OSError`, or until its token is refused.
         """
         while (request := self._next(channel)) is not None:
             try:
                 content = wire.content_of(request, _CLIENT)
                 self._answer(channel, str(content.get("action")), content)
-            except (CommitLogError, RefusedError, _BusyError) as error:
+            # RecursionError: a value of great depth.
+            except (CommitLogError, RefusedError, _BusyError, RecursionError) as error:
                 channel.send(wire.refusal(error))
+                if not channel.trusted:
+                    return
 
     def _next(self, channel: Channel) -> bytes | None:
         with self._lock:
@@ -78,7 +81,9 @@ class Sessions:
 
     def _answer(self, channel: Channel, action: str, content: dict[str, Any]) -> None:
         reads = action in _READS
-        served = self._log_of(content, follow=not reads)
+        permit = self._permit_of(content)
+        channel.trusted = permit is not None
+        served = self._log_of(content, permit, follow=not reads)
         is_allowed = self._still_allowed(content, follow=not reads)
         if action == "follow":
             with _room(self._followers, f"{_FOLLOWERS_LIMIT} followers"):
@@ -92,16 +97,18 @@ class Sessions:
         else:
             channel.send(wire.text(served.answer(action, content)))
 
-    def _log_of(self, content: dict[str, Any], *, follow: bool) -> Served:
+    def _permit_of(self, content: dict[str, Any]) -> Permit | None:
+        """Return what the token of a request allows; None if it is missing or wrong."""
+        return Permit() if self._permits is None else self._permits.find(content.get("token"))
+
+    def _log_of(self, content: dict[str, Any], permit: Permit | None, *, follow: bool) -> Served:
         """Return the log that a request names, if its token allows what the request does."""
         name = str(content.get("log"))
-        if self._permits is not None:
-            permit = self._permits.find(content.get("token"))
-            if permit is None:
-                raise RefusedError("the token is missing or wrong", by_token=True)
-            why = permit.refusal(name, follow=follow)
-            if why is not None:
-                raise RefusedError(why)
+        if permit is None:
+            raise RefusedError("the token is missing or wrong", by_token=True)
+        why = permit.refusal(name, follow=follow)
+        if why is not None:
+            raise RefusedError(why)
         served = self._logs.get(name)
         if served is None:
             raise (_BusyError if self._grows else RefusedError)(f"there is no log {name!r} here")
@@ -109,13 +116,11 @@ class Sessions:
 
     def _still_allowed(self, content: dict[str, Any], *, follow: bool) -> Callable[[], bool]:
         """Return a function that says whether the tokens of now allow a request, which may last."""
-        permits, name = self._permits, str(content.get("log"))
+        name = str(content.get("log"))
 
         def check() -> bool:
-            permit = None if permits is None else permits.find(content.get("token"))
-            return permits is None or (
-                permit is not None and permit.refusal(name, follow=follow) is None
-            )
+            permit = self._permit_of(content)
+            return permit is not None and permit.refusal(name, follow=follow) is None
 
         return check
 

@@ -19,9 +19,10 @@ from commitlog.remote.wire import answer_of, text
 
 CHUNK_BYTES = 1 << 20  # a larger frame is a chunk of its own
 BODY_LIMIT = 1 << 30  # the largest segment
-HEAD_LIMIT = 1 << 13  # of a chunk, or of the error that ends a stream
+HEAD_LIMIT = 1 << 16  # of a chunk, or of the error that ends a stream
 ACKNOWLEDGEMENT_LIMIT = 1 << 7
 NAME_LIMIT = 512  # characters of a follower's name
+SEALS_LIMIT = 1024  # segments whose seal is sent later
 END = text({})  # the last message of a stream
 
 # Heads of fixed layout, little-endian. JSON begins with a brace, which is none of these kinds.

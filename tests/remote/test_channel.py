@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import socket
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlog.remote import sockets
 from commitlog.remote.channel import Channel
 from commitlog.remote.wire import client_context, server_context
 from tests.certificates import certificate
@@ -139,6 +141,88 @@ def test_peer_that_does_not_read_ends_a_wait(pair: Pair) -> None:
             client.send(b"", bytes(1 << 20))
 
 
+def trickle(content: bytes, peer: socket.socket) -> None:
+    """Send bytes one by one, slowly, until the peer is gone."""
+    with contextlib.suppress(OSError):
+        for number in range(len(content)):
+            peer.sendall(content[number : number + 1])
+            time.sleep(0.02)
+
+
+@pytest.mark.parametrize("begin", [0, 1, 25], ids=["prefix", "rest of it", "head"])
+def test_message_in_single_bytes_ends_a_wait(begin: int) -> None:
+    (message,) = captured((b"h" * 1000, b""))
+    near, far = connected()
+    with ThreadPoolExecutor(1) as threads, Channel(near, limit_s=0.2) as channel, far:
+        far.sendall(message[:begin])
+        threads.submit(trickle, message[begin:], far)
+        with pytest.raises(TimeoutError, match="too slow"):
+            channel.receive(1000)
+        channel.close()
+
+
+@pytest.mark.parametrize("side", ["client", "server"])
+def test_handshake_in_single_bytes_ends_a_wait(side: str, tmp_path: Path) -> None:
+    files = certificate(tmp_path, "127.0.0.1")
+    near, far = connected()
+    hello = b"\x16\x03\x03\x20\x00" + bytes(1000)  # a record whose end does not come
+    with ThreadPoolExecutor(1) as threads, near, far:
+        threads.submit(trickle, hello, far)
+        is_client = side == "client"
+        context = client_context(files[0]) if is_client else server_context(*files)
+        with pytest.raises(TimeoutError, match="too slow"):
+            Channel(near, context, "127.0.0.1" if is_client else None, limit_s=0.2)
+        near.close()
+
+
+def test_peer_that_reads_slowly_ends_a_send(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, server = pair
+    monkeypatch.setattr("commitlog.remote.byte_stream._SLOWEST", 1 << 30)
+    client.wait_at_most(0.2)
+
+    def read() -> None:
+        with contextlib.suppress(OSError):
+            while server._socket.recv(4 << 10):
+                time.sleep(0.02)
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(read)
+        with pytest.raises(TimeoutError, match="too slow|did nothing|timed out"):  # noqa: PT012
+            while True:
+                client.send(b"", bytes(16 << 20))
+        client.cancel()
+
+
+def test_longest_limit_is_accepted(pair: Pair) -> None:
+    client, server = pair
+    client.wait_at_most(366 * 86400)
+    server.send(b"a head")
+    assert client.receive(16)[0] == b"a head"
+
+
+def test_socket_is_not_closed_while_a_thread_ends_it() -> None:
+    """Between both, its descriptor could become another file."""
+    near, far = connected()
+    begun, goes_on = threading.Event(), threading.Event()
+
+    class Slow(socket.socket):
+        def shutdown(self, how: int) -> None:
+            begun.set()
+            goes_on.wait(LIMIT_S)
+            assert self.fileno() >= 0
+            super().shutdown(how)
+
+    slow = Slow(fileno=near.detach())
+    with ThreadPoolExecutor(2) as threads, far:
+        ending = threads.submit(sockets.end, slow)
+        assert begun.wait(LIMIT_S)
+        closing = threads.submit(sockets.close, slow)
+        goes_on.set()
+        ending.result(LIMIT_S)
+        closing.result(LIMIT_S)
+    assert slow.fileno() == -1
+
+
 @pytest.mark.parametrize("act", ["receive", "send"])
 def test_cancel_ends_a_thread_that_waits(pair: Pair, act: str) -> None:
     client, _ = pair
@@ -175,6 +259,8 @@ def test_channel_is_unused_until_something_comes(
 
 def test_forked_child_does_not_hold_the_connection() -> None:
     near, far = connected()
+    for each in (near, far):
+        sockets.close_in_child(each)
     ready, told = os.pipe()
     with Channel(near), Channel(far) as server:
         child = os.fork()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlog.errors import ClosedError, CommitLogError, PositionError
+from commitlog.errors import ClosedError, CommitLogError, IOFailureError, PositionError
 from commitlog.remote import wire
 from commitlog.remote.wire import RefusedError
 
@@ -22,7 +22,9 @@ def test_unknown_token_is_refused_as_such() -> None:
     assert caught.value.by_token
 
 
-@pytest.mark.parametrize("error", [ClosedError("later"), RuntimeError("later")])
+@pytest.mark.parametrize(
+    "error", [ClosedError("later"), IOFailureError("later"), RuntimeError("later")]
+)
 def test_closed_log_and_busy_server_may_be_asked_again(error: Exception) -> None:
     with pytest.raises(ConnectionError, match="later") as caught:
         wire.answer_of(wire.refusal(error), "a")

@@ -149,15 +149,12 @@ def test_bad_peer_is_one_clear_error(
 
 
 def test_older_client_is_told_which_side_to_upgrade(orders: commitlog.CommitLog) -> None:
-    with (
-        replication.serve(orders.path) as server,
-        socket.create_connection(("127.0.0.1", server.port)) as connection,
-        Channel(connection) as client,
-    ):
+    with replication.serve(orders.path) as server:
         for action in ("describe", "read", "follow"):
-            client.send(of_version(0, {"log": "orders", "action": action}))
-            with pytest.raises(RefusedError, match="upgrade commitlog at the client"):
-                remote_wire.answer_of(client.receive(remote_wire.TEXT_LIMIT)[0], "the server")
+            with Channel(socket.create_connection(("127.0.0.1", server.port))) as client:
+                client.send(of_version(0, {"log": "orders", "action": action}))
+                with pytest.raises(RefusedError, match="upgrade commitlog at the client"):
+                    remote_wire.answer_of(client.receive(remote_wire.TEXT_LIMIT)[0], "the server")
 
 
 @pytest.mark.parametrize("kind", ["another log", "ahead"])

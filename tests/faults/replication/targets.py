@@ -8,6 +8,7 @@ import contextlib
 import copy
 import functools
 import json
+import math
 import socket
 import struct
 from pathlib import Path
@@ -64,6 +65,7 @@ class _OneRequest:
     def __init__(self, request: bytes) -> None:
         self._requests = [request]
         self._left = 3
+        self.trusted = False
 
     def receive(self, _head_limit: int, _body_limit: int = 0) -> tuple[bytes, memoryview]:
         if not self._requests:
@@ -302,7 +304,8 @@ _NUMBERS_BYTES = [
     for number in (0, 1, -1, 4096, SEGMENT, 1 << 31, 1 << 40, (1 << 62), (1 << 63) - 1, -(1 << 63))
 ]
 _VALUES: list[Any] = [
-    *(None, True, False, 0, 1, -1, 1.5, 1e308, "", "x", "\0", "\ud800", "x" * 5000, [], {}, [[]]),
+    *(None, True, False, 0, 1, -1, 1.5, 1e308, math.nan, math.inf, "", "x", "\0", "\ud800"),
+    *("x" * 5000, [], {}, [[]]),
     *(4096, SEGMENT, 1 << 31, 1 << 40, (1 << 62), (1 << 63) - 1, 1 << 63, 1 << 200, -(1 << 63)),
     *([0, 1], [1, 0], [[0, 1]], [[1, 0]], [[0, 1 << 62]], {"number": 1, "id": "0" * 32}, ["x"]),
 ]
