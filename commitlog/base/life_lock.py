@@ -71,13 +71,7 @@ class LifeLock:
 
     def acquire(self, kind: Kind) -> bool:
         """Take the lock, or change its kind, in one step; False if another process's forbids it."""
-        try:
-            fcntl.fcntl(self.descriptor, fcntl.F_OFD_SETLK, _packed(_TYPES[kind], self._span))
-        except OSError as error:
-            if error.errno in (errno.EAGAIN, errno.EACCES):
-                return False
-            raise
-        return True
+        return try_lock(self.descriptor, kind, self._span)
 
     def release(self) -> None:
         """Unlock, keep the descriptor. In a forked child this would release the parent's lock."""
@@ -94,6 +88,19 @@ class LifeLock:
                     self.release()
                 os.close(self.descriptor)
                 self.descriptor = -1
+
+
+def try_lock(descriptor: int, kind: Kind, span: Span) -> bool:
+    """Lock a range of an open file until its description is closed; False if a lock of another
+    description forbids it.
+    """
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _packed(_TYPES[kind], span))
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
 
 
 def is_held(descriptor: int, against: Kind = "exclusive", span: Span = WHOLE) -> bool:

@@ -108,7 +108,8 @@ class CloseTimeoutError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
 
 class InUseError(CommitLogError, RuntimeError):
     """Raised if another user has what a call needs: the name of a tailer or of a producer, a tailer
-    that another thread uses, or a log to which native code appends. Nothing was appended.
+    that another thread uses, a log to which native code appends, or a topic that is to be sealed.
+    Nothing was appended.
 
     Give each thread its own tailer, and each tailer and producer its own name. The name of a dead
     process is free.

@@ -24,7 +24,7 @@ class SchemaError(CommitLogError, ValueError):
     """Raised if a schema in the log and a message class, or its codec, are incompatible.
 
     The message has both schemas. Nothing was appended. Give the field a default or an alias, or
-    give the topic another name.
+    give the topic another name. If another handle has sealed the topic, open it again.
 
     Attributes
     ----------

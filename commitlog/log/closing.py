@@ -116,6 +116,7 @@ def _release(parts: LogParts) -> None:
         # After a failure, the next tailer of the name rereads some records.
         with contextlib.suppress(IOFailureError):
             file.close()
+    parts.guests.close()
     if parts.pid == os.getpid():
         parts.unmap()
     registry.discard(parts)

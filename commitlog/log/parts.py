@@ -65,6 +65,7 @@ class LogParts:
         self.named_lock = threading.Lock()
         self.producers: Producers | None = None  # created by the first append of a producer
         self.topics: dict[str, TopicStats] = {}  # those that change the size of their messages
+        self.guests = ExitStack()  # what is closed with the log
         self.pid = os.getpid()
         with ExitStack() as undo:
             undo.callback(opened.close)

@@ -12,6 +12,7 @@ from commitlog._kernel.messages import DeclaredSegment, LastAppend
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import CommitLogError, InvalidOptionError
 from commitlog.log.commit_log import CommitLog
+from commitlog.messages.agreement import declare
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.message_sizes import FRAME_MOST, check_sizes, frames_length
 from commitlog.messages.part import Part, PlaceSeal, Positions
@@ -274,7 +275,7 @@ class TopicAppender:
 
     def _declare(self) -> None:
         if not self._is_declared and self._log.mode != "r":
-            self._catalog.declare(self._schema)
+            declare(self._log, self._catalog, self._schema)
             self._is_declared = True
 
     def _noted(self, part: Part, positions: Positions) -> Positions:

@@ -9,16 +9,17 @@ import numpy as np
 from commitlog.errors import KeyUnavailableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
+from commitlog.messages.floors import refusing
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder, unsealing
 from commitlog.messages.schema import Schema, is_message_type
-from commitlog.messages.sealer import is_sealed
+from commitlog.messages.seal_layer import is_sealed
 
 _MOST_PROBLEMS = 100
 
 
 class Authentication:
-    """Open each sealed message of a log, without decoding it.
+    """Open each sealed message of a log, without decoding it, and find those that should be sealed.
 
     Parameters
     ----------
@@ -29,8 +30,11 @@ class Authentication:
 
     Attributes
     ----------
-    authentic, refused : int
-        The numbers of sealed messages that are authentic, and that are not.
+    authentic : int
+        The number of sealed messages that are authentic.
+    refused : int
+        The number of messages that are not authentic, because they were changed or moved, or are
+        not sealed although their topic is.
     problems : list of str
         Of the first messages that are not authentic, each with its position.
     unavailable : Counter of str
@@ -44,6 +48,7 @@ class Authentication:
         self._log = log
         self._keys = keys
         self._catalog = SchemaCatalog(log)
+        self._seals: dict[int, bool] = {}
         self._decoders: dict[int, RecordDecoder[bytes] | None] = {}
         with log.tailer(on_damage="skip") as tailer:
             while len(batch := tailer.read_batch()):
@@ -53,18 +58,27 @@ class Authentication:
                         continue
                     for row in np.flatnonzero(batch.types == number).tolist():
                         position = int(batch.positions[row])
-                        self._open(decoder, batch.value(row), position, batch.key(row))
+                        record = batch.value(row), position, batch.key(row)
+                        self._open(decoder, *record, is_sealed=self._seals[number])
 
     def _decoder_of(self, number: int) -> RecordDecoder[bytes] | None:
         if number not in self._decoders:
             self._decoders[number] = None
             schema = self._catalog.checked(number) if is_message_type(number) else None
-            if isinstance(schema, Schema) and is_sealed(schema):
-                self._decoders[number] = unsealing(self._log, schema, bytes, self._keys)
+            if isinstance(schema, Schema):
+                self._seals[number] = is_sealed(schema)
+                if self._seals[number] or refusing(self._log, schema, self._keys) is not None:
+                    self._decoders[number] = unsealing(self._log, schema, bytes, self._keys)
         return self._decoders[number]
 
     def _open(
-        self, decoder: RecordDecoder[bytes], value: bytes, position: int, key: bytes | None
+        self,
+        decoder: RecordDecoder[bytes],
+        value: bytes,
+        position: int,
+        key: bytes | None,
+        *,
+        is_sealed: bool,
     ) -> None:
         try:
             decoder.of_value(value, position, key)
@@ -75,7 +89,7 @@ class Authentication:
             if self.refused <= _MOST_PROBLEMS:
                 self.problems.append(f"position {position}: {error}")
         else:
-            self.authentic += 1
+            self.authentic += is_sealed
 
     def notes(self) -> list[str]:
         """Return what was checked and what was not, in words."""
@@ -88,5 +102,5 @@ class Authentication:
             )
         more = self.refused - len(self.problems)
         if more:
-            found.append(f"more sealed messages that are not authentic: {more}")
+            found.append(f"more messages that are not authentic: {more}")
         return found

@@ -15,6 +15,7 @@ from commitlog.messages.handled import HANDLED, Handled
 from commitlog.messages.history import History
 from commitlog.messages.method_table import MethodTable
 from commitlog.messages.outputs import Outputs
+from commitlog.messages.schema import SCHEMA_TYPE
 
 OnUnknown = Callable[[str, dict[str, Any]], object]
 OnError = Callable[[Exception, Record], object]
@@ -91,6 +92,8 @@ class CallHandler:
         try:
             target = self._table[record.type]
             if target is None:
+                if record.type == SCHEMA_TYPE:
+                    self._table.note(record)
                 return False
             decode, call, name, is_sealed = target
             arguments = decode.of_record(record) if is_sealed else decode(record.value)
@@ -119,6 +122,8 @@ class CallHandler:
         try:
             target = self._table[record.type]
             if target is None:
+                if record.type == SCHEMA_TYPE:
+                    self._table.note(record)
                 return False
             decode, call, name, is_sealed = target
             arguments = decode.of_record(record) if is_sealed else decode(record.value)

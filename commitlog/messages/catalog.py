@@ -132,9 +132,12 @@ class SchemaCatalog:
         if self._log.mode == "r" and not self._is_complete():
             for number, value in self._scanned():
                 try:
-                    yield number, self._read(number, value)
+                    found = self._read(number, value)
                 except SchemaError as error:
                     yield number, error
+                else:
+                    _keep(self._known, number, found, _MOST_KNOWN)
+                    yield number, found
             return
         if not self._is_complete():
             self._build()
@@ -149,6 +152,24 @@ class SchemaCatalog:
                 else:
                     if schema is not None:
                         yield number, schema
+
+    def is_listed(self) -> bool:
+        """Return whether `listed` has all schemas of the log."""
+        return self._log.mode != "r" or self._is_complete()
+
+    def listed(self) -> Iterator[Schema]:
+        """Yield the schemas in the folder, or, without it, those that this handle has found; not
+        those that cannot be read.
+        """
+        found = self._all() if self.is_listed() else list(self._known.items())
+        return (schema for _, schema in found if isinstance(schema, Schema))
+
+    def stamp(self) -> int:
+        """Return a number that changes if the folder gets another schema."""
+        try:
+            return os.stat(self._folder).st_mtime_ns
+        except OSError:
+            return -1
 
     def find(self, number: int) -> Schema | None:
         """Return the schema of messages with a type number: from the folder, else from the
@@ -209,6 +230,11 @@ class SchemaCatalog:
             if not self._is_complete():
                 self._build()
             self._put(schema.number, schema.value, schema.topic)
+
+    @property
+    def lock_path(self) -> str:
+        """Return the path of a file that the folder has, and that is never written to."""
+        return os.path.join(self._folder, _COMPLETE)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -273,7 +299,7 @@ class SchemaCatalog:
         return "committed" if self._log.mode == "r" else "appended"
 
     def _is_complete(self) -> bool:
-        return os.path.exists(os.path.join(self._folder, _COMPLETE))
+        return os.path.exists(self.lock_path)
 
     def _build(self) -> None:
         """Make the folder. Several processes may do so at once, and may be killed meanwhile."""

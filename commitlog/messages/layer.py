@@ -10,9 +10,10 @@ from typing import Generic, TypeAlias, TypeVar
 from commitlog._kernel.readers import Record
 from commitlog.errors import KeyUnavailableError, SchemaError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages import compression, sealer
+from commitlog.messages import compression, seal_layer
 from commitlog.messages.codec import Decode
 from commitlog.messages.delta_decoder import DeltaDecoder
+from commitlog.messages.floors import refusing
 from commitlog.messages.history import behind_history, end_of
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.schema import Schema
@@ -28,7 +29,8 @@ RecordOpener: TypeAlias = Callable[[bytes, int, bytes | None], bytes]
 
 
 class RecordDecoder(Generic[T]):
-    """Decode messages that are bound to their record, because they are sealed or deltas.
+    """Decode messages that are bound to their record, because they are sealed or deltas, or are not
+    sealed although their topic is.
 
     Parameters
     ----------
@@ -80,28 +82,30 @@ def is_bound(schema: Schema) -> bool:
     """Return whether only their own log can decode the messages of a schema, because they are
     sealed or deltas.
     """
-    return sealer.is_sealed(schema) or any(map(compression.has_deltas, schema.layers))
+    return seal_layer.is_sealed(schema) or any(map(compression.has_deltas, schema.layers))
 
 
 def unsealing(log: CommitLog, schema: Schema, decode: Decode[T], keys: KeyRing) -> RecordDecoder[T]:
     """Return what takes the seal off the messages of a schema, if they are sealed, and decodes what
-    is below.
+    is below. It refuses those that are not authentic.
     """
     return RecordDecoder(log, schema, _seals(log, schema, keys), decode)
 
 
 def _seals(log: CommitLog, schema: Schema, keys: KeyRing) -> list[RecordOpener]:
-    if not sealer.is_sealed(schema):
-        return []
-    has_positions = sealer.has_positions(schema)
-    return [Unsealer(log, schema.number, keys, has_positions=has_positions).opened]
+    refused = refusing(log, schema, keys)
+    found: list[RecordOpener] = [] if refused is None else [refused]
+    if seal_layer.is_sealed(schema):
+        has_positions = seal_layer.has_positions(schema)
+        found.append(Unsealer(log, schema.number, keys, has_positions=has_positions).opened)
+    return found
 
 
 def _opener_of(log: CommitLog, schema: Schema, keys: KeyRing) -> Opener | None:
     """Return what removes the layers below a seal from a message of a schema; None if there are
     none.
     """
-    below = schema.layers[: len(schema.layers) - sealer.is_sealed(schema)]
+    below = schema.layers[: len(schema.layers) - seal_layer.is_sealed(schema)]
     names = [layer["name"] for layer in below]
     if not names:
         return None
@@ -145,9 +149,8 @@ def layered(
     if opened is not None and compression.has_deltas(schema.layers[0]):
         return _of_deltas(log, schema, decode, keys, opened)
     inner = decode if opened is None else _behind(opened, decode)
-    if sealer.is_sealed(schema):
-        return unsealing(log, schema, inner, keys)
-    return behind_history(schema, inner)
+    seals = _seals(log, schema, keys)
+    return RecordDecoder(log, schema, seals, inner) if seals else behind_history(schema, inner)
 
 
 def _of_deltas(

@@ -10,11 +10,12 @@ from commitlog.errors import SchemaError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import NO_SCHEMA, SchemaCatalog
 from commitlog.messages.codec import Codec, Decode, plain_decoder
+from commitlog.messages.floors import floors_of
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder, layered
 from commitlog.messages.record_keys import key_opener, stored_keys
 from commitlog.messages.schema import Schema, is_message_type
-from commitlog.messages.sealer import has_positions
+from commitlog.messages.seal_layer import has_positions
 
 NO_POSITION = (
     "it is not sealed for its position, so it may have been moved, or written without a key; to "
@@ -42,6 +43,8 @@ class MessageDecoders(dict[int, Decode[Any] | None]):
         self._log = log
         self._catalog = SchemaCatalog(log)
         self._topics = topics
+        self._floors = floors_of(log)
+        self._version = self._floors.version
         self.schemas: dict[int, Schema] = {}
         self.of_records: dict[int, RecordDecoder[Any]] = {}
         self._key_openers: dict[int, Callable[[bytes], bytes] | None] = {}
@@ -67,6 +70,23 @@ class MessageDecoders(dict[int, Decode[Any] | None]):
             decode = None
         self[number] = decode
         return decode
+
+    def note(self, record: Record) -> None:
+        """Take a schema that the tailer passes: it may be the first one of a topic's sealed
+        messages.
+        """
+        self._renew(self._floors.note(record.key, record.value))
+
+    def refresh(self) -> None:
+        """Take the schemas of sealed messages that the tailer may skip."""
+        if any(topic.keys.key_ids for topic in self._topics.values()):
+            self._renew(self._floors.refresh(self._catalog))
+
+    def _renew(self, version: int) -> None:
+        if version != self._version:
+            self._version = version
+            self.clear()
+            self.of_records.clear()
 
     def plain(self, schema: Schema) -> Decode[Any] | RecordDecoder[Any]:
         """Return what decodes messages of a schema to dicts and lists."""

@@ -6,10 +6,12 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
+from commitlog._kernel.readers import Record
 from commitlog.errors import InvalidOptionError, MessageError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Decode
+from commitlog.messages.floors import floors_of
 from commitlog.messages.interception import Intercept, intercepted
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder, layered
@@ -62,6 +64,8 @@ class MethodTable(dict[int, Target | None]):
         self._log = log
         self._keys = keys
         self._catalog = SchemaCatalog(log)
+        self._floors = floors_of(log)
+        self._version = self._floors.version
         self._intercept = intercept
         self._methods = {each.title: (each, owner) for each, owner in _methods(objects)}
         methods = (method for method, _ in self._methods.values())
@@ -76,6 +80,15 @@ class MethodTable(dict[int, Target | None]):
     def __missing__(self, number: int) -> Target | None:
         target = self[number] = self._target(number)
         return target
+
+    def note(self, record: Record) -> None:
+        """Take a schema that the reader passes: it may be the first one of a method's sealed
+        calls.
+        """
+        version = self._floors.note(record.key, record.value)
+        if version != self._version:
+            self._version = version
+            self.clear()
 
     def _target(self, number: int) -> Target | None:
         if not is_message_type(number):

@@ -17,6 +17,7 @@ from commitlog.errors import (
 )
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.parts import Mode, parts_of
+from commitlog.messages.agreement import Agreement
 from commitlog.messages.appender import Layered, TopicAppender
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Codec, CodecName, codec_for
@@ -34,15 +35,9 @@ from commitlog.messages.layered_appender import LayeredAppender, Measured
 from commitlog.messages.message_decoders import Reading
 from commitlog.messages.record_keys import KeySealingAppender, RecordKeys
 from commitlog.messages.schema import Schema
+from commitlog.messages.seal_layer import has_sealed_keys, is_sealed
 from commitlog.messages.sealed_dictionary import SEAL_BYTES
-from commitlog.messages.sealer import (
-    LAYER,
-    POSITIONS,
-    Sealer,
-    has_positions,
-    has_sealed_keys,
-    is_sealed,
-)
+from commitlog.messages.sealer import Sealer
 from commitlog.messages.topic import Topic
 from commitlog.messages.topic_compressor import TopicCompressor
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
@@ -109,14 +104,15 @@ def open_topic(
     keys : topics.KeyRing, optional
         Encrypt each message, by keys that this ring wraps. Readers need a ring, too. By default it
         is that of the environment variable `COMMITLOG_KEYS`, and messages are encrypted only if the
-        topic has encrypted messages already.
+        topic has encrypted messages already. An append that begins to encrypt them raises
+        `InUseError` while an open log has appended to the topic without encryption.
     seal_keys : bool
         Encrypt the record keys, too: what `key=` takes. Equal keys of the topic stay equal, so
         seeks and deltas by key work. A topic that has encrypted record keys keeps encrypting them.
     seal_positions : bool
         Bind each message to its position. Readers refuse one that was moved, repeated or reordered
-        in the files, and the tailers of this topic one that is not bound. A topic that has bound
-        messages keeps binding them, and takes no `producer=`.
+        in the files, and the tailers of this topic each one that is not bound. A topic that has
+        bound messages keeps binding them, and takes no `producer=`.
     mode, **overrides
         As for `commitlog.open`, if `log` is a path.
 
@@ -202,16 +198,14 @@ def _joined(
         if is_given and not seals:
             raise InvalidOptionError(f"{option}=True needs keys=: give the topic a key ring")
     _check_size(log, schema, zstd, SEAL_BYTES if seals else 0)
-    sealing = LAYER
-    if seal_positions or any(map(has_positions, known_schemas.values())):
-        sealing = LAYER | {POSITIONS: True}
+    sealing = Agreement(log, name, catalog, binds=seal_positions).layer
     record_keys = None
     if seal_keys or any(map(has_sealed_keys, known_schemas.values())):
         record_keys = RecordKeys(log, schema, catalog, ring, sealing)
 
     def end(schema: Schema) -> Layered:
         if seals:
-            layer = (lambda: sealing) if record_keys is None else record_keys.layer
+            layer = sealing if record_keys is None else record_keys.layer
             return Sealer(log, schema, catalog, shared.last, ring, layer=layer)
         return TopicAppender(log, schema, catalog, shared.last)
 

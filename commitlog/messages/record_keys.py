@@ -20,7 +20,7 @@ from commitlog.messages.message_sizes import not_bytes
 from commitlog.messages.outputs import OutputAppender
 from commitlog.messages.part import Positions
 from commitlog.messages.schema import SCHEMA_TYPE, Schema
-from commitlog.messages.sealer import KEYS, has_sealed_keys
+from commitlog.messages.seal_layer import KEYS, has_sealed_keys
 
 _KEPT = 4096  # record keys that are not encrypted or decrypted again
 _BLOCK = 16  # the length of a record key is shown in such steps
@@ -84,8 +84,8 @@ class RecordKeys:
         That of the log.
     keys : KeyRing
         Wraps the key.
-    sealing : dict
-        The layer of messages whose record keys are not sealed.
+    sealing : callable
+        Takes the schema, and returns the layer of messages whose record keys are not sealed.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class RecordKeys:
         schema: Schema,
         catalog: SchemaCatalog,
         keys: KeyRing,
-        sealing: dict[str, Any],
+        sealing: Callable[[Schema], dict[str, Any]],
     ) -> None:
         self._log = log
         self._schema = schema
@@ -103,7 +103,7 @@ class RecordKeys:
         self._sealing = sealing
         self._agreed: tuple[dict[str, Any], RecordKeyCipher] | None = None
 
-    def layer(self) -> dict[str, Any]:
+    def layer(self, _schema: Schema | None = None) -> dict[str, Any]:
         """Return the layer of schemas whose messages have record keys that this object seals.
 
         Raises
@@ -123,20 +123,21 @@ class RecordKeys:
 
     def _found(self) -> tuple[dict[str, Any], RecordKeyCipher]:
         if self._agreed is None:
+            sealing = self._sealing(self._schema)
             try:
                 with self._catalog.locked():
-                    self._agreed = self._agree()
+                    self._agreed = self._agree(sealing)
             except KeyUnavailableError as error:
                 error.path = self._log.path
                 raise
         return self._agreed
 
-    def _agree(self) -> tuple[dict[str, Any], RecordKeyCipher]:
+    def _agree(self, sealing: dict[str, Any]) -> tuple[dict[str, Any], RecordKeyCipher]:
         """Take the key that the schemas of the topic have, else a new one. Its schema is declared
         under the lock, so other handles find it.
         """
         data_key = self._known()
-        layer = self._sealing | {KEYS: data_key.record[1].decode()}
+        layer = sealing | {KEYS: data_key.record[1].decode()}
         self._catalog.declare(replace(self._schema, layers=(layer,)))
         return layer, RecordKeyCipher(data_key, self._log, self._schema.topic)
 

@@ -13,36 +13,16 @@ from commitlog.errors import KeyUnavailableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.appender import Appending, Key, TopicAppender, checked_keys
 from commitlog.messages.catalog import SchemaCatalog
-from commitlog.messages.cipher import check_installed
+from commitlog.messages.cipher import KEY_BYTES, check_installed
 from commitlog.messages.data_key import DataKey
-from commitlog.messages.key_ring import KeyRing
+from commitlog.messages.key_ring import KeyRing, wrapped_by
 from commitlog.messages.message_sizes import frames_length, not_bytes
 from commitlog.messages.part import ROOM, PlaceSeal
 from commitlog.messages.schema import Schema
+from commitlog.messages.seal_layer import has_positions
 
-NAME = "aes-256-gcm"
-LAYER: dict[str, Any] = {"name": NAME}
-KEYS = "record_keys"  # of a layer whose record keys are sealed, too: their wrapped key
-POSITIONS = "positions"  # of a layer whose messages are sealed for their positions: true
 # Of random nonces of 96 bits, two of 2**32 are equal with a probability below 2**-32.
 MOST_MESSAGES = 1 << 32
-
-
-def is_sealed(schema: Schema) -> bool:
-    """Return whether the messages of a schema are sealed."""
-    last = schema.layers[-1] if schema.layers else {}
-    known = {each: value for each, value in last.items() if each not in (KEYS, POSITIONS)}
-    return known == LAYER and last.get(POSITIONS, True) is True
-
-
-def has_positions(schema: Schema) -> bool:
-    """Return whether the messages of a schema are sealed for their positions."""
-    return is_sealed(schema) and POSITIONS in schema.layers[-1]
-
-
-def has_sealed_keys(schema: Schema) -> bool:
-    """Return whether the record keys of the messages of a schema are sealed, too."""
-    return is_sealed(schema) and isinstance(schema.layers[-1].get(KEYS), str)
 
 
 class _Stage(NamedTuple):
@@ -66,7 +46,7 @@ class Sealer:
     keys : KeyRing
         Wraps the data keys.
     layer : callable
-        Returns this layer; called before the first message is sealed.
+        Takes the schema, and returns this layer; called before the first message is sealed.
     """
 
     def __init__(
@@ -77,7 +57,7 @@ class Sealer:
         last: LastAppend,
         keys: KeyRing,
         *,
-        layer: Callable[[], dict[str, Any]] = lambda: LAYER,
+        layer: Callable[[Schema], dict[str, Any]],
     ) -> None:
         check_installed()
         self._log = log
@@ -131,12 +111,14 @@ class Sealer:
         return stage
 
     def _new(self) -> _Stage:
-        schema = replace(self._schema, layers=(*self._schema.layers, self._layer()))
+        key = os.urandom(KEY_BYTES)
         try:
-            data_key = DataKey.new(self._keys, self._log, schema.number)
+            wrapped = wrapped_by(self._keys, key)  # first, because the layer seals the topic
         except KeyUnavailableError as error:
             error.path = self._log.path
             raise
+        schema = replace(self._schema, layers=(*self._schema.layers, self._layer(self._schema)))
+        data_key = DataKey(key, *wrapped, self._log, schema.number)
         seal = PlaceSeal(data_key, schema.has_history) if has_positions(schema) else None
         return _Stage(
             data_key,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from commitlog.errors import KeyUnavailableError, MissingExtraError, SchemaError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages import compression, sealer
+from commitlog.messages import compression, seal_layer
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Decode
 from commitlog.messages.history import behind_history, end_of
@@ -165,7 +165,7 @@ def layers_text(layers: Sequence[str], after: int, before: int | None) -> str:
     words = {
         compression.NAME: f"compressed{saved}",
         compression.DELTA_NAME: f"compressed with deltas{saved}",
-        sealer.NAME: "sealed",
+        seal_layer.NAME: "sealed",
     }
     return "".join(f", {words.get(name, name)}" for name in layers)
 

@@ -17,8 +17,8 @@ from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder, layered
 from commitlog.messages.message_sizes import check_sizes, not_bytes
 from commitlog.messages.schema import Schema
+from commitlog.messages.seal_layer import is_sealed
 from commitlog.messages.sealed_dictionary import has_sealed, opened_dictionary, sealed_form
-from commitlog.messages.sealer import is_sealed
 
 _SEARCHED = 4 * compression.SAMPLES  # records among which messages of an earlier open are sought
 

@@ -23,7 +23,7 @@ from commitlog.messages.handled import HANDLED, Handled
 from commitlog.messages.history import History
 from commitlog.messages.layer import RecordDecoder
 from commitlog.messages.message_decoders import MessageDecoders, Reading, RefusedError
-from commitlog.messages.schema import Schema
+from commitlog.messages.schema import SCHEMA_TYPE, Schema
 from commitlog.tail.seek import Start, Timestamp, Visibility
 from commitlog.tail.segment_holder import OnDamage
 from commitlog.tail.tailer import Tailer
@@ -79,6 +79,8 @@ class TopicTailer(ProcessBound, Generic[T]):
                     message = self._taken(record)
                     if message is not None:
                         yield message
+                elif record.type == SCHEMA_TYPE:
+                    decoders.note(record)
                 continue
             try:
                 message = decode(record.value)
@@ -187,6 +189,8 @@ class TopicTailer(ProcessBound, Generic[T]):
             elif record.type in self._decoders.of_records:
                 message = self._decoders.of_records[record.type].of_record(record)
             else:
+                if record.type == SCHEMA_TYPE:
+                    self._decoders.note(record)
                 return None
         except KeyUnavailableError:
             self._tailer.seek(record.position)
@@ -326,6 +330,7 @@ class TopicTailer(ProcessBound, Generic[T]):
         KeyUnavailableError
             The keys of a topic are sealed, and the key ring has no key for them.
         """
+        self._decoders.refresh()
         if isinstance(key, bytes) and (position, sequence, timestamp) == (None, None, None):
             return self._seek_key(key)
         return self._tailer.seek(position, sequence=sequence, timestamp=timestamp, key=key)

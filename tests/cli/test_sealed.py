@@ -10,6 +10,7 @@ import pytest
 import commitlog
 from commitlog.messages.key_ring import VARIABLE
 from tests.cli.program import run
+from tests.messages.forged import forge
 from tests.messages.orders import Order, Refund
 from tests.messages.sealed import NEW, OLD, RING, messages
 
@@ -131,7 +132,7 @@ def test_verify_reports_changed_messages(log: Path, monkeypatch: pytest.MonkeyPa
     assert report["sound"] is False
     assert report["problems"][0].startswith(f"position {position}: the sealed message is not auth")
     assert len(report["problems"]) == 100
-    assert report["notes"][-1] == "more sealed messages that are not authentic: 21"
+    assert report["notes"][-1] == "more messages that are not authentic: 21"
 
 
 def test_verify_reports_messages_at_wrong_positions(
@@ -158,3 +159,20 @@ def test_unusable_variable_is_refused_without_its_text(
         assert done.returncode != 0
         assert b"COMMITLOG_KEYS: key 1 must be id:base64" in done.stderr
         assert OLD[6:20].encode() not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", ["cat", "tail"])
+def test_decode_and_verify_report_forged_messages(
+    log: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    with commitlog.open(log) as opened:
+        position = forge(opened, "Order", b'{"id":9}')
+    monkeypatch.setenv(VARIABLE, OLD)
+    done = run(command, "--decode", "--json", log)
+    assert done.returncode == 1
+    assert b"not sealed, and the topic was sealed before it: position %d" % position in done.stderr
+    assert [b'"message": {"id": 9' in line for line in done.stdout.splitlines()] == [False] * 4
+    done = run("verify", "--json", log)
+    assert done.returncode == 1
+    report = json.loads(done.stdout)
+    assert [text.split(":")[0] for text in report["problems"]] == [f"position {position}"]

@@ -39,7 +39,7 @@ def schema_positions(log: commitlog.CommitLog) -> list[int]:
     return [record.position for record in records(log) if record.type == SCHEMA_TYPE]
 
 
-def run(code: str, *arguments: Any) -> subprocess.Popen[str]:
+def run(code: str, *arguments: Any, stdin: int | None = None) -> subprocess.Popen[str]:
     """Run a program that has the classes of this module."""
     return subprocess.Popen(
         [
@@ -50,6 +50,7 @@ def run(code: str, *arguments: Any) -> subprocess.Popen[str]:
         ],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=stdin,
         stdout=subprocess.PIPE,
         text=True,
     )

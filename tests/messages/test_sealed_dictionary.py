@@ -32,7 +32,7 @@ def layers(log: commitlog.CommitLog) -> list[dict[str, Any]]:
     for record in records(log):
         if record.type == SCHEMA_TYPE and (record.key or b"").startswith(b"schema:"):
             (first, last) = json.loads(record.value)["layers"]
-            assert last == {"name": "aes-256-gcm"}
+            assert last == {"name": "aes-256-gcm", "since": 0}
             if first not in found:
                 found.append(first)
     return found
@@ -125,12 +125,14 @@ def test_damaged_or_foreign_dictionary_is_refused(tmp_path: Path) -> None:
 
 def _refused(folder: Path, form: dict[str, Any], error: Any, match: str) -> None:
     """Append a message that is sealed behind a compression of that form, and read it."""
-    from commitlog.messages import sealer
+    from commitlog.messages import seal_layer
     from commitlog.messages.data_key import DataKey
 
     with commitlog.topic(folder / "log", Event, keys=RING) as topic:
         log = topic.log
-        schema = Schema("Event", "json", {}, layers=(form, sealer.LAYER))
+        schema = Schema(
+            "Event", "json", {}, layers=(form, {"name": seal_layer.NAME, seal_layer.SINCE: 0})
+        )
         data_key = DataKey.new(RING, log, schema.number)
         for key, value in ((schema.key, schema.value), data_key.record):
             log.append(value, key=key, type=SCHEMA_TYPE)

@@ -188,25 +188,17 @@ def test_deleted_message_is_not_noticed(pair: tuple[Path, list[Record]]) -> None
         assert Authentication(orders.log, RING).refused == 0
 
 
-def test_unbound_message_is_refused_if_option_is_given(log: CommitLog) -> None:
-    earlier = commitlog.topic(log, Order, keys=RING)
-    earlier.append(Order(1))
-    binding(log).append(Order(2))
-    plain = Schema("Order", "json", messages_schema(log).form)
-    log.append(plain.value, key=plain.key, type=SCHEMA_TYPE)
-    log.append(b'{"id":3}', type=plain.number)
-    assert ids(commitlog.topic(log, Order, keys=RING)) == [1, 2, 3]
-    orders = binding(log)
-    tailer = orders.tailer(on_undecodable="skip")
-    assert [order.id for order in tailer] == [2]
-    assert tailer.undecodable == 2
-    with pytest.raises(UndecodableError, match="not sealed for its position"):
-        orders.tailer().read()
-
-
-def messages_schema(log: CommitLog) -> Schema:
-    found = (record for record in records(log) if (record.key or b"").startswith(b"schema:"))
-    return Schema.of_value(next(found).value)
+def test_earlier_message_is_refused_if_option_is_given(tmp_path: Path) -> None:
+    with commitlog.topic(tmp_path / "log", Order, keys=RING) as earlier:
+        earlier.append(Order(1))
+    with binding(tmp_path / "log") as orders:
+        orders.append(Order(2))
+        assert ids(commitlog.topic(orders.log, Order, keys=RING)) == [1, 2]
+        tailer = orders.tailer(on_undecodable="skip")
+        assert [order.id for order in tailer] == [2]
+        assert tailer.undecodable == 1
+        with pytest.raises(UndecodableError, match="not sealed for its position"):
+            orders.tailer().read()
 
 
 # --- what is refused at the call ------------------------------------------------------------------
@@ -251,9 +243,9 @@ def test_topic_that_binds_stays_so_in_every_handle(tmp_path: Path) -> None:
         for record in messages(orders.log):
             put(orders.log, record)
         tailer = orders.tailer(on_undecodable="skip")
-        # What was appended before the option is not bound, and so can be repeated.
-        assert [order.id for order in tailer] == [0, 1, 2, 3, 0]
-        assert tailer.undecodable == 3
+        # Behind the first bound message, those from before it are refused, too.
+        assert [order.id for order in tailer] == [0, 1, 2, 3]
+        assert tailer.undecodable == 4
 
 
 # --- other appends in between ---------------------------------------------------------------------

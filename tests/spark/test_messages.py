@@ -18,8 +18,10 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 import commitlog
 from commitlog import topics
-from commitlog.errors import KeyUnavailableError
+from commitlog.errors import KeyUnavailableError, UndecodableError
+from commitlog.spark.message_schema import schema_with
 from commitlog.spark.reader import FilteringReader, LogReader
+from tests.messages.forged import forge
 from tests.messages.orders import Order, Refund
 from tests.messages.states import DELTA, State, States, append, deltas
 from tests.spark.logs_in_spark import SIZE, archive
@@ -219,6 +221,49 @@ def test_sealed_record_keys_are_opened(log: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("COMMITLOG_KEYS", text)
     assert keys("true") == [b"lena", None, b"raw"]
     assert keys("false") == []
+
+
+@pytest.mark.parametrize("chosen", [{"decode": "true"}, {"messageTopic": "sealed"}])
+@pytest.mark.parametrize("is_archive", [False, True])
+def test_forged_message_of_a_sealed_topic_is_refused(
+    log: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    chosen: dict[str, str],
+    is_archive: bool,
+) -> None:
+    pytest.importorskip("cryptography")
+    text = f"k1:{base64.b64encode(bytes(32)).decode()}"
+    with commitlog.topic(log, Refund, name="sealed") as plain:
+        start = plain.append(Refund(6))
+    with commitlog.topic(log, Refund, name="sealed", keys=topics.KeyRing.of_text(text)) as sealed:
+        sealed.append(Refund(7))
+        forged = forge(sealed.log, "sealed", b'{"order":9}')
+        sealed.append(Refund(8))
+        sealed.log.roll()
+        sealed.log.append(b"other")
+    monkeypatch.setenv("COMMITLOG_KEYS", text)
+    place = archive(log, tmp_path / "archive") if is_archive else log
+    name = place.name
+    options = {"path": str(place), "startingOffsets": f'{{"{name}":{{"0":{start}}}}}', **chosen}
+
+    def rows(**more: str) -> list[Any]:
+        given = {**options, **more}
+        message = StructType().add("topic", StringType()).add("json", StringType())
+        column = StructType().add("message", message)
+        reader = LogReader(given, schema_with(given) if "messageTopic" in given else column)
+        return [
+            each
+            for part in reader.partitions()
+            for batch in reader.read(part)
+            for each in batch.column(batch.schema.get_field_index("message")).to_pylist()
+            if each is not None  # another record
+        ]
+
+    with pytest.raises(UndecodableError, match="not sealed") as caught:
+        rows()
+    assert caught.value.position == forged
+    assert len(rows(onDamage="skip")) == 3
 
 
 def test_wrong_value_of_decode_is_refused(spark: Any, log: Path) -> None:

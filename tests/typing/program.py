@@ -480,7 +480,7 @@ def use_topics(path: Path) -> None:
         both: list[topics.Topic[Sale] | topics.Topic[Refund]] = [sales, refunds]
         print(len(both))
         commitlog.topic(sales.log, Refund, keys=ring, seal_keys=True, seal_positions=True)
-        commitlog.method_writer(sales.log, Shop, keys=ring, seal_positions=True).sold("lamp", 3)
+        assert_type(commitlog.method_writer(sales.log, Shop, keys=ring, seal_positions=True), Shop)
         words = commitlog.topic(sales.log, str, name="words", codec=text)
         words.append("hello")
         visits = commitlog.topic(sales.log, dict, name="visits", codec=topics.AvroCodec(VISITS))
