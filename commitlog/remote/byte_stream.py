@@ -75,7 +75,7 @@ class PlainStream:
             raise self._silence() from None
 
     def _silence(self) -> TimeoutError:
-        return TimeoutError(f"the other side did nothing for {self._limit_s:g} s")
+        return TimeoutError(f"the other side did nothing for {self._limit_s:.3g} s")
 
 
 class TlsStream:

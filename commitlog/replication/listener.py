@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import socket
 import ssl
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from commitlog.base.polling import attempts
 from commitlog.remote import sockets
 from commitlog.remote.channel import Channel
 from commitlog.remote.wire import Address
@@ -18,6 +20,7 @@ _logger = logging.getLogger("commitlog.replication")
 _CONNECTIONS_LIMIT = 1024  # at once; each has a thread and a descriptor
 _STRANGERS_LIMIT = 256  # of these, which are not trusted yet
 _BACKLOG = 128
+_PORT_S = 1.0  # to wait for a port that is in use
 _PAUSE_S = 0.1  # when the process has no descriptor or thread left
 
 
@@ -60,11 +63,7 @@ class Listener:
     def __init__(
         self, where: Address, context: ssl.SSLContext | None, serve: Callable[[Channel], None]
     ) -> None:
-        family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
-        self._socket = socket.create_server(
-            (where.host, where.port), family=family, backlog=_BACKLOG
-        )
-        self._socket.settimeout(None)
+        self._socket = _listening(where)
         sockets.close_in_child(self._socket)
         self.port = int(self._socket.getsockname()[1])
         self._context = context
@@ -153,3 +152,21 @@ class Listener:
     def _all(self) -> list[_Client]:
         with self._lock:
             return list(self._clients)
+
+
+def _listening(where: Address) -> socket.socket:
+    """Listen; if the port is in use, wait for it, because its last server may just have died."""
+    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
+    used: OSError | None = None
+    for _ in attempts(_PORT_S, f"port {where.port} of {where.host}"):
+        try:
+            found = socket.create_server((where.host, where.port), family=family, backlog=_BACKLOG)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            used = error
+        else:
+            found.settimeout(None)
+            return found
+    assert used is not None
+    raise used

@@ -146,3 +146,20 @@ def test_child_of_a_fork_closes_neither_server_nor_follower(
                 os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         assert server.wait_replicated(log.append(b"two"), timeout=LIMIT_S)
+
+
+def test_server_waits_for_a_port_whose_server_has_just_died(
+    log: commitlog.CommitLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last, create = socket.create_server(("127.0.0.1", 0)), socket.create_server
+    port = last.getsockname()[1]
+
+    def try_once(*given: Any, **named: Any) -> socket.socket:
+        try:
+            return create(*given, **named)
+        finally:
+            last.close()
+
+    monkeypatch.setattr(socket, "create_server", try_once)
+    with replication.serve(log.path, listen=f"127.0.0.1:{port}") as server:
+        assert server.port == port
