@@ -110,6 +110,7 @@ class TlsStream:
         while True:
             try:
                 self._tls.do_handshake()
+                self._has_more = bool(self._incoming.pending)  # the first message may be here
                 return
             except ssl.SSLWantReadError:
                 pass

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from commitlog.remote import sockets
+from commitlog.remote.byte_stream import TlsStream
 from commitlog.remote.channel import Channel
 from commitlog.remote.wire import client_context, server_context
 from tests.certificates import certificate
@@ -43,6 +44,36 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
             server = shaken.result()
     with client, server:
         yield client, server
+
+
+def test_message_with_the_end_of_the_handshake_is_received(tmp_path: Path) -> None:
+    near, far = connected()
+    files = certificate(tmp_path, "127.0.0.1")
+    sent = threading.Event()
+
+    class LateStream(TlsStream):
+        """Takes bytes when the client has sent a message, after its first ones."""
+
+        begun = False
+
+        def _take(self) -> int:
+            if self.begun and threading.current_thread() is not threading.main_thread():
+                sent.wait(LIMIT_S)
+            self.begun = True
+            return super()._take()
+
+    def accept() -> Channel:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("commitlog.remote.channel.TlsStream", LateStream)
+            return Channel(far, server_context(*files))
+
+    with ThreadPoolExecutor(1) as threads:
+        shaken = threads.submit(accept)
+        with Channel(near, client_context(files[0]), "127.0.0.1") as client:
+            client.send(b"first")
+            sent.set()
+            with shaken.result() as server:
+                assert server.receive(16)[0] == b"first"
 
 
 def bodies(numbers: random.Random) -> list[bytes]:
