@@ -124,9 +124,10 @@ def test_data_key_is_new_for_each_segment_and_handle(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", "r") as log:
         used = [record.value[:ID_BYTES] for record in messages(log)]
         declared = [record.key for record in data_keys(log)]
-    segments = len(list((tmp_path / "log").glob("*.seg")))
+        # Files of segments that were made ahead have none.
+        segments = len({record.position // SEGMENT for record in messages(log)})
     assert len(set(used)) == len(declared) == len(set(declared))
-    assert segments - 1 <= len(set(used)) <= segments + 2
+    assert segments <= len(set(used)) <= segments + 2
 
 
 def test_fork_takes_a_new_data_key(log: commitlog.CommitLog) -> None:
