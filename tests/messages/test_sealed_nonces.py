@@ -125,7 +125,7 @@ def test_data_key_is_new_for_each_segment_and_handle(tmp_path: Path) -> None:
         used = [record.value[:ID_BYTES] for record in messages(log)]
         declared = [record.key for record in data_keys(log)]
         # Files of segments that were made ahead have none.
-        segments = len({record.position // SEGMENT for record in messages(log)})
+        segments = len({record.position // log.segment_size for record in messages(log)})
     assert len(set(used)) == len(declared) == len(set(declared))
     assert segments <= len(set(used)) <= segments + 2
 
