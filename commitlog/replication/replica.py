@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -37,6 +38,7 @@ from commitlog.replication.wire import Chunk
 from commitlog.segment.blocks import make_solid
 from commitlog.segment.lock_file import new_holder
 
+_SCHEMAS = "topics"  # a folder: a copy of the schemas of messages
 _CHECKPOINT_INTERVAL_S = 1.0
 _UNFLUSHED_BYTES = 32 << 20  # while more chunks come
 _WRITTEN_BYTES = 64 << 10  # from here on a chunk is written, not copied into the mapped file
@@ -161,6 +163,8 @@ class Replica:
                 position=position,
             )
         self._release()
+        # It may name schemas that are cut, and is made again from those in the segments.
+        shutil.rmtree(os.path.join(self.directory.path, _SCHEMAS), ignore_errors=True)
         self._number, self._offset = divmod(position, self._size)
         self._durable = position
         for _ in range(2):  # in both records of the file; a recovery begins here from now on

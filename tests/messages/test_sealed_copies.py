@@ -194,3 +194,29 @@ def test_copy_and_original_seal_with_other_data_keys(
     assert copy
     assert not original & copy
     assert not shared & (original | copy)
+
+
+def test_plain_messages_are_read_after_a_cut_of_sealed_ones(tmp_path: Path) -> None:
+    """What an old primary knows of its topics goes with the records that are cut."""
+    orders, copy = tmp_path / "orders", tmp_path / "copy"
+    with commitlog.open(orders, segment_size=SEGMENT) as log:
+        log.append(b"one")
+        log.flush()
+        with (
+            replication.serve(log.path) as server,
+            replication.follow(server.url(), copy) as follower,
+        ):
+            assert follower.wait(log.flushed_position, LIMIT_S)
+    replication.promote(copy)
+    with commitlog.open(orders) as old:
+        commitlog.topic(old, Order, keys=RING).append(Order(1, "lost"))
+    with commitlog.open(copy) as log:
+        commitlog.topic(log, Order).append(Order(2, "plain"))
+        log.flush()
+        with (
+            replication.serve(copy) as server,
+            replication.follow(server.url(), orders) as follower,
+        ):
+            assert follower.wait(log.flushed_position, LIMIT_S)
+    with commitlog.open(orders, "r") as old:
+        assert list(orders_of(old).tailer()) == [Order(2, "plain")]
