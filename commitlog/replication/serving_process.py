@@ -139,13 +139,13 @@ class ServingProcess:
 
     def _remove(self, name: str) -> bool:
         """End the serving of a log; with the last one, end the process and return True."""
-        last = len(self._logs) == 1
-        if last:
-            self._close()
-        else:
-            self._ask("remove", name=name)
         del self._logs[name]
-        return last
+        if not self._logs:
+            self._close()
+            return True
+        with contextlib.suppress(ReplicationError):  # it has died, and starts without this log
+            self._ask("remove", name=name)
+        return False
 
     def _close(self) -> None:
         with contextlib.suppress(CommitLogError):

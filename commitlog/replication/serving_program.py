@@ -23,6 +23,8 @@ from commitlog.replication.replica import fence_closed
 from commitlog.replication.served import Served
 from commitlog.replication.server import Port, Server
 
+_logger = logging.getLogger("commitlog.replication")
+
 
 def main() -> None:
     """Serve until the input ends."""
@@ -33,6 +35,8 @@ def main() -> None:
     try:
         for line in sys.stdin:
             program.take(json.loads(line))
+    except Exception:
+        _logger.exception("the process that serves logs fails")
     finally:
         os._exit(0)  # without waiting for followers
 
@@ -51,7 +55,8 @@ class _Program(logging.Handler):
         self._port = Port(**settings, plain_text=True)  # the other program has asked for it
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._say({"logger": record.name, "level": record.levelno, "message": record.getMessage()})
+        message = self.format(record)  # with the traceback, if there is one
+        self._say({"logger": record.name, "level": record.levelno, "message": message})
 
     def _say(self, content: dict[str, Any]) -> None:
         with self._writing:

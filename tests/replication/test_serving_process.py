@@ -17,7 +17,7 @@ import pytest
 
 import commitlog
 from commitlog import replication
-from commitlog.errors import ReplicationError
+from commitlog.errors import InvalidOptionError, ReplicationError
 from commitlog.replication import serving_process
 from tests.replication.scene import LIMIT_S, records
 
@@ -156,3 +156,17 @@ def test_process_that_is_stopped_is_named(tmp_path: Path, monkeypatch: pytest.Mo
         os.kill(rule.server.pid, signal.SIGSTOP)
         with pytest.raises(ReplicationError, match=f"process {rule.server.pid}, which serves"):
             rule.server.followers()
+
+
+def test_log_is_closed_although_the_process_has_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving_process, "_PAUSE_S", LIMIT_S)
+    rule = replication.Replication(require=0)
+    with (
+        commitlog.open(tmp_path / "orders", replicate=rule),
+        commitlog.open(tmp_path / "trades", replicate=rule),
+    ):
+        os.kill(rule.server.pid, signal.SIGKILL)
+    with pytest.raises(InvalidOptionError, match="no log is open"):
+        print(rule.server)
