@@ -178,7 +178,7 @@ class Claim:
         /,
     ) -> Literal[False]: ...
 
-Placing: TypeAlias = Callable[[int, int], Callable[[list[int]], list[bytes]]]
+_Placing: TypeAlias = Callable[[int, int], Callable[[list[int]], list[bytes]]]
 
 class RecordList:
     def __new__(
@@ -189,7 +189,7 @@ class RecordList:
         types: Iterable[int] | None,
         timestamp_ns: int | None,
         expect: int | None,
-        placing: Placing | None = None,
+        placing: _Placing | None = None,
     ) -> Self: ...
     @property
     def count(self) -> int: ...

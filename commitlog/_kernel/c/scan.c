@@ -65,9 +65,8 @@ uint64_t cl_first_frame_end(const cl_segment *segment, uint64_t from, uint64_t t
     cl_record record;
     int code = cl_frame_read(&at);
     /* The CRC of a long record is left to cl_segment_copy. */
-    bool is_frame = code == CL_OK
-                        ? at.step <= cl_frame_aligned(cl_frame_largest(at.size))
-                        : cl_frame_verify(&at, code, &record) == CL_E_ROLLED_BACK;
+    bool is_frame = code == CL_OK ? at.step <= cl_frame_aligned(cl_frame_largest(at.size))
+                                  : cl_frame_verify(&at, code, &record) == CL_E_ROLLED_BACK;
     return is_frame && at.step > to - from ? from + at.step : to;
 }
 
