@@ -71,8 +71,8 @@ class Unsealer:
         record = self._record_of(data_key_id, position)
         if record is None:
             raise ValueError(
-                f"the log has no data key {data_key_id.hex()}: the message comes from another log, "
-                "or was changed"
+                f"the log has no data key {data_key_id.hex()}: the message is not sealed, comes "
+                "from another log, or was changed"
             )
         found = DataKey.of_value(record, self._keys, self._log, self._number)
         if len(self._found) >= _KEPT:

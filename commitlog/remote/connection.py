@@ -186,9 +186,10 @@ class Connection:
 
     def unreached(self, limit_s: float, error: Exception) -> ReplicationError:
         """Return the error for a server that did not answer in time."""
+        waited = f" for {limit_s:g} s" if limit_s else ""
         return ReplicationError(
-            f"{self.url} did not answer for {limit_s:g} s: {error}; check host, port, TLS "
-            "and that the server runs"
+            f"{self.url} did not answer{waited}: {error}; check host, port, TLS and that the "
+            "server runs"
         )
 
 

@@ -40,7 +40,8 @@ class Address:
         if not (self.encrypted or plain_text or _is_loopback(self.host)):
             raise InvalidOptionError(
                 f"without TLS, {self.host} would send records and the token in plain text: use "
-                "TLS, or pass plain_text=True in a network that you trust"
+                "TLS. In a network that you trust, servers, followers and promotions may do "
+                "without it, by plain_text=True or --plain-text"
             )
 
 
@@ -52,16 +53,17 @@ def address_of(url: str) -> Address:
         (host or "").encode("idna")  # as `getaddrinfo` does
     except ValueError:
         scheme, host, port = "", None, None
-    if scheme not in ("tls", "tcp") or not host or "\0" in host or not port:
+    log = parts.path.strip("/") if host else ""
+    if scheme not in ("tls", "tcp") or not (host and port and log) or "\0" in host:
         raise InvalidOptionError(
             f"a log on another machine is tls://HOST:PORT/LOG, or tcp:// without TLS, not {url!r}"
         )
-    return Address(host, port, scheme == "tls", parts.path.strip("/"))
+    return Address(host, port, scheme == "tls", log)
 
 
 def listen_of(listen: str, encrypted: bool) -> Address:
     """Parse `host:port`; port 0 takes a free one."""
-    host, _, port = listen.rpartition(":")
+    host, _, port = str(listen).rpartition(":")
     host = host.strip("[]")
     if not host or not (port.isdecimal() and int(port) < 1 << 16):
         raise InvalidOptionError(f"listen must be HOST:PORT, not {listen!r}")
@@ -70,10 +72,15 @@ def listen_of(listen: str, encrypted: bool) -> Address:
 
 def client_context(roots: str | None) -> ssl.SSLContext:
     """Return what a client trusts: the certificates of a file in PEM, or those of the system."""
-    pem = None if roots is None else read_small_file(roots, _PEM_LIMIT, follow=True)
     try:
-        known = None if pem is None else pem.decode()
-        context = ssl.create_default_context(cadata=known)
+        pem = None if roots is None else read_small_file(roots, _PEM_LIMIT, follow=True)
+    except OSError as error:
+        raise InvalidOptionError(
+            f"the certificates to trust cannot be read: {error}; correct tls_roots, --tls-roots or "
+            "COMMITLOG_TLS_ROOTS"
+        ) from None
+    try:
+        context = ssl.create_default_context(cadata=None if pem is None else pem.decode())
     except (ValueError, ssl.SSLError):
         raise InvalidOptionError(f"{roots} has no certificates in PEM: correct the path") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_3

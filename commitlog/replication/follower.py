@@ -276,13 +276,16 @@ class Follower:
     # --- the thread -------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        wait_s = _RETRY_S
+        wait_s, is_lost = _RETRY_S, False
         while not self._stopping.is_set():
             before = self._replica.position
             try:
                 with self._primary.connect() as client:
                     said = self._primary.describe(client, _RETRY_LONGEST_S)
                     is_met = self._meets(client, said)
+                if is_lost:
+                    is_lost = False
+                    _logger.warning("%s: connected again", self._primary.url)
                 if is_met:
                     self._copy()
             except FAILURES as error:
@@ -293,7 +296,9 @@ class Follower:
                 if refused is not None and not self._stopping.is_set():
                     self._end(refused)
                     return
-                _logger.info("%s: %s; connecting again", self._primary.url, error)
+                level = logging.INFO if is_lost or self._stopping.is_set() else logging.WARNING
+                _logger.log(level, "%s: %s; connecting again", self._primary.url, error)
+                is_lost = True
             except CommitLogError as error:
                 self._end(error)
                 return
@@ -348,7 +353,7 @@ class Follower:
                 self._news.notify_all()
 
     def _end(self, error: CommitLogError) -> None:
-        _logger.error("%s: %s", self._primary.url, error)
+        _logger.error("%s", error)
         with self._news:
             self._error = error
             self._news.notify_all()

@@ -34,12 +34,7 @@ def prepare(primary: Primary, client: Channel, said: dict[str, Any], path: str, 
     if known is None:
         create_replica(path, identity, Lineage().adopted(theirs, url))
     else:
-        if known[0].uuid != identity.uuid:
-            raise ReplicationError(
-                f"{url} is another log than the one in this directory: choose an empty or a "
-                "new directory",
-                path=path,
-            )
+        _check_log(said, url, path, known[0].uuid)
         if known[1].follows is None and known[1].rank >= theirs.rank:
             raise FencedError(
                 f"the log in this directory is a primary of epoch {known[1].number}, and "
@@ -75,6 +70,7 @@ def meet(
     If the follower `waits`, return False while a fenced copy meets a primary of a lower epoch:
     the new primary may come to the same address.
     """
+    _check_log(said, primary.url, replica.directory.path, replica.directory.log_uuid)
     theirs = _lineage_of(said, primary.url)
     promised = replica.lineage.promised
     if promised > theirs.rank:  # a primary that was replaced acknowledges no more
@@ -95,6 +91,15 @@ def meet(
     with replica.lock:
         _fit(replica, theirs, said, primary.url)
     return True
+
+
+def _check_log(said: dict[str, Any], url: str, path: str, uuid: bytes) -> None:
+    if identities.parse(str(said.get("identity")), url).uuid != uuid:
+        raise ReplicationError(
+            f"{url} is another log than the one in this directory: choose an empty or a new "
+            "directory",
+            path=path,
+        )
 
 
 def _fit(replica: Replica, theirs: Lineage, said: dict[str, Any], url: str) -> None:

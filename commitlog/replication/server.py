@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import ssl
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -121,6 +122,16 @@ def twice(name: str) -> InvalidOptionError:
     return InvalidOptionError(f"two of the logs have the name {name!r}: rename one")
 
 
+def _certified(tls: tuple[str, str]) -> ssl.SSLContext:
+    try:
+        return server_context(*tls)
+    except OSError as error:
+        raise ReplicationError(
+            f"cannot use the certificate {tls[0]} with the key {tls[1]}: {error}; pass a "
+            "certificate and its private key in PEM"
+        ) from None
+
+
 def checked_copies(copies: object) -> int:
     """Return a number of copies; refuse what is none."""
     number = whole_of(copies)
@@ -148,13 +159,12 @@ class Server:
                 f"tokens names logs that are not served: {unknown}; correct the file, or serve them"
             )
         self._sessions = Sessions(logs, permits, grows=grows)
+        context = None if port.tls is None else _certified(port.tls)
         try:
-            context = None if port.tls is None else server_context(*port.tls)
             self._listener = Listener(where, context, self._sessions.run)
         except OSError as error:
             raise ReplicationError(
-                f"cannot listen on {where.host}:{where.port}: {error}; choose another port, and "
-                "check certificate and key"
+                f"cannot listen on {where.host}:{where.port}: {error}; choose another port"
             ) from None
         self._address = where
         self._pid = os.getpid()
@@ -224,6 +234,7 @@ class Server:
 
     def url(self, name: str | None = None) -> str:
         """Return the URL of a log, by default of the first one, as this machine reaches it."""
+        self._served_of(name)
         return url_of(self._address, self.port, name or self.names[0])
 
     def _served_of(self, name: str | None) -> Served:

@@ -83,7 +83,7 @@ class ServingProcess:
 
     def url(self, name: str | None = None) -> str:
         """Return the URL of a log, by default of the first one, as this machine reaches it."""
-        return url_of(self._address, self._port, name or self.names[0])
+        return url_of(self._address, self._port, self._name_of(name))
 
     def followers(self, log: str | None = None) -> dict[str, int]:
         """Return up to which position each follower has a log durably, by the follower's name."""

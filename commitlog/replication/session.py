@@ -105,7 +105,11 @@ class Sessions:
         """Return the log that a request names, if its token allows what the request does."""
         name = str(content.get("log"))
         if permit is None:
-            raise RefusedError("the token is missing or wrong", by_token=True)
+            raise RefusedError(
+                "the token is missing or wrong: pass the one of the server, or set "
+                "COMMITLOG_TOKEN for a command",
+                by_token=True,
+            )
         why = permit.refusal(name, follow=follow)
         if why is not None:
             raise RefusedError(why)

@@ -327,3 +327,37 @@ def test_forked_child_does_not_keep_the_port(primary: commitlog.CommitLog, tmp_p
         os.close(told)
         os.waitpid(child, 0)
         os.close(ready)
+
+
+def test_running_follower_says_that_its_server_has_another_log(
+    primary: commitlog.CommitLog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    primary.append(b"one")
+    primary.flush()
+    with replication.serve(primary.path) as server:
+        listen = f"127.0.0.1:{server.port}"
+        follower = replication.follow(server.url(), tmp_path / "copy")
+    with (
+        commitlog.open(tmp_path / "other" / "orders") as other,
+        replication.serve(other.path, listen=listen),
+        follower,
+        pytest.raises(ReplicationError, match="is another log than the one in this directory"),
+    ):
+        follower.wait(timeout=LIMIT_S)
+    assert caplog.text.count("connecting again") == 1
+
+
+def test_follower_says_that_its_server_is_lost_and_found(
+    primary: commitlog.CommitLog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with replication.serve(primary.path) as server:
+        listen = f"127.0.0.1:{server.port}"
+        follower = replication.follow(server.url(), tmp_path / "copy")
+    with replication.serve(primary.path, listen=listen), follower:
+        primary.append(b"one")
+        assert follower.wait(primary.flush(), LIMIT_S)
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [text.partition(": ")[2][-16:] for text in said] == [
+        "connecting again",
+        "connected again",
+    ]
