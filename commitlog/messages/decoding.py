@@ -12,7 +12,7 @@ from commitlog.errors import KeyUnavailableError, UndecodableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Decode, plain_decoder
-from commitlog.messages.floors import floors_of
+from commitlog.messages.floors import FloorWatch
 from commitlog.messages.history import History
 from commitlog.messages.key_ring import KeyRing, key_ring_of
 from commitlog.messages.layer import RecordDecoder, layered
@@ -71,9 +71,8 @@ class MessageDecoder:
         self._reads_history = history
         self._keys = key_ring_of(keys)
         self._catalog = SchemaCatalog(log)
-        self._floors = floors_of(log)
-        self._version = self._floors.version
         self._known: dict[int, _Known | None] = {}
+        self._watch = FloorWatch(log)
         self._openers: dict[int, Callable[[bytes], bytes] | None] = {}  # of record keys
 
     def decode(self, number: int, value: bytes, position: int, key: bytes | None) -> Decoded | None:
@@ -99,8 +98,8 @@ class MessageDecoder:
             A package of the codec is not installed.
         """
         if not is_message_type(number):
-            if number == SCHEMA_TYPE:
-                self._note(key, value)
+            if number == SCHEMA_TYPE and self._watch.note(key, value):
+                self._known = {}
             return None
         topic = None
         try:
@@ -126,15 +125,6 @@ class MessageDecoder:
                 position=position,
                 topic=topic,
             ) from None
-
-    def _note(self, key: bytes | None, value: bytes) -> None:
-        """Take a schema that the reader passes: it may be the first one of a topic's sealed
-        messages.
-        """
-        version = self._floors.note(key, value)
-        if version != self._version:
-            self._version = version
-            self._known = {}
 
     def has_sealed_keys(self, number: int) -> bool:
         """Return whether messages with a type number have sealed record keys."""

@@ -105,12 +105,34 @@ def floors_of(log: CommitLog) -> Floors:
     return _FLOORS.setdefault(log, Floors())
 
 
+class FloorWatch:
+    """Tell a reader when a floor of its log was lowered: then it has to call `refusing` again."""
+
+    def __init__(self, log: CommitLog) -> None:
+        self._floors = floors_of(log)
+        self._version = self._floors.version
+
+    def note(self, key: bytes | None, value: bytes) -> bool:
+        """Take a schema that the reader passes: it may be the first one of a topic's sealed
+        messages. Return whether a floor was lowered since the last call.
+        """
+        return self._is_later(self._floors.note(key, value))
+
+    def refresh(self, catalog: SchemaCatalog) -> bool:
+        """Take the schemas of sealed messages that the reader may skip; return likewise."""
+        return self._is_later(self._floors.refresh(catalog))
+
+    def _is_later(self, version: int) -> bool:
+        last, self._version = self._version, version
+        return version != last
+
+
 def refusing(
     log: CommitLog, schema: Schema, keys: KeyRing
 ) -> Callable[[bytes, int, bytes | None], bytes] | None:
     """Return what refuses messages of a schema behind the floor: a `RecordOpener`. None if there is
     no floor yet, or if the reader has no key. A reader calls this again if it passes the schema of
-    messages that are better sealed: see `Floors.note`.
+    messages that are better sealed: see `FloorWatch`.
     """
     rank = rank_of(schema)
     if rank == BOUND or not keys.key_ids:

@@ -10,7 +10,7 @@ from commitlog.errors import SchemaError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import NO_SCHEMA, SchemaCatalog
 from commitlog.messages.codec import Codec, Decode, plain_decoder
-from commitlog.messages.floors import floors_of
+from commitlog.messages.floors import FloorWatch
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder, layered
 from commitlog.messages.record_keys import key_opener, stored_keys
@@ -43,8 +43,7 @@ class MessageDecoders(dict[int, Decode[Any] | None]):
         self._log = log
         self._catalog = SchemaCatalog(log)
         self._topics = topics
-        self._floors = floors_of(log)
-        self._version = self._floors.version
+        self._watch = FloorWatch(log)
         self.schemas: dict[int, Schema] = {}
         self.of_records: dict[int, RecordDecoder[Any]] = {}
         self._key_openers: dict[int, Callable[[bytes], bytes] | None] = {}
@@ -72,21 +71,19 @@ class MessageDecoders(dict[int, Decode[Any] | None]):
         return decode
 
     def note(self, record: Record) -> None:
-        """Take a schema that the tailer passes: it may be the first one of a topic's sealed
-        messages.
-        """
-        self._renew(self._floors.note(record.key, record.value))
+        """Take a schema that the tailer passes."""
+        if self._watch.note(record.key, record.value):
+            self._renew()
 
     def refresh(self) -> None:
         """Take the schemas of sealed messages that the tailer may skip."""
-        if any(topic.keys.key_ids for topic in self._topics.values()):
-            self._renew(self._floors.refresh(self._catalog))
+        has_keys = any(topic.keys.key_ids for topic in self._topics.values())
+        if has_keys and self._watch.refresh(self._catalog):
+            self._renew()
 
-    def _renew(self, version: int) -> None:
-        if version != self._version:
-            self._version = version
-            self.clear()
-            self.of_records.clear()
+    def _renew(self) -> None:
+        self.clear()
+        self.of_records.clear()
 
     def plain(self, schema: Schema) -> Decode[Any] | RecordDecoder[Any]:
         """Return what decodes messages of a schema to dicts and lists."""

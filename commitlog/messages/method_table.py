@@ -11,7 +11,7 @@ from commitlog.errors import InvalidOptionError, MessageError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Decode
-from commitlog.messages.floors import floors_of
+from commitlog.messages.floors import FloorWatch
 from commitlog.messages.interception import Intercept, intercepted
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder, layered
@@ -64,8 +64,7 @@ class MethodTable(dict[int, Target | None]):
         self._log = log
         self._keys = keys
         self._catalog = SchemaCatalog(log)
-        self._floors = floors_of(log)
-        self._version = self._floors.version
+        self._watch = FloorWatch(log)
         self._intercept = intercept
         self._methods = {each.title: (each, owner) for each, owner in _methods(objects)}
         methods = (method for method, _ in self._methods.values())
@@ -82,12 +81,8 @@ class MethodTable(dict[int, Target | None]):
         return target
 
     def note(self, record: Record) -> None:
-        """Take a schema that the reader passes: it may be the first one of a method's sealed
-        calls.
-        """
-        version = self._floors.note(record.key, record.value)
-        if version != self._version:
-            self._version = version
+        """Take a schema that the reader passes."""
+        if self._watch.note(record.key, record.value):
             self.clear()
 
     def _target(self, number: int) -> Target | None:
