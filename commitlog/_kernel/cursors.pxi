@@ -43,6 +43,13 @@ cdef uint64_t *_cell(Cursors cursors, str name) except NULL:
     return &(<cl_line *>(<uint8_t *>cursors.cells + at)).value
 
 
+cdef void raise_and_wake(cl_cursors *cells, uint64_t *cell, uint64_t position) noexcept:
+    """Raise `replicated` or `copied`, and wake those that sleep until it moves."""
+    if position > cl_load(cell):
+        cl_raise(cell, position)
+        cl_futex_raise(<uint32_t *>&cells.replicated_signal.value)
+
+
 cdef class Cursors:
     """The shared cells of a log.
 
@@ -206,16 +213,11 @@ cdef class Cursors:
 
     def raise_replicated(self, uint64_t position):
         """Raise the replicated position, and wake the readers that sleep until it moves."""
-        if position <= cl_load(&self.cells.replicated.value):
-            return
-        cl_raise(&self.cells.replicated.value, position)
-        cl_futex_raise(<uint32_t *>&self.cells.replicated_signal.value)
+        raise_and_wake(self.cells, &self.cells.replicated.value, position)
 
     def raise_copied(self, uint64_t position):
         """Raise the position that enough copies have, and wake the appends that wait for it."""
-        if position > cl_load(&self.cells.copied.value):
-            cl_raise(&self.cells.copied.value, position)
-            self.wake_copied()
+        raise_and_wake(self.cells, &self.cells.copied.value, position)
 
     def wake_copied(self):
         """End each `wait_copied`."""
