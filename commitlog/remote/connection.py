@@ -93,12 +93,7 @@ class Connection:
         bytes. It ends by an error only.
         """
         channel = self._taken() or self._server.connect()
-        try:
-            channel.wait_at_most(SILENCE_S)
-            self._server.request(channel, "watch", {"watch": position})
-        except BaseException:
-            channel.close()
-            raise
+        self._server.begin(channel, "watch", {"watch": position})
         return UpdateStream(channel, self.url)
 
     # --- connecting -------------------------------------------------------------------------------
@@ -143,7 +138,7 @@ class Connection:
         while True:
             try:
                 return self._called(call)
-            except (RefusedError, OSError) as error:
+            except wire.FAILURES as error:
                 if isinstance(error, CommitLogError):
                     raise
                 self.check_refusal(error)

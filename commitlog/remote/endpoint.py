@@ -79,6 +79,15 @@ class Endpoint:
         """Send a request."""
         channel.send(wire.text({"action": action, **self._known, **content}))
 
+    def begin(self, channel: Channel, action: str, content: dict[str, Any]) -> None:
+        """Send the request of a stream, whose messages follow; close the channel if that fails."""
+        try:
+            channel.wait_at_most(SILENCE_S)
+            self.request(channel, action, content)
+        except BaseException:
+            channel.close()
+            raise
+
     def ask(
         self, channel: Channel, action: str, content: dict[str, Any], timeout_s: float
     ) -> dict[str, Any]:

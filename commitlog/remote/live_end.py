@@ -12,10 +12,9 @@ from commitlog.base.service import Service
 from commitlog.errors import CommitLogError, IOFailureError, ReplicationError
 from commitlog.remote.connection import Connection, UpdateStream
 from commitlog.remote.update import Update
-from commitlog.remote.wire import HEARTBEAT_S, RefusedError
+from commitlog.remote.wire import FAILURES, HEARTBEAT_S
 
 _logger = logging.getLogger("commitlog.remote")
-_FAILURES: tuple[type[Exception], ...] = (RefusedError, OSError)
 _PAUSE_S, _PAUSE_LONGEST_S = 0.05, 1.0
 _SILENCE_S = 10 * HEARTBEAT_S
 _RECONNECT_S = 1.0  # perhaps this process was stopped, not the server
@@ -90,7 +89,7 @@ class LiveEnd(Service):
                 self._follow()
                 pause_s = _PAUSE_S
                 continue
-            except _FAILURES as error:
+            except FAILURES as error:
                 if self._stopping.is_set():
                     return
                 if self._connection.refused or (

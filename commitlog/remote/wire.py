@@ -120,6 +120,9 @@ def text(content: dict[str, Any]) -> bytes:
     return json.dumps({"protocol": PROTOCOL, **content}).encode()
 
 
+END = text({})  # the last message of a stream
+
+
 def content_of(message: bytes, peer: str) -> dict[str, Any]:
     """Parse a message of JSON from a peer; refuse another version and anything else."""
     try:
@@ -146,6 +149,8 @@ class RefusedError(Exception):
         self.by_token = by_token
 
 
+# What a request that fails raises. Many a `CommitLogError` is an `OSError`, too.
+FAILURES: tuple[type[Exception], ...] = (RefusedError, OSError)
 _BUSY, _TOKEN, _REQUEST = "busy", "token", "request"
 _PASSING = (ClosedError, IOFailureError)
 

@@ -19,10 +19,11 @@ from commitlog.errors import (
 )
 from commitlog.recovery.lineage import Rank
 from commitlog.remote.channel import SILENCE_S, Channel
+from commitlog.remote.wire import FAILURES
 from commitlog.replication import wire
 from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.meeting import ForkedLogError, meet, prepare
-from commitlog.replication.primary import FAILURES, Access, Primary
+from commitlog.replication.primary import Access, Primary
 from commitlog.replication.replica import (
     Replica,
     Standing,

@@ -11,7 +11,7 @@ from typing import Any
 from commitlog.errors import ClosedError, CommitLogError, ReplicationError
 from commitlog.recovery.lineage import Rank
 from commitlog.remote.channel import Channel
-from commitlog.remote.wire import HEARTBEAT_S, number_of, refusal
+from commitlog.remote.wire import END, HEARTBEAT_S, number_of, refusal
 from commitlog.replication import wire
 from commitlog.replication.sender import Sender
 from commitlog.replication.served import Served
@@ -90,7 +90,7 @@ class Following:
             pass  # the follower is gone
         else:
             with contextlib.suppress(OSError):
-                channel.send(wire.END)
+                channel.send(END)
         finally:
             # The follower has what was sent when it ends its side.
             channel.end()

@@ -14,9 +14,6 @@ from commitlog.replication import wire
 from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.replica import Standing
 
-# What a connection that fails raises. Many a `CommitLogError` is an `OSError`, too.
-FAILURES = (RefusedError, OSError)
-
 
 @dataclass(frozen=True)
 class Access:
@@ -67,19 +64,14 @@ class Primary:
 
     def stream(self, name: str, rank: Rank, position: int, unsealed: list[int]) -> ChunkStream:
         """Begin the stream of chunks of an epoch, over a connection of its own."""
+        content = {
+            "name": name,
+            "rank": rank._asdict(),
+            "position": position,
+            "unsealed": unsealed[: wire.SEALS_LIMIT],
+        }
         channel = self.connect()
-        try:
-            channel.wait_at_most(SILENCE_S)
-            content = {
-                "name": name,
-                "rank": rank._asdict(),
-                "position": position,
-                "unsealed": unsealed[: wire.SEALS_LIMIT],
-            }
-            self._endpoint.request(channel, "follow", content)
-        except BaseException:
-            channel.close()
-            raise
+        self._endpoint.begin(channel, "follow", content)
         return ChunkStream(channel, self.url)
 
     def refused(self, error: Exception) -> ReplicationError | None:
@@ -90,4 +82,4 @@ class Primary:
 
     def distrusted(self, error: Exception) -> ReplicationError | None:
         """Return the error for a certificate that is refused; None for another failure."""
-        return distrusted(error, self.url) if isinstance(error, OSError) else None
+        return distrusted(error, self.url)

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
 from commitlog.recovery import lineage
 from commitlog.recovery.lineage import Rank
-from commitlog.remote.wire import number_of
-from commitlog.replication.primary import FAILURES, Access, Primary
+from commitlog.remote.wire import FAILURES, number_of
+from commitlog.replication.primary import Access, Primary
 from commitlog.replication.replica import Standing, standing_of
 from commitlog.segment import identity as identities
 

@@ -266,20 +266,16 @@ class Server:
             served.reopen()
 
     def _add(self, name: str, served: Served) -> None:
-        """Serve another log; `Replication` calls this with its lock held."""
+        """Serve another log."""
         if name in self._logs:
             raise twice(name)
         self._logs[name] = served
 
-    def _remove(self, name: str) -> bool:
-        """End the serving of a log; return True for the last one, which stays until `close`."""
-        served = self._logs[name]
-        if len(self._logs) == 1:
-            return True
-        del self._logs[name]
+    def _remove(self, name: str) -> None:
+        """End the serving of a log."""
+        served = self._logs.pop(name)
         served.end()
         served.log.close()
-        return False
 
     def __enter__(self) -> Self:
         return self

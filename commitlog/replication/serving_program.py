@@ -109,8 +109,8 @@ class _Program(logging.Handler):
         assert self._server is not None
         return self._server
 
-    def _remove(self, name: str) -> bool:
-        return self._serving._remove(name)
+    def _remove(self, name: str) -> None:
+        self._serving._remove(name)
 
     def _followers(self, log: str) -> dict[str, int]:
         return self._serving.followers(log)
@@ -124,7 +124,3 @@ class _Program(logging.Handler):
     def _close(self) -> None:
         if self._server is not None:
             self._server.close()
-
-
-if __name__ == "__main__":
-    main()

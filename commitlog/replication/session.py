@@ -135,7 +135,7 @@ class Sessions:
         content: dict[str, Any],
         is_allowed: Callable[[], bool],
     ) -> None:
-        reading, last = Reading(served.log), wire.text({})
+        reading, last = Reading(served.log), wire.END
         found = (
             reading.read(content.get("read"))
             if content["action"] == "read"

@@ -15,7 +15,7 @@ from typing import Any
 
 from commitlog.errors import ReplicationError
 from commitlog.recovery.lineage import Rank, parse_rank
-from commitlog.remote.wire import answer_of, text
+from commitlog.remote.wire import answer_of
 
 CHUNK_BYTES = 1 << 20  # a larger frame is a chunk of its own
 BODY_LIMIT = 1 << 30  # the largest segment
@@ -23,7 +23,6 @@ HEAD_LIMIT = 1 << 16  # of a chunk, or of the error that ends a stream
 ACKNOWLEDGEMENT_LIMIT = 1 << 7
 NAME_LIMIT = 512  # characters of a follower's name
 SEALS_LIMIT = 1024  # segments whose seal is sent later
-END = text({})  # the last message of a stream
 
 # Heads of fixed layout, little-endian. JSON begins with a brace, which is none of these kinds.
 _HEAD = struct.Struct("<B3q")  # kind, number, offset, flushed

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -130,18 +130,10 @@ def test_data_key_is_new_for_each_segment_and_handle(tmp_path: Path) -> None:
     assert segments <= len(set(used)) <= segments + 2
 
 
-def test_fork_takes_a_new_data_key(log: commitlog.CommitLog) -> None:
+def test_fork_takes_a_new_data_key(log: commitlog.CommitLog, in_child: Callable[..., Any]) -> None:
     orders = orders_of(log)
     orders.append(Order(1))
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            orders.append(Order(2))
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    in_child(lambda: orders.append(Order(2)))
     orders.append(Order(3))
     assert [order.id for order in orders.tailer()] == [1, 2, 3]
     first, second, third = (record.value[:ID_BYTES] for record in messages(log))

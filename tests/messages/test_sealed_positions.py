@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -366,18 +365,10 @@ def test_threads_append_at_once(tmp_path: Path, pool: commitlog.TransientStorePo
         assert sorted(ids(orders)) == list(range(1200))
 
 
-def test_child_of_a_fork_appends(log: CommitLog) -> None:
+def test_child_of_a_fork_appends(log: CommitLog, in_child: Callable[..., Any]) -> None:
     orders = binding(log)
     orders.append(Order(1))
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            orders.append(Order(2))
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    in_child(lambda: orders.append(Order(2)))
     orders.append(Order(3))
     assert ids(orders) == [1, 2, 3]
 

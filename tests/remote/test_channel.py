@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import socket
 import threading
@@ -19,6 +18,7 @@ from commitlog.remote.byte_stream import TlsStream
 from commitlog.remote.channel import Channel
 from commitlog.remote.wire import client_context, server_context
 from tests.certificates import certificate
+from tests.forks import forked_child
 
 LIMIT_S = 10.0
 MOST = 1 << 22
@@ -292,21 +292,10 @@ def test_forked_child_does_not_hold_the_connection() -> None:
     near, far = connected()
     for each in (near, far):
         sockets.close_in_child(each)
-    ready, told = os.pipe()
-    with Channel(near), Channel(far) as server:
-        child = os.fork()
-        if child == 0:
-            os.close(told)
-            os.read(ready, 1)  # until the parent has seen the end
-            os._exit(0)
-        try:
-            near.close()  # without the shutdown of `Channel.close`, which the child could not hide
-            with pytest.raises(ConnectionError, match="closed the connection"):
-                server.receive(16)
-        finally:
-            os.close(told)
-            os.waitpid(child, 0)
-            os.close(ready)
+    with Channel(near), Channel(far) as server, forked_child():
+        near.close()  # without the shutdown of `Channel.close`, which the child could not hide
+        with pytest.raises(ConnectionError, match="closed the connection"):
+            server.receive(16)
 
 
 def test_threads_that_send_leave_the_receiver_alone(pair: Pair) -> None:

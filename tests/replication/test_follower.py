@@ -30,6 +30,7 @@ from commitlog.replication import primary as primary_module
 from commitlog.replication.sender import Sender
 from commitlog.replication.served import Served
 from commitlog.replication.wire import Chunk
+from tests.forks import forked_child
 from tests.replication.scene import LIMIT_S, SEGMENT, check_same, fill, records
 
 _FOLLOW = """
@@ -274,7 +275,7 @@ def test_plain_text_beyond_this_machine_needs_consent(tmp_path: Path) -> None:
 def test_follower_leaves_a_silent_stream(
     primary: commitlog.CommitLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(primary_module, "SILENCE_S", 1.0)
+    monkeypatch.setattr("commitlog.remote.endpoint.SILENCE_S", 1.0)
     silent = iter([True, False, True])  # for the first segment, and for the frames
 
     def chunks(self: Sender) -> Iterator[Chunk]:
@@ -314,19 +315,9 @@ def test_replication_and_remote_reading_need_no_extra(tmp_path: Path) -> None:
 
 def test_forked_child_does_not_keep_the_port(primary: commitlog.CommitLog, tmp_path: Path) -> None:
     server = replication.serve(primary.path)
-    ready, told = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(told)
-        os.read(ready, 1)  # until the parent has looked
-        os._exit(0)
-    try:
+    with forked_child():
         server.close()
         replication.serve(primary.path, listen=f"127.0.0.1:{server.port}").close()
-    finally:
-        os.close(told)
-        os.waitpid(child, 0)
-        os.close(ready)
 
 
 def test_running_follower_says_that_its_server_has_another_log(

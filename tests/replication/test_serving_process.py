@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -19,6 +20,7 @@ import commitlog
 from commitlog import replication
 from commitlog.errors import InvalidOptionError, ReplicationError
 from commitlog.replication import serving_process
+from tests.forks import forked_child
 from tests.replication.scene import LIMIT_S, records
 
 Until = Callable[..., None]
@@ -96,20 +98,11 @@ def test_process_ends_with_its_program(tmp_path: Path, number: int, until: Until
 
 def test_forked_child_does_not_keep_the_process(tmp_path: Path, until: Until) -> None:
     rule = replication.Replication(require=0)
-    ready, told = os.pipe()
-    with commitlog.open(tmp_path / "orders", replicate=rule):
-        serving = psutil.Process(rule.server.pid)
-        child = os.fork()
-        if child == 0:
-            os.close(told)
-            os.read(ready, 1)  # until the parent has looked
-            os._exit(0)
-    try:
+    with ExitStack() as child:
+        with commitlog.open(tmp_path / "orders", replicate=rule):
+            serving = psutil.Process(rule.server.pid)
+            child.enter_context(forked_child())
         until(lambda: not serving.is_running())
-    finally:
-        os.close(told)
-        os.waitpid(child, 0)
-        os.close(ready)
 
 
 def test_interrupt_of_the_terminal_leaves_the_process(tmp_path: Path) -> None:
