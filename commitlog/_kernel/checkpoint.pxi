@@ -17,22 +17,18 @@ def read_checkpoint(bytes content, bytes log_uuid):
 
 
 def write_checkpoint(int fd, bytes log_uuid, uint64_t count, uint64_t position, bint clean):
-    """Write the record that follows `count` into a checkpoint file, durably, for a log that no
-    handle has open.
+    """Write a record that follows those in a checkpoint file, and the one with number `count`,
+    durably, for a log that no handle has open.
 
     Raises
     ------
     OSError
         The system refused.
     """
-    cdef cl_log log
+    cdef const uint8_t *uuid = uuid_of(log_uuid)
     cdef int code, cause
-    memset(&log, 0, sizeof(log))
-    memcpy(log.table.log_uuid, uuid_of(log_uuid), CL_UUID_SIZE)
-    log.checkpoint_fd = fd
-    log.checkpoint_count = count
     with nogil:
-        code = cl_checkpoint_write(&log, position, clean, True)
+        code = cl_checkpoint_put(fd, uuid, count, position, clean, True)
         cause = errno
     if code != CL_OK:
         raise OSError(cause, os.strerror(cause))

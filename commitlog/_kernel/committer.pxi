@@ -107,6 +107,8 @@ cdef class Committer(Core):
         self.log.checkpoint_count = count
         self.log.checkpoint_interval_ns = interval_ns
         self.log.checkpoint_written_ns = cl_clock_monotonic_ns()
+        self.log.checkpoint_settled_ns = self.log.checkpoint_written_ns
+        self.log.checkpoint_settled = 0
 
     def write_checkpoint(self, uint64_t position, bint clean):
         """Write the checkpoint now, durably."""
@@ -118,6 +120,25 @@ cdef class Committer(Core):
         self.leave()
         if code != CL_OK:
             raise self.failed_with(code, cause, position)
+
+    def settle_checkpoint(self, below=None):
+        """Have the checkpoint cover the flushed position durably, before segments below a position
+        are deleted; with None, if that is due because the log was flushed and is idle.
+
+        Raises
+        ------
+        LogFailedError
+            The checkpoint could not be written.
+        """
+        cdef uint64_t limit = 0 if below is None else below
+        cdef int code
+        self.enter()
+        with nogil:
+            code = (cl_checkpoint_settle(&self.log, limit) if limit
+                    else cl_checkpoint_settle_due(&self.log))
+        self.leave()
+        if code != CL_OK:
+            raise self.failed_with(code, 0, None)
 
     # --- latencies --------------------------------------------------------------------------------
 

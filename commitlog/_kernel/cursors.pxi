@@ -26,16 +26,22 @@ def slot_alive(int lock_fd, int fd, uint32_t slot):
     return cl_slot_alive(fds, slot)
 
 
-cdef cl_cursors *NOWHERE = NULL
-cdef dict CELLS = {  # name -> where in the file
-    "state": <size_t>&NOWHERE.state, "appended": <size_t>&NOWHERE.appended,
-    "committed": <size_t>&NOWHERE.committed, "flushed": <size_t>&NOWHERE.flushed,
-    "failed": <size_t>&NOWHERE.failed, "flusher": <size_t>&NOWHERE.flusher,
-    "waiters": <size_t>&NOWHERE.waiters, "append_signal": <size_t>&NOWHERE.append_signal,
-    "rolled_back": <size_t>&NOWHERE.rolled_back, "required": <size_t>&NOWHERE.required,
-    "replicated": <size_t>&NOWHERE.replicated, "copied": <size_t>&NOWHERE.copied,
-    "flush_wanted": <size_t>&NOWHERE.flush_wanted,
-}
+cdef extern from *:
+    """
+    #define CL_AT(cell) offsetof(cl_cursors, cell)
+    static const size_t cl_cells_at[] = {
+        CL_AT(state), CL_AT(appended), CL_AT(committed), CL_AT(flushed), CL_AT(failed),
+        CL_AT(flusher), CL_AT(waiters), CL_AT(append_signal), CL_AT(rolled_back), CL_AT(required),
+        CL_AT(replicated), CL_AT(copied), CL_AT(flush_wanted),
+    };
+    """
+    const size_t cl_cells_at[13]
+
+cdef tuple CELL_NAMES = (  # in the order of `cl_cells_at`
+    "state", "appended", "committed", "flushed", "failed", "flusher", "waiters", "append_signal",
+    "rolled_back", "required", "replicated", "copied", "flush_wanted",
+)
+cdef dict CELLS = {name: cl_cells_at[index] for index, name in enumerate(CELL_NAMES)}
 
 
 cdef uint64_t *_cell(Cursors cursors, str name) except NULL:

@@ -22,7 +22,7 @@ cdef extern from "frame.h":
         CL_CELL_SIZE, CL_FRAME_ALIGN, CL_FRAME_HEADER, CL_FRAME_EXTENDED, CL_FRAME_LIMIT
         CL_FRAME_ADD_LIMIT
         CL_SEGMENT_HEADER, CL_SEGMENT_SMALLEST, CL_SEGMENT_LARGEST
-        CL_HEADER_OPENED_AT, CL_HEADER_SEAL_AT
+        CL_HEADER_DURABLE_AT, CL_HEADER_OPENED_AT, CL_HEADER_SEAL_AT
         CL_HEADER_IDENTITY_CRC, CL_HEADER_OPENED_CRC, CL_HEADER_SEAL_CRC
     uint64_t CL_SEGMENT_MAGIC
     uint32_t CL_KEYLEN_NONE
@@ -37,6 +37,9 @@ cdef extern from "frame.h":
         uint64_t base
         uint64_t size
         int64_t created_ns
+        uint32_t crc
+    ctypedef struct cl_header_durable:
+        uint64_t position
         uint32_t crc
     ctypedef struct cl_header_opened:
         int64_t opened_ns
@@ -171,6 +174,8 @@ cdef extern from "segment.h":
     bint cl_header_opened_read(
         const void *page, uint64_t segment_id, cl_header_opened *opened
     ) nogil
+    uint32_t cl_header_durable_crc(uint64_t segment_id, uint64_t position) nogil
+    uint64_t cl_header_durable_read(const void *page, uint64_t segment_id, uint64_t base) nogil
     uint32_t cl_header_opened_crc(uint64_t segment_id, int64_t opened_ns, int64_t cycle) nogil
     uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal) nogil
     int cl_segment_open(
@@ -217,6 +222,8 @@ cdef extern from "log.h":
         int checkpoint_fd
         uint64_t checkpoint_count
         int64_t checkpoint_written_ns
+        int64_t checkpoint_settled_ns
+        uint64_t checkpoint_settled
         int64_t checkpoint_interval_ns
         cl_log_counters counters
         cl_latencies latencies
@@ -248,7 +255,12 @@ cdef extern from "checkpoint.h":
         int64_t written_ns
         uint32_t clean
     int cl_checkpoint_read(const uint8_t *data, const uint8_t *log_uuid, cl_checkpoint *out) nogil
+    int cl_checkpoint_put(
+        int fd, const uint8_t *log_uuid, uint64_t count, uint64_t position, bint clean, bint durable
+    ) nogil
     int cl_checkpoint_write(cl_log *log, uint64_t position, bint clean, bint durable) nogil
+    int cl_checkpoint_settle(cl_log *log, uint64_t below) nogil
+    int cl_checkpoint_settle_due(cl_log *log) nogil
 
 cdef extern from "tailer_page.h":
     enum:

@@ -119,11 +119,12 @@ def rename_noreplace(int dir_fd, str old, str new):
 
 def header_page(bytes log_uuid, uint64_t segment_id, uint64_t base, uint64_t size,
                 int64_t created_ns, int64_t opened_ns=0,
-                int64_t cycle=0):
+                int64_t cycle=0, uint64_t durable=0):
     """A new segment's first page. `opened_ns` above 0 also fills the opened part, as for a log's
-    very first segment.
+    very first segment. Everything below the position `durable` is durable already; 0: unknown.
     """
     cdef cl_header_identity identity
+    cdef cl_header_durable durable_part
     cdef cl_header_opened opened
     memset(&identity, 0, sizeof(identity))
     identity.magic = CL_SEGMENT_MAGIC
@@ -136,6 +137,10 @@ def header_page(bytes log_uuid, uint64_t segment_id, uint64_t base, uint64_t siz
     identity.size = size
     identity.created_ns = created_ns
     identity.crc = cl_crc32c(0, &identity, CL_HEADER_IDENTITY_CRC)
+    memset(&durable_part, 0, sizeof(durable_part))
+    if durable > 0:
+        durable_part.position = durable
+        durable_part.crc = cl_header_durable_crc(segment_id, durable)
     memset(&opened, 0, sizeof(opened))
     if opened_ns > 0:
         opened.opened_ns = opened_ns
@@ -143,6 +148,9 @@ def header_page(bytes log_uuid, uint64_t segment_id, uint64_t base, uint64_t siz
         opened.crc = cl_header_opened_crc(segment_id, opened_ns, cycle)
     page = bytearray(CL_SEGMENT_HEADER)
     page[:sizeof(identity)] = (<char *>&identity)[:sizeof(identity)]
+    page[
+        CL_HEADER_DURABLE_AT:CL_HEADER_DURABLE_AT + sizeof(durable_part)
+    ] = (<char *>&durable_part)[:sizeof(durable_part)]
     page[
         CL_HEADER_OPENED_AT:CL_HEADER_OPENED_AT + sizeof(opened)
     ] = (<char *>&opened)[:sizeof(opened)]
@@ -168,6 +176,17 @@ def header_fields(bytes page):
         (<char *>identity.log_uuid)[:CL_UUID_SIZE], identity.segment_id, identity.base,
         identity.size, identity.created_ns
     )
+
+
+def durable_at_creation(bytes page, bytes log_uuid, uint64_t base, uint64_t size):
+    """The position below which the log was durable when the segment with this header page was
+    created; 0 if the page does not say so, or is not that segment's.
+    """
+    cdef cl_header_identity identity
+    if len(page) < CL_SEGMENT_HEADER or check_header(page, log_uuid, base, size) != CL_OK:
+        return 0
+    memcpy(&identity, <char *>page, sizeof(identity))
+    return cl_header_durable_read(<char *>page, identity.segment_id, base)
 
 
 def header_crc(bytes page):

@@ -172,7 +172,7 @@ class AllocationService(Service):
         self._queue.drop_deleted()
         began_s = time.monotonic()
         with self._admitted(self._core.segment_size):
-            self._directory.create_segment(number)
+            self._directory.create_segment(number, durable=self._core.flushed_position)
         self._ahead.made_in(time.monotonic() - began_s)
 
     @contextmanager
@@ -259,6 +259,8 @@ class AllocationService(Service):
         self._unused.give_back_below(
             min(self._sealer.reached, self._core.flushed_position // self._core.segment_size)
         )
+        if self._options.flush == "none":
+            self._core.settle_checkpoint()  # otherwise the flush service does so
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + _LOOK_S
             self._queue.drop_deleted()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import cast
 
 from commitlog._kernel.memory import Cursors
 from commitlog.base.path import is_remote, opened_directory
 from commitlog.base.polling import attempts
-from commitlog.errors import CommitLogError, LogNotFoundError
-from commitlog.flush import checkpoint as checkpoints
+from commitlog.errors import CommitLogError, LogNotFoundError, PositionError
 from commitlog.log.opened import NEVER_UNCERTAIN, Opened, check_options, refuse_foreign
 from commitlog.options import Options, ready_wait_s
+from commitlog.recovery.log_end import LogEnd, find_end
 from commitlog.retention.detached import Detached, open_detached
 from commitlog.retention.store import Store
 from commitlog.retention.tiered_directory import TieredDirectory
@@ -19,6 +20,8 @@ from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import CursorsFile
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
+
+_TRIES = 3
 
 
 def open_for_reading(path: str, options: Options) -> Opened:
@@ -102,14 +105,27 @@ def _look_for_identity(path: str, *, waits: bool) -> Identity | CommitLogError:
 
 
 def _stand_in(directory: LogDirectory, file: CursorsFile) -> Opened:
-    """Open with no live cursors: take the end from the files alone.
-
-    Above the checkpoint, an invalid frame is then the end and not damage.
+    """Open with no live cursors: take the end from the files alone. Behind it, an invalid frame is
+    not damage.
     """
-    checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
-    durable = checkpoint.position if checkpoint is not None else 0
-    end = durable if checkpoint is not None and checkpoint.clean else directory.scan_end(durable)
-    for name, value in (("appended", end), ("committed", end), ("flushed", durable)):
+    try:
+        end = _find_end(directory)
+    except BaseException:
+        directory.close()
+        raise
+    for name, value in (
+        ("appended", end.position),
+        ("committed", end.position),
+        ("flushed", end.known),
+    ):
         file.cells[name] = value
-    clean = checkpoint is not None and checkpoint.clean
-    return Opened(directory, file.cells, uncertain_from=NEVER_UNCERTAIN if clean else durable)
+    return Opened(
+        directory, file.cells, uncertain_from=NEVER_UNCERTAIN if end.clean else end.position
+    )
+
+
+def _find_end(directory: LogDirectory) -> LogEnd:
+    for _ in range(_TRIES):
+        with contextlib.suppress(PositionError):  # a segment was deleted meanwhile
+            return find_end(directory)
+    return find_end(directory)

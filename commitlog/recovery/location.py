@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from commitlog._kernel.segments import CELL_SIZE, FRAME_ALIGN, HEADER_SIZE, Segment
@@ -23,7 +24,7 @@ class Location(NamedTuple):
         return self.number * segment_size + self.offset
 
 
-def locate(directory: LogDirectory, numbers: set[int], position: int) -> Location | None:
+def locate(directory: LogDirectory, numbers: Collection[int], position: int) -> Location | None:
     """Return the location of a position, or None if the files do not reach it."""
     number, offset = divmod(position, directory.segment_size)
     if offset % FRAME_ALIGN:
@@ -59,7 +60,7 @@ def land(directory: LogDirectory, location: Location) -> Location:
     return Location(*divmod(landing, directory.segment_size))
 
 
-def tail_location(directory: LogDirectory, numbers: set[int], end: Location) -> Location:
+def tail_location(directory: LogDirectory, numbers: Collection[int], end: Location) -> Location:
     """Return the tail's location; at a segment border, behind a roll that was already begun."""
     number, offset = end
     if offset <= HEADER_SIZE and number - 1 in numbers:

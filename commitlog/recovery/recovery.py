@@ -2,8 +2,9 @@
 
 There are two rules. *Kept:* no memory of this boot was lost, so every claim is known; dead claims
 become SKIP, and everything else stays, because readers may have seen it. *Cut:* data was lost; the
-log ends at the first frame above the durable position that is neither valid nor marked. Recovery
-never changes frames below the checkpoint. Run again after a kill at any step, it ends at the same
+log ends at the first frame above the durable position that is neither valid nor marked, unless that
+frame was written whole and is damaged now. Recovery never changes frames below what is known to be
+durable. Run again after a kill at any step, it ends at the same
 place.
 """
 
@@ -13,21 +14,20 @@ import logging
 import time
 from collections.abc import Sequence
 
-from commitlog._kernel.failure import END, ROLLED_BACK
 from commitlog._kernel.memory import STATE_NONE, STATE_RECOVERING, Cursors
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import LogLockedError
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.pool.shm_survey import ShmSurvey, discard, find_buffers
-from commitlog.recovery.location import AHEAD_LIMIT, Location, is_blank, locate, tail_location
+from commitlog.recovery.location import Location, tail_location
+from commitlog.recovery.log_end import closed_location, first_number
 from commitlog.recovery.unclean import Recovered, UncleanLog
 from commitlog.segment.blocks import blocks_for, make_ready, make_solid
 from commitlog.segment.directory import LogDirectory
 from commitlog.tail import tailer_file, tailer_folder
 
 _logger = logging.getLogger("commitlog.recovery")
-_SKIPS_MOST = 8  # a SKIP takes up to 256 MiB, and a segment has up to 1 GiB
 
 
 def recover(
@@ -69,12 +69,11 @@ def recover(
     elif checkpoint is not None and checkpoint.clean and not survey.recoverable:
         found = _find_clean_end(directory, numbers, checkpoint.position)
     if found is None:
-        position = 0 if checkpoint is None else checkpoint.position
         log = UncleanLog(
             directory,
             numbers,
             cursors=cursors if usable else None,
-            position=position,
+            checkpoint=checkpoint,
             survey=survey,
             interrupted=interrupted,
         )
@@ -124,9 +123,8 @@ def _begin(directory: LogDirectory, checkpoint: Checkpoint | None) -> Recovered:
     """Create the first segment. Positions are never reused: a log that lost all of its segments
     continues behind them.
     """
-    number = 0
-    if checkpoint is not None and checkpoint.position > HEADER_SIZE:
-        number = -(-checkpoint.position // directory.segment_size)
+    number = first_number(directory, 0 if checkpoint is None else checkpoint.position)
+    if checkpoint is not None and number:
         _logger.error(
             "%s: all segments below position %d are missing; the log continues behind them",
             directory.path,
@@ -141,59 +139,10 @@ def _begin(directory: LogDirectory, checkpoint: Checkpoint | None) -> Recovered:
 
 def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -> Recovered | None:
     """Return the end of a closed log; None if the last segments contradict the clean mark."""
-    end = locate(directory, numbers, position)
-    above = sorted(number for number in numbers if end is not None and number > end.number)
-    if (
-        end is None
-        or len(above) > AHEAD_LIMIT
-        or above != list(range(end.number + 1, end.number + 1 + len(above)))
-    ):
-        _logger.error(
-            "%s: the log was closed at position %d, but its segments do not match that",
-            directory.path,
-            position,
-        )
+    end = closed_location(directory, numbers, position)
+    if end is None:
         return None
-    if _is_skipped(directory, end):
-        _logger.error(
-            "%s: the log was closed at position %d, but a SKIP reaches beyond it",
-            directory.path,
-            position,
-        )
-        return None
-    locations = [Location(number, HEADER_SIZE) for number in above]
-    if end.offset < directory.segment_size:
-        locations.append(end)
-    for location in locations:
-        with directory.opened_segment(location.number) as segment:
-            blank = is_blank(segment, location.offset)
-        if not blank:
-            dirty = location.position(directory.segment_size)
-            _logger.error(
-                "%s: unexpected data at position %d, behind the end of a cleanly closed log",
-                directory.path,
-                dirty,
-            )
-            return None
-        if location != end:
-            make_solid(directory, location.number)
+    for number in sorted(number for number in numbers if number > end.number):
+        make_solid(directory, number)
     tail = tail_location(directory, numbers, end)
     return Recovered("clean", tail, tail.position(directory.segment_size))
-
-
-def _is_skipped(directory: LogDirectory, end: Location) -> bool:
-    """Return whether SKIPs from the segment's start on reach beyond the end of a closed log.
-
-    An older `repair` left the clean mark on a log whose last segment it had replaced by SKIPs. No
-    other SKIP can lie across the end, so the segment's frames need not be read.
-    """
-    if end.offset >= directory.segment_size:
-        return False
-    with directory.opened_segment(end.number) as segment:
-        offset = HEADER_SIZE
-        for _ in range(_SKIPS_MOST):
-            code, step = segment.step(offset) if offset < end.offset else (END, 0)
-            if code != ROLLED_BACK:
-                break
-            offset += step
-        return offset > end.offset

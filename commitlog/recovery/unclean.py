@@ -10,9 +10,12 @@ from typing import Literal
 from commitlog._kernel.memory import MODE_MAPPED, MODE_POOLED, Cursors
 from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE
 from commitlog.base.failpoint import failpoint
+from commitlog.flush.checkpoint import Checkpoint
+from commitlog.flush.known_durable import known_durable
 from commitlog.pool.shm_survey import ShmSurvey
 from commitlog.recovery.cut import Taken, find_cut, take_out
-from commitlog.recovery.location import AHEAD_LIMIT, Location, land, locate, missing, tail_location
+from commitlog.recovery.location import Location, land, locate, missing, tail_location
+from commitlog.recovery.log_end import last_location
 from commitlog.recovery.walk import Walk, walk_buffers, walk_claimed, walk_valid
 from commitlog.segment.blocks import make_solid
 from commitlog.segment.directory import LogDirectory
@@ -62,13 +65,12 @@ class UncleanLog:
         numbers: set[int],
         *,
         cursors: Cursors | None,
-        position: int,
+        checkpoint: Checkpoint | None,
         survey: ShmSurvey,
         interrupted: bool = False,
     ) -> None:
         self.directory = directory
         self.cursors = cursors
-        self.position = position
         self.survey = survey
         self.interrupted = interrupted
         self.numbers = numbers
@@ -79,17 +81,26 @@ class UncleanLog:
             directory.create_segment(number, opened_ns=time.time_ns(), segment_id=first.segment_id)
             numbers.add(number)
         self.first = Location(min(numbers), HEADER_SIZE)
+        self.known = known_durable(directory, numbers, checkpoint)
 
     def recover(self, lost: tuple[str, ...]) -> Recovered:
         """Find the end, cut everything behind it, and make everything before it durable."""
-        checkpoint = self._durable("checkpoint", self.position)
-        if checkpoint is None:
+        durable = self._durable("known durable position", self.known)
+        if durable is None:
             return self._keep_what_is_there(lost)
-        floor = checkpoint
+        floor = durable
         if self.cursors is not None:
             floor = max(floor, self._durable("flushed mark", self.cursors["flushed"]) or floor)
         floor = self._step_out(floor)
         walk, case = self._walk(floor)
+        for position, resume in walk.damage:
+            _logger.error(
+                "%s: damage from position %d to %d was left unchanged, because what follows it was "
+                "written: run `commitlog verify` on the log",
+                self.directory.path,
+                position,
+                resume,
+            )
         if walk.damaged:
             damaged = walk.end.position(self.directory.segment_size)
             _logger.error(
@@ -99,7 +110,7 @@ class UncleanLog:
             )
         cut_range, saved_as = self._cut(walk.end)
         tail = tail_location(self.directory, self.numbers, walk.end)
-        self._make_durable(checkpoint, walk.end)
+        self._make_durable(durable, walk.end)
         return Recovered(
             case="cut" if walk.damaged else case,
             tail=tail,
@@ -119,7 +130,7 @@ class UncleanLog:
         location = locate(self.directory, self.numbers, position)
         if location is None:
             _logger.error(
-                "%s: the %s is at position %d, but the segments do not reach it",
+                "%s: the %s is %d, but the segments do not reach it",
                 self.directory.path,
                 what,
                 position,
@@ -232,15 +243,8 @@ class UncleanLog:
 
     def _keep_what_is_there(self, lost: tuple[str, ...]) -> Recovered:
         """Keep all remaining segments: the last ones are missing, and the rest was durable."""
-        # The log itself creates no files farther ahead.
-        reached = self.position // self.directory.segment_size + AHEAD_LIMIT
-        number = max(number for number in self.numbers if number <= reached)
         self._forget_tail()
-        with self.directory.opened_segment(number) as segment:
-            offset = segment.certain_end(HEADER_SIZE)
-            if segment.nonzero(offset, segment.size) < segment.size:
-                offset = segment.size
-        tail = Location(number, offset)
+        tail = last_location(self.directory, self.numbers, self.known)
         stranded = (buffer.name for buffer in self.survey.recoverable)
         return Recovered(
             "cut", tail, tail.position(self.directory.segment_size), lost=(*lost, *stranded)

@@ -1,20 +1,20 @@
 """Walk over the frames above a position, to find the log's valid end and roll back dead claims.
 
 There are three walks. `walk_valid` has only the files, and stops at the first frame that is neither
-valid nor a SKIP. `walk_claimed` has the tail, below which every cell was claimed. `walk_buffers`
+valid nor a SKIP, unless `behind_damage` shows that this frame is damaged and not torn. `walk_claimed` has the tail, below which every cell was claimed. `walk_buffers`
 has the buffers of a dead pool, which continue the files.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from commitlog._kernel.failure import BUSY, END
+from commitlog._kernel.failure import BUSY, DAMAGE, END
 from commitlog._kernel.segments import CELL_SIZE, HEADER_SIZE, Segment
 from commitlog.base.failpoint import failpoint
 from commitlog.pool.shm_survey import RecoverableBuffer
@@ -22,19 +22,22 @@ from commitlog.recovery.location import Location
 from commitlog.segment.directory import LogDirectory
 
 _logger = logging.getLogger("commitlog.recovery")
+_SECTOR = 512  # bytes that a disk writes whole, at least
 
 
 @dataclass
 class Walk:
     """The end of a walk, below which every frame is valid, and what the walk changed.
 
-    `rolled_back` claims were turned into SKIP. `damaged`: an invalid frame stopped the walk below
+    The walk passed `damage`, from each position to the next. `rolled_back` claims were turned into
+    SKIP. `damaged`: an invalid frame stopped the walk below
     the tail of a log whose memory was never lost. The frames of the `recovered` buffers are in the
     log now; `unused` buffers were attached ahead of need and hold nothing; `stranded` ones do not
     continue the log.
     """
 
     end: Location
+    damage: list[tuple[int, int]] = field(default_factory=list)
     rolled_back: int = 0
     damaged: bool = False
     recovered: list[str] = field(default_factory=list)
@@ -42,15 +45,59 @@ class Walk:
     stranded: list[str] = field(default_factory=list)
 
 
-def walk_valid(directory: LogDirectory, numbers: set[int], start: Location) -> Walk:
-    """Walk to the first frame that is neither valid nor a SKIP; change nothing."""
+def walk_valid(directory: LogDirectory, numbers: Collection[int], start: Location) -> Walk:
+    """Walk to the first frame that is neither valid, a SKIP, nor damage; change nothing."""
+    walk = Walk(start)
     number, offset = start
     while True:
         with directory.opened_segment(number) as segment:
-            offset, code = segment.scan(offset)[:2]
+            offset, code = _pass(walk, segment, offset, segment.size)
+        walk.end = Location(number, offset)
         if code != 0 or number + 1 not in numbers:
-            return Walk(Location(number, offset))
+            return walk
         number, offset = number + 1, HEADER_SIZE
+
+
+def _pass(walk: Walk, segment: Segment, offset: int, limit: int) -> tuple[int, int]:
+    """Pass valid frames and damage up to a limit; return where that ends, and the kernel's code."""
+    while True:
+        offset, code = segment.scan(offset, limit)[:2]
+        resume = behind_damage(segment, offset) if code == DAMAGE else None
+        if resume is None or resume > limit:
+            return offset, code
+        walk.damage.append((segment.base + offset, segment.base + resume))
+        offset = resume
+
+
+def behind_damage(segment: Segment, offset: int) -> int | None:
+    """Return where the frames continue behind a bad frame that is damaged and not torn; None if it
+    may be torn.
+
+    A sector that was not written is zeros, because recovery zeroes what it cuts. So a frame is torn
+    only if a sector of it is zeros. If all were written and a valid frame follows, or the seal says
+    where the frames end, the frame was whole once.
+    """
+    resume = segment.resume(offset)
+    if resume >= segment.size:
+        seal = segment.sealed()
+        if seal is None:
+            return None
+        resume = seal[0] if offset < seal[0] else segment.size
+        written_below = max(seal[0], offset + CELL_SIZE)
+    else:
+        written_below = resume
+    return resume if _is_written(segment, offset, written_below) else None
+
+
+def _is_written(segment: Segment, start: int, stop: int) -> bool:
+    """Return whether no sector in a range is zeros."""
+    at = start
+    while at < stop:
+        end = min(at - at % _SECTOR + _SECTOR, stop)
+        if segment.nonzero(at, end) == end:
+            return False
+        at = end
+    return True
 
 
 def walk_claimed(directory: LogDirectory, start: Location, tail: Location) -> Walk:
@@ -70,7 +117,7 @@ def _resolve(walk: Walk, segment: Segment, limit: int) -> None:
     """Walk one segment up to `limit`; turn gaps and claims into SKIP."""
     offset = walk.end.offset
     while True:
-        offset, code = segment.scan(offset, limit)[:2]
+        offset, code = _pass(walk, segment, offset, limit)
         if code == END:
             stop = _mark(segment, offset, limit)
             _logger.info(
@@ -160,7 +207,7 @@ def _walk_one(
     with _opened_segment(directory, numbers, number, buffer) as segment:
         fits = buffer is not None and _fits(walk, segment, buffer)
         while True:
-            offset, code = segment.scan(offset)[:2]
+            offset, code = _pass(walk, segment, offset, segment.size)
             if code != BUSY or fits:
                 break
             _roll_back(segment, offset)

@@ -41,7 +41,7 @@ class RecordedEnd:
 
     @property
     def known(self) -> int:
-        """Return the position known to be durable; 0 if there is no checkpoint."""
+        """Return the position of the checkpoint; 0 if there is none."""
         return 0 if self.checkpoint is None else self.checkpoint.position
 
     @property

@@ -6,12 +6,14 @@ import contextlib
 import struct
 from collections.abc import Iterator
 
-from commitlog._kernel.failure import BUSY, END
+from commitlog._kernel.failure import BUSY, DAMAGE, END
 from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
 from commitlog.errors import CorruptSegmentError, PositionError, UnsupportedVersionError
 from commitlog.flush.checkpoint import Checkpoint
+from commitlog.flush.known_durable import known_durable
 from commitlog.recovery.join_note import JoinNote, Manifest
 from commitlog.recovery.pending_join import unreached
+from commitlog.recovery.walk import behind_damage
 from commitlog.repair.extent import RecordedEnd
 from commitlog.repair.reports import Damage, SegmentReport, TornTail, VerifyReport
 from commitlog.segment import index_file
@@ -46,7 +48,8 @@ class Survey:
         self.directory = directory
         self.live = live
         self.size = directory.segment_size
-        self.known = 0 if checkpoint is None else checkpoint.position
+        self.known = 0
+        self._checkpoint = checkpoint
         self.torn_at: int | None = None
         self.report = VerifyReport(
             path=directory.path,
@@ -78,10 +81,8 @@ class Survey:
                     f"{name}: no segment of {self.size} bytes begins at the position in this name"
                 )
         numbers = self._check_joins(numbers)
+        self.known = known_durable(self.directory, numbers, self._checkpoint)
         self._find_holes(numbers)
-        if self.report.checkpoint is None:
-            # Without a checkpoint, everything up to the last valid frame counts as durable.
-            self.known = self._last_valid_end(numbers)
         self._check_ends()
         return numbers
 
@@ -150,13 +151,6 @@ class Survey:
             with unusable, self.directory.opened_segment(number) as segment:
                 yield segment
 
-    def _last_valid_end(self, numbers: list[int]) -> int:
-        for segment in self._segments(numbers[::-1]):
-            end = segment.certain_end(HEADER_SIZE)
-            if end > HEADER_SIZE:
-                return segment.base + end
-        return 0
-
     def check_segment(self, number: int) -> None:
         """Check the next segment."""
         report = SegmentReport(segment_name(number * self.size), number * self.size)
@@ -190,10 +184,11 @@ class Survey:
                 self._check_seal(segment, report, None if report.damage else found)
                 return
             position = segment.base + found[0]
-            if position >= self.known and not self.live:
+            resume = behind_damage(segment, found[0]) if code == DAMAGE else None
+            if position >= self.known and not self.live and resume is None:
                 self.torn_at = position
                 return
-            offset = self._resume(segment, found[0])
+            offset = self._resume(segment, found[0]) if resume is None else resume
             if position < self.known or code not in (END, BUSY):
                 report.damage.append(Damage(position, segment.base + offset, _reason(code)))
 

@@ -12,6 +12,7 @@ from commitlog.base.polling import attempts
 from commitlog.base.units import Age
 from commitlog.errors import InvalidOptionError, LogLockedError, LogNotFoundError
 from commitlog.flush import checkpoint as checkpoints
+from commitlog.flush.known_durable import known_durable
 from commitlog.retention.archived import refuse_archive
 from commitlog.retention.archiver import Archiver
 from commitlog.retention.pruner import LogState, Pruned, Pruner
@@ -126,7 +127,7 @@ def _state(directory: LogDirectory) -> LogState:
         if file.usable:
             return int(file.cells["flushed"])
         checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
-        return 0 if checkpoint is None else checkpoint.position
+        return known_durable(directory, directory.segment_numbers(), checkpoint)
 
     def remove(number: int) -> None:
         with _no_recovery(directory):

@@ -164,15 +164,27 @@ class LogDirectory:
         return 0 if self.cycle_clock is None else self.cycle_clock.number_at(opened_ns)
 
     def header_page(
-        self, number: int, segment_id: int, created_ns: int, opened_ns: int = 0
+        self,
+        number: int,
+        segment_id: int,
+        created_ns: int,
+        opened_ns: int = 0,
+        durable: int = 0,
     ) -> bytes:
         """Return the first page of a segment without a seal, into which the log rolled at
-        `opened_ns`.
+        `opened_ns`. Everything below the position `durable` is durable now.
         """
         cycle = self.cycle_at(opened_ns) if opened_ns else 0
         base = number * self.segment_size
         return kernel.header_page(
-            self.log_uuid, segment_id, base, self.segment_size, created_ns, opened_ns, cycle
+            self.log_uuid,
+            segment_id,
+            base,
+            self.segment_size,
+            created_ns,
+            opened_ns,
+            cycle,
+            durable,
         )
 
     def has(self, number: int) -> bool:
@@ -250,6 +262,7 @@ class LogDirectory:
         segment_id: int | None = None,
         frames: bytes = b"",
         allocated: int | None = None,
+        durable: int = 0,
     ) -> bool:
         """Create a segment complete under a temporary name, then put it in place; return False if
         another handle has created it.
@@ -257,7 +270,7 @@ class LogDirectory:
         `segment_id` is for recovery and repair, which have frames that carry it; a new segment gets
         a random one. One that is created with `frames` is closed: nothing is written behind them,
         and the rest of the file is a hole. Otherwise `allocated` says how much of it gets blocks;
-        None: all.
+        None: all. The header keeps `durable`, a position below which everything is durable now.
 
         If this raises `LogFailedError`, the segment is in place, and its name could not be made
         durable. After other errors nothing is in place, and the next try starts over.
@@ -265,7 +278,7 @@ class LogDirectory:
         base = number * self.segment_size
         if segment_id is None:
             segment_id = int.from_bytes(os.urandom(8), "little")
-        page = self.header_page(number, segment_id, time.time_ns(), opened_ns)
+        page = self.header_page(number, segment_id, time.time_ns(), opened_ns, durable)
         allocated = self.segment_size if allocated is None else allocated
         placed = False
         try:
@@ -314,17 +327,6 @@ class LogDirectory:
             return position
         with self.opened_segment(number) as segment:
             return number * self.segment_size + segment.landing(offset)
-
-    def scan_end(self, position: int) -> int:
-        """Return where valid frames end, from a position that is known to be the start of one."""
-        number, offset = divmod(self.landing(position), self.segment_size)
-        while self.has(number):
-            with self.opened_segment(number) as segment:
-                stopped, code = segment.scan(offset)[:2]
-            if code != 0:
-                return number * self.segment_size + int(stopped)
-            number, offset = number + 1, 0
-        return number * self.segment_size + offset
 
     def sweep(self) -> None:
         """Remove what killed creations have left. Only under the exclusive lock."""

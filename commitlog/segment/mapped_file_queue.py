@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
-from commitlog._kernel.engine import Core
+from commitlog._kernel.engine import Committer, Core
 from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.errors import ClosedError, IOFailureError, PositionError, SegmentHeldError
 from commitlog.segment import producers_file
@@ -133,7 +133,7 @@ class MappedFileQueue:
     no lookup walks a list.
     """
 
-    def __init__(self, core: Core, directory: LogDirectory) -> None:
+    def __init__(self, core: Committer, directory: LogDirectory) -> None:
         self.core = core
         self.directory = directory
         self._lock = threading.Lock()
@@ -261,6 +261,8 @@ class MappedFileQueue:
         """Remove the oldest segment once it has no holder; durably with the directory's next sync.
         If it still has one after `force_after` seconds, it stays: `SegmentHeldError`.
         """
+        # The checkpoint may lag; a log without live writers must not seem to end below its start.
+        self.core.settle_checkpoint((number + 1) * self.core.segment_size)
         self._flush_header(number + 1)
         producers_file.keep(self.directory, number)
         try:

@@ -359,7 +359,7 @@ def tear(scene: Scene, log: CommitLog) -> None:
     child.wait()
     child.end()
     image.forget_boot(scene.path)
-    image.poke(image.segment_path(scene.path, end), end % SEGMENT_SIZE + 8, b"\xff" * 8)
+    image.poke(image.segment_path(scene.path, end), end % SEGMENT_SIZE, bytes(8))
     (scene.path / f".{0:020d}.seg.{0:016x}.tmp").touch()
 
 

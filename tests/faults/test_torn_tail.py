@@ -95,7 +95,7 @@ def test_torn_frame_truncates_later_frames_into_cut_file(path: Path, start: Star
     account, reports, end = killed_log(start, path, flush="none")
     image.forget_boot(path)
     torn = reports[20].position
-    image.poke(image.segment_path(path, torn), torn % SEGMENT_SIZE + 8, b"\xff" * 8)
+    image.poke(image.segment_path(path, torn), torn % SEGMENT_SIZE, bytes(8))
     account.promised = {
         position: mark for position, mark in account.promised.items() if position < torn
     }
@@ -116,7 +116,7 @@ def test_cut_records_never_return(path: Path, start: Start) -> None:
     account, reports, _ = killed_log(start, path, 60, "none")
     image.forget_boot(path)
     torn = reports[10].position
-    image.poke(image.segment_path(path, torn), torn % SEGMENT_SIZE + 8, b"\xff" * 8)
+    image.poke(image.segment_path(path, torn), torn % SEGMENT_SIZE, bytes(8))
     account.promised = {
         position: mark for position, mark in account.promised.items() if position < torn
     }

@@ -96,7 +96,7 @@ def test_rolled_back_claims_stay_skips_without_the_cursors(files: LogFiles) -> N
 def test_impossible_frame_starts_a_cut_in_the_same_boot(files: LogFiles) -> None:
     files.create(0)
     damaged = files.records(0, numbered(5))
-    end = files.records(0, numbered(5, 5), files.put(0, damaged, b"\xff" * 32))
+    end = files.records(0, numbered(5, 5), files.put(0, damaged, b"\xff" * 32 + bytes(512)))
     files.open_cursors(tail=(0, end))
     recovered = files.recover(usable=True, checkpoint=files.checkpoint(HEADER))
     assert (recovered.case, recovered.tail, recovered.cut_range) == (
@@ -105,6 +105,18 @@ def test_impossible_frame_starts_a_cut_in_the_same_boot(files: LogFiles) -> None
         (damaged, end),
     )
     assert files.values() == numbered(5)
+
+
+def test_damage_between_frames_in_the_same_boot_is_kept(files: LogFiles) -> None:
+    files.create(0)
+    damaged = files.records(0, numbered(5))
+    files.claim(0, files.records(0, numbered(5, 5), files.put(0, damaged, b"\xff" * 32)), 32)
+    end = files.records(0, numbered(5, 10), damaged + 7 * 32)
+    files.open_cursors(tail=(0, end))
+    recovered = files.recover(usable=True, checkpoint=files.checkpoint(HEADER))
+    assert (recovered.case, recovered.tail, recovered.cut_range) == ("kept", (0, end), None)
+    assert recovered.rolled_back == 1
+    assert files.get(0, damaged, damaged + 32) == b"\xff" * 32
 
 
 def test_claim_past_the_tail_starts_a_cut(files: LogFiles) -> None:

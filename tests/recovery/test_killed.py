@@ -44,7 +44,8 @@ def damaged_log(files: LogFiles) -> None:
     """A log of this boot with a tail, and an invalid frame below it."""
     files.create(0)
     damaged = files.records(0, numbered(15))
-    files.skip(0, files.records(0, numbered(5, 20), files.put(0, damaged, b"\xff" * 32)), 0)
+    behind = files.put(0, damaged, b"\xff" * 32 + bytes(512))
+    files.skip(0, files.records(0, numbered(5, 20), behind), 0)
     files.create(1, opened=True)
     end = files.records(1, numbered(5, 30))
     files.open_cursors(tail=(1, end))

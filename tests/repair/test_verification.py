@@ -29,6 +29,7 @@ from tests.oracle import segment_file as oracle
 
 STEP = 32  # bytes of one record of `numbered`
 NOT_A_FRAME = "not a frame, or its CRC does not match"
+ZEROS = "zeros where a frame should be"
 
 
 def verify_unchanged(files: LogFiles) -> VerifyReport:
@@ -130,24 +131,34 @@ def test_torn_tail_is_no_damage(files: LogFiles) -> None:
     assert behind < SIZE
 
 
-def test_damage_is_torn_tail_only_above_checkpoint(files: LogFiles) -> None:
+def test_unwritten_frame_is_torn_tail_only_above_checkpoint(files: LogFiles) -> None:
     files.create(0)
     files.records(0, numbered(10))
-    files.flip(0, HEADER + 2 * STEP + 20)
+    for number in (2, 8):
+        files.put(0, HEADER + number * STEP, bytes(STEP))
+    files.checkpoint(HEADER + 5 * STEP)
+    report = verify_unchanged(files)
+    assert report.damage == [Damage(HEADER + 2 * STEP, HEADER + 3 * STEP, ZEROS)]
+    assert report.torn == TornTail(HEADER + 8 * STEP, HEADER + 10 * STEP, 1)
+
+
+def test_damage_before_whole_frames_is_no_torn_tail(files: LogFiles) -> None:
+    files.create(0)
+    files.records(0, numbered(10))
     files.flip(0, HEADER + 8 * STEP + 20)
     files.checkpoint(HEADER + 5 * STEP)
     report = verify_unchanged(files)
-    assert report.damage == [Damage(HEADER + 2 * STEP, HEADER + 3 * STEP, NOT_A_FRAME)]
-    assert report.torn == TornTail(HEADER + 8 * STEP, HEADER + 10 * STEP, 1)
+    assert report.damage == [Damage(HEADER + 8 * STEP, HEADER + 9 * STEP, NOT_A_FRAME)]
+    assert (report.torn, report.records) == (None, 9)
 
 
 def test_damage_across_the_checkpoint_ends_there(files: LogFiles) -> None:
     files.create(0)
     files.records(0, numbered(10))
-    files.put(0, HEADER + 4 * STEP, b"\xff" * 2 * STEP)
+    files.put(0, HEADER + 4 * STEP, bytes(2 * STEP))
     files.checkpoint(HEADER + 5 * STEP)
     report = verify_unchanged(files)
-    assert report.damage == [Damage(HEADER + 4 * STEP, HEADER + 5 * STEP, NOT_A_FRAME)]
+    assert report.damage == [Damage(HEADER + 4 * STEP, HEADER + 5 * STEP, ZEROS)]
     assert report.torn == TornTail(HEADER + 5 * STEP, HEADER + 10 * STEP, 4)
 
 

@@ -121,18 +121,6 @@ def test_sweep_removes_only_temporary_files(directory: LogDirectory, tmp_path: P
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
 
 
-def test_scan_end_finds_the_end_of_valid_frames(directory: LogDirectory) -> None:
-    assert directory.scan_end(0) == 0
-    directory.create_segment(0)
-    assert directory.scan_end(0) == HEADER
-    segment = directory.open_segment(0, writable=True)
-    segment.skip(HEADER, 64)
-    assert directory.scan_end(0) == HEADER + 64
-    segment.skip(HEADER + 64, 0)
-    assert directory.scan_end(0) == SEGMENT
-    segment.release()
-
-
 def test_file_system_type_is_that_of_statfs(tmp_path: Path) -> None:
     assert file_system_type("/proc") == 0x9FA0
     assert file_system_type("/dev/shm") == 0x01021994

@@ -25,22 +25,109 @@ int cl_checkpoint_read(const uint8_t bytes[CL_CHECKPOINT_SIZE], const uint8_t *l
     return found ? CL_OK : CL_E_ABSENT;
 }
 
-int cl_checkpoint_write(cl_log *log, uint64_t position, bool clean, bool durable) {
-    if (log->checkpoint_fd < 0) {
-        return CL_OK;
+/* Other handles of the log write to the file, too. */
+static int read_file(int fd, const uint8_t *log_uuid, cl_checkpoint *out) {
+    uint8_t bytes[CL_CHECKPOINT_SIZE] = {0};
+    ssize_t got = pread(fd, bytes, sizeof bytes, 0);
+    return got < 0 ? CL_E_SYSTEM : cl_checkpoint_read(bytes, log_uuid, out);
+}
+
+int cl_checkpoint_put(int fd, const uint8_t *log_uuid, uint64_t count, uint64_t position, bool clean,
+                      bool durable) {
+    cl_checkpoint last;
+    if (read_file(fd, log_uuid, &last) == CL_OK && last.count > count) {
+        count = last.count;
     }
     cl_checkpoint record = {.magic = CL_CHECKPOINT_MAGIC,
-                            .count = ++log->checkpoint_count,
+                            .count = count + 1,
                             .position = position,
                             .written_ns = cl_clock_precise_ns(),
                             .clean = clean};
-    memcpy(record.log_uuid, log->table.log_uuid, sizeof record.log_uuid);
+    memcpy(record.log_uuid, log_uuid, sizeof record.log_uuid);
     record.crc = cl_crc32c(0, &record, offsetof(cl_checkpoint, crc));
     off_t at = (off_t)(record.count % 2 * CL_CHECKPOINT_STRIDE);
-    ssize_t wrote = pwrite(log->checkpoint_fd, &record, sizeof record, at);
+    ssize_t wrote = pwrite(fd, &record, sizeof record, at);
     if (wrote != (ssize_t)sizeof record) {
         errno = wrote < 0 ? errno : ENOSPC;
         return CL_E_SYSTEM;
     }
-    return durable && fdatasync(log->checkpoint_fd) != 0 ? CL_E_SYSTEM : CL_OK;
+    return durable && fdatasync(fd) != 0 ? CL_E_SYSTEM : CL_OK;
+}
+
+/* Under the checkpoint mutex. */
+static int put(cl_log *log, uint64_t position, bool clean, bool durable) {
+    int code = cl_checkpoint_put(log->checkpoint_fd, log->table.log_uuid, log->checkpoint_count,
+                                 position, clean, durable);
+    if (code == CL_OK) {
+        log->checkpoint_count++;
+        log->checkpoint_settled = durable ? position : log->checkpoint_settled;
+    }
+    return code;
+}
+
+int cl_checkpoint_write(cl_log *log, uint64_t position, bool clean, bool durable) {
+    int code = CL_OK;
+    pthread_mutex_lock(&log->checkpoint_mutex);
+    if (log->checkpoint_fd >= 0) {
+        code = put(log, position, clean, durable);
+    }
+    int cause = errno;
+    pthread_mutex_unlock(&log->checkpoint_mutex);
+    errno = cause;
+    return code;
+}
+
+int cl_checkpoint_note(cl_log *log, int64_t now_ns) {
+    if (log->checkpoint_fd < 0 ||
+        now_ns - log->checkpoint_written_ns < log->checkpoint_interval_ns ||
+        pthread_mutex_trylock(&log->checkpoint_mutex) != 0) {
+        return CL_OK;
+    }
+    int code = CL_OK;
+    if (log->checkpoint_fd >= 0) {
+        log->checkpoint_written_ns = now_ns;
+        code = put(log, cl_load(&log->cursors->flushed.value), false, false);
+    }
+    int cause = errno;
+    pthread_mutex_unlock(&log->checkpoint_mutex);
+    errno = cause;
+    return code;
+}
+
+/* Under the checkpoint mutex. If another handle has recorded the position, it need not be written a
+ * second time. */
+static int settle(cl_log *log) {
+    cl_checkpoint last;
+    uint64_t flushed = cl_load(&log->cursors->flushed.value);
+    int code = read_file(log->checkpoint_fd, log->table.log_uuid, &last);
+    if (code == CL_OK && !last.clean && last.position >= flushed) {
+        code = fdatasync(log->checkpoint_fd) != 0 ? CL_E_SYSTEM : CL_OK;
+        log->checkpoint_settled = flushed;
+        return code;
+    }
+    return code == CL_E_SYSTEM ? code : put(log, flushed, false, true);
+}
+
+int cl_checkpoint_settle(cl_log *log, uint64_t below) {
+    int code = CL_OK;
+    pthread_mutex_lock(&log->checkpoint_mutex);
+    if (log->checkpoint_fd >= 0 && log->checkpoint_settled < below) {
+        code = cl_log_failed(log) ? CL_E_FAILED : settle(log);
+    }
+    int cause = errno;
+    pthread_mutex_unlock(&log->checkpoint_mutex);
+    return code == CL_E_SYSTEM ? cl_log_fail(log, cause) : code;
+}
+
+int cl_checkpoint_settle_due(cl_log *log) {
+    uint64_t flushed = cl_load(&log->cursors->flushed.value);
+    if (log->checkpoint_fd < 0 || flushed <= log->checkpoint_settled) {
+        return CL_OK;
+    }
+    int64_t now_ns = cl_clock_monotonic_ns();
+    if (now_ns - log->checkpoint_settled_ns < log->checkpoint_interval_ns) {
+        return CL_OK;
+    }
+    log->checkpoint_settled_ns = now_ns;
+    return cl_checkpoint_settle(log, flushed);
 }

@@ -28,7 +28,20 @@ _Static_assert(sizeof(cl_checkpoint) == 56, "a checkpoint record is 56 bytes");
  * record of this log. */
 int cl_checkpoint_read(const uint8_t bytes[CL_CHECKPOINT_SIZE], const uint8_t *log_uuid,
                        cl_checkpoint *out);
-/* Writes the next record through log->checkpoint_fd; If `durable` is true, also syncs the file. */
+/* Writes a record that has a higher count than those in the file and than `count`. If `durable`,
+ * also syncs the file. */
+int cl_checkpoint_put(int fd, const uint8_t *log_uuid, uint64_t count, uint64_t position, bool clean,
+                      bool durable);
+
+/* The same through log->checkpoint_fd. Waits while another thread of this handle writes one. */
 int cl_checkpoint_write(cl_log *log, uint64_t position, bool clean, bool durable);
+/* For a flush leader: records the flushed position if a record is due, and never waits. */
+int cl_checkpoint_note(cl_log *log, int64_t now_ns);
+/* Records the flushed position durably, unless a record of this handle that covers `below` is
+ * durable already. An error fails the log. */
+int cl_checkpoint_settle(cl_log *log, uint64_t below);
+/* Settles what was flushed since, at most once an interval. So the record of a log that became idle
+ * covers everything that was flushed, and is written once. */
+int cl_checkpoint_settle_due(cl_log *log);
 
 #endif

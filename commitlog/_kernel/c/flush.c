@@ -136,12 +136,8 @@ static int flush_committed(cl_log *log, int64_t deadline_ns) {
     cl_histogram_add(&log->latencies.flush, now_ns - began_ns);
     log->counters.flushed_bytes += reached - from;
     cl_table_trim(&log->table, reached / log->segment_size, KEEP_MAPPED);
-    if (log->checkpoint_fd >= 0 &&
-        now_ns - log->checkpoint_written_ns >= log->checkpoint_interval_ns) {
-        log->checkpoint_written_ns = now_ns;
-        if (cl_checkpoint_write(log, reached, false, false) == CL_E_SYSTEM) {
-            return cl_log_fail(log, errno);
-        }
+    if (cl_checkpoint_note(log, now_ns) == CL_E_SYSTEM) {
+        return cl_log_fail(log, errno);
     }
     return code;
 }
@@ -339,6 +335,26 @@ static bool flush_asked(const cl_log *log, uint64_t flushed) {
     return cl_load(&log->cursors->flush_wanted.value) > flushed;
 }
 
+/* One round of the flush loop. Returns how its flush ended, or `code` if none was due. */
+static int flush_round(cl_log *log, const cl_pace *pace, int code, int64_t *last_ns) {
+    int64_t now_ns = cl_clock_monotonic_ns();
+    uint64_t flushed = cl_load(&log->cursors->flushed.value);
+    uint64_t waiting = log->pooled ? cl_load(&log->cursors->committed.value) - flushed
+                                   : waiting_bytes(log, flushed);
+    bool asked = waiting != 0 && flush_asked(log, flushed);
+    if (!asked && !loop_due(pace, code, waiting, now_ns - *last_ns)) {
+        return code;
+    }
+    *last_ns = now_ns;
+    if (!lead_try(log)) {
+        /* Another leader is flushing. If it is still at the same flush, poll it soon. */
+        return replace_stuck_leader(log) ? CL_E_BUSY : CL_OK;
+    }
+    code = lead_once(log, log->pooled ? 0 : UINT64_MAX, INT64_MAX);
+    lead_end(log);
+    return code;
+}
+
 int cl_flush_loop(cl_log *log, const cl_pace *pace) {
     int64_t last_ns = cl_clock_monotonic_ns();
     uint32_t seen = cl_load32(&log->flush_request);
@@ -348,24 +364,13 @@ int cl_flush_loop(cl_log *log, const cl_pace *pace) {
         if (cl_log_failed(log)) {
             return CL_E_FAILED;
         }
-        int64_t now_ns = cl_clock_monotonic_ns();
-        uint64_t flushed = cl_load(&log->cursors->flushed.value);
-        uint64_t waiting = log->pooled ? cl_load(&log->cursors->committed.value) - flushed
-                                       : waiting_bytes(log, flushed);
-        bool asked = waiting != 0 && flush_asked(log, flushed);
-        if (!asked && !loop_due(pace, code, waiting, now_ns - last_ns)) {
-            continue;
-        }
-        last_ns = now_ns;
-        if (!lead_try(log)) {
-            /* Another leader is flushing. If it is still at the same flush, poll it soon. */
-            code = replace_stuck_leader(log) ? CL_E_BUSY : CL_OK;
-            continue;
-        }
-        code = lead_once(log, log->pooled ? 0 : UINT64_MAX, INT64_MAX);
-        lead_end(log);
+        code = flush_round(log, pace, code, &last_ns);
         if (ends_loop(code)) {
             return code;
+        }
+        int settled = cl_checkpoint_settle_due(log);
+        if (settled != CL_OK) {
+            return settled;
         }
     }
     return CL_OK;

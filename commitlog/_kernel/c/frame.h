@@ -48,7 +48,7 @@
 #define CL_OWNER_SLOT_MASK ((1u << CL_OWNER_SLOT_BITS) - 1u)
 #define CL_OWNER_GENERATION_MASK (0xFFFFFFFFu >> CL_OWNER_SLOT_BITS)
 
-/* Segment header: one page in three parts, each with its own CRC. */
+/* Segment header: one page in four parts, each with its own CRC. */
 #define CL_SEGMENT_MAGIC 0x31304745534C4D43ull /* "CMLSEG01" read as a little-endian word */
 #define CL_SEGMENT_HEADER 4096u
 #define CL_SEGMENT_SMALLEST (64u << 10)
@@ -69,6 +69,12 @@ typedef struct {
 } cl_header_identity;
 
 typedef struct {
+    uint64_t position; /* everything below was durable when the segment was created; 0: unknown */
+    uint32_t crc;      /* over it, seeded with the segment's id */
+    uint32_t reserved;
+} cl_header_durable;
+
+typedef struct {
     int64_t opened_ns; /* 0: not yet opened; set by one compare-and-swap */
     int64_t cycle;
     uint32_t crc; /* over both, seeded with the segment's id */
@@ -87,6 +93,7 @@ typedef struct {
 } cl_header_seal;
 
 #define CL_HEADER_IDENTITY_AT 0u
+#define CL_HEADER_DURABLE_AT 72u
 #define CL_HEADER_OPENED_AT 128u
 #define CL_HEADER_SEAL_AT 256u
 /* Each part's CRC, from the part's beginning. */
@@ -101,6 +108,10 @@ _Static_assert(offsetof(cl_header_identity, base) == 40, "base at 40");
 _Static_assert(offsetof(cl_header_identity, size) == 48, "size at 48");
 _Static_assert(offsetof(cl_header_identity, created_ns) == 56, "created at 56");
 _Static_assert(offsetof(cl_header_identity, crc) == CL_HEADER_IDENTITY_CRC, "CRC at 64");
+_Static_assert(sizeof(cl_header_durable) == 16, "the durable part is 16 bytes");
+_Static_assert(CL_HEADER_DURABLE_AT >= sizeof(cl_header_identity) &&
+                   CL_HEADER_DURABLE_AT + sizeof(cl_header_durable) <= CL_HEADER_OPENED_AT,
+               "the durable part is between identity and opened");
 _Static_assert(sizeof(cl_header_opened) == 24, "the opened part is 24 bytes");
 _Static_assert(offsetof(cl_header_opened, cycle) == 8, "cycle at 128 + 8");
 _Static_assert(offsetof(cl_header_opened, crc) == CL_HEADER_OPENED_CRC, "CRC at 128 + 16");

@@ -20,6 +20,7 @@ int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log
     log->watch.position = UINT64_MAX;
     log->held_at = UINT64_MAX;
     if (pthread_mutex_init(&log->commit_mutex, NULL) != 0 ||
+        pthread_mutex_init(&log->checkpoint_mutex, NULL) != 0 ||
         !cl_flush_queue_init(&log->flush_queue)) {
         return CL_E_MEMORY;
     }
@@ -29,9 +30,10 @@ int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log
 void cl_log_clear(cl_log *log) { cl_table_clear(&log->table); }
 
 void cl_log_after_fork(cl_log *log) {
-    /* Another thread of the parent may have held the mutex when the child was made, and have been
+    /* Another thread of the parent may have held a mutex when the child was made, and have been
      * in the middle of what it guards. */
     pthread_mutex_init(&log->commit_mutex, NULL);
+    pthread_mutex_init(&log->checkpoint_mutex, NULL);
     log->leading = 0;
     log->ready_below = 0; /* the parent's service made them ready */
     cl_table_after_fork(&log->table);

@@ -100,9 +100,12 @@ typedef struct {
     cl_lead_watch lead_watch;
 
     int checkpoint_fd; /* -1: this handle writes no checkpoint */
+    pthread_mutex_t checkpoint_mutex; /* guards this part; a flush leader only tries it */
     uint64_t checkpoint_count;
-    int64_t checkpoint_written_ns;
     int64_t checkpoint_interval_ns;
+    int64_t checkpoint_written_ns; /* by a flush leader */
+    int64_t checkpoint_settled_ns; /* by the flush loop */
+    uint64_t checkpoint_settled; /* the position that a record of this handle has durably */
     cl_log_counters counters;
     cl_latencies latencies;
 } cl_log;

@@ -58,6 +58,20 @@ bool cl_header_opened_read(const void *page, uint64_t segment_id, cl_header_open
            cl_header_opened_crc(segment_id, opened->opened_ns, opened->cycle) == opened->crc;
 }
 
+uint32_t cl_header_durable_crc(uint64_t segment_id, uint64_t position) {
+    uint32_t crc = cl_crc32c(0, &segment_id, sizeof segment_id);
+    return cl_crc32c(crc, &position, sizeof position);
+}
+
+uint64_t cl_header_durable_read(const void *page, uint64_t segment_id, uint64_t base) {
+    cl_header_durable part;
+    memcpy(&part, (const uint8_t *)page + CL_HEADER_DURABLE_AT, sizeof part);
+    /* A segment is created before the log reaches it. */
+    bool valid = part.position <= base && part.position % CL_FRAME_ALIGN == 0 &&
+                 cl_header_durable_crc(segment_id, part.position) == part.crc;
+    return valid ? part.position : 0;
+}
+
 uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal) {
     uint32_t crc = cl_crc32c(0, &segment_id, sizeof segment_id);
     return cl_crc32c(crc, seal, offsetof(cl_header_seal, crc));

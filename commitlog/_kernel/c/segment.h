@@ -49,6 +49,9 @@ int cl_header_check(const void *page, const uint8_t *log_uuid, uint64_t base, ui
 uint32_t cl_header_opened_crc(uint64_t segment_id, int64_t opened_ns, int64_t cycle);
 /* Copies the opened part of a header page. Returns false if no roll has written it completely. */
 bool cl_header_opened_read(const void *page, uint64_t segment_id, cl_header_opened *opened);
+uint32_t cl_header_durable_crc(uint64_t segment_id, uint64_t position);
+/* Reads the position that was durable when the segment with this base was created; 0: unknown. */
+uint64_t cl_header_durable_read(const void *page, uint64_t segment_id, uint64_t base);
 uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal);
 
 /* Opens and maps segment `number`, with one reference for the caller. The mapping outlives the
