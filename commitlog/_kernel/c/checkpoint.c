@@ -111,7 +111,9 @@ static int settle(cl_log *log) {
 int cl_checkpoint_settle(cl_log *log, uint64_t below) {
     int code = CL_OK;
     pthread_mutex_lock(&log->checkpoint_mutex);
-    if (log->checkpoint_fd >= 0 && log->checkpoint_settled < below) {
+    uint64_t settled = log->checkpoint_settled;
+    if (log->checkpoint_fd >= 0 && settled < below &&
+        settled < cl_load(&log->cursors->flushed.value)) {
         code = cl_log_failed(log) ? CL_E_FAILED : settle(log);
     }
     int cause = errno;
