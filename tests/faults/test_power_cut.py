@@ -15,15 +15,26 @@ from uuid import UUID
 
 import pytest
 
+import commitlog
 from commitlog._kernel.memory import read_checkpoint
 from commitlog.flush.checkpoint import Checkpoint
 from tests.faults import image
 from tests.faults.account import Account
 from tests.faults.child import Child, Link, Report
 from tests.faults.shim import Shim
-from tests.faults.writers import APPENDED, OPENED, How, close_log, open_log, value_of, write_some
+from tests.faults.writers import (
+    APPENDED,
+    OPENED,
+    SEGMENT_SIZE,
+    How,
+    close_log,
+    open_log,
+    value_of,
+    write_some,
+)
 
 Start = Callable[..., Child]
+Until = Callable[[Callable[[], bool]], None]
 FLUSHED = "F"
 CUTS = 12
 LONG_CUTS = 120
@@ -114,6 +125,88 @@ def test_everything_flushed_survives_power_cuts(
     kind: str, sync: bool, run_cuts: Callable[[bool, str, int], None]
 ) -> None:
     run_cuts(sync, kind, CUTS)
+
+
+def append_and_idle(link: Link, path: str, kind: str, flush: str) -> None:
+    """Append and flush a burst, then do nothing until killed."""
+    options = {"flush": flush, "flush_interval": 0.01, "checkpoint_interval": 0.2}
+    log, _ = open_log(path, POOLS[kind], options)
+    for index in range(100):
+        link.say(APPENDED, 0, index, log.append(value_of(0, index)))
+    link.say(FLUSHED, 0, 99, log.flush())
+    link.wait()
+
+
+@pytest.mark.parametrize(
+    ("kind", "flush"), [("mapped", "sync"), ("mapped", "none"), ("pooled", "sync"), ("shm", "none")]
+)
+def test_damage_in_a_burst_before_an_idle_time_is_not_cut(
+    path: Path, kind: str, flush: str, *, start: Start, shim: Shim, until: Until
+) -> None:
+    """The checkpoint covers the burst durably, so even a lost sector in it is no torn tail."""
+    environment = shim.environment(shadow=True)
+    child = start(append_and_idle, str(path), kind, flush, environment=environment)
+    reports = child.hear(101)
+    flushed = reports[-1].position
+    until(lambda: checkpoint_of(path, shim).position == flushed)
+    child.kill()
+    harmed = next(report.position for report in reports[20:] if report.position % 512 < 400)
+    for name, harm in (("flipped", b"?"), ("lost", bytes(512))):
+        remains = path.with_name(name)
+        shim.cut_power(path, remains, random.Random(0), 0.0)
+        at = harmed % SEGMENT_SIZE
+        at = at + 17 if name == "flipped" else at - at % 512
+        image.poke(image.segment_path(remains, harmed), at, harm)
+        log, made = open_log(str(remains), None, {})
+        with log.tailer(on_damage="skip") as tailer:
+            read = {record.position for record in tailer}
+            first, behind = tailer.damaged[0]
+        assert len(tailer.damaged) == 1
+        assert log.tail_position == flushed
+        assert {each.position for each in reports[:-1]} - read == {
+            each.position for each in reports[:-1] if first <= each.position < behind
+        }
+        close_log(log, made)
+        assert not list(remains.glob("*.cut"))
+
+
+def append_and_delete(link: Link, path: str, sync: bool) -> None:
+    """Append some segments, and delete the first ones at once; then do nothing until killed."""
+    flush = {"flush": "sync" if sync else "none"}
+    log, _ = open_log(path, None, flush | {"checkpoint_interval": 3600})
+    for index in range(600):
+        log.append(value_of(0, index), sync=False)
+    log.flush()
+    log.delete_before(log.last_position)
+    with log.tailer() as tailer:
+        for record in tailer:
+            link.say(APPENDED, 0, record.sequence, record.position)
+    link.say(FLUSHED, 0, 600, log.flushed_position)
+    link.wait()
+
+
+@pytest.mark.parametrize("written_share", [0.0, 0.5])
+@pytest.mark.parametrize("sync", [True, False], ids=["sync", "none"])
+def test_power_cut_after_a_deletion_keeps_what_is_left(
+    path: Path, sync: bool, written_share: float, start: Start, shim: Shim
+) -> None:
+    """The checkpoint is not below the first segment, and a reader sees what a writer recovers."""
+    child = start(append_and_delete, str(path), sync, environment=shim.environment(shadow=True))
+    reports: list[Report] = []
+    while not reports or reports[-1].kind != FLUSHED:
+        reports += child.hear(1)
+    child.kill()
+    first = int(image.segments(path)[0].stem)
+    assert first > 0
+    assert checkpoint_of(path, shim).position >= first
+    remains = path.with_name("remains")
+    shim.cut_power(path, remains, random.Random(0), written_share)
+    expected = [(report.index, report.position) for report in reports[:-1]]
+    for mode in ("r", "a", "r"):
+        with commitlog.open(remains, mode) as log:
+            found = [(record.sequence, record.position) for record in log.tailer()]
+            assert found[-len(expected) :] == expected
+            assert log.first_sequence == found[0][0]
 
 
 def open_and_wait(link: Link, path: str, kind: str) -> None:

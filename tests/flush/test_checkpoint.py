@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from commitlog import CommitLog
 from commitlog.flush import checkpoint
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.log.parts import parts_of
-from tests.setups import BY_HAND, HEADER, Logs, Setup
+from tests.setups import BY_HAND, HEADER, SEGMENT, Logs, Setup
 
 
 @pytest.fixture
@@ -102,3 +102,56 @@ def test_checkpoint_never_exceeds_flushed(logs: Logs, setup: Setup) -> None:
         if turn % 20 == 0:
             log.flush()
     assert read(log).count > 1  # type: ignore[union-attr]
+
+
+def test_idle_log_gets_a_checkpoint_of_all_that_is_flushed(
+    logs: Logs, setup: Setup, until: Callable[[Callable[[], bool]], None]
+) -> None:
+    """The flush that follows at once is within the interval, so only the idle log writes it."""
+    log = logs.open_as(setup, checkpoint_interval=0.2, flush_interval=0.01)
+    log.append(b"x")
+    flushed = log.flush()
+    until(lambda: read(log) == Checkpoint(position=flushed, clean=False, count=read(log).count))  # type: ignore[union-attr]
+
+
+def settled(log: CommitLog) -> Checkpoint:
+    parts_of(log).engine.settle_checkpoint(log.flushed_position)
+    found = read(log)
+    assert found is not None
+    return found
+
+
+def test_settled_checkpoint_is_written_once(logs: Logs) -> None:
+    log = logs.open(flush="none", checkpoint_interval=3600, **BY_HAND)
+    log.append(b"x")
+    log.flush()
+    first = settled(log)
+    assert [settled(log) for _ in range(3)] == [first] * 3
+    log.append(b"x")
+    log.flush()
+    assert settled(log).position == first.position + 24
+
+
+def test_handles_of_one_log_write_one_checkpoint(logs: Logs) -> None:
+    """A handle that knows an older count writes a record that is in force all the same."""
+    options = {"flush": "none", "checkpoint_interval": 3600, **BY_HAND}
+    log, other = logs.open(**options), logs.open(**options)
+    for _ in range(5):
+        log.append(b"x")
+        log.flush()
+        found = settled(log)
+        assert settled(other) == found
+    other.append(b"x")
+    flushed = other.flush()
+    assert settled(other).position == flushed
+    assert settled(log) == settled(other)
+
+
+def test_deletion_writes_the_checkpoint_first(logs: Logs) -> None:
+    log = logs.open(checkpoint_interval=3600, **BY_HAND)
+    while log.tail_position < 4 * SEGMENT:
+        log.append(bytes(5000))
+    log.flush()
+    assert read(log).position == HEADER  # type: ignore[union-attr]
+    assert log.delete_before(3 * SEGMENT)
+    assert read(log).position == log.flushed_position  # type: ignore[union-attr]
