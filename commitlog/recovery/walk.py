@@ -1,8 +1,9 @@
 """Walk over the frames above a position, to find the log's valid end and roll back dead claims.
 
 There are three walks. `walk_valid` has only the files, and stops at the first frame that is neither
-valid nor a SKIP, unless `behind_damage` shows that this frame is damaged and not torn. `walk_claimed` has the tail, below which every cell was claimed. `walk_buffers`
-has the buffers of a dead pool, which continue the files.
+valid nor a SKIP, unless `behind_damage` shows that this frame is damaged and not torn.
+`walk_claimed` has the tail, below which every cell was claimed. `walk_buffers` has the buffers of a
+dead pool, which continue the files.
 """
 
 from __future__ import annotations

@@ -270,6 +270,14 @@ def append_durably_until_refused(scene: Scene, log: CommitLog) -> None:
         scene.append(log)
 
 
+def idle_until_failed(scene: Scene, log: CommitLog) -> None:
+    """The record is durable; the checkpoint is written when the log is idle."""
+    scene.append(log)
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        parts_of(log).engine.check_failed()
+
+
 def commit(scene: Scene, log: CommitLog) -> None:
     log.append_many([VALUE] * 30)
     log.commit()
@@ -461,6 +469,14 @@ CASES = [
         append_durably_until_refused,
         options={"checkpoint_interval": 0.001},
     ),
+    Case(
+        "fdatasync",
+        "the checkpoint of an idle log",
+        FAILS,
+        (Fault("fdatasync", "checkpoint"),),
+        idle_until_failed,
+        options={"checkpoint_interval": 0.001},
+    ),
     # Sealing.
     Case(
         "rename",
@@ -486,6 +502,14 @@ CASES = [
         "a segment that is deleted",
         RAISES,
         (Fault("unlink", SEGMENT),),
+        delete_segments,
+        fill_and_disown,
+    ),
+    Case(
+        "fdatasync",
+        "the checkpoint, before a segment is deleted",
+        FAILS,
+        (Fault("fdatasync", "checkpoint"),),
         delete_segments,
         fill_and_disown,
     ),

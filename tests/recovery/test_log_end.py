@@ -1,5 +1,5 @@
 """A reader of a log that no writer has open finds the end and the sequences that the next writable
-open finds, whatever is left of `cursors`, of the checkpoint and of the first segments.
+open finds, also without `cursors`, without a checkpoint and without the first segments.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ static int read_file(int fd, const uint8_t *log_uuid, cl_checkpoint *out) {
     return got < 0 ? CL_E_SYSTEM : cl_checkpoint_read(bytes, log_uuid, out);
 }
 
-int cl_checkpoint_put(int fd, const uint8_t *log_uuid, uint64_t count, uint64_t position, bool clean,
-                      bool durable) {
+int cl_checkpoint_put(int fd, const uint8_t *log_uuid, uint64_t count, uint64_t position,
+                      bool clean, bool durable) {
     cl_checkpoint last;
     if (read_file(fd, log_uuid, &last) == CL_OK && last.count > count) {
         count = last.count;

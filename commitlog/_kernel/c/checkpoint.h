@@ -30,8 +30,8 @@ int cl_checkpoint_read(const uint8_t bytes[CL_CHECKPOINT_SIZE], const uint8_t *l
                        cl_checkpoint *out);
 /* Writes a record that has a higher count than those in the file and than `count`. If `durable`,
  * also syncs the file. */
-int cl_checkpoint_put(int fd, const uint8_t *log_uuid, uint64_t count, uint64_t position, bool clean,
-                      bool durable);
+int cl_checkpoint_put(int fd, const uint8_t *log_uuid, uint64_t count, uint64_t position,
+                      bool clean, bool durable);
 
 /* The same through log->checkpoint_fd. Waits while another thread of this handle writes one. */
 int cl_checkpoint_write(cl_log *log, uint64_t position, bool clean, bool durable);
