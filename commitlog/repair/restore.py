@@ -30,6 +30,7 @@ from commitlog.errors import (
     NotALogError,
     PositionError,
 )
+from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.commit_log import open_log
 from commitlog.log.parts import LogParts, parts_of
 from commitlog.recovery import lineage
@@ -279,6 +280,8 @@ def _finish(directory: ArchivedDirectory, path: str, follows: str | None, end: i
         with contextlib.closing(LogDirectory(path, directory.identity)) as restored:
             lineage.write(restored, Lineage(_epochs(directory, end), follows, stored=True))
     with opened_directory(path) as fd:
+        # All of it is durable: a bad frame in it is damage, and no torn tail.
+        checkpoints.write(fd, directory.log_uuid, end, clean=True)
         os.fsync(fd)
         failpoint("segments durable")
         identities.write(fd, directory.identity)

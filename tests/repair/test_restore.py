@@ -23,6 +23,7 @@ from commitlog.errors import (
 )
 from commitlog.keep import restore
 from commitlog.repair.verification import verify
+from tests.faults.image import poke
 from tests.setups import HEADER, SEGMENT, Logs
 from tests.steps import killed_at
 
@@ -156,3 +157,36 @@ def test_kill_at_any_step_leaves_a_whole_log_or_none(place: Path, tmp_path: Path
             with pytest.raises(CommitLogError):
                 commitlog.open(there, "r")
     assert step >= 5
+
+
+def test_damage_in_a_restored_log_is_not_cut(place: Path, tmp_path: Path) -> None:
+    """All of it was durable, so even a lost sector is no torn tail."""
+    done = restore(place, tmp_path / "again")
+    file = max((tmp_path / "again").glob("*.seg"))
+    poke(file, 5120, bytes(512))
+    for mode in ("r", "a"):
+        with (
+            commitlog.open(tmp_path / "again", mode) as log,
+            log.tailer(on_damage="skip") as tailer,
+        ):
+            assert list(tailer)[-1].position == log.last_position
+            assert (log.tail_position, len(tailer.damaged)) == (done.end_position, 1)
+
+
+@pytest.mark.parametrize("released", ["this", "older"])
+def test_log_restored_without_its_beginning_keeps_sequences(
+    place: Path, tmp_path: Path, released: str
+) -> None:
+    """An older release restored no checkpoint."""
+    next(place.glob(f"{0:020d}*")).unlink()
+    restore(place, tmp_path / "again")
+    if released == "older":
+        (tmp_path / "again" / "checkpoint").unlink()
+    with commitlog.open(tmp_path / "again", "r") as log:
+        sequences = [record.sequence for record in log.tailer()]
+        assert (log.first_sequence, log.last_sequence) == (sequences[0], 299)
+        assert sequences == list(range(sequences[0], 300))
+        assert sequences[0] > 0
+        with log.tailer() as tailer:
+            assert tailer.seek(sequence=290)
+            assert bytes(tailer.read().value[:3]) == b"290"
