@@ -178,6 +178,7 @@ cdef extern from "segment.h":
     uint64_t cl_header_durable_read(const void *page, uint64_t segment_id, uint64_t base) nogil
     uint32_t cl_header_opened_crc(uint64_t segment_id, int64_t opened_ns, int64_t cycle) nogil
     uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal) nogil
+    bint cl_header_seal_valid(uint64_t segment_id, uint64_t size, const cl_header_seal *seal) nogil
     int cl_segment_open(
         int dir_fd, uint64_t number, uint64_t size, const uint8_t *log_uuid, bint writable,
         cl_segment **out

@@ -280,7 +280,7 @@ def read_seal(bytes page, bytes log_uuid, uint64_t base, uint64_t size):
         return None
     memcpy(&identity, <char *>page, sizeof(identity))
     memcpy(&seal, <char *>page + CL_HEADER_SEAL_AT, sizeof(seal))
-    if seal.sealed != 1 or cl_header_seal_crc(identity.segment_id, &seal) != seal.crc:
+    if not cl_header_seal_valid(identity.segment_id, size, &seal):
         return None
     return (identity.segment_id, seal.crc, seal.end, seal.first_sequence, seal.record_count,
             seal.first_timestamp_ns,

@@ -119,11 +119,15 @@ def open_lock_file(name: str, dir_fd: int, *, create: bool = True) -> int:
         if not create:
             raise
         fd = open_regular(name, os.O_RDWR | os.O_CREAT, _lock_file_mode(dir_fd), dir_fd=dir_fd)
-    mode = stat.S_IMODE(os.fstat(fd).st_mode)
-    writers_only = mode & ~(0o044 & ~((mode & 0o022) << 1))
-    if mode != writers_only:
-        with contextlib.suppress(PermissionError):  # the owner's next open changes it
-            os.fchmod(fd, writers_only)
+    try:
+        mode = stat.S_IMODE(os.fstat(fd).st_mode)
+        writers_only = mode & ~(0o044 & ~((mode & 0o022) << 1))
+        if mode != writers_only:
+            with contextlib.suppress(PermissionError):  # the owner's next open changes it
+                os.fchmod(fd, writers_only)
+    except BaseException:
+        os.close(fd)
+        raise
     return fd
 
 

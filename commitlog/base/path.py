@@ -43,11 +43,20 @@ def make_directory(path: str) -> None:
     """Create a directory and its missing parents durably. If there is a file of such a name, raise
     `FileExistsError`.
     """
+    missing = []
     where = os.path.abspath(path)
+    while not os.path.isdir(where):
+        missing.append(where)
+        if where == os.path.dirname(where):
+            os.stat(where)  # the root is there: raise why it cannot be examined
+            break
+        where = os.path.dirname(where)
+    for each in reversed(missing):
+        _make_one(each)
+
+
+def _make_one(where: str) -> None:
     parent = os.path.dirname(where)
-    if os.path.isdir(where):
-        return
-    make_directory(parent)
     try:
         os.mkdir(where)
     except FileExistsError:

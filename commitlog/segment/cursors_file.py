@@ -103,8 +103,9 @@ def writers(dir_fd: int, cells: Cursors) -> list[Writer]:
         fd = open_regular(NAME, dir_fd=dir_fd)
     except FileNotFoundError:
         return []  # another process removed it while it is mapped
-    lock_fd = lock_file.open_to_ask(dir_fd)
+    lock_fd = -1
     try:
+        lock_fd = lock_file.open_to_ask(dir_fd)
         return [
             Writer(
                 pid,

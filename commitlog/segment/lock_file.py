@@ -18,6 +18,7 @@ NAME = "lock"
 # Bytes. Larger than the names of all buffers of the largest pool; each name may occur twice, in the
 # pool's list and in the list of lent buffers.
 SIZE_LIMIT = 8 << 20
+_PID_MOST = (1 << 31) - 1
 _ROOM_STEP = 4096
 # Further byte locks in the file, besides its beginning and the slots. Only users who may write to
 # the log can open it.
@@ -122,7 +123,7 @@ class LockFile(LifeLock):
         try:
             text = read_at_most(self.descriptor, SIZE_LIMIT).rstrip(b"\0")
             content = json.loads(text.decode())
-            return Holder(
+            holder = Holder(
                 pid=int(content["pid"]),
                 name=str(content["name"]),
                 boot_id=str(content["boot_id"]),
@@ -131,7 +132,8 @@ class LockFile(LifeLock):
                 lent_names=tuple(str(name) for name in content["lent_names"]),
                 pid_namespace=int(content["pid_namespace"]),
             )
-        except (ValueError, KeyError, TypeError, RecursionError):
+            return holder if 0 <= holder.pid <= _PID_MOST else Holder()
+        except (OverflowError, ValueError, KeyError, TypeError, RecursionError):
             return Holder()
 
     def write(self, holder: Holder) -> None:

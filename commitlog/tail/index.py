@@ -200,6 +200,8 @@ class LogIndex:
             if offset is not None:
                 return number * self._size + offset
             before += index.records
+            if sequence < before:  # the record was damaged after it was counted
+                return number * self._size + index.offset
             if not index.complete:
                 return number * self._size + index.offset if sequence == before else None
             number += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 import commitlog
 from commitlog import Retention, Store, bus, keep
-from commitlog.base.path import path_of
+from commitlog.base.path import make_directory, path_of
 from commitlog.errors import InvalidOptionError, IOFailureError, LogNotFoundError, NotALogError
 from commitlog.observe.watching import LogWatch
 from commitlog.repair.repair import repair
@@ -93,3 +94,25 @@ def test_chdir_after_relative_open_leaves_log_usable(
         log.reset_tailer("reader", "end")
     assert verify(tmp_path / "log").sound
     assert verify(tmp_path / "archive").sound
+
+
+def test_deep_directory_is_created_with_all_parents(tmp_path: Path) -> None:
+    path = os.path.join(tmp_path, *["a"] * 1500)
+    try:
+        make_directory(path)
+        assert os.path.isdir(path)
+    finally:  # `shutil.rmtree` is recursive
+        while os.path.isdir(path) and path != str(tmp_path):
+            os.rmdir(path)
+            path = os.path.dirname(path)
+
+
+def test_directory_is_refused_while_stat_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file system here fails to examine its root, so the failure is simulated."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "stat", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        make_directory("/a/b/c")

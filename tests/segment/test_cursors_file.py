@@ -10,6 +10,7 @@ import pytest
 
 from commitlog._kernel import memory as kernel
 from commitlog.base.boot import boot_id
+from commitlog.errors import IOFailureError
 from commitlog.segment import cursors_file
 from commitlog.segment.identity import Identity
 
@@ -85,3 +86,13 @@ def test_short_file_is_replaced_by_a_writer(dir_fd: int, tmp_path: Path, size: i
 def test_boot_id_is_sixteen_constant_bytes() -> None:
     assert len(boot_id()) == 16
     assert boot_id() == boot_id()
+
+
+def test_irregular_lock_file_leaks_no_descriptor(ready: int, tmp_path: Path) -> None:
+    cells = cursors_file.open_for_reading(ready, IDENTITY).cells
+    os.mkfifo(tmp_path / "lock")
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        with pytest.raises(IOFailureError):
+            cursors_file.writers(ready, cells)
+    assert os.listdir("/proc/self/fd") == before

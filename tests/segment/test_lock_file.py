@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import gc
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,8 +13,11 @@ from typing import Any
 
 import pytest
 
+import commitlog
+from commitlog.errors import CommitLogError
 from commitlog.pool.pool_options import MOST_BUFFERS
 from commitlog.segment.lock_file import SIZE_LIMIT, Holder, LockFile, new_holder, process_name
+from tests.setups import SEGMENT
 
 
 @pytest.fixture
@@ -124,3 +131,27 @@ def test_oversized_lock_is_cut_to_its_limit(make: Callable[[], LockFile], tmp_pa
     lock.write(holder)
     assert make().read() == holder
     assert (tmp_path / "lock").stat().st_size == SIZE_LIMIT
+
+
+def test_failing_fstat_leaks_no_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An fstat of an open file does not fail here, so each one in an open is made to, in turn."""
+    commitlog.open(tmp_path, segment_size=SEGMENT).close()
+    real = os.fstat
+    before = sorted(os.listdir("/proc/self/fd"))
+    for turn in itertools.count():
+        calls = itertools.count()
+
+        def fail(fd: int, calls: Iterator[int] = calls, turn: int = turn) -> os.stat_result:
+            if next(calls) == turn:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return real(fd)
+
+        monkeypatch.setattr(os, "fstat", fail)
+        with contextlib.suppress(CommitLogError):
+            commitlog.open(tmp_path).close()
+        monkeypatch.undo()
+        gc.collect()
+        assert sorted(os.listdir("/proc/self/fd")) == before
+        if next(calls) <= turn:
+            break
+    assert turn > 5

@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import commitlog
 from commitlog import CommitLog
 from commitlog.errors import InvalidOptionError, PositionError, RecordTypeError
+from tests.log_files import HEADER, SIZE, LogFiles, numbered
+from tests.oracle import segment_file as oracle
 from tests.setups import BY_HAND, SEGMENT, Logs, Setup
 
 SEED = 20260215
@@ -279,3 +282,37 @@ def test_numpy_integers_are_accepted_as_positions(logs: Logs) -> None:
     assert tailer.seek(timestamp=np.int64(0))
     assert len(tailer.read_batch(np.int32(2))) == 2  # type: ignore[arg-type]
     assert log.count(positions[0], positions[2]) == 2
+
+
+def test_seek_behind_records_damaged_later_stays_in_the_log(files: LogFiles) -> None:
+    """The index of the full segment was built before, and counts the lost record, too."""
+    files.full(0, numbered(10))
+    files.create(1, opened=True)
+    files.records(1, numbered(10, 10))
+    with commitlog.open(files.path, "r") as log, log.tailer(on_damage="skip") as tailer:
+        assert tailer.seek(sequence=9)
+        files.flip(0, HEADER + 3 * 32)  # a length, behind which records are searched by CRC
+        assert tailer.seek(sequence=9)
+        assert tailer.read().value == numbered(1, 10)[0]
+
+
+@pytest.mark.parametrize(
+    "seal",
+    [
+        oracle.Seal(4416, 2**64 - 1, 10, 7, 7, 7),
+        oracle.Seal(4416, 2**63, 0, 0, 0, 0),
+        oracle.Seal(4416, 0, 2**63, 7, 7, 7),
+        oracle.Seal(SIZE + 8, 0, 10, 7, 7, 7),
+        oracle.Seal(4417, 0, 10, 7, 7, 7),
+        oracle.Seal(8, 0, 10, 7, 7, 7),
+    ],
+)
+def test_impossible_seal_counts_as_not_written(files: LogFiles, seal: oracle.Seal) -> None:
+    files.create(0, seal=seal)
+    files.skip(0, files.records(0, numbered(10)), 0)
+    files.create(1, opened=True)
+    files.records(1, numbered(10, 10))
+    with commitlog.open(files.path, "r") as log, log.tailer() as tailer:
+        assert [record.sequence for record in tailer] == list(range(20))
+        assert tailer.seek(sequence=15)
+        assert tailer.read().sequence == 15

@@ -179,8 +179,7 @@ uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64
 
 int cl_segment_sealed(const cl_segment *segment, cl_header_seal *seal) {
     memcpy(seal, segment->map + CL_HEADER_SEAL_AT, sizeof *seal);
-    return seal->sealed == 1 && cl_header_seal_crc(segment->id, seal) == seal->crc ? CL_OK
-                                                                                   : CL_E_ABSENT;
+    return cl_header_seal_valid(segment->id, segment->size, seal) ? CL_OK : CL_E_ABSENT;
 }
 
 /* Copies the index that the commits built, if it covers the whole segment; otherwise nothing. */

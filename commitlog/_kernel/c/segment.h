@@ -53,6 +53,8 @@ uint32_t cl_header_durable_crc(uint64_t segment_id, uint64_t position);
 /* Reads the position that was durable when the segment with this base was created; 0: unknown. */
 uint64_t cl_header_durable_read(const void *page, uint64_t segment_id, uint64_t base);
 uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal);
+/* Whether a seal is written, whole and possible for a segment of `size` bytes. */
+bool cl_header_seal_valid(uint64_t segment_id, uint64_t size, const cl_header_seal *seal);
 
 /* Opens and maps segment `number`, with one reference for the caller. The mapping outlives the
  * descriptor, which is closed at once: a log may have more segments open than a process may have
