@@ -9,7 +9,7 @@ from collections import OrderedDict
 
 from commitlog._kernel.readers import Finder
 from commitlog._kernel.segments import HEADER_SIZE, Segment, SparseIndex
-from commitlog.errors import PositionError, SequenceError
+from commitlog.errors import CorruptSegmentError, PositionError, SequenceError
 from commitlog.segment import index_file
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.seal_table import Seal, SealTable
@@ -60,6 +60,8 @@ class LogIndex:
         """
         with self._lock:
             known = self.known_first_sequence(number)
+            if known is None:
+                self._check_reached(number)
             below = number
             while known is None:
                 below -= 1
@@ -68,6 +70,18 @@ class LogIndex:
                 known += self._count(candidate)
                 self._firsts[candidate + 1] = known
             return known
+
+    def _check_reached(self, number: int) -> None:
+        """Refuse a segment that no watermark can have reached: neither it nor the one before is
+        there.
+        """
+        if not self._directory.has(number) and not self._directory.has(number - 1):
+            raise CorruptSegmentError(
+                "a position in `cursors` is behind the last segment: close every handle, remove "
+                "`cursors`, and open the log for writing",
+                path=self._core.path,
+                position=number * self._size,
+            )
 
     def known_first_sequence(self, number: int) -> int | None:
         """Return the first sequence of a segment if it is known without a scan, else None."""
@@ -237,6 +251,8 @@ class LogIndex:
         """
         with self._lock:
             number, offset = divmod(position, self._size)
+            if number > self.queue.first_number:
+                self._check_reached(number)
             while number >= self.queue.first_number:
                 with self.queue.held(number, _WHO) as segment:
                     if segment is None and not before:

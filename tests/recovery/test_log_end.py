@@ -15,6 +15,7 @@ import pytest
 import commitlog
 from commitlog import CommitLog
 from commitlog.cli.report import report_of
+from commitlog.errors import CommitLogError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.repair.verification import verify
 from commitlog.segment import identity as identities
@@ -253,3 +254,22 @@ def test_new_segment_notes_what_was_durable_when_it_was_made(
     with commitlog.open(path) as log, log.tailer(on_damage="skip") as tailer:
         assert list(tailer)[-1].sequence == COUNT - 1
     assert not list(path.glob("*.cut"))
+
+
+def test_impossible_position_in_cursors_ends_no_reader_in_a_walk(
+    path: Path, in_dead_child: Any
+) -> None:
+    """A flipped bit there leads no reader along segments that do not exist."""
+    in_dead_child(write_few, path)
+    image.set_cell(path, "tail", 1 << 60 | HEADER)
+    image.set_cell(path, "appended", 1 << 60)
+    with commitlog.open(path, "r") as log, log.tailer() as tailer:
+        for read in (
+            lambda: tailer.search(lambda record: record.sequence, 5),
+            lambda: list(log.tailer(start="end", direction="backward").striding()),
+            lambda: log.to_arrow(columns=["sequence"]),
+        ):
+            with pytest.raises(CommitLogError):
+                read()
+        records = log.tailer()
+        assert [next(records).sequence for _ in range(20)] == list(range(20))
