@@ -102,10 +102,7 @@ def lines(report: VerifyReport) -> list[str]:
         ),
     ]
     if report.skipped_bytes:
-        text.append(
-            f"  {size_text(report.skipped_bytes)} in SKIP frames (claims rolled back, ends of "
-            "segments, repaired damage)"
-        )
+        text.append(f"  {size_text(report.skipped_bytes)} in SKIP frames, which hold no record")
     text += [f"  wrong: {problem}" for problem in report.problems]
     text += [
         f"  wrong: segments from position {start} to {stop} are missing"

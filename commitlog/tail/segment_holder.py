@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Literal
 
+from commitlog._kernel.engine import REFUSED_READ_ONLY
+from commitlog._kernel.failure import ROLLED_BACK
 from commitlog._kernel.segments import Segment, SparseIndex
-from commitlog.errors import CorruptRecordError, PositionError
+from commitlog.errors import CommitLogError, CorruptRecordError, PositionError
 from commitlog.segment.mapped_file_queue import MappedFile
 from commitlog.tail.index import LogIndex
 
@@ -71,8 +74,28 @@ class SegmentHolder:
 
     def skips_damage(self, error: CorruptRecordError) -> bool:
         """Record damage; return whether the cursor steps over it."""
+        if self._is_replaced(error.position or 0):
+            error.args = (
+                "the segment's file was replaced after this reader had opened it, as overlayfs "
+                "does at the first write of another process, and the new file is sound here: open "
+                "the log again, and open it for writing before its readers",
+            )
         self.damaged.append((error.position or 0, error.resume_position))
         return self._on_damage == "skip"
+
+    def _is_replaced(self, position: int) -> bool:
+        """Return whether the path of a segment leads to a sound frame where its mapping has none.
+
+        A reader that opened a file before a writer of the same log keeps the lower file of an
+        overlayfs, and the writer gets a copy.
+        """
+        number, offset = divmod(position, self._core.segment_size)
+        directory = self._queue.directory
+        if directory.detached or self._core.refusal != REFUSED_READ_ONLY:
+            return False
+        with contextlib.suppress(CommitLogError, OSError), directory.opened_segment(number) as new:
+            return new.step(offset)[0] in (0, ROLLED_BACK)
+        return False
 
     def _enter(self, held: tuple[MappedFile, int]) -> Segment:
         self.release()
