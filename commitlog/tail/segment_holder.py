@@ -13,6 +13,11 @@ from commitlog.segment.mapped_file_queue import MappedFile
 from commitlog.tail.index import LogIndex
 
 OnDamage = Literal["raise", "skip"]
+_REPLACED = (
+    "the segment's file was replaced after this reader had opened it, as overlayfs does at the "
+    "first write of another process, and the new file is sound here: open the log again, and open "
+    "it for writing before its readers"
+)
 
 
 class SegmentHolder:
@@ -75,11 +80,7 @@ class SegmentHolder:
     def skips_damage(self, error: CorruptRecordError) -> bool:
         """Record damage; return whether the cursor steps over it."""
         if self._is_replaced(error.position or 0):
-            error.args = (
-                "the segment's file was replaced after this reader had opened it, as overlayfs "
-                "does at the first write of another process, and the new file is sound here: open "
-                "the log again, and open it for writing before its readers",
-            )
+            error.args = (_REPLACED,)
         self.damaged.append((error.position or 0, error.resume_position))
         return self._on_damage == "skip"
 
