@@ -265,6 +265,35 @@ static void flush_writes_a_checkpoint_that_never_leads(void) {
     end(&scene);
 }
 
+static void idle_log_settles_its_checkpoint_once(void) {
+    test_scene scene;
+    cl_checkpoint record;
+    start(&scene, false, 0);
+    cl_log *log = &scene.handle.log;
+    log->checkpoint_fd = open_checkpoint(&scene.place);
+    log->checkpoint_interval_ns = FOREVER / 2;
+    append_value(&scene.handle, "value", 5);
+    CHECK(flush_all(&scene) == CL_OK);
+    uint64_t flushed = scene.place.cursors->flushed.value;
+    CHECK(cl_checkpoint_settle_due(log) == CL_OK); /* not due: within the interval */
+    CHECK(read_checkpoint(log->checkpoint_fd, &scene.place, &record) == CL_E_ABSENT);
+    log->checkpoint_interval_ns = 0;
+    for (int turn = 0; turn < 3; turn++) {
+        CHECK(cl_checkpoint_settle_due(log) == CL_OK);
+        CHECK(read_checkpoint(log->checkpoint_fd, &scene.place, &record) == CL_OK);
+        CHECK(record.position == flushed && record.count == 1);
+    }
+    /* Another handle's record has a higher count: the next one is in force all the same. */
+    CHECK(cl_checkpoint_put(log->checkpoint_fd, scene.place.uuid, 40, flushed, false, false) ==
+          CL_OK);
+    append_value(&scene.handle, "value", 5);
+    CHECK(flush_all(&scene) == CL_OK && cl_checkpoint_settle_due(log) == CL_OK);
+    CHECK(read_checkpoint(log->checkpoint_fd, &scene.place, &record) == CL_OK);
+    CHECK(record.position > flushed && record.count > 41);
+    close(log->checkpoint_fd);
+    end(&scene);
+}
+
 static const cl_pace EAGER = {
     .interval_ns = MILLISECOND, .thorough_ns = MILLISECOND, .least_bytes = 1};
 
@@ -373,6 +402,7 @@ int main(void) {
     read_only_handle_neither_commits_nor_flushes();
     torn_checkpoint_leaves_the_previous_one();
     flush_writes_a_checkpoint_that_never_leads();
+    idle_log_settles_its_checkpoint_once();
     slow_loop_rolls_back_a_claim_after_its_timeout();
     signal_interrupts_a_follower();
     return 0;
