@@ -79,8 +79,7 @@ uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal) {
 
 bool cl_header_seal_valid(uint64_t segment_id, uint64_t size, const cl_header_seal *seal) {
     return seal->sealed == 1 && cl_header_seal_crc(segment_id, seal) == seal->crc &&
-           seal->end >= CL_SEGMENT_HEADER && seal->end <= size &&
-           seal->end % CL_FRAME_ALIGN == 0 &&
+           seal->end >= CL_SEGMENT_HEADER && seal->end <= size && seal->end % CL_FRAME_ALIGN == 0 &&
            seal->record_count <= (seal->end - CL_SEGMENT_HEADER) / CL_FRAME_HEADER &&
            seal->first_sequence <= (uint64_t)INT64_MAX - seal->record_count;
 }
