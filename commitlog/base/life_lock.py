@@ -16,10 +16,10 @@ import fcntl
 import os
 import stat
 import struct
-import threading
 from collections.abc import Callable
 from typing import Literal
 
+from commitlog.base.fork_lock import ForkLock
 from commitlog.base.regular_file import open_regular
 
 Kind = Literal["exclusive", "shared"]
@@ -39,10 +39,21 @@ def byte(offset: int) -> Span:
     return offset, 1
 
 
-# A lock is opened and added here under `_fork_lock`, which a fork acquires. A child closes them
-# all: a lock that stayed open there would make a dead process look alive.
-_fork_lock = threading.RLock()
 _held: set[LifeLock] = set()
+
+
+def _close_in_child() -> None:
+    for lock in _held.copy():
+        # The program may have closed every descriptor that it inherited.
+        with contextlib.suppress(OSError):
+            os.close(lock.descriptor)  # without unlocking, which would release the parent's
+        lock.descriptor = -1
+        _held.discard(lock)
+
+
+# A lock is opened and added to `_held` under this one. A child closes them all: a lock that stayed
+# open there would make a dead process look alive.
+_fork_lock = ForkLock(_close_in_child)
 
 
 class LifeLock:
@@ -151,20 +162,3 @@ def _umask() -> int:
 
 def _packed(kind: int, span: Span) -> bytes:
     return _FLOCK.pack(kind, os.SEEK_SET, *span, 0)
-
-
-def _close_in_child() -> None:
-    try:
-        for lock in _held:
-            # The program may have closed every descriptor that it inherited.
-            with contextlib.suppress(OSError):
-                os.close(lock.descriptor)  # without unlocking, which would release the parent's
-            lock.descriptor = -1
-        _held.clear()
-    finally:
-        _fork_lock.release()
-
-
-os.register_at_fork(
-    before=_fork_lock.acquire, after_in_parent=_fork_lock.release, after_in_child=_close_in_child
-)

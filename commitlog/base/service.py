@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import logging
-import os
 import threading
 
-from commitlog.errors import CommitLogError, LogFailedError
+from commitlog.base.fork_lock import ForkLock
+from commitlog.errors import CommitLogError, IOFailureError, LogFailedError
 
 _logger = logging.getLogger("commitlog")
-# Held while the first caller starts a service, and during a fork, so that it is free in the child.
-start_lock = threading.Lock()
-os.register_at_fork(
-    before=start_lock.acquire, after_in_parent=start_lock.release, after_in_child=start_lock.release
-)
+# Held while the first caller starts a service.
+start_lock = ForkLock()
 
 
 class Service:
-    """One named thread around `run`. The name includes the log's path; `join` sets `ending`."""
+    """One named thread around `run`; `join` sets `ending`. The name is ``commitlog``, the task, and
+    the log's path.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -30,9 +30,21 @@ class Service:
         raise NotImplementedError(f"{type(self).__name__} has no run()")
 
     def start(self) -> None:
-        """Start the thread, a daemon: at exit, `commitlog/log/registry.py` closes the log."""
-        self._thread = threading.Thread(target=self._guarded_run, name=self.name, daemon=True)
-        self._thread.start()
+        """Start the thread, a daemon: at exit, `commitlog/log/registry.py` closes the log.
+
+        If the system has no thread left, raise `IOFailureError`; then nothing runs.
+        """
+        thread = threading.Thread(target=self._guarded_run, name=self.name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise IOFailureError(
+                f"a thread of the log could not be started ({error}): raise the limit of threads "
+                "(`ulimit -u`, or the container's limit of pids), or end others, then try again",
+                path=self.name.split(" ", 2)[-1],
+                errno=errno.EAGAIN,
+            ) from error
+        self._thread = thread
 
     def _guarded_run(self) -> None:
         try:

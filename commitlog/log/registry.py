@@ -6,10 +6,10 @@ import atexit
 import contextlib
 import logging
 import os
-import threading
 import warnings
 from typing import Protocol
 
+from commitlog.base.fork_lock import undisturbed
 from commitlog.errors import CommitLogError
 
 _logger = logging.getLogger("commitlog")
@@ -30,42 +30,41 @@ class RegisteredLog(Protocol):
 
 
 class Registry:
-    """The parts of every open log; at exit, `drain` closes the logs that are still open."""
+    """The parts of every open log; at exit, `drain` closes the logs that are still open.
+
+    Without a lock: a signal handler or a finaliser may open or close a log while the thread that it
+    interrupts does so, too. Each change is one operation on the dictionary.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._logs: set[RegisteredLog] = set()
+        self._logs: dict[int, RegisteredLog] = {}
         self._at_exit = False
-        os.register_at_fork(
-            before=self._lock.acquire,
-            after_in_parent=self._lock.release,
-            after_in_child=self._forked,
-        )
+        os.register_at_fork(after_in_child=self._forked)
 
     def add(self, log: RegisteredLog) -> None:
         """Register an opened log; warn if this process has it open for writing already."""
-        with self._lock:
-            if log.inode is not None and any(other.inode == log.inode for other in self._logs):
-                _logger.warning(
-                    "%s is already open for writing in this process: share one handle among all "
-                    "threads",
-                    log.path,
-                )
-            self._logs.add(log)
-            if not self._at_exit:
-                # Registered late, so that it runs before the exit handlers of pools.
-                self._at_exit = True
-                atexit.register(self.drain)
+        inode = log.inode
+        twice = inode is not None and any(
+            other.inode == inode for other in self._logs.copy().values()
+        )
+        self._logs[id(log)] = log
+        if not self._at_exit:
+            # Registered late, so that it runs before the exit handlers of pools.
+            self._at_exit = True
+            atexit.register(self.drain)
+        if twice:
+            _logger.warning(
+                "%s is already open for writing in this process: share one handle among all "
+                "threads",
+                log.path,
+            )
 
     def discard(self, log: object) -> None:
-        with self._lock:
-            self._logs = {other for other in self._logs if other is not log}
+        self._logs.pop(id(log), None)
 
     def drain(self) -> None:
         """Close every log that is still open, with a warning each."""
-        with self._lock:
-            logs = list(self._logs)
-        for log in logs:
+        for log in self._logs.copy().values():
             warnings.warn(
                 f"the log {log.path} was never closed; it is drained at exit",
                 ResourceWarning,
@@ -75,13 +74,11 @@ class Registry:
                 log.close()
 
     def _forked(self) -> None:
-        try:
-            # The parent drains them. If the child adopts one, it is added again.
-            logs, self._logs = self._logs, set()
-            for log in logs:
-                log.forked()
-        finally:
-            self._lock.release()
+        # The parent drains them. If the child adopts one, it is added again.
+        logs, self._logs = self._logs, {}
+        with contextlib.ExitStack() as steps:  # all of them, even if one raises
+            for log in logs.values():
+                steps.callback(undisturbed, log.forked)
 
 
 registry = Registry()

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
-import threading
 import weakref
 from io import RawIOBase
 
-# Held while a socket is ended or closed: its descriptor may be another file's after that. Also held
-# during a fork, so that it is free in the child.
-_lock = threading.Lock()
+from commitlog.base.fork_lock import ForkLock
+
 _known: weakref.WeakSet[socket.socket | RawIOBase] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for connection in list(_known):
+        connection.close()
+
+
+# Held while a socket is ended or closed: its descriptor may be another file's after that.
+_lock = ForkLock(_close_all)
 
 
 def close_in_child(connection: socket.socket | RawIOBase) -> None:
@@ -31,12 +37,3 @@ def close(connection: socket.socket) -> None:
     """Release a socket that no other thread sends to or receives from."""
     with _lock:
         connection.close()
-
-
-def _close_all() -> None:
-    _lock.release()
-    for connection in list(_known):
-        connection.close()
-
-
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_close_all)

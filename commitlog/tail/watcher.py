@@ -122,11 +122,12 @@ def watcher_of(core: Core) -> Watcher:
         with start_lock:
             watcher = core.watcher
             if watcher is None:
-                watcher = core.watcher = Watcher(core)
-                if core.refusal == REFUSED_CLOSED:  # a closed log no longer ends the thread
-                    watcher.stop()
-                else:
+                watcher = Watcher(core)
+                if core.refusal != REFUSED_CLOSED:
                     watcher.start()
+                core.watcher = watcher
+        if core.refusal == REFUSED_CLOSED:  # a closed log no longer ends the thread
+            watcher.stop()
     return watcher
 
 

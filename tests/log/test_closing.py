@@ -43,7 +43,7 @@ def warned() -> Iterator[list[warnings.WarningMessage]]:
 
 def is_closed(path: Path) -> bool:
     """Return whether the log is closed and its lock and files are released."""
-    known = any(log.path == str(path) for log in list(registry._logs))
+    known = any(log.path == str(path) for log in registry._logs.copy().values())
     return not known and held_in(path) == []
 
 
