@@ -6,6 +6,7 @@ from commitlog._kernel.kernel cimport (
     cl_writer,
 )
 from commitlog._kernel.memory cimport Cursors
+from commitlog._kernel.segments cimport Segment
 
 
 # The values of `refusal` with which a log refuses appends; 0: it accepts them.
@@ -43,6 +44,8 @@ cdef class Core:
     cdef void pause_native(self) noexcept
     cdef void resume_native(self) noexcept
     cdef int look(self) except -1
+    cdef bint has_entered(self, uint64_t number) noexcept
+    cdef int release_memory(self, Segment segment) except -1
     cpdef ask_for_flush(self)
     cdef object failed_with(self, int code, int cause, position)
 

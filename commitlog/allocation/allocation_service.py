@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,9 @@ from commitlog.allocation.pretoucher import Pretoucher
 from commitlog.allocation.segment_buffers import SegmentBuffers
 from commitlog.base.failpoint import failpoint
 from commitlog.base.polling import attempts
+from commitlog.base.section import Entry, Section
 from commitlog.base.service import Service
+from commitlog.base.turn import Turn
 from commitlog.errors import ClosedError, CommitLogError, DiskFullError, LogFailedError
 from commitlog.options import Options
 from commitlog.options.tuning import ALLOCATE_AHEAD_MOST
@@ -73,6 +74,7 @@ _ROUND_S = 0.25  # how long the thread sleeps where no event wakes it
 # How long to wait for another handle that creates the segment: that handle may be stopped.
 _PATIENCE_S = 0.001
 _PATIENCE_STEP_S = 0.0001
+_SEAL_WAIT_S = 10.0  # for a thread that seals
 _LOOK_S = 1.0  # between two checks of the free disk space
 # Bytes of a segment that are pre-faulted before a roll into it.
 _FIRST_BYTES = 64 << 10
@@ -101,10 +103,9 @@ class AllocationService(Service):
         self._queue = queue
         self._options = options
         self._unused = UnusedBlocks(queue)
-        # Separate locks (these two and the buffers' lock): an appender that rolls never waits for
-        # work done ahead of need.
-        self._place_lock = threading.Lock()
-        self._seal_lock = threading.Lock()
+        # Two of them, so that an appender that rolls does not wait for a seal.
+        self._place_turn = Turn()
+        self._sealing = Section()
         self._synced_below = 0
         self._faulted_below = 0
         self._rolls = 0
@@ -123,16 +124,17 @@ class AllocationService(Service):
 
     # --- what the appender calls ------------------------------------------------------------------
 
-    def bring(self, number: int) -> None:
+    def bring(self, number: int, *, opening: bool = False) -> None:
         """Make segment `number` ready for claims: its file in place and durable, its buffer
-        attached. If this raises, the tail stays where it is.
+        attached. If this raises, the tail stays where it is. While the log is `opening`, the tail
+        is in the segment already.
         """
         with self._directory.translate_errors("prepare the next segment"):
             if self._closed:
                 raise ClosedError("the log is closed: open it again", path=self._core.path)
             self._place(number, needed=True)
             if self._buffers is not None:
-                self._buffers.attach(number)
+                self._buffers.attach(number, opening=opening)
 
     def _place(self, number: int, *, needed: bool) -> bool:
         """Create a segment file durably, if it is missing. If it is not needed yet, leave it to the
@@ -140,36 +142,42 @@ class AllocationService(Service):
         """
         if number < self._synced_below:
             return True
-        with self._place_lock:
+        self._queue.drop_deleted()  # first, because a mapping keeps disk space in use
+        with self._place_turn.taken():
             if number < self._synced_below:
                 return True
-            patience_s = _PATIENCE_S if needed else 0.0
-            for _ in attempts(patience_s, f"segment {number}", interval_s=_PATIENCE_STEP_S):
-                alone = self._core.try_creation()
-                if alone or self._directory.has(number):
-                    break
-            try:
-                if self._directory.has(number):
-                    # Another handle renamed the file: the handle that moves the tail must itself
-                    # sync the directory.
-                    self._directory.sync()
-                elif alone or needed:
-                    self._create(number)
-                else:
-                    return False
-            finally:
-                if alone:
-                    self._core.end_creation()
+            if not self._created(number, needed=needed):
+                return False
             # Another process created the segments in between. The first call, at the open, is for
             # the tail's segment.
             created = range(self._synced_below or number + 1, number + 1)
-            self._synced_below = number + 1
+            self._synced_below = max(self._synced_below, number + 1)
         for new in created:
             self._queue.report("created", new)
         return True
 
+    def _created(self, number: int, *, needed: bool) -> bool:
+        """Create a segment unless there is one; return False if it is left to another handle."""
+        patience_s = _PATIENCE_S if needed else 0.0
+        for _ in attempts(patience_s, f"segment {number}", interval_s=_PATIENCE_STEP_S):
+            alone = self._core.try_creation()
+            if alone or self._directory.has(number):
+                break
+        try:
+            if self._directory.has(number):
+                # Another handle renamed the file: the handle that moves the tail must itself sync
+                # the directory.
+                self._directory.sync()
+            elif alone or needed:
+                self._create(number)
+            else:
+                return False
+        finally:
+            if alone:
+                self._core.end_creation()
+        return True
+
     def _create(self, number: int) -> None:
-        self._queue.drop_deleted()
         began_s = time.monotonic()
         with self._admitted(self._core.segment_size):
             self._directory.create_segment(number, durable=self._core.flushed_position)
@@ -190,7 +198,7 @@ class AllocationService(Service):
         """Give the segment in use blocks for claims that reach to `end`, unless it has them. If
         this raises, the tail stays where it is.
         """
-        with self._directory.translate_errors("grow the segment in use"), self._place_lock:
+        with self._directory.translate_errors("grow the segment in use"), self._place_turn.taken():
             start = self._core.allocated(number)
             stop = blocks.blocks_for(self._core.segment_size, end)
             if start < stop:
@@ -202,6 +210,15 @@ class AllocationService(Service):
     def give_back_drained(self) -> bool:
         """Return the buffers whose segments are committed whole; return whether there were any."""
         return self._buffers is not None and self._buffers.give_back_drained()
+
+    def report(self) -> None:
+        """Log what the last calls met. Call this while no lock is held: a log handler may append,
+        or wait for a thread that appends.
+        """
+        self.disk.report()
+        self._sealer.report()
+        if self._buffers is not None:
+            self._buffers.report()
 
     # --- the thread -------------------------------------------------------------------------------
 
@@ -228,6 +245,8 @@ class AllocationService(Service):
                 "it persists: %s",
                 error,
             )
+        finally:
+            self.report()
         return _ROUND_S
 
     def _work(self) -> float:
@@ -356,11 +375,17 @@ class AllocationService(Service):
         return self._pretoucher.touched_position
 
     def sealed_below(self) -> int:
-        """Seal the committed segments; return the number below which all are sealed."""
-        with self._seal_lock:
-            # The sealer reads the file, which holds a pooled log's records once they are committed.
-            self._sealer.seal_below(self._core.committed_position // self._core.segment_size)
-            return max(0, self._sealer.reached)
+        """Seal the committed segments; return the number below which all are sealed.
+
+        If this thread was interrupted while it sealed, or another one seals for too long, they are
+        left to it.
+        """
+        with self._sealing.entered(_SEAL_WAIT_S) as entry:
+            if entry is Entry.ENTERED:
+                # The sealer reads the file, which holds a pooled log's records once they are
+                # committed.
+                self._sealer.seal_below(self._core.committed_position // self._core.segment_size)
+        return max(0, self._sealer.reached)
 
     # --- the end ----------------------------------------------------------------------------------
 

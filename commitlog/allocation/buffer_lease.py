@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from commitlog.base.later_log import LaterLog
+from commitlog.base.turn import Turn
 from commitlog.errors import DiskFullError, IOFailureError
 from commitlog.pool.buffer import PoolBuffer
 from commitlog.pool.buffer_set import BufferSet
@@ -37,21 +38,37 @@ class BufferLeases:
         self.owner = owner
         self._log_uuid = log_uuid
         self._lock_file = lock_file
-        # Reentrant, because the garbage collector may return a leaked buffer while it is held.
-        self._lock = threading.RLock()
+        self._turn = Turn()
+        self._log = LaterLog(_logger)
         self._ended = False
-        self._holder = dataclasses.replace(holder, pool_names=tuple(pool.shm_names))
-        self._lock_file.write(self._holder)
+        self._holder = holder
+        # Dictionaries, each change of which is one operation: a signal handler or a finaliser may
+        # lend or return a buffer while the thread that it interrupts does so, too.
+        self._pool_names = dict.fromkeys(pool.shm_names)
+        self._lent_names: dict[str, None] = {}
+        self._record()
         self._unsubscribe = ExitStack()
         self._unsubscribe.callback(pool.on_grow(self._grown))
 
-    def _note(self, **names: tuple[str, ...]) -> None:
-        self._holder = dataclasses.replace(self._holder, **names)  # type: ignore[arg-type]
-        self._lock_file.write(self._holder)
+    def _record(self) -> None:
+        """Write the names into the file, and again if they change meanwhile."""
+        with self._turn.taken():
+            written: Holder | None = None
+            # Few changes are possible during one write.
+            while not self._ended and written != (now := self._now()):
+                self._lock_file.write(now)
+                written = now
+
+    def _now(self) -> Holder:
+        return dataclasses.replace(
+            self._holder,
+            pool_names=tuple(self._pool_names.copy()),
+            lent_names=tuple(self._lent_names.copy()),
+        )
 
     def _grown(self, name: str) -> None:
-        with self._lock:
-            self._note(pool_names=(*self._holder.pool_names, name))
+        self._pool_names[name] = None
+        self._record()
 
     def reclaim_by(self, give_back_ahead: Callable[[], bool]) -> None:
         """Have this called, until `end`, when a borrower finds the pool empty."""
@@ -60,8 +77,8 @@ class BufferLeases:
     def bind(self, buffer: PoolBuffer, file: MappedFile) -> None:
         """Record the buffer's name, then its segment in its header, before the first claim."""
         if buffer.name is not None:
-            with self._lock:
-                self._note(lent_names=(*self._holder.lent_names, buffer.name))
+            self._lent_names[buffer.name] = None
+            self._record()
         buffer.bind(self._log_uuid, file.base, file.segment.id)
 
     def give_back(self, buffer: PoolBuffer, *, written: bool = True) -> None:
@@ -70,18 +87,22 @@ class BufferLeases:
         After `end`, the lock file is not written: another process may hold it.
         """
         buffer.unbind()
-        if buffer.name is not None:
-            with self._lock:
-                if not self._ended:
-                    self._forget(buffer.name)
+        if buffer.name in self._lent_names:
+            self._lent_names.pop(buffer.name, None)
+            self._try_to_record("the return of a buffer could not be recorded: %s")
         self.pool.return_buffer(buffer, written=written)
 
-    def _forget(self, name: str) -> None:
-        """Remove a name from the file; a failure is harmless: recovery finds the buffer free."""
+    def _try_to_record(self, otherwise: str) -> None:
+        """Write the file; a failure is harmless: the next open finds the buffers free or gone."""
         try:
-            self._note(lent_names=tuple(lent for lent in self._holder.lent_names if lent != name))
+            self._record()
         except (DiskFullError, IOFailureError) as error:
-            _logger.warning("the return of a buffer could not be recorded: %s", error)
+            self._log.note(logging.WARNING, otherwise, error)
+
+    def report(self) -> None:
+        """Log what could not be recorded. Call this while no lock is held."""
+        self._log.report()
+        self.pool.report()
 
     def end(self) -> None:
         """Record that every buffer is back, and nothing is left to recover.
@@ -89,12 +110,8 @@ class BufferLeases:
         If that fails, closing continues; the next open finds the buffers free or gone, and warns.
         """
         self._unsubscribe.close()
-        with self._lock:
-            self._ended = True
-            try:
-                self._note(pool_names=(), lent_names=())
-            except (DiskFullError, IOFailureError) as error:
-                _logger.warning(
-                    "could not record in the `lock` file that all pool buffers were returned: %s",
-                    error,
-                )
+        self._pool_names, self._lent_names = {}, {}
+        self._try_to_record(
+            "could not record in the `lock` file that all pool buffers were returned: %s"
+        )
+        self._ended = True

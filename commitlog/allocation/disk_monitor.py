@@ -7,9 +7,10 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import threading
 from typing import Literal
 
+from commitlog.base.later_log import LaterLog
+from commitlog.base.turn import Turn
 from commitlog.errors import ClosedError, DiskFullError
 from commitlog.options import Options
 from commitlog.segment.directory import LogDirectory
@@ -38,7 +39,7 @@ class DiskMonitor:
     more.
 
     A segment has its blocks before an append needs them, so on a full disk only the next segment is
-    refused.
+    refused. `report` logs the changes.
     """
 
     def __init__(self, directory: LogDirectory, options: Options) -> None:
@@ -51,35 +52,33 @@ class DiskMonitor:
         )
         self._wanted = directory.segment_size  # bytes that the last allocation asked for
         self._refused = False
-        # The service thread and an appender that rolls both check: under the lock, an older reading
-        # cannot overwrite the result of a newer one.
-        self._lock = threading.Lock()
+        # The service thread and an appender that rolls both check: in turn, an older reading does
+        # not overwrite the result of a newer one.
+        self._turn = Turn()
+        self._log = LaterLog(_logger)
         self.state: DiskState = "fine"
 
     def look(self) -> None:
-        """Check whether space is low, or sufficient again; log a change."""
-        with self._lock:
-            self._look()
-
-    def _look(self) -> None:
-        free = free_bytes(self._directory)
-        if not self._refused:
-            full = self.state == "full" and not self._has_room(free)
-            self._turn("full" if full else "low" if free < self._warn else "fine", free)
+        """Check whether space is low, or sufficient again."""
+        with self._turn.taken():
+            free = free_bytes(self._directory)
+            if not self._refused:
+                full = self.state == "full" and not self._has_room(free)
+                self._change("full" if full else "low" if free < self._warn else "fine", free)
 
     def _has_room(self, free: int) -> bool:
         return free - self._wanted >= self._least
 
     def admit(self, size: int) -> None:
         """Refuse new blocks that would leave less space than `min_free_bytes`."""
-        with self._lock:
+        with self._turn.taken():
             self._wanted = size
             if not self._least:
                 return
             free = free_bytes(self._directory)
             if self._has_room(free):
                 return
-            self._turn("full", free)
+            self._change("full", free)
         raise DiskFullError(
             f"{free} bytes are free, and {size} bytes for records would leave less than "
             f"min_free_bytes={self._least}: free space and append again",
@@ -91,30 +90,31 @@ class DiskMonitor:
         """Record that the file system refused an allocation. This ends only when it makes one: the
         free space that it reports may not be usable.
         """
-        with self._lock:
+        with self._turn.taken():
             self._refused = True
-            self._turn("full", free_bytes(self._directory))
+            self._change("full", free_bytes(self._directory))
 
     def admitted(self) -> None:
         """Record that an allocation succeeded."""
-        with self._lock:
-            self._refused = False
-            self._look()
+        self._refused = False
+        self.look()
 
-    def _turn(self, state: DiskState, free: int) -> None:
+    def _change(self, state: DiskState, free: int) -> None:
         if state == self.state:
             return
         self.state = state
         path, size = self._directory.path, self._wanted
         if state == "full":
-            _logger.error(
+            self._log.note(
+                logging.ERROR,
                 "%s: no room for another %d bytes of records, %d are free: appends will be refused",
                 path,
                 size,
                 free,
             )
         elif state == "low":
-            _logger.warning(
+            self._log.note(
+                logging.WARNING,
                 "%s: %d bytes are free on its disk, less than %d: delete old segments, or free "
                 "space",
                 path,
@@ -122,4 +122,8 @@ class DiskMonitor:
                 self._warn,
             )
         else:
-            _logger.info("%s: %d bytes are free on its disk again", path, free)
+            self._log.note(logging.INFO, "%s: %d bytes are free on its disk again", path, free)
+
+    def report(self) -> None:
+        """Log the changes since the last call. Call this while no lock is held."""
+        self._log.report()

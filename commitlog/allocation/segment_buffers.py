@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from contextlib import ExitStack
 from typing import NamedTuple
@@ -10,6 +9,8 @@ from typing import NamedTuple
 from commitlog._kernel.engine import Writer
 from commitlog.allocation.buffer_lease import BufferLeases
 from commitlog.base.failpoint import failpoint
+from commitlog.base.section import Entry, Section
+from commitlog.base.turn import PATIENCE_S, Turn
 from commitlog.errors import ClosedError, PositionError
 from commitlog.pool.buffer import PoolBuffer
 from commitlog.segment.mapped_file_queue import MappedFile, MappedFileQueue
@@ -34,27 +35,40 @@ class SegmentBuffers:
 
     At most one buffer is attached ahead of need. Another borrower that finds the pool empty gets it
     back by `give_back_ahead`. The kernel's `ready_below` says which segment has a buffer ahead of
-    need.
+    need. The kernel refuses to attach or detach a buffer once the log has entered the segment, so
+    the two turns below only order the work.
     """
 
     def __init__(self, core: Writer, queue: MappedFileQueue, lender: BufferLeases) -> None:
         self._core = core
         self._queue = queue
         self._lender = lender
-        self._lock = threading.Lock()
-        # Held while drained buffers are returned to the pool; `_lock` is taken inside it.
-        self._returning = threading.Lock()
+        self._attaching = Section()
+        self._turn = Turn()
+        # Taken while drained buffers are returned to the pool; `_turn` is taken inside it.
+        self._returning = Turn()
         self._attached: dict[int, _Attached] = {}
         self._ahead: int | None = None  # the segment whose buffer was lent ahead of need
         self._needed: int | None = None  # the segment that a thread is about to roll into
         self._closed = False
         lender.reclaim_by(self.give_back_ahead)
 
-    def attach(self, number: int) -> None:
-        """Attach a buffer to a segment that the log is about to roll into, unless it has one
-        already or the pool's policy gives none.
+    def attach(self, number: int, *, opening: bool = False) -> None:
+        """Attach a buffer to a segment that the log is about to roll into, or in which it is
+        `opening`, unless it has one already or the pool's policy gives none.
+
+        If this call interrupts another one of the same thread, the segment gets none: its claims go
+        to the mapping, as with ``on_exhausted="mapped"``.
         """
-        with self._lock:
+        pool = self._lender.pool
+        with self._attaching.entered(pool.wait_timeout_s + PATIENCE_S) as entry:
+            if entry is Entry.ENTERED:
+                self._attach(number, opening)
+            elif entry is Entry.LATE:
+                raise pool.exhausted("another thread of this log waits for a buffer, too")
+
+    def _attach(self, number: int, opening: bool) -> None:
+        with self._turn.taken():
             self._needed = number
         try:
             with ExitStack() as undo:
@@ -65,11 +79,9 @@ class SegmentBuffers:
                 if buffer is None:
                     return
                 undo.callback(self._lender.give_back, buffer, written=False)
-                with self._lock:
-                    if number in self._attached:
-                        return
-                    self._bind(number, *held, buffer)
-                undo.pop_all()
+                with self._turn.taken():
+                    if self._bind(number, *held, buffer, opening=opening):
+                        undo.pop_all()
         except BaseException:
             self._needed = None  # the log does not roll
             raise
@@ -96,9 +108,9 @@ class SegmentBuffers:
             held = self._hold(number, undo)
             if held is None:
                 return
-            # Borrow under the lock: a roll that needs the last buffer, and `give_back_ahead`, find
-            # it either free or attached.
-            with self._lock:
+            # Borrow in the turn: a roll that needs the last buffer, and `give_back_ahead`, find it
+            # either free or attached.
+            with self._turn.taken():
                 # If the log has entered the segment, claims may be in the mapping.
                 if self._entered(number):
                     return
@@ -106,10 +118,11 @@ class SegmentBuffers:
                 if buffer is None:
                     return
                 undo.callback(self._lender.give_back, buffer, written=False)
-                self._bind(number, *held, buffer)
+                if not self._bind(number, *held, buffer):
+                    return
                 self._ahead = number
                 self._core.ready_below = number + 1
-            undo.pop_all()
+                undo.pop_all()
 
     def _hold(self, number: int, undo: ExitStack) -> tuple[MappedFile, int] | None:
         """Keep a segment from deletion until `undo`; None if it has a buffer already."""
@@ -122,14 +135,31 @@ class SegmentBuffers:
         undo.callback(file.release, token)
         return None if number in self._attached or file.segment.buffered else held
 
-    def _bind(self, number: int, file: MappedFile, token: int, buffer: PoolBuffer) -> None:
-        if self._closed:
-            raise ClosedError("the log is closed: open it again", path=self._core.path)
+    def _bind(
+        self,
+        number: int,
+        file: MappedFile,
+        token: int,
+        buffer: PoolBuffer,
+        *,
+        opening: bool = False,
+    ) -> bool:
+        """Attach a buffer; False if the segment has one by now, or the log has entered it."""
+        if number in self._attached:
+            return False
         lease = _Lease()
         self._lender.bind(buffer, file)
-        self._core.attach(file.segment, buffer.memory, lease)
-        self._attached[number] = _Attached(file, buffer, lease, token)
+        attached = _Attached(file, buffer, lease, token)
+        # Known before it is attached, so that a close that interrupts this takes it back.
+        self._attached[number] = attached
+        if self._closed:
+            self._attached.pop(number, None)
+            raise ClosedError("the log is closed: open it again", path=self._core.path)
+        if not self._core.attach(file.segment, buffer.memory, lease, opening=opening):
+            self._attached.pop(number, None)
+            return False
         failpoint("buffer attached")
+        return True
 
     def _entered(self, number: int) -> bool:
         """Return whether the log has rolled into the segment, or a thread is about to."""
@@ -138,48 +168,58 @@ class SegmentBuffers:
 
     def settle(self, number: int) -> None:
         """Record that the tail is in segment `number`: its buffer is in use."""
-        with self._lock:
+        with self._turn.taken():
             if self._ahead is None or self._ahead > number:
                 return
             attached, self._ahead = self._attached.get(self._ahead), None
         if attached is not None:
             self._lender.pool.settle(attached.buffer)
 
+    def report(self) -> None:
+        """Log what the last calls met. Call this while no lock is held."""
+        self._lender.report()
+
     def give_back_drained(self) -> bool:
         """Return the buffers whose segments are committed whole; whether there were any."""
-        with self._returning:
-            with self._lock:
-                drained = [
-                    number
-                    for number, attached in self._attached.items()
+        with self._returning.taken():
+            with self._turn.taken():
+                taken = [
+                    self._take(number)
+                    for number, attached in self._attached.copy().items()
                     if attached.file.segment.drained
                 ]
-                taken = [self._attached.pop(number) for number in drained]
-                self._detach(taken)
-            for attached in taken:
-                self._lender.give_back(attached.buffer)
-        return bool(taken)
+            buffers = [attached.buffer for attached in taken if attached is not None]
+            for buffer in buffers:
+                self._lender.give_back(buffer)
+        return bool(buffers)
+
+    def _take(self, number: int) -> _Attached | None:
+        """Detach a segment's buffer; None if another thread has done so."""
+        attached = self._attached.pop(number, None)
+        if attached is not None:
+            self._core.detach(attached.file.segment)
+            attached.file.release(attached.token)
+        return attached
 
     def give_back_ahead(self) -> bool:
         """Return the buffer that is attached ahead of need to the pool; False if there is none."""
-        with self._lock:
+        with self._turn.taken():
             ahead = self._ahead
             if ahead is None:
                 return False
             # Do this first: from here on the kernel does not roll into the segment.
             self._core.ready_below = 0
-            if self._entered(ahead):
+            attached = self._attached.get(ahead)
+            if attached is None or self._entered(ahead):
                 return False
-            taken = self._attached.pop(ahead)
+            if not self._core.detach_unused(attached.file.segment):
+                return False
             self._ahead = None
-            self._detach([taken])
-        self._lender.give_back(taken.buffer, written=False)
-        return True
-
-    def _detach(self, taken: list[_Attached]) -> None:
-        for attached in taken:
-            self._core.detach(attached.file.segment)
+            if self._attached.pop(ahead, None) is None:
+                return False  # a close takes it back
             attached.file.release(attached.token)
+        self._lender.give_back(attached.buffer, written=False)
+        return True
 
     def give_back_all(self) -> None:
         """Return every buffer, committed whole or not: after the log is drained, or has failed.
@@ -190,12 +230,13 @@ class SegmentBuffers:
         A claim that is still open was rolled back, but may have a view of its buffer and write to
         it. That buffer is returned once the view is released.
         """
-        with self._lock:
-            self._closed = True
-            self._core.ready_below = 0
-            self._ahead = None
-            taken, self._attached = list(self._attached.values()), {}
-            self._detach(taken)
+        self._closed = True
+        self._core.ready_below = 0
+        self._ahead = None
+        with self._turn.taken():
+            found = [self._take(number) for number in self._attached.copy()]
+            taken = [attached for attached in found if attached is not None]
+            del found
         while taken:
             _, buffer, lease, _ = taken.pop()
             weakref.finalize(lease, self._lender.give_back, buffer).atexit = False

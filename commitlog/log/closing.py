@@ -9,6 +9,8 @@ import os
 import warnings
 
 from commitlog._kernel.engine import REFUSED_CLOSED, LogMethods
+from commitlog.base.later_log import LaterLog
+from commitlog.base.section import Entry
 from commitlog.base.service import start_lock
 from commitlog.errors import CloseTimeoutError, CommitLogError, IOFailureError, SyncTimeoutError
 from commitlog.log.parts import LogParts
@@ -16,34 +18,51 @@ from commitlog.log.registry import registry
 from commitlog.log.writer_services import WriterServices
 
 _logger = logging.getLogger("commitlog")
+_THREADS_S = 30.0
 
 
 def close(parts: LogParts) -> None:
     """Close a log: see `CommitLog.close`."""
-    with parts.close_lock:
-        if parts.closed:
-            return
-        if parts.pid != os.getpid() or parts.writer is None:
-            _release(parts)
-            return
-        failure = _end_writing(parts, parts.writer)
+    failure: CommitLogError | None = None
+    remarks = LaterLog(_logger)
+    # How long another thread's close may take: its flush, and the ends of its threads.
+    wait_s = parts.options.close_timeout + _THREADS_S
+    try:
+        with parts.closing.entered(wait_s) as entry:
+            if entry is Entry.LATE and not parts.closed:
+                raise CloseTimeoutError(
+                    "another thread is still closing the log: call close() again", path=parts.path
+                )
+            if entry is not Entry.ENTERED or parts.closed:
+                return  # NESTED: the close that this call interrupts goes on
+            # First, a thread that takes the log over after a fork, or finds its cursors, is done.
+            with parts.adopting.entered(wait_s), parts.finding.entered(wait_s):
+                if parts.pid != os.getpid() or parts.writer is None:
+                    _release(parts)
+                    return
+                failure = _end_writing(parts, parts.writer, remarks)
+    finally:
+        remarks.report()
+        if parts.writer is not None:
+            parts.writer.report()
     if failure is not None:
         raise failure
     _logger.info("%s: closed", parts.path)
 
 
-def _end_writing(parts: LogParts, writer: WriterServices) -> CommitLogError | None:
+def _end_writing(
+    parts: LogParts, writer: WriterServices, remarks: LaterLog
+) -> CommitLogError | None:
     with start_lock:  # from here on no coroutine starts the acknowledge service
         parts.engine.refusal = REFUSED_CLOSED
     failure = _drain(parts)
     try:
         try:
             if failure is None:
-                _seal(parts, writer)
+                _seal(parts, writer, remarks)
                 with contextlib.suppress(CommitLogError):  # an index can be rebuilt
                     parts.index.file_unsealed()
-                if parts.producers is not None:
-                    parts.producers.keep()
+                _keep_producers(parts, remarks)
         finally:  # also after Ctrl-C: release the log and everything that its threads use
             writer.stop()
         if failure is None:
@@ -52,11 +71,17 @@ def _end_writing(parts: LogParts, writer: WriterServices) -> CommitLogError | No
         failure = failure or error
     finally:
         parts.engine.detach_slot()
-        if parts.producers is not None:
-            parts.producers.release()
+        parts.producers.release()
         writer.end()
         _release(parts)
     return failure
+
+
+def _keep_producers(parts: LogParts, remarks: LaterLog) -> None:
+    try:
+        parts.producers.keep()
+    except CommitLogError as error:  # the next user of a name reads the marks
+        remarks.note(logging.WARNING, "%s: `producers` was not extended: %s", parts.path, error)
 
 
 def _drain(parts: LogParts) -> CommitLogError | None:
@@ -78,13 +103,14 @@ def _drain(parts: LogParts) -> CommitLogError | None:
     return None
 
 
-def _seal(parts: LogParts, writer: WriterServices) -> None:
+def _seal(parts: LogParts, writer: WriterServices, remarks: LaterLog) -> None:
     """Seal each segment that was rolled past, so that it can be pruned, archived or searched."""
     try:
         with parts.directory.translate_errors("seal the log's segments"):
             writer.allocation.sealed_below()
     except CommitLogError as error:
-        _logger.warning(
+        remarks.note(
+            logging.WARNING,
             "%s: not every segment could be sealed; the next writable open seals the rest: %s",
             parts.path,
             error,
@@ -110,9 +136,7 @@ def _release(parts: LogParts) -> None:
         parts.engine.refusal = REFUSED_CLOSED
     if parts.engine.watcher is not None:
         parts.engine.watcher.stop()
-    with parts.named_lock:
-        named = list(parts.named)
-    for file in named:
+    for file in parts.known():
         # After a failure, the next tailer of the name rereads some records.
         with contextlib.suppress(IOFailureError):
             file.close()
@@ -137,7 +161,9 @@ def close_dropped(parts: LogParts, log: LogMethods) -> None:
             why = f"the log {parts.path} was dropped without close(); it is closed now"
             warnings.warn(why, ResourceWarning, stacklevel=2, source=log)
     finally:
-        _thread.start_new_thread(_close_quietly, (parts,))
+        # If the system has no thread left, the log is closed at exit.
+        with contextlib.suppress(RuntimeError):
+            _thread.start_new_thread(_close_quietly, (parts,))
 
 
 def _close_quietly(parts: LogParts) -> None:

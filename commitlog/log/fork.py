@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
+from contextlib import ExitStack
 
 from commitlog._kernel.engine import REFUSED_FORKED
 from commitlog._kernel.memory import MODE_MAPPED
-from commitlog.errors import ForkedError
+from commitlog.base.section import Entry
+from commitlog.errors import ForkedError, OpenTimeoutError
 from commitlog.log.parts import LogParts
+from commitlog.log.writer_services import WriterServices
 from commitlog.options import ready_wait_s
 from commitlog.segment.lock_file import LockFile
 
@@ -21,9 +23,10 @@ def forked(parts: LogParts) -> None:
     engine = parts.engine
     engine.after_fork()
     engine.watcher = None
-    parts.close_lock = threading.RLock()
-    parts.named_lock = threading.Lock()
-    parts.producers = None  # the parent holds the locks of the names
+    parts.closing.forked()
+    parts.adopting.forked()
+    parts.finding.forked()
+    parts.producers = parts.new_producers()  # the parent holds the locks of the names
     parts.queue.forked()
     parts.index.forked()
     parts.directory.forked()
@@ -31,40 +34,70 @@ def forked(parts: LogParts) -> None:
         parts.writer.forked()
         engine.refusal = REFUSED_FORKED
     if parts.slot_lock is not None and (parts.writer is None or not engine.pooled):
-        # The child needs descriptors of its own, because the parent may be the owner that dies. If
-        # no descriptor is free, claims of dead owners expire by `claim_timeout`.
-        with contextlib.suppress(OSError):
-            parts.watch_slots()
+        _watch(parts)
 
 
-def adopt(parts: LogParts) -> None:
-    """Take a mapped log over in the child of a fork, with a lock, a slot and services of its own. A
-    pooled log stays with the process that opened it: `ForkedError`.
+def _watch(parts: LogParts) -> None:
+    # The child needs descriptors of its own, because the parent may be the owner that dies. If no
+    # descriptor is free, claims of dead owners expire by `claim_timeout`.
+    with contextlib.suppress(OSError):
+        parts.watch_slots()
+
+
+def adopt(parts: LogParts) -> bool:
+    """Take a mapped log over in the child of a fork, with a lock, a slot and services of its own.
+
+    One thread does so, and the others wait for it; return whether it was this one. A pooled log
+    stays with the process that opened it: `ForkedError`.
     """
-    if parts.engine.pooled or parts.pid == os.getpid():
+    if parts.engine.pooled:
         why = "a pooled log belongs to the process that opened it: open the log again in this one"
         raise ForkedError(why, path=parts.path)
-    with parts.directory.translate_errors("take the log over in the child of a fork"):
-        _adopt(parts)
+    with parts.adopting.entered(ready_wait_s(parts.options)) as entry:
+        if entry is Entry.NESTED:
+            raise ForkedError(
+                "this thread is taking the log over after a fork, and a signal handler or a "
+                "finaliser interrupted it: append again later",
+                path=parts.path,
+            )
+        if entry is Entry.LATE:
+            why = "another thread is still taking the log over after a fork: append again"
+            raise OpenTimeoutError(why, path=parts.path)
+        if parts.engine.refusal != REFUSED_FORKED:
+            return False  # another thread has done so
+        parts.check_open()
+        with parts.directory.translate_errors("take the log over in the child of a fork"):
+            _adopt(parts)
+    return True
 
 
 def _adopt(parts: LogParts) -> None:
-    lock_file = LockFile(parts.directory.fd)
-    try:
+    """If this raises, everything is as before: the next append tries again."""
+    with ExitStack() as undo:
+        lock_file = LockFile(parts.directory.fd)
+        undo.callback(lock_file.close)
         if not _rejoin(parts, lock_file):
             why = "the log was closed or is locked since the fork: open it again in this process"
             raise ForkedError(why, path=parts.path)
+        undo.callback(_watch, parts)
+        undo.callback(parts.leave_slot)
         parts.take_slot()
-    except BaseException:
-        lock_file.close()
-        raise
-    parts.pid = os.getpid()
+        writer = parts.new_writer_services(None)
+        undo.callback(_end, writer)
+        parts.engine.restart()
+        writer.start()
+        parts.check_open()  # a signal handler may have closed the log meanwhile
+        undo.pop_all()
     parts.lock_file = lock_file
-    parts.writer = parts.new_writer_services(None)
-    parts.engine.restart()
-    parts.writer.start()
+    parts.writer = writer
+    parts.pid = os.getpid()
     parts.engine.refusal = 0
-    parts.writer.backpressure.begin()
+
+
+def _end(writer: WriterServices) -> None:
+    writer.stop()
+    if writer.listener is not None:
+        writer.listener.finish()
 
 
 def _rejoin(parts: LogParts, lock_file: LockFile) -> bool:

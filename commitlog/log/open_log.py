@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
 
@@ -11,7 +10,7 @@ from commitlog.errors import InvalidOptionError, ReadOnlyError
 from commitlog.log import closing, fork
 from commitlog.log.opened import Opened
 from commitlog.log.parts import LogParts, Mode
-from commitlog.log.producers import Producers, checked
+from commitlog.log.producers import checked
 from commitlog.log.registry import registry
 from commitlog.log.writer_services import WriterServices
 from commitlog.options import Options, ReplicationRule
@@ -66,9 +65,6 @@ class OpenLog(LogParts):
         """
         name, whole = checked(self.path, producer, number, expect)
         self.writing()
-        with self.close_lock:
-            if self.producers is None:
-                self.producers = Producers(self.engine, self.queue, self.options.sync_timeout)
         position = self.producers.append(name, whole, record)
         durable = self.options.flush == "sync" if sync is None else sync
         if durable and position >= 0:
@@ -110,20 +106,27 @@ class OpenLog(LogParts):
     def roll_from(self, number: int) -> None:
         """Provide the segment after `number` and move the tail there.
 
-        One thread of this process does so; the others then find the tail moved.
+        One thread of this process does so in its turn; the others then find the tail moved. Each
+        step may be done twice.
         """
         engine, directory, writer = self.engine, self.directory, self._writer
-        with writer.roll_lock:
-            tail = engine.tail
-            if tail is None or tail[0] != number or tail[1] < engine.segment_size:
-                return
-            writer.allocation.bring(number + 1)
-            opened_ns = engine.open_segment(number + 1, self.time_after(number))
-            engine.move_tail(number, opened_ns, directory.cycle_at(opened_ns))
+        try:
+            with writer.roll_turn.taken():
+                tail = engine.tail
+                if tail is None or tail[0] != number or tail[1] < engine.segment_size:
+                    return
+                writer.allocation.bring(number + 1)
+                opened_ns = engine.open_segment(number + 1, self.time_after(number))
+                engine.move_tail(number, opened_ns, directory.cycle_at(opened_ns))
+        finally:
+            writer.report()
 
     def grow(self, number: int, end: int) -> None:
         """Give the segment in use blocks for claims that reach to `end`."""
-        self._writer.allocation.grow(number, end)
+        try:
+            self._writer.allocation.grow(number, end)
+        finally:
+            self._writer.report()
 
     def meet_cycle(self) -> None:
         """Close the current segment if its cycle is over; else set `Engine.cycle_end_ns`, at which
@@ -163,9 +166,7 @@ class OpenLog(LogParts):
 
     def adopt(self) -> None:
         """Take the log over on the first append in the child of a fork."""
-        try:
-            fork.adopt(self)
+        if fork.adopt(self):
+            registry.add(self)
+            self._writer.backpressure.begin()
             self.meet_cycle()
-        finally:
-            if self.pid == os.getpid():  # its services exist, even if a later step failed
-                registry.add(self)

@@ -29,7 +29,7 @@ from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import CursorsFile
 from commitlog.segment.directory import LogDirectory, check_file_system
 from commitlog.segment.identity import Identity
-from commitlog.segment.lock_file import Holder, LockFile, is_foreign, new_holder, process_name
+from commitlog.segment.lock_file import Holder, LockFile, is_foreign, is_process, new_holder
 
 _logger = logging.getLogger("commitlog")
 
@@ -193,7 +193,7 @@ def _is_there(fd: int, path: str, holder: Holder) -> bool:
     if not holder.pid or holder.boot_id != boot_id().hex():
         return False
     if not is_foreign(holder.pid_namespace):
-        return process_name(holder.pid) != "unknown"
+        return is_process(holder.pid)
     identity = identities.read(fd, path)
     writers = cursors_file.live_writers(fd, identity) if identity is not None else []
     return any(

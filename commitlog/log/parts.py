@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-import threading
 import weakref
 from contextlib import ExitStack
 from typing import Any, Literal, cast
@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 from commitlog._kernel.engine import REFUSED_CLOSED, Engine
 from commitlog._kernel.memory import STATE_READY
 from commitlog.allocation.buffer_lease import BufferLeases
+from commitlog.base.section import Entry, Section
 from commitlog.errors import ClosedError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
@@ -59,11 +60,11 @@ class LogParts:
         self.slot_lock: SlotLock | None = None
         self.checkpoint_fd = -1
         self.writer = None
-        self.close_lock = threading.RLock()
+        self.closing = Section()
+        self.adopting = Section()
+        self.finding = Section()
         self.closed = False
-        self.named: weakref.WeakSet[TailerFile] = weakref.WeakSet()
-        self.named_lock = threading.Lock()
-        self.producers: Producers | None = None  # created by the first append of a producer
+        self.named: dict[int, weakref.ref[TailerFile]] = {}  # by the identity of the file
         self.topics: dict[str, TopicStats] = {}  # those that change the size of their messages
         self.guests = ExitStack()  # what is closed with the log
         self.pid = os.getpid()
@@ -84,6 +85,7 @@ class LogParts:
             self.engine.uncertain_from = opened.uncertain_from
             self.engine.asks = opened.directory.kind == "remote"
             self.queue = MappedFileQueue(self.engine, self.directory)
+            self.producers = self.new_producers()
             undo.callback(self.unmap)
             spacing, writable = options.tuning.index_spacing, mode != "r"
             self.index = LogIndex(self.queue, spacing=spacing, writable=writable)
@@ -115,7 +117,7 @@ class LogParts:
         self.writer.backpressure.begin()
         number, offset = opened.tail
         if offset < self.engine.segment_size:
-            self.writer.allocation.bring(number)
+            self.writer.allocation.bring(number, opening=True)
         self.writer.start()
         _logger.info(
             "%s: opened for writing (%s%s, flush=%r), ends at position %d",
@@ -140,6 +142,9 @@ class LogParts:
             if lender is not None:
                 lender.end()
             raise
+
+    def new_producers(self) -> Producers:
+        return Producers(self.engine, self.queue, self.options.sync_timeout)
 
     def _announce(self, opened: Opened) -> None:
         """Remove the clean mark durably, before the first claim; then admit other writers."""
@@ -180,22 +185,26 @@ class LogParts:
     def find_cursors(self) -> None:
         """Continue with the cursors that a writer made after this reader was opened, if any."""
         self.directory.check()
-        if not self.close_lock.acquire(blocking=False):
-            return  # another thread does so now, or closes the log
-        try:
-            cursors = self.engine.cursors
-            if self.closed or cursors.shared or self.directory.detached:
-                return
-            live = cursors_file.find(self.directory.fd, self.identity)
-            if live is not None and live.ready:
-                cursors.become(live.cells)
-                self.watch_slots()
-                # That writer has recovered the log.
-                self.engine.uncertain_from = NEVER_UNCERTAIN
-        except OSError:
-            return  # out of descriptors or memory: the next poll tries again
-        finally:
-            self.close_lock.release()
+        with self.finding.entered(timeout_s=0) as entry:
+            if entry is not Entry.ENTERED:
+                return  # another thread does so now, or closes the log
+            # Out of descriptors or memory: the next poll tries again. Or a signal handler has
+            # closed the log.
+            with contextlib.suppress(OSError, ClosedError):
+                self._find_cursors()
+            if self.closed:
+                self._close_slot_lock()
+
+    def _find_cursors(self) -> None:
+        cursors = self.engine.cursors
+        if self.closed or cursors.shared or self.directory.detached:
+            return
+        live = cursors_file.find(self.directory.fd, self.identity)
+        if live is not None and live.ready:
+            cursors.become(live.cells)
+            self.watch_slots()
+            # That writer has recovered the log.
+            self.engine.uncertain_from = NEVER_UNCERTAIN
 
     def leave_slot(self) -> None:
         """Detach from the slot and close its files."""
@@ -234,6 +243,17 @@ class LogParts:
         if self.checkpoint_fd >= 0:
             os.close(self.checkpoint_fd)
             self.checkpoint_fd = -1
+
+    # --- named tailers -----------------------------------------------------------------------
+
+    def know(self, file: TailerFile) -> None:
+        """Close the file of a named tailer with the log, if it still exists then."""
+        key, named = id(file), self.named
+        named[key] = weakref.ref(file, lambda _: named.pop(key, None))
+
+    def known(self) -> list[TailerFile]:
+        files = [reference() for reference in self.named.copy().values()]
+        return [file for file in files if file is not None]
 
     # --- state -------------------------------------------------------------------------------
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +9,9 @@ from commitlog._kernel.engine import Engine, RecordList
 from commitlog.base.failpoint import failpoint
 from commitlog.base.life_lock import LifeLock, open_lock_file
 from commitlog.base.polling import attempts
+from commitlog.base.section import Entry, Section
 from commitlog.base.units import whole_of
 from commitlog.errors import (
-    CommitLogError,
     InUseError,
     InvalidOptionError,
     ProducerSequenceError,
@@ -27,8 +25,6 @@ _NAME_BYTES = 255
 _NUMBER_MOST = (1 << 63) - 1
 _WAIT_S = 5.0  # until a killed process releases the name
 _WHO = "producers"
-
-_logger = logging.getLogger("commitlog")
 
 
 @dataclass(eq=False)
@@ -45,7 +41,7 @@ class _Producer:
     life: LifeLock
     numbers: Numbers
     pending: int | None = None
-    turn: threading.Lock = field(default_factory=threading.Lock)
+    appending: Section = field(default_factory=Section)
 
 
 class Producers:
@@ -61,7 +57,7 @@ class Producers:
         self._engine = engine
         self._queue = queue
         self._sync_timeout_s = sync_timeout_s
-        self._opening = threading.Lock()
+        self._opening = Section()
         self._known: dict[str, _Producer] = {}
 
     def append(self, name: str, number: int, record: tuple[Any, Any, Any, Any]) -> int:
@@ -70,7 +66,9 @@ class Producers:
         Return the position of the record with that number, or -1 if the record was dropped.
         """
         producer = self._known.get(name) or self._opened(name)
-        with producer.turn:
+        with producer.appending.entered() as entry:
+            if entry is Entry.NESTED:
+                raise self._interrupted(name)
             if producer.pending is not None:
                 self._search(producer, producer.pending // self._engine.segment_size)
                 producer.pending = None
@@ -97,7 +95,9 @@ class Producers:
             return position
 
     def _opened(self, name: str) -> _Producer:
-        with self._opening:
+        with self._opening.entered() as entry:
+            if entry is Entry.NESTED:
+                raise self._interrupted(name)
             if name in self._known:
                 return self._known[name]
             number = _hash_of(name)
@@ -113,6 +113,14 @@ class Producers:
                 raise
             self._known[name] = found
             return found
+
+    def _interrupted(self, name: str) -> InUseError:
+        return InUseError(
+            f"this thread is appending as a producer, and a signal handler, a finaliser or a log "
+            f"handler that interrupted it appends as producer {name!r}: nothing was appended; "
+            "append from another thread, or without producer=",
+            path=self._engine.path,
+        )
 
     def _locked(self, name: str, number: int) -> LifeLock:
         """Lock a name; wait until the handle that has it is closed or its process has died."""
@@ -153,14 +161,14 @@ class Producers:
                             producer.numbers.note(given, position)
 
     def keep(self) -> None:
-        """Extend the file `producers` up to the durable segments, before the handle closes."""
-        engine = self._engine
-        try:
+        """If this handle has used a name, extend the file `producers` up to the durable segments,
+        before the handle closes.
+        """
+        if self._known:
+            engine = self._engine
             producers_file.extend(
                 self._queue.directory, engine.flushed_position // engine.segment_size
             )
-        except CommitLogError as error:  # the next user of a name reads the marks
-            _logger.warning("%s: `producers` was not extended: %s", self._engine.path, error)
 
     def release(self) -> None:
         """Release the names, after the last append."""

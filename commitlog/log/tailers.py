@@ -117,8 +117,7 @@ class TailerMethods:
         except BaseException:
             file.close()
             raise
-        with parts.named_lock:
-            parts.named.add(file)
+        parts.know(file)
         if parts.closed:  # closed meanwhile, perhaps before the file was added
             file.close()
             parts.check_open()

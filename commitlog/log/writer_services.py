@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, cast
 
@@ -12,6 +11,7 @@ from commitlog.allocation.allocation_service import AllocationService
 from commitlog.allocation.buffer_lease import BufferLeases
 from commitlog.allocation.segment_buffers import SegmentBuffers
 from commitlog.base.service import Service, start_lock
+from commitlog.base.turn import Turn
 from commitlog.flush.flush_service import CommitService, FlushService
 from commitlog.log.report_service import ReportService
 from commitlog.options import Options
@@ -41,7 +41,7 @@ class WriterServices:
         directory = queue.directory
         self._engine = engine
         self.lender = lender
-        self.roll_lock = threading.RLock()
+        self.roll_turn = Turn()
         self.acknowledge_service: AcknowledgeService | None = None
         self.fair_queues: FairQueues = {}
         self.backpressure = Backpressure(
@@ -81,6 +81,14 @@ class WriterServices:
         for service in self.services:
             service.start()
 
+    def report(self) -> None:
+        """Log what the last calls met. Call this while no lock is held: a log handler may append,
+        or wait for a thread that appends.
+        """
+        self.allocation.report()
+        if self.listener is not None:
+            self.listener.report()
+
     def acknowledging(self, sync_timeout_s: float) -> AcknowledgeService | None:
         """Return the service that acknowledges durable appends to coroutines; start it first. None
         if the log is being closed and no service was started before.
@@ -93,8 +101,11 @@ class WriterServices:
                 if self._engine.refusal == REFUSED_CLOSED:
                     return None
                 if self.acknowledge_service is None:
-                    self.acknowledge_service = AcknowledgeService(self._engine, sync_timeout_s)
-                    self.acknowledge_service.start()
+                    service = AcknowledgeService(self._engine, sync_timeout_s)
+                    service.start()
+                    self.acknowledge_service = service
+            if self._engine.refusal == REFUSED_CLOSED:  # a signal handler has closed the log
+                self.acknowledge_service.stop()
         return self.acknowledge_service
 
     def stop(self) -> None:
@@ -118,7 +129,7 @@ class WriterServices:
 
     def forked(self) -> None:
         """Forget threads and waiting coroutines in the child of a fork: the parent has them."""
-        self.roll_lock = threading.RLock()
+        self.roll_turn.forked()
         self.services = []
         self.listener = None
         self.acknowledge_service = None

@@ -8,21 +8,31 @@ import logging
 import os
 import resource
 
+from commitlog.base.later_log import LaterLog
+from commitlog.base.path import translate_errors
 from commitlog.errors import PoolMemoryError
 from commitlog.pool.buffer import PoolBuffer
 from commitlog.pool.free_memory import describe_size, require_free_memory
 from commitlog.pool.pool_options import PoolOptions
 from commitlog.pool.shm import HEADER_SIZE, ShmBuffer
-from commitlog.pool.shm_survey import sweep_orphans
-
-_logger = logging.getLogger("commitlog.pool")
+from commitlog.pool.shm_survey import SHM_FOLDER, sweep_orphans
 
 
-def allocate_buffers(options: PoolOptions, count: int) -> list[PoolBuffer]:
+def allocate_buffers(options: PoolOptions, count: int, log: LaterLog) -> list[PoolBuffer]:
     """Allocate `count` zeroed, pre-faulted buffers, or none."""
+    where = SHM_FOLDER if options.backing == "shm" else "/proc/meminfo"
+    with translate_errors(
+        where,
+        f"allocate {count} pool buffers",
+        permission="make it writable for this user, or use backing='anonymous'",
+    ):
+        return _allocate(options, count, log)
+
+
+def _allocate(options: PoolOptions, count: int, log: LaterLog) -> list[PoolBuffer]:
     shared = options.backing == "shm"
     if shared:
-        sweep_orphans()
+        sweep_orphans(log)
     each = options.buffer_size + (HEADER_SIZE if shared else 0)
     require_free_memory(
         count * each,
@@ -35,7 +45,7 @@ def allocate_buffers(options: PoolOptions, count: int) -> list[PoolBuffer]:
         for _ in range(count):
             made.append(kind.allocate(options.buffer_size))
             _populate(made[-1])
-        _lock(made, options)
+        _lock(made, options, log)
     except BaseException:
         destroy_buffers(made)
         raise
@@ -62,7 +72,7 @@ def _populate(buffer: PoolBuffer) -> None:
         ) from error
 
 
-def _lock(buffers: list[PoolBuffer], options: PoolOptions) -> None:
+def _lock(buffers: list[PoolBuffer], options: PoolOptions, log: LaterLog) -> None:
     if options.lock_memory == "off":
         return
     for number, buffer in enumerate(buffers):
@@ -81,7 +91,11 @@ def _lock(buffers: list[PoolBuffer], options: PoolOptions) -> None:
                     f"{refused}; raise that limit or use lock_memory='try'",
                     wanted=len(buffers) * options.buffer_size,
                 ) from error
-            _logger.warning("%s; the others may be swapped out, which stalls appends", refused)
+            log.note(
+                logging.WARNING,
+                "%s; the others may be swapped out, which stalls appends",
+                refused,
+            )
             return
 
 

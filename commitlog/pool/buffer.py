@@ -100,3 +100,13 @@ class PoolBuffer:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.index}: {self.size} bytes, {self.state.value}>"
+
+
+def describe_lent(buffers: list[PoolBuffer]) -> str:
+    """Name each borrower, and since when, for a message."""
+    now = time.monotonic()
+    lent = (
+        f"buffer {buffer.index} by {buffer.owner!r} for {now - buffer.borrowed_at:.1f} s"
+        for buffer in buffers
+    )
+    return ", ".join(lent) or "none"

@@ -5,58 +5,61 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import threading
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable
+from queue import Empty
 from typing import TypeVar
 
+from commitlog.base.later_log import LaterLog
+from commitlog.base.turn import Turn
 from commitlog.errors import (
     ClosedError,
+    CommitLogError,
     ForkedError,
     PoolBufferError,
     PoolExhaustedError,
-    PoolMemoryError,
 )
 from commitlog.pool.allocation import allocate_buffers, destroy_buffers
-from commitlog.pool.buffer import BufferState, PoolBuffer
+from commitlog.pool.buffer import BufferState, PoolBuffer, describe_lent
 from commitlog.pool.pool_options import PoolOptions
+from commitlog.pool.waiting_line import WaitingLine
 from commitlog.stats import PoolStats
 
 _logger = logging.getLogger("commitlog.pool")
 _Listener = TypeVar("_Listener", bound=Callable[..., object])
 
 
-class _Waiter:
-    """A waiting borrower, with a condition of its own: borrowers are served in their order."""
-
-    def __init__(self, owner: str, lock: threading.RLock) -> None:
-        self.owner = owner
-        self.buffer: PoolBuffer | None = None
-        self.condition = threading.Condition(lock)
-
-
 class BufferSet:
-    """Lend buffers and take them back; if none is free, act as `on_exhausted` says."""
+    """Lend buffers and take them back; if none is free, act as `on_exhausted` says.
+
+    A signal handler or a finaliser may lend and return buffers while the thread that it interrupts
+    does so, too. So each change of a list is one operation, and the turn only orders the borrowers.
+    """
 
     def __init__(self, options: PoolOptions) -> None:
         self.process = os.getpid()
-        # Reentrant, because a collector run inside may drop a log, and that returns its buffers.
-        self._lock = threading.RLock()
+        self._turn = Turn()
+        self._log = LaterLog(_logger)
         self._counters = PoolStats()
         self.closed = False
-        self.all = allocate_buffers(options, options.buffers)
+        self.all = allocate_buffers(options, options.buffers, self._log)
+        self.report()
         for index, buffer in enumerate(self.all):
             buffer.index = index
         self.free = self.all[::-1]
         self._grow_listeners: list[Callable[[str], None]] = []
         self._shortage_listeners: list[Callable[[], bool]] = []
         self._options = options
-        self._waiting: deque[_Waiter] = deque()
+        self.wait_timeout_s = options.wait_timeout
+        self._line = WaitingLine(self.free, self._lend)
         self._short = 0  # borrowers that found no free buffer and have none yet
         self._growing = 0
         self._is_low = False  # the warning was logged, and too few buffers were returned since
+
+    def report(self) -> None:
+        """Log what the last calls met. Call this while no lock is held."""
+        self._log.report()
 
     def _check_process(self) -> None:
         if self.process != os.getpid():
@@ -80,7 +83,7 @@ class BufferSet:
 
     def stats(self) -> PoolStats:
         self._check_process()
-        with self._lock:
+        with self._turn.taken():
             return dataclasses.replace(
                 self._counters,
                 buffers=len(self.all),
@@ -114,11 +117,11 @@ class BufferSet:
 
     def _subscribe(self, listeners: list[_Listener], listener: _Listener) -> Callable[[], None]:
         self._check_process()
-        with self._lock:
+        with self._turn.taken():
             listeners.append(listener)
 
         def unsubscribe() -> None:
-            with self._lock:
+            with self._turn.taken():
                 if listener in listeners:
                     listeners.remove(listener)
 
@@ -133,17 +136,19 @@ class BufferSet:
         listener of `on_shortage` has to return it.
         """
         self._check_process()
-        with self._lock:
+        with self._turn.taken():
             self._check_open()
             # A returned buffer goes to a waiting borrower first, so no borrower waits for these.
-            if not self.free or (ahead and self._short):
+            if ahead and self._short:
                 return None
-            buffer = self.free.pop()
+            try:
+                buffer = self.free.pop()
+            except IndexError:
+                return None
             buffer.lend(owner, ahead=ahead)
             self._counters.borrows += 1
-            low = not ahead and self._falls_low()
-        if low:
-            self._warn_of_low_water()
+            if not ahead:
+                self._check_low_water()
         return buffer
 
     def borrow(self, owner: str, timeout_s: float | None = None) -> PoolBuffer | None:
@@ -156,17 +161,17 @@ class BufferSet:
         if buffer is not None:
             return buffer
         seconds = self._options.wait_timeout if timeout_s is None else timeout_s
-        with self._lock:
+        with self._turn.taken():
             self._short += 1
         try:
             return self._reclaim(owner) or self._borrow_by_policy(owner, seconds)
         finally:
-            with self._lock:
+            with self._turn.taken():
                 self._short -= 1
 
     def _reclaim(self, owner: str) -> PoolBuffer | None:
         """Ask for a buffer that is lent ahead of need, and lend it."""
-        with self._lock:
+        with self._turn.taken():
             listeners = list(self._shortage_listeners)
         for listener in listeners:
             if listener():
@@ -177,23 +182,22 @@ class BufferSet:
 
     def _borrow_by_policy(self, owner: str, seconds: float) -> PoolBuffer | None:
         policy = self._options.on_exhausted
-        with self._lock:
+        with self._turn.taken():
             self._counters.exhausted += 1
         if policy == "mapped":
             return None
         if policy == "raise":
-            raise PoolExhaustedError(self._describe_shortage("no buffer is free"))
+            raise self.exhausted("no buffer is free")
         buffer = self._grow(owner) if policy == "grow" else None
         if buffer is None:
             buffer = self._wait(owner, seconds)
         if buffer is None:
-            why = f"no buffer became free within {seconds:g} s"
-            raise PoolExhaustedError(self._describe_shortage(why))
+            raise self.exhausted(f"no buffer became free within {seconds:g} s")
         return buffer
 
     def _grow(self, owner: str) -> PoolBuffer | None:
         """Add a buffer and lend it; None if `max_buffers` or the memory does not allow it."""
-        with self._lock:
+        with self._turn.taken():
             self._check_open()
             if len(self.all) + self._growing >= self._options.most_buffers:
                 return None
@@ -201,63 +205,77 @@ class BufferSet:
             listeners = list(self._grow_listeners)
         made: list[PoolBuffer] = []
         try:
-            made = allocate_buffers(self._options, 1)
+            made = self._allocate_one()
+            if not made:
+                return None
             if made[0].name is not None:
                 for listener in listeners:
                     listener(made[0].name)
-            with self._lock:
+            with self._turn.taken():
                 self._check_open()
                 buffer = made.pop()
-                buffer.index = len(self.all)
                 buffer.lend(owner)
                 self.all.append(buffer)
+                buffer.index = self.all.index(buffer)
                 self._counters.borrows += 1
                 self._counters.grown += 1
                 return buffer
-        except PoolMemoryError as error:
-            _logger.warning(
+        finally:
+            with self._turn.taken():
+                self._growing -= 1
+            destroy_buffers(made)
+
+    def _allocate_one(self) -> list[PoolBuffer]:
+        """Allocate one buffer; return an empty list if memory or descriptors do not allow it."""
+        try:
+            return allocate_buffers(self._options, 1, self._log)
+        except CommitLogError as error:
+            self._log.note(
+                logging.WARNING,
                 "the pool cannot grow beyond %d buffers, so the borrower waits: %s",
                 len(self.all),
                 error,
             )
-            return None
-        finally:
-            with self._lock:
-                self._growing -= 1
-            destroy_buffers(made)
+            return []
 
     def _wait(self, owner: str, seconds: float) -> PoolBuffer | None:
         """Wait for a buffer that another borrower returns; None if the time passes."""
         started = time.monotonic()
-        with self._lock:
+        with self._turn.taken():
             self._check_open()
             if self.free:  # it was returned since this borrower found none
-                return self.try_borrow(owner)
+                buffer = self.try_borrow(owner)
+                if buffer is not None:
+                    return buffer
             self._counters.waits += 1
-            waiter = _Waiter(owner, self._lock)
-            self._waiting.append(waiter)
-            try:
-                waiter.condition.wait_for(lambda: waiter not in self._waiting, seconds)
-            except BaseException:  # Ctrl-C, perhaps after the borrower was served
-                if waiter.buffer is not None:
-                    self._counters.borrows -= 1
-                    self._make_free(waiter.buffer)
-                raise
-            finally:
-                if waiter in self._waiting:
-                    self._waiting.remove(waiter)
-                self._counters.wait_seconds += time.monotonic() - started
-            if waiter.buffer is None:
-                self._check_open()
-            return waiter.buffer
+            waiter = self._line.join(owner)
+        self._line.serve()  # one may have been returned just before
+        try:
+            buffer = waiter.inbox.get(timeout=seconds)
+        except Empty:
+            buffer = self._line.leave(waiter)
+        except BaseException:  # Ctrl-C, perhaps after the borrower was served
+            buffer = self._line.leave(waiter)
+            if buffer is not None:
+                self._counters.borrows -= 1
+                self._make_free(buffer)
+            raise
+        finally:
+            self._counters.wait_seconds += time.monotonic() - started
+        if buffer is None:
+            self._check_open()
+        return buffer
+
+    def _lend(self, buffer: PoolBuffer, owner: str) -> None:
+        buffer.lend(owner)
+        self._counters.borrows += 1
 
     def settle(self, buffer: PoolBuffer) -> None:
         """Mark a buffer that was lent ahead of need as used."""
-        with self._lock:
+        with self._turn.taken():
             used, buffer.ahead = buffer.ahead, False
-            low = used and self._falls_low()
-        if low:
-            self._warn_of_low_water()
+            if used:
+                self._check_low_water()
 
     # Taking back.
 
@@ -268,7 +286,7 @@ class BufferSet:
         After `close`, its memory is released.
         """
         self._check_process()
-        with self._lock:
+        with self._turn.taken():
             self._check_returnable(buffer)
             buffer.state = BufferState.RETURNING
         try:
@@ -278,7 +296,7 @@ class BufferSet:
         except BaseException:
             buffer.state = BufferState.BORROWED
             raise
-        with self._lock:
+        with self._turn.taken():
             self._counters.returns += 1
             if not self.closed:
                 self._make_free(buffer)
@@ -287,19 +305,19 @@ class BufferSet:
 
     def close(self, *, force: bool) -> None:
         """Lend nothing from now on, wake the waiting borrowers, and release the free buffers."""
-        with self._lock:
+        with self._turn.taken():
             if self.closed:
                 return
             out = self._out()
             if out and not force:
                 raise PoolBufferError(
-                    f"buffers of the pool are still lent: {_describe_lent(out)}; first close the "
+                    f"buffers of the pool are still lent: {describe_lent(out)}; first close the "
                     "logs that use the pool"
                 )
             self.closed = True
-            free, self.free = self.free, []
-            while self._waiting:
-                self._waiting.popleft().condition.notify()
+            free = self.free.copy()
+            self.free.clear()
+        self._line.close()
         destroy_buffers(free)
 
     def abandon(self) -> None:
@@ -334,62 +352,47 @@ class BufferSet:
             )
 
     def _make_free(self, buffer: PoolBuffer) -> None:
-        """Lend a zeroed buffer to the first waiting borrower, else free it. Requires the lock."""
-        if self._waiting:
-            waiter = self._waiting.popleft()
-            buffer.lend(waiter.owner)
-            self._counters.borrows += 1
-            waiter.buffer = buffer
-            waiter.condition.notify()
-            return
+        """Lend a zeroed buffer to the first waiting borrower, else free it."""
         buffer.state = BufferState.FREE
         buffer.owner = None
         buffer.ahead = False
         self.free.append(buffer)
+        self._line.serve()
         if self._spare_share() >= self._options.low_water:
             self._is_low = False
 
     # Messages.
 
-    def _falls_low(self) -> bool:
-        """Return whether a loan calls for a warning. Requires the lock.
+    def _check_low_water(self) -> None:
+        """Warn if a loan leaves too few buffers.
 
         If lending the first buffer always falls below the mark, as in a pool of one, a warning is
         meaningless.
         """
         mark, total = self._options.low_water, len(self.all)
-        low = not self._is_low and self._spare_share() < mark <= (total - 1) / total
-        self._is_low |= low
-        self._counters.low_water_warnings += low
-        return low
+        if self._is_low or not self._spare_share() < mark <= (total - 1) / total:
+            return
+        self._is_low = True
+        self._counters.low_water_warnings += 1
+        self._log.note(
+            logging.WARNING,
+            "the pool is running low: %d of %d buffers are free; return buffers sooner, or give "
+            "the pool more buffers",
+            self._spare(),
+            total,
+        )
 
     def _spare(self) -> int:
         """Count the free buffers, and those that are given back on demand."""
-        return len(self.free) + sum(buffer.ahead for buffer in self.all)
+        return len(self.free) + sum(buffer.ahead for buffer in list(self.all))
 
     def _spare_share(self) -> float:
         return self._spare() / len(self.all)
 
-    def _warn_of_low_water(self) -> None:
-        _logger.warning(
-            "the pool is running low: %d of %d buffers are free; return buffers sooner, or give "
-            "the pool more buffers",
-            self._spare(),
-            len(self.all),
-        )
-
-    def _describe_shortage(self, what: str) -> str:
-        return (
-            f"{what}; borrowed buffers: {_describe_lent(self._out())}. Commit faster, give "
+    def exhausted(self, what: str) -> PoolExhaustedError:
+        """Return the error of a borrower that got no buffer."""
+        return PoolExhaustedError(
+            f"{what}; borrowed buffers: {describe_lent(self._out())}. Commit faster, give "
             "the pool more buffers or a longer wait_timeout, or choose on_exhausted='grow' or "
             "'mapped'"
         )
-
-
-def _describe_lent(buffers: list[PoolBuffer]) -> str:
-    now = time.monotonic()
-    lent = (
-        f"buffer {buffer.index} by {buffer.owner!r} for {now - buffer.borrowed_at:.1f} s"
-        for buffer in buffers
-    )
-    return ", ".join(lent) or "none"

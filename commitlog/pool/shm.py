@@ -189,9 +189,21 @@ def new_name() -> str:
 
 def open_object(name: str, flags: int = 0) -> int:
     """Open a shared-memory object, which a child process does not inherit."""
-    descriptor = int(posix_ipc.SharedMemory(name, flags, mode=0o600).fd)
+    try:
+        descriptor = int(posix_ipc.SharedMemory(name, flags, mode=0o600).fd)
+    except posix_ipc.Error as error:  # no OSError, and without an errno
+        raise OSError(_errno_of(error, flags), str(error)) from error
     os.set_inheritable(descriptor, False)
     return descriptor
+
+
+def _errno_of(error: posix_ipc.Error, flags: int) -> int:
+    if isinstance(error, posix_ipc.PermissionsError):
+        return errno.EACCES
+    if isinstance(error, posix_ipc.ExistentialError):
+        # With `O_CREX` it stands for both: a folder that is missing is found before.
+        return errno.EEXIST if flags else errno.ENOENT
+    return errno.EIO
 
 
 def unlink_object(name: str) -> None:
@@ -200,3 +212,5 @@ def unlink_object(name: str) -> None:
         posix_ipc.unlink_shared_memory(name)
     except posix_ipc.ExistentialError:
         return
+    except posix_ipc.Error as error:
+        raise OSError(_errno_of(error, 0), str(error)) from error

@@ -14,17 +14,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import posix_ipc
-
 from commitlog._kernel.memory import Memory
 from commitlog._kernel.segments import UUID_SIZE
+from commitlog.base.later_log import LaterLog
 from commitlog.base.life_lock import is_held
 from commitlog.errors import PoolBufferError
 from commitlog.pool.shm import HEADER_SIZE, ShmHeader, open_object, unlink_object
 
-_logger = logging.getLogger("commitlog.pool")
 _NAME = re.compile(r"/commitlog-[0-9a-f]{32}")
-_FOLDER = "/dev/shm"
+SHM_FOLDER = "/dev/shm"
 # A new buffer has no life lock yet, so a sweep keeps younger ones.
 _GRACE_S = 60.0
 _NO_LOG = bytes(UUID_SIZE)
@@ -101,9 +99,9 @@ def discard(name: str) -> None:
         os.close(descriptor)
 
 
-def sweep_orphans() -> None:
+def sweep_orphans(log: LaterLog) -> None:
     """Remove the free buffers of pools that were killed before a log recorded their names. Buffers
-    with records stay.
+    with records stay. If the folder cannot be listed, nothing is removed.
     """
     removed = 0
     for name in _candidates():
@@ -113,13 +111,13 @@ def sweep_orphans() -> None:
                 discard(name)
                 removed += 1
     if removed:
-        _logger.info("removed %d shared-memory buffers of dead pools", removed)
+        log.note(logging.INFO, "removed %d shared-memory buffers of dead pools", removed)
 
 
 def _candidates() -> list[str]:
     """List this user's buffers that are older than the grace period."""
     names = []
-    with contextlib.suppress(FileNotFoundError), os.scandir(_FOLDER) as entries:
+    with contextlib.suppress(OSError), os.scandir(SHM_FOLDER) as entries:
         for entry in entries:
             if not entry.name.startswith("commitlog-"):
                 continue
@@ -177,9 +175,9 @@ def _examine(name: str, descriptor: int, log_uuid: bytes) -> tuple[str, Any]:
 def _open_existing(name: str) -> int | None:
     try:
         return open_object(name)
-    except posix_ipc.ExistentialError:
+    except FileNotFoundError:
         return None
-    except posix_ipc.PermissionsError as error:
+    except PermissionError as error:
         raise PoolBufferError(
             f"shared-memory buffer {name} may hold records that are not in the log yet, but this "
             "user may not open it: open the log as the user who wrote it"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import threading
-from collections import deque
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 
+from commitlog.base.later_log import LaterLog
 from commitlog.base.service import Service
 from commitlog.errors import ClosedError
 from commitlog.segment.directory import LogDirectory
@@ -82,9 +83,9 @@ class ListenerService(Service):
         self._directory = directory
         self._listener = listener
         self._seals = SealTable(directory)
-        self._state = threading.Condition()
-        self._waiting: deque[tuple[str, int]] = deque()
-        self._ending = False
+        # May be filled at any time, also by a finaliser that interrupts it. None ends the thread.
+        self._waiting: SimpleQueue[tuple[str, int] | None] = SimpleQueue()
+        self._log = LaterLog(_logger)
         self._dropping = False
         self.dropped = 0
         self.failures = 0
@@ -94,29 +95,29 @@ class ListenerService(Service):
         method = f"on_{event}"
         if not callable(getattr(self._listener, method, None)):
             return
-        with self._state:
-            if len(self._waiting) < _WAITING_MOST:
-                self._waiting.append((method, number))
-                self._dropping = False
-                self._state.notify()
-                return
-            self.dropped += 1
-            warned, self._dropping = self._dropping, True
+        if self._waiting.qsize() < _WAITING_MOST:
+            self._waiting.put((method, number))
+            self._dropping = False
+            return
+        self.dropped += 1
+        warned, self._dropping = self._dropping, True
         if not warned:
-            _logger.warning(
-                "%s: the segment listener is too slow: events are dropped", self._directory.path
+            self._log.note(
+                logging.WARNING,
+                "%s: the segment listener is too slow: events are dropped",
+                self._directory.path,
             )
+
+    def report(self) -> None:
+        """Log that events were dropped. Call this while no lock is held."""
+        self._log.report()
 
     # --- the thread -------------------------------------------------------------------------------
 
     def run(self) -> None:
-        while True:
-            with self._state:
-                self._state.wait_for(lambda: self._waiting or self._ending)
-                if not self._waiting:
-                    return
-                method, number = self._waiting.popleft()
-            self._tell(method, number)
+        while (event := self._waiting.get()) is not None:
+            self._tell(*event)
+            self.report()
 
     def _tell(self, method: str, number: int) -> None:
         try:
@@ -146,14 +147,15 @@ class ListenerService(Service):
 
     def finish(self) -> None:
         """Handle the waiting events, for ten seconds at most, and end the thread."""
-        with self._state:
-            self._ending = True
-            self._state.notify()
+        self._waiting.put(None)
         if not self.join(_FINISH_S):
-            with self._state:
-                left = len(self._waiting)
-                self._waiting.clear()
-            _logger.warning(
+            left = 0
+            with contextlib.suppress(Empty):
+                while self._waiting.get_nowait() is not None:
+                    left += 1
+            self._waiting.put(None)
+            self._log.note(
+                logging.WARNING,
                 "%s: the segment listener did not finish in time: %d events are dropped",
                 self._directory.path,
                 left,

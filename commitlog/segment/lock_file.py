@@ -73,6 +73,17 @@ def describe_process(pid: int, namespace: int, name: str = "") -> str:
     return f"process {pid} ({name or process_name(pid)})"
 
 
+def is_process(pid: int) -> bool:
+    """Return whether a process of this namespace lives. `/proc` may hide it from this user."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True  # another user's
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
+
+
 def process_name(pid: int) -> str:
     """Return a process's name, or "unknown"."""
     import psutil  # a quarter of numpy's import time, for an error's message

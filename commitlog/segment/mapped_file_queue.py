@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 from commitlog._kernel.engine import Committer, Core
 from commitlog._kernel.segments import HEADER_SIZE, Segment
+from commitlog.base.polling import attempts
+from commitlog.base.turn import Turn
 from commitlog.errors import ClosedError, IOFailureError, PositionError, SegmentHeldError
 from commitlog.segment import producers_file
 from commitlog.segment.directory import LogDirectory
 
 _MOMENT_S = 1.0  # how long to wait for short-term holders
+_POLL_S = 0.001
+_HOLD_ATTEMPTS = 100  # each finds another thread that unmaps the segment as idle
 
 
 class _Holder(NamedTuple):
@@ -30,6 +33,10 @@ class MappedFile:
     `hold` adds a holder, `release` removes it; `drain` admits no new holder and waits for the last.
     The model is RocketMQ's ReferenceResource, which after its interval unmaps despite a holder;
     here an error names the hung holder instead, and its mapping stays.
+
+    There is no lock, because appends hold segments: see `commitlog/base/turn.py`. A holder enters
+    itself, then checks that it was admitted; who shuts the segment down admits none, then checks
+    that there is no holder.
     """
 
     def __init__(self, core: Core, segment: Segment) -> None:
@@ -39,7 +46,6 @@ class MappedFile:
         self.base: int = segment.base
         self.size: int = segment.size
         self.path: str = segment.path
-        self._state = threading.Condition()
         self._tokens = itertools.count(1)
         self._holders: dict[int, _Holder] = {}
         self._available = True
@@ -47,44 +53,46 @@ class MappedFile:
     @property
     def holders(self) -> list[tuple[str, float]]:
         """The holders, and since when (seconds since 1970)."""
-        with self._state:
-            return self._named()
+        return [(holder.who, holder.since) for holder in self._present()]
 
     @property
     def staying(self) -> list[str]:
-        with self._state:
-            return [holder.who for holder in self._holders.values() if not holder.briefly]
+        return [holder.who for holder in self._present() if not holder.briefly]
 
-    def _named(self) -> list[tuple[str, float]]:
-        return [(holder.who, holder.since) for holder in self._holders.values()]
+    def _present(self) -> list[_Holder]:
+        return list(self._holders.copy().values())
 
     def _has_brief(self) -> bool:
-        return any(holder.briefly for holder in self._holders.values())
+        return any(holder.briefly for holder in self._present())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing here needs the mapping."""
+        try:
+            return not self._holders and not self.segment.buffered
+        except ClosedError:
+            return False  # another thread has unmapped it
 
     def hold(self, who: str, *, briefly: bool = False) -> int | None:
         """Add a holder. A brief holder must release the segment at once.
 
         Return a token for `release`; None when the segment is being shut down.
         """
-        with self._state:
-            if not self._available:
-                return None
-            token = next(self._tokens)
-            self._holders[token] = _Holder(who, time.time(), briefly)
+        token = next(self._tokens)
+        self._holders[token] = _Holder(who, time.time(), briefly)
+        if self._available:
             return token
+        self.release(token)
+        return None
 
     def release(self, token: int) -> None:
         """Remove a holder. A token that was released before is no error."""
-        with self._state:
-            self._holders.pop(token, None)
-            if not self._has_brief():
-                self._state.notify_all()
+        self._holders.pop(token, None)
 
     def forked(self) -> None:
-        """In the child of a fork: another thread of the parent may have held the lock. Brief
-        holders are threads of the parent; tailers and views exist in the child, too.
+        """In the child of a fork: brief holders are threads of the parent; tailers and views exist
+        in the child, too.
         """
-        self._state = threading.Condition()
         self._holders = {
             token: holder for token, holder in self._holders.items() if not holder.briefly
         }
@@ -93,27 +101,37 @@ class MappedFile:
         self._core.forget(self.number)
         self.segment.release()
 
+    def retire(self) -> bool:
+        """Admit no new holder, if there is none; return whether there was none."""
+        before, self._available = self._available, False
+        if not self._holders:
+            return True
+        self._available = before
+        return False
+
     def drain(self, force_after: float) -> None:
         """Admit no new holder, and wait for the present ones to release: for the brief ones, then
         for the others at most `force_after` seconds. The mapping stays.
 
         If it still has holders, `SegmentHeldError` names them, and the segment is available again.
         """
-        with self._state:
-            self._state.wait_for(lambda: not self._has_brief(), timeout=_MOMENT_S)
-            self._available = False
-            if not self._state.wait_for(lambda: not self._holders, timeout=force_after):
-                self._available = True
-                names = ", ".join(
-                    f"{who} for {time.time() - since:.1f} s" for who, since in self._named()
-                )
-                raise SegmentHeldError(
-                    f"the segment is still held after {force_after:g} s, by {names}: close those, "
-                    "then try again",
-                    path=self.path,
-                    position=self.base,
-                    holders=self._named(),
-                )
+        for _ in attempts(_MOMENT_S, f"the users of {self.path}", interval_s=_POLL_S):
+            if not self._has_brief():
+                break
+        self._available = False
+        for _ in attempts(force_after, f"the holders of {self.path}", interval_s=_POLL_S):
+            if not self._holders:
+                return
+        self._available = True
+        holders = self.holders
+        names = ", ".join(f"{who} for {time.time() - since:.1f} s" for who, since in holders)
+        raise SegmentHeldError(
+            f"the segment is still held after {force_after:g} s, by {names}: close those, "
+            "then try again",
+            path=self.path,
+            position=self.base,
+            holders=holders,
+        )
 
 
 # "created": made, ahead of need or not. "sealed": nothing in it changes any more. "released": this
@@ -130,19 +148,19 @@ class MappedFileQueue:
     neither wait nor raise.
 
     Segments are numbered from 0 by their base; the number of a position is one division away, and
-    no lookup walks a list.
+    no lookup walks a list. There is no lock, because appends hold segments: each change is one
+    operation on the dictionary.
     """
 
     def __init__(self, core: Committer, directory: LogDirectory) -> None:
         self.core = core
         self.directory = directory
-        self._lock = threading.Lock()
         self._files: dict[int, MappedFile] = {}
-        self._dropped: list[MappedFile] = []
         self._closed = False
         self._first: int | None = None
         self.report: Report = _ignore
         self._deleted_below = 0
+        self._deleted_turn = Turn()
 
     def watch(self, report: Report) -> None:
         """Report events from now on."""
@@ -157,18 +175,21 @@ class MappedFileQueue:
         """Return the segment with that number, and map it if necessary; if there is none, raise
         `PositionError`.
         """
-        with self._lock:
-            file = self._get(number)
-        self._unmap_dropped()
-        return file
-
-    def _get(self, number: int) -> MappedFile:
         self._check_open()
-        file = self._files.get(number)
-        if file is None:
-            file = MappedFile(self.core, self._open(number))
-            self._files[number] = file
-            self._drop_idle(number)
+        return self._files.get(number) or self._mapped(number)
+
+    def _mapped(self, number: int) -> MappedFile:
+        """Map a segment; if another thread has mapped it meanwhile, return its file."""
+        mapped = MappedFile(self.core, self._open(number))
+        file = self._files.setdefault(number, mapped)
+        if file is not mapped:
+            mapped.segment.release()
+            return file
+        if self._closed:
+            self._files.pop(number, None)
+            mapped.unmap()
+            self._check_open()
+        self._drop_idle(number)
         return file
 
     def _open(self, number: int) -> Segment:
@@ -187,9 +208,7 @@ class MappedFileQueue:
 
     def _drop_idle(self, newest: int) -> None:
         idle = [
-            file
-            for number, file in self._files.items()
-            if number != newest and not file.holders and not file.segment.buffered
+            file for number, file in self._files.copy().items() if number != newest and file.is_idle
         ]
         excess = len(idle) - self.directory.idle_kept
         for place, file in enumerate(idle):
@@ -199,17 +218,18 @@ class MappedFileQueue:
                 self._drop(file)
 
     def _drop(self, file: MappedFile) -> None:
-        del self._files[file.number]
+        """Unmap a segment, unless it has a holder by now."""
+        if self._files.get(file.number) is not file:
+            return  # another thread drops it
+        # Before it admits no holder: a thread that is refused then maps the segment anew.
+        self._files.pop(file.number, None)
+        if not file.retire():
+            self._files.setdefault(file.number, file)
+            return
         if file.base + file.size <= self.core.flushed_position:
             self.core.forget(file.number)
-        self._dropped.append(file)
+        file.segment.release()
         self.report("released", file.number)
-
-    def _unmap_dropped(self) -> None:
-        """Unmap outside of the lock: it takes milliseconds, and an append that rolls needs it."""
-        while self._dropped:
-            with contextlib.suppress(IndexError):  # another thread took the last one
-                self._dropped.pop().segment.release()
 
     def hold(
         self, number: int, who: str, *, briefly: bool = False
@@ -217,15 +237,17 @@ class MappedFileQueue:
         """Return the segment, and the token that releases the hold; None if there is no such
         segment.
         """
-        # The lock keeps other threads from dropping the file as idle before it is held.
-        with self._lock:
+        for _ in range(_HOLD_ATTEMPTS):
             try:
-                file = self._get(number)
+                file = self.get(number)
             except PositionError:
                 return None
             token = file.hold(who, briefly=briefly)
-        self._unmap_dropped()
-        return None if token is None else (file, token)
+            if token is not None:
+                return file, token
+            if self._files.get(number) is file:
+                return None  # it is being deleted
+        return None
 
     @contextlib.contextmanager
     def held(self, number: int, who: str) -> Iterator[Segment | None]:
@@ -271,35 +293,30 @@ class MappedFileQueue:
             pass  # another process has removed it; its index may remain
         else:
             file.drain(force_after)
-            # Under one lock: the search for idle segments reads the mapping of each listed file.
-            with self._lock:
-                self._files.pop(number, None)
-                file.unmap()
+            self._files.pop(number, None)
+            file.unmap()
             self.report("released", number)
         self.directory.remove_segment(number)
         self._tell_deleted(number + 1)
 
     def _tell_deleted(self, below: int) -> None:
-        with self._lock:
+        with self._deleted_turn.taken():
             start, self._deleted_below = self._deleted_below, max(self._deleted_below, below)
-            for number in range(start, below):
-                self.report("deleted", number)
+        for number in range(start, below):
+            self.report("deleted", number)
 
     def drop_deleted(self) -> None:
         """Unmap segments that others have deleted: a mapping keeps their disk space in use."""
         first = self.first_number
-        with self._lock:
-            for file in list(self._files.values()):
-                if file.number < first and not file.holders and not file.segment.buffered:
-                    self._drop(file)
-        self._unmap_dropped()
+        for file in self._files.copy().values():
+            if file.number < first and file.is_idle:
+                self._drop(file)
         self.core.trim(first, 0)
         self._tell_deleted(first)
 
     def holders(self, number: int) -> list[str]:
         """Return the names of a segment's long-term holders in this process."""
-        with self._lock:
-            file = self._files.get(number)
+        file = self._files.get(number)
         return [] if file is None else file.staying
 
     def _flush_header(self, number: int) -> None:
@@ -330,18 +347,18 @@ class MappedFileQueue:
         return removed
 
     def forked(self) -> None:
-        """In the child of a fork: another thread of the parent may have held the lock."""
-        self._lock = threading.Lock()
+        """In the child of a fork, where no thread of the parent goes on."""
+        self._deleted_turn.forked()
         self.report = _ignore
         for file in self._files.values():
             file.forked()
 
     def close(self) -> None:
         """Release every mapping that is held here. Views and tailers keep theirs."""
-        with self._lock:
-            self._closed = True
-            for file in self._files.values():
-                self.core.forget(file.number)
-                file.segment.release()
-                self.report("released", file.number)
-            self._files.clear()
+        self._closed = True
+        while self._files:
+            number = next(iter(self._files.copy()))
+            file = self._files.pop(number, None)
+            if file is not None:
+                file.unmap()
+                self.report("released", number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from commitlog._kernel.segments import SparseIndex
+from commitlog.base.later_log import LaterLog
 from commitlog.errors import CorruptRecordError, CorruptSegmentError
 from commitlog.options.tuning import INDEX_SPACING_DEFAULT
 from commitlog.segment import index_file
@@ -28,6 +29,11 @@ class Sealer:
         self._next: int | None = None
         self._sequence = 0
         self._stuck = False
+        self._log = LaterLog(_logger)
+
+    def report(self) -> None:
+        """Log what the last seals met. Call this while no lock is held."""
+        self._log.report()
 
     @property
     def reached(self) -> int:
@@ -55,7 +61,8 @@ class Sealer:
                 self.begin(number)
                 if self._next and read_seal(self._directory, self._next - 1) is None:
                     self._stuck = True
-                    _logger.error(
+                    self._log.note(
+                        logging.ERROR,
                         "segments are missing before %s: no more are sealed",
                         self._directory.segment_path(self._next),
                     )
@@ -66,7 +73,8 @@ class Sealer:
             except (CorruptRecordError, CorruptSegmentError):
                 self._stuck = True
             if self._stuck:
-                _logger.error(
+                self._log.note(
+                    logging.ERROR,
                     "%s is damaged and cannot be sealed: run `commitlog verify` on the log",
                     self._directory.segment_path(self._next),
                 )
@@ -96,7 +104,8 @@ class Sealer:
             and seal.record_count == index.records
             and not index_file.write(self._directory, number, index, seal)
         ):
-            _logger.warning(
+            self._log.note(
+                logging.WARNING,
                 "the index of %s could not be written; it is rebuilt when it is needed",
                 self._directory.segment_path(number),
             )

@@ -12,6 +12,7 @@ from typing import Self
 from commitlog._kernel.engine import REFUSED_LAG, Writer
 from commitlog._kernel.readers import TailerPage
 from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.base.later_log import LaterLog
 from commitlog.errors import CommitLogError, TailerLagError
 from commitlog.options import OnLag
 from commitlog.segment.directory import LogDirectory
@@ -134,19 +135,24 @@ class Backpressure:
         return now_s - self._folder_locked_s >= tailer_folder.FOLDER_WAIT_S
 
     def _find(self) -> None:
-        before, self._required = self._required, {}
+        before, found = self._required, {}
+        unreadable = LaterLog(_logger)
         for name in tailer_folder.names(self._directory):
             try:
                 page = tailer_file.open_page(self._directory, name)
             except CommitLogError as error:
-                _logger.warning("appends do not wait for tailer %r: %s", name, error)
+                unreadable.note(
+                    logging.WARNING, "appends do not wait for tailer %r: %s", name, error
+                )
                 continue
             terms = page.terms(self._directory.log_uuid)
             if terms is not None and terms[0] and terms[1]:
                 tailer = _Required(name, page, terms[1])
                 if name in before:
                     tailer.position, tailer.still_s = before[name].position, before[name].still_s
-                self._required[name] = tailer
+                found[name] = tailer
+        self._required = found
+        unreadable.report()
 
     def _refresh(self, tailer: _Required) -> None:
         """Read a tailer's position and terms again; forget it if it is not required any more.
@@ -155,7 +161,7 @@ class Backpressure:
         """
         terms = tailer.page.terms(self._directory.log_uuid)
         if terms is not None and not terms[0]:
-            del self._required[tailer.name]
+            self._required.pop(tailer.name, None)
             return
         if terms is not None:
             tailer.max_lag_bytes = terms[1] or tailer.max_lag_bytes
@@ -177,6 +183,13 @@ class Backpressure:
         return self._evict_after_s is not None and tailer.still_s >= self._evict_after_s
 
     def _evict(self, tailer: _Required) -> None:
+        self._required.pop(tailer.name, None)
+        # It was deleted meanwhile, or this user may not write its file: this handle ignores it.
+        with contextlib.suppress(CommitLogError):
+            tailer_file.evict(
+                self._directory, tailer.name, lambda: self.log.cursors.raise_cell("required")
+            )
+        # Last, because a log handler may append, and would find the tailer overdue again.
         _logger.warning(
             "tailer %r of %s blocked appends without moving for %.3g s: it is evicted, and no "
             "longer required",
@@ -184,22 +197,17 @@ class Backpressure:
             self._directory.path,
             tailer.still_s,
         )
-        self._required.pop(tailer.name, None)
-        # It was deleted meanwhile, or this user may not write its file: this handle ignores it.
-        with contextlib.suppress(CommitLogError):
-            tailer_file.evict(
-                self._directory, tailer.name, lambda: self.log.cursors.raise_cell("required")
-            )
 
     def _drop(self, tailer: _Required, records: int) -> None:
-        if not self.dropped_records:
+        is_first = not self.dropped_records
+        self.dropped_records += records
+        tailer.page.count_dropped(records)
+        if is_first:  # last, because a log handler may append, and its record is dropped, too
             _logger.warning(
                 "tailer %r of %s is too far behind: records are dropped",
                 tailer.name,
                 self._directory.path,
             )
-        self.dropped_records += records
-        tailer.page.count_dropped(records)
 
     def _too_far_behind(self, tailer: _Required) -> TailerLagError:
         waited = f", and did not catch up within {self._timeout_s:g} s" if self._timeout_s else ""

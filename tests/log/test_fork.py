@@ -161,11 +161,11 @@ def test_parent_locks_held_at_fork_do_not_block_the_child(
         return found
 
     locks = [
-        parts_of(log).queue._lock,
-        parts_of(log).writer.roll_lock,
-        parts_of(log).close_lock,
-        parts_of(log).named_lock,
-        parts_of(log).queue.get(0)._state,
+        parts_of(log).writer.roll_turn.taken(),
+        parts_of(log).queue._deleted_turn.taken(),
+        parts_of(log).closing.entered(),
+        parts_of(log).adopting.entered(),
+        parts_of(log).finding.entered(),
     ]
     with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as held:
         for lock in locks:

@@ -7,12 +7,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 from commitlog.errors import ClosedError, InvalidOptionError, PoolExhaustedError, PoolMemoryError
-from commitlog.pool import TransientStorePool, allocation, buffer_set
+from commitlog.pool import TransientStorePool, allocation, waiting_line
 from commitlog.pool.buffer import PoolBuffer
 from commitlog.pool.transient_store_pool import buffers_of
 
@@ -205,6 +206,7 @@ def test_grow_without_memory_warns_and_waits(
             pytest.raises(PoolExhaustedError, match="within"),
         ):
             buffers_of(pool).borrow("late")
+        buffers_of(pool).report()
         assert caplog.messages == [
             (
                 "the pool cannot grow beyond 1 buffers, so the borrower waits: it needs 2 bytes, "
@@ -284,21 +286,18 @@ def test_interrupted_wait_leaves_the_queue_and_no_buffer(until: Until) -> None:
 def test_buffer_handed_over_during_an_interrupt_is_taken_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Interrupting:
+    class Interrupting(SimpleQueue[PoolBuffer | None]):
         """Hands a buffer over, then raises, like Ctrl-C between the two."""
 
-        def __init__(self, lock: object) -> None: ...
-
-        def notify(self) -> None: ...
-
-        def wait_for(self, served: Callable[[], bool], seconds: float) -> None:
-            buffers_of(pool).return_buffer(buffer)
-            assert served()
-            raise KeyboardInterrupt
+        def get(self, block: bool = True, timeout: float | None = None) -> PoolBuffer | None:
+            if self.empty():
+                buffers_of(pool).return_buffer(buffer)
+                raise KeyboardInterrupt
+            return super().get(block, timeout)
 
     with small_pool() as pool:
         (buffer,) = drain(pool)
-        monkeypatch.setattr(buffer_set.threading, "Condition", Interrupting)
+        monkeypatch.setattr(waiting_line, "SimpleQueue", Interrupting)
         with pytest.raises(KeyboardInterrupt):
             buffers_of(pool).borrow("interrupted")
         stats = pool.stats()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -11,12 +12,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from commitlog.base.later_log import LaterLog
 from commitlog.pool import TransientStorePool
 from commitlog.pool.shm_survey import discard, sweep_orphans
 from commitlog.pool.transient_store_pool import buffers_of
 
 DYING_POOL = """
 import os, signal, sys
+from commitlog.base.later_log import LaterLog
 from commitlog.pool import TransientStorePool
 pool = TransientStorePool(buffers=2, buffer_size="64KiB", backing="shm", lock_memory="off")
 pool._set.borrow("a log").bind(bytes.fromhex(sys.argv[1]), 0, 7)
@@ -57,12 +60,12 @@ def test_sweep_removes_free_orphans_and_keeps_those_with_records(
 ) -> None:
     for name in left_behind:
         age(name)
-    sweep_orphans()
+    sweep_orphans(LaterLog(logging.getLogger()))
     assert sorted(exists(name) for name in left_behind) == [False, True]
 
 
 def test_sweep_keeps_a_recent_orphan(left_behind: list[str]) -> None:
-    sweep_orphans()
+    sweep_orphans(LaterLog(logging.getLogger()))
     assert all(exists(name) for name in left_behind)
 
 
@@ -72,7 +75,7 @@ def test_sweep_keeps_free_buffers_of_a_live_pool() -> None:
     ) as pool:
         for name in buffers_of(pool).shm_names:
             age(name)
-        sweep_orphans()
+        sweep_orphans(LaterLog(logging.getLogger()))
         assert all(exists(name) for name in buffers_of(pool).shm_names)
 
 

@@ -200,6 +200,7 @@ def test_low_water_warns_on_fall_and_again_only_after_rise(
             else:
                 buffers_of(pool).return_buffer(lent.pop())
         assert counts == warned
+        buffers_of(pool).report()
         assert len(caplog.messages) == warned[-1]
         if (total, warned[-1]) == (5, 1):
             assert "1 of 5 buffers are free" in caplog.messages[0]
@@ -290,7 +291,7 @@ def test_fork_with_the_lock_held_refuses_child_without_deadlock(
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with buffers_of(pool)._lock:
+        with buffers_of(pool)._turn.taken():
             held.set()
             release.wait(30)
 

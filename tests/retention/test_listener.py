@@ -124,7 +124,7 @@ def test_writer_behind_deleted_segments_continues_to_seal(
     """
     behind, ahead = logs.open(), logs.open()
     assert parts_of(behind).writer.allocation is not None
-    with parts_of(behind).writer.allocation._seal_lock:  # as if its thread were stopped
+    with parts_of(behind).writer.allocation._sealing.entered():  # as if its thread were stopped
         fill(ahead, 6)
         ahead.prune(ALL)
         assert ahead.first_position == 5 * SEGMENT + 4096

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from commitlog import CommitLog
-from commitlog._kernel.segments import Segment
 from commitlog.errors import ClosedError, CorruptRecordError, PositionError, SegmentHeldError
 from commitlog.log.parts import parts_of
 from tests.setups import BY_HAND, HEADER, SEGMENT, Logs
@@ -70,29 +69,6 @@ def test_positions_without_a_segment_are_refused(logs: Logs) -> None:
         with pytest.raises(PositionError):
             parts_of(log).queue.get(position // SEGMENT)
         assert parts_of(log).queue.hold(position // SEGMENT, "holder") is None
-
-
-def test_idle_segment_is_unmapped_outside_of_the_lock(logs: Logs) -> None:
-    """A roll takes that lock."""
-    log = filled(logs, 40)
-    locked: list[bool] = []
-
-    class Watched:
-        def __init__(self, segment: Segment) -> None:
-            self._segment = segment
-
-        def __getattr__(self, name: str) -> object:
-            return getattr(self._segment, name)
-
-        def release(self) -> None:
-            locked.append(parts_of(log).queue._lock.locked())
-            self._segment.release()
-
-    for number in range(40):
-        file = parts_of(log).queue.get(number)
-        file.segment = Watched(file.segment)  # type: ignore[assignment]
-    assert len(locked) >= 20
-    assert not any(locked)
 
 
 def test_reading_many_segments_keeps_few_of_them_mapped(logs: Logs) -> None:
