@@ -83,6 +83,7 @@ cdef class Writer(Committer):
     cdef dict claims  # position -> thread, of open claims
 
     cdef int advance(self) except -1
+    cdef int check_files(self) except -1
     cdef int finish_append(self, uint64_t end, bint durable) except -1
     cpdef check_claims(self, uint64_t below)
     cdef int check_durable(self, bint durable) except -1

@@ -103,11 +103,20 @@ cdef class Writer(Committer):
             cl_histogram_add(&self.log.latencies.roll, cl_clock_monotonic_ns() - began_ns)
         return 0
 
+    cdef int check_files(self) except -1:
+        """Raise `ClosedError` if the log's files are released: a signal handler or another thread
+        may close the log in the middle of a roll.
+        """
+        if self.leaving or self.writer.tail == NULL:
+            raise self.failed_with(CL_E_CLOSED, 0, None)
+        return 0
+
     def open_segment(self, uint64_t number, int64_t now_ns):
         """Record in a segment's header that the log rolls into it now; return the recorded time,
         which another handle may have written first.
         """
         cdef int64_t opened_ns = 0
+        self.check_files()
         cdef int code = cl_writer_open_segment(&self.writer, number, now_ns, &opened_ns)
         if code != CL_OK:
             raise self.failed_with(code, errno, number * self.log.segment_size)
@@ -116,8 +125,7 @@ cdef class Writer(Committer):
     def move_tail(self, uint64_t number, int64_t opened_ns, int64_t cycle=0):
         """Move the tail from the end of segment `number` to the start of the next, which is ready.
         """
-        if self.writer.tail == NULL:
-            raise self.failed_with(CL_E_CLOSED, 0, None)
+        self.check_files()
         cdef int code = cl_writer_roll(&self.writer, number, opened_ns, cycle)
         if code != CL_OK:
             raise self.failed_with(code, errno, (number + 1) * self.log.segment_size)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from commitlog.base.later_log import LaterLog
-from commitlog.base.turn import Turn
-from commitlog.errors import DiskFullError, IOFailureError
+from commitlog.base.turn import SHORT_S, Turn
+from commitlog.errors import ClosedError, DiskFullError, IOFailureError
 from commitlog.pool.buffer import PoolBuffer
 from commitlog.pool.buffer_set import BufferSet
 from commitlog.segment.lock_file import Holder, LockFile
@@ -38,7 +38,7 @@ class BufferLeases:
         self.owner = owner
         self._log_uuid = log_uuid
         self._lock_file = lock_file
-        self._turn = Turn()
+        self._turn = Turn(SHORT_S)
         self._log = LaterLog(_logger)
         self._ended = False
         self._holder = holder
@@ -78,8 +78,18 @@ class BufferLeases:
         """Record the buffer's name, then its segment in its header, before the first claim."""
         if buffer.name is not None:
             self._lent_names[buffer.name] = None
-            self._record()
+            self._record_open()
         buffer.bind(self._log_uuid, file.base, file.segment.id)
+
+    def _record_open(self) -> None:
+        try:
+            self._record()
+        except IOFailureError as error:
+            if not self._ended:
+                raise
+            # A signal handler has closed the log, and the file with it.
+            why = "the log is closed: open it again"
+            raise ClosedError(why, path=error.path) from error
 
     def give_back(self, buffer: PoolBuffer, *, written: bool = True) -> None:
         """Return a buffer whose content is in the segment file, or which has none.

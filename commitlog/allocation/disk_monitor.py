@@ -10,7 +10,7 @@ import os
 from typing import Literal
 
 from commitlog.base.later_log import LaterLog
-from commitlog.base.turn import Turn
+from commitlog.base.turn import SHORT_S, Turn
 from commitlog.errors import ClosedError, DiskFullError
 from commitlog.options import Options
 from commitlog.segment.directory import LogDirectory
@@ -54,7 +54,7 @@ class DiskMonitor:
         self._refused = False
         # The service thread and an appender that rolls both check: in turn, an older reading does
         # not overwrite the result of a newer one.
-        self._turn = Turn()
+        self._turn = Turn(SHORT_S)
         self._log = LaterLog(_logger)
         self.state: DiskState = "fine"
 

@@ -10,7 +10,7 @@ from commitlog._kernel.engine import Writer
 from commitlog.allocation.buffer_lease import BufferLeases
 from commitlog.base.failpoint import failpoint
 from commitlog.base.section import Entry, Section
-from commitlog.base.turn import PATIENCE_S, Turn
+from commitlog.base.turn import PATIENCE_S, SHORT_S, Turn
 from commitlog.errors import ClosedError, PositionError
 from commitlog.pool.buffer import PoolBuffer
 from commitlog.segment.mapped_file_queue import MappedFile, MappedFileQueue
@@ -44,7 +44,7 @@ class SegmentBuffers:
         self._queue = queue
         self._lender = lender
         self._attaching = Section()
-        self._turn = Turn()
+        self._turn = Turn(SHORT_S)
         # Taken while drained buffers are returned to the pool; `_turn` is taken inside it.
         self._returning = Turn()
         self._attached: dict[int, _Attached] = {}
@@ -80,8 +80,7 @@ class SegmentBuffers:
                     return
                 undo.callback(self._lender.give_back, buffer, written=False)
                 with self._turn.taken():
-                    if self._bind(number, *held, buffer, opening=opening):
-                        undo.pop_all()
+                    self._bind(number, *held, buffer, undo, opening=opening)
         except BaseException:
             self._needed = None  # the log does not roll
             raise
@@ -118,11 +117,9 @@ class SegmentBuffers:
                 if buffer is None:
                     return
                 undo.callback(self._lender.give_back, buffer, written=False)
-                if not self._bind(number, *held, buffer):
-                    return
-                self._ahead = number
-                self._core.ready_below = number + 1
-                undo.pop_all()
+                if self._bind(number, *held, buffer, undo):
+                    self._ahead = number
+                    self._core.ready_below = number + 1
 
     def _hold(self, number: int, undo: ExitStack) -> tuple[MappedFile, int] | None:
         """Keep a segment from deletion until `undo`; None if it has a buffer already."""
@@ -141,6 +138,7 @@ class SegmentBuffers:
         file: MappedFile,
         token: int,
         buffer: PoolBuffer,
+        undo: ExitStack,
         *,
         opening: bool = False,
     ) -> bool:
@@ -149,17 +147,23 @@ class SegmentBuffers:
             return False
         lease = _Lease()
         self._lender.bind(buffer, file)
-        attached = _Attached(file, buffer, lease, token)
-        # Known before it is attached, so that a close that interrupts this takes it back.
-        self._attached[number] = attached
-        if self._closed:
-            self._attached.pop(number, None)
-            raise ClosedError("the log is closed: open it again", path=self._core.path)
-        if not self._core.attach(file.segment, buffer.memory, lease, opening=opening):
-            self._attached.pop(number, None)
-            return False
+        # From here on what is listed has to be returned: a close that interrupts this does so.
+        attached = self._attached[number] = _Attached(file, buffer, lease, token)
+        undo.pop_all()
+        done = False
+        try:
+            if self._closed:
+                raise ClosedError("the log is closed: open it again", path=self._core.path)
+            done = self._core.attach(file.segment, buffer.memory, lease, opening=opening)
+            if done and self._attached.get(number) is not attached:
+                self._core.detach(file.segment)
+                done = False
+        finally:
+            if not done and self._attached.pop(number, None) is not None:
+                file.release(token)
+                self._lender.give_back(buffer, written=False)
         failpoint("buffer attached")
-        return True
+        return done
 
     def _entered(self, number: int) -> bool:
         """Return whether the log has rolled into the segment, or a thread is about to."""

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 
 PATIENCE_S = 2.0
+SHORT_S = 0.5  # for work without a flush
 
 
 class Turn:

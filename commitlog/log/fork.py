@@ -6,7 +6,7 @@ import contextlib
 import os
 from contextlib import ExitStack
 
-from commitlog._kernel.engine import REFUSED_FORKED
+from commitlog._kernel.engine import REFUSED_CLOSED, REFUSED_FORKED
 from commitlog._kernel.memory import MODE_MAPPED
 from commitlog.base.section import Entry
 from commitlog.errors import ForkedError, OpenTimeoutError
@@ -86,12 +86,21 @@ def _adopt(parts: LogParts) -> None:
         undo.callback(_end, writer)
         parts.engine.restart()
         writer.start()
-        parts.check_open()  # a signal handler may have closed the log meanwhile
+        undo.callback(_hand_over, parts, parts.lock_file, parts.writer, parts.pid)
+        parts.engine.refusal = 0
+        _hand_over(parts, lock_file, writer, os.getpid())
+        if parts.closed:  # by a signal handler, which left what is made here
+            parts.engine.refusal = REFUSED_CLOSED
+            parts.check_open()
         undo.pop_all()
+
+
+def _hand_over(
+    parts: LogParts, lock_file: LockFile | None, writer: WriterServices | None, pid: int
+) -> None:
     parts.lock_file = lock_file
     parts.writer = writer
-    parts.pid = os.getpid()
-    parts.engine.refusal = 0
+    parts.pid = pid  # last: a close of this process's log finds the others
 
 
 def _end(writer: WriterServices) -> None:

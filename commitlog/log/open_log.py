@@ -168,5 +168,7 @@ class OpenLog(LogParts):
         """Take the log over on the first append in the child of a fork."""
         if fork.adopt(self):
             registry.add(self)
+            if self.closed:  # by a signal handler
+                registry.discard(self)
             self._writer.backpressure.begin()
             self.meet_cycle()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from commitlog._kernel.engine import Engine, RecordList
+from commitlog._kernel.engine import REFUSED_CLOSED, Engine, RecordList
 from commitlog.base.failpoint import failpoint
 from commitlog.base.life_lock import LifeLock, open_lock_file
 from commitlog.base.polling import attempts
 from commitlog.base.section import Entry, Section
 from commitlog.base.units import whole_of
 from commitlog.errors import (
+    ClosedError,
     InUseError,
     InvalidOptionError,
     ProducerSequenceError,
@@ -108,10 +109,12 @@ class Producers:
                 failpoint("producer locked")
                 found = _Producer(number, life, covered.producers.get(number, Numbers()))
                 self._search(found, covered.number)
+                self._known[name] = found
+                if self._engine.refusal == REFUSED_CLOSED:  # perhaps since `release`
+                    raise ClosedError("the log is closed: open it again", path=self._engine.path)
             except BaseException:
                 life.close()
                 raise
-            self._known[name] = found
             return found
 
     def _interrupted(self, name: str) -> InUseError:

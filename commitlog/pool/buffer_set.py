@@ -12,7 +12,7 @@ from queue import Empty
 from typing import TypeVar
 
 from commitlog.base.later_log import LaterLog
-from commitlog.base.turn import Turn
+from commitlog.base.turn import SHORT_S, Turn
 from commitlog.errors import (
     ClosedError,
     CommitLogError,
@@ -39,7 +39,7 @@ class BufferSet:
 
     def __init__(self, options: PoolOptions) -> None:
         self.process = os.getpid()
-        self._turn = Turn()
+        self._turn = Turn(SHORT_S)
         self._log = LaterLog(_logger)
         self._counters = PoolStats()
         self.closed = False

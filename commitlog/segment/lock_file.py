@@ -147,22 +147,27 @@ class LockFile(LifeLock):
         except (OverflowError, ValueError, KeyError, TypeError, RecursionError):
             return Holder()
 
+    def _path(self) -> str:
+        try:
+            return os.readlink(f"/proc/self/fd/{self.descriptor}")
+        except OSError:  # it is closed, or the system does not show it
+            return NAME
+
     def write(self, holder: Holder) -> None:
         """Write the holder in one call: after a kill or an error it is the old or the new."""
-        descriptor = self.descriptor
         text = json.dumps(holder.__dict__).encode()
-        path = os.readlink(f"/proc/self/fd/{descriptor}")
-        with translate_errors(path, "record which process holds the log"):
-            size = os.fstat(descriptor).st_size
+        # Read for each call: once the file is closed, the descriptor may be another's.
+        with translate_errors(self._path(), "record which process holds the log"):
+            size = os.fstat(self.descriptor).st_size
             if size > SIZE_LIMIT:  # another program extended it; readers stop at the limit
-                os.ftruncate(descriptor, SIZE_LIMIT)
+                os.ftruncate(self.descriptor, SIZE_LIMIT)
                 size = SIZE_LIMIT
             if size < len(text):
                 # Allocate first: if a full disk cuts a write short, both the old and the new text
                 # are lost.
                 size = -(-len(text) // _ROOM_STEP) * _ROOM_STEP
-                os.posix_fallocate(descriptor, 0, size)
-            if os.pwrite(descriptor, text.ljust(size), 0) < len(text):
+                os.posix_fallocate(self.descriptor, 0, size)
+            if os.pwrite(self.descriptor, text.ljust(size), 0) < len(text):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from commitlog._kernel.engine import Committer, Core
 from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.base.polling import attempts
-from commitlog.base.turn import Turn
+from commitlog.base.turn import SHORT_S, Turn
 from commitlog.errors import ClosedError, IOFailureError, PositionError, SegmentHeldError
 from commitlog.segment import producers_file
 from commitlog.segment.directory import LogDirectory
@@ -160,7 +160,7 @@ class MappedFileQueue:
         self._first: int | None = None
         self.report: Report = _ignore
         self._deleted_below = 0
-        self._deleted_turn = Turn()
+        self._deleted_turn = Turn(SHORT_S)
 
     def watch(self, report: Report) -> None:
         """Report events from now on."""

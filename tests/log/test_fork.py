@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import threading
 from collections.abc import Callable
@@ -17,10 +18,12 @@ from commitlog import CommitLog
 from commitlog.base.service import start_lock
 from commitlog.errors import (
     ClaimError,
+    CommitLogError,
     ForkedError,
     RolledBackError,
 )
 from commitlog.log.parts import parts_of
+from tests.interrupting import interrupted_at
 from tests.setups import BY_HAND, Logs, Setup
 from tests.steps import die
 
@@ -188,3 +191,117 @@ def test_fork_waits_for_a_service_that_is_starting(in_child: Callable[..., Any])
         assert in_child(lambda: start_lock.acquire(timeout=60))
         forked.set()
         held.result()
+
+
+def requests_of(log: CommitLog, threads: int) -> tuple[list[str], list[str], list[str]]:
+    """Append from so many threads at once; return what failed, and the files and threads that the
+    log has then.
+    """
+    barrier = threading.Barrier(threads)
+
+    def request(number: int) -> str:
+        barrier.wait(60)
+        try:
+            log.append(b"%d" % number, sync=number % 2 == 0)
+        except CommitLogError as error:
+            return repr(error)
+        return ""
+
+    with ThreadPoolExecutor(threads) as pool:
+        failed = [outcome for outcome in pool.map(request, range(threads)) if outcome]
+    return failed, held_files(), log_threads()
+
+
+def held_files() -> list[str]:
+    """The files that a handle keeps open: other descriptors come and go."""
+    links = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            links.append(os.path.basename(os.readlink(f"/proc/self/fd/{name}")))
+    return sorted(link for link in links if link in ("lock", "cursors", "checkpoint"))
+
+
+def log_threads() -> list[str]:
+    names = [thread.name for thread in threading.enumerate()]
+    return sorted(name for name in names if name.startswith("commitlog "))
+
+
+def test_racing_threads_of_a_child_adopt_the_log_once(
+    logs: Logs, in_child: Callable[..., Any]
+) -> None:
+    """As under a server that forks its workers, which then serve requests in threads."""
+    log = logs.open(segment_size=1 << 20)
+    alone = in_child(lambda: requests_of(log, 1))
+    assert alone[0] == []
+    for _ in range(100):
+        assert in_child(lambda: requests_of(log, 17)) == alone
+    assert len(list(log.tailer())) == 1701
+
+
+def test_adoption_that_fails_leaves_nothing_and_succeeds_later(
+    logs: Logs, in_child: Callable[..., Any]
+) -> None:
+    log = logs.open()
+
+    def append() -> list[int]:
+        descriptors = [len(os.listdir("/proc/self/fd"))]
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        for free in range(3):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors[0] - 1 + free, limit[1]))
+            with pytest.raises(CommitLogError):
+                log.append(b"refused")
+            resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+            descriptors.append(len(os.listdir("/proc/self/fd")))
+        log.append(b"accepted")
+        return descriptors
+
+    before, *after = in_child(append)
+    assert after == [before] * 3
+    assert list(log.tailer().values()) == [b"accepted"]
+
+
+def test_interrupted_adoption_refuses_its_own_thread_at_once(
+    logs: Logs, in_child: Callable[..., Any]
+) -> None:
+    log = logs.open()
+
+    def append() -> int:
+        refused = 0
+
+        def interrupt() -> None:
+            nonlocal refused
+            with contextlib.suppress(ForkedError):
+                log.append(b"nested")
+                return
+            refused += 1
+
+        interrupted_at(30, lambda: log.append(b"outer"), interrupt)
+        log.append(b"later")
+        return refused
+
+    assert in_child(append) == 1
+    assert list(log.tailer().values()) == [b"outer", b"later"]
+
+
+def test_close_in_the_middle_of_an_adoption_leaks_no_thread(
+    logs: Logs, in_child: Callable[..., Any]
+) -> None:
+    log = logs.open()
+
+    def close() -> list[tuple[int, int]]:
+        found = []
+        line, more = 1, True
+        while more:
+            child = os.fork()
+            if child == 0:
+                with contextlib.suppress(CommitLogError):
+                    more = interrupted_at(line, lambda: log.append(b"x"), log.close)
+                log.close()
+                os._exit(len(log_threads()) if more else 255)
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            more = status != 255
+            found.append((line, status))
+            line += 1 + line // 8
+        return [(line, status) for line, status in found if status not in (0, 255)]
+
+    assert in_child(close) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -126,3 +127,73 @@ def test_first_stores_into_a_buffer_cause_no_page_faults(backing: Any) -> None:
             faults_of_storing(4096)  # after a fork, the interpreter's own pages fault once
             assert faults_of_storing(buffer.size) <= 8
         buffers_of(pool).return_buffer(buffer)
+
+
+# --- what the system refuses ----------------------------------------------------------------------
+
+REFUSED = """
+import json, os, psutil, resource, sys, posix_ipc
+from commitlog.errors import CommitLogError
+from commitlog.pool import TransientStorePool
+uid, spare = int(sys.argv[1]), int(sys.argv[2])
+TransientStorePool(buffers=2, buffer_size=65536).close()  # loads what is loaded late
+if uid:
+    os.setgid(uid), os.setuid(uid)
+before = len(os.listdir("/proc/self/fd"))
+limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+if spare >= 0:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before - 1 + spare, limit[1]))
+result = {}
+for backing in ("anonymous", "shm"):
+    try:
+        TransientStorePool(buffers=2, buffer_size=65536, backing=backing).close()
+        result[backing] = None
+    except CommitLogError as error:
+        result[backing] = [type(error).__name__, str(error)]
+resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+result["leaked"] = len(os.listdir("/proc/self/fd")) - before
+print(json.dumps(result))
+"""
+
+
+def refused(*command: str, uid: int = 0, spare: int = -1) -> dict[str, Any]:
+    done = subprocess.run(
+        [*command, sys.executable, "-c", REFUSED, str(uid), str(spare)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+@pytest.mark.parametrize("spare", range(6))
+def test_pool_without_descriptors_raises_a_commitlog_error(spare: int) -> None:
+    result = refused(spare=spare)
+    assert result["leaked"] == 0
+    assert result["shm"] is None or result["shm"][0] == "IOFailureError"
+    if spare == 0:
+        assert "Too many open files" in result["shm"][1]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root mounts a file system")
+@pytest.mark.parametrize(
+    ("mount", "uid", "kind"),
+    [
+        ("-o ro tmpfs /dev/shm", 0, "ReadOnlyError"),
+        ("-o mode=000 tmpfs /dev/shm", 65534, "ReadOnlyError"),
+        ("-o mode=755 tmpfs /dev/shm", 65534, "ReadOnlyError"),
+        ("-o size=64k tmpfs /dev/shm", 0, "PoolMemoryError"),
+        ("tmpfs /dev", 0, "IOFailureError"),
+    ],
+)
+def test_pool_without_a_usable_dev_shm_says_so(mount: str, uid: int, kind: str) -> None:
+    script = f'mount --make-rprivate /; mount -t tmpfs {mount}; exec "$0" "$@"'
+    space = ("unshare", "-m")
+    if subprocess.run([*space, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("no mount namespace can be made here")
+    result = refused(*space, "bash", "-c", script, uid=uid)
+    assert result["shm"][0] == kind
+    assert "/dev/shm" in result["shm"][1]
+    assert result["anonymous"] is None

@@ -7,6 +7,8 @@ import errno
 import gc
 import itertools
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -155,3 +157,20 @@ def test_failing_fstat_leaks_no_descriptor(tmp_path: Path, monkeypatch: pytest.M
         if next(calls) <= turn:
             break
     assert turn > 5
+
+
+def test_process_of_another_user_counts_as_living(tmp_path: Path) -> None:
+    """Where /proc hides the processes of others (hidepid), only a signal finds them."""
+    script = """
+import os, sys
+from commitlog.segment.lock_file import is_process
+if os.getuid() == 0:
+    os.setgid(54321), os.setuid(54321)
+print(is_process(1), is_process(os.getppid()), is_process(int(sys.argv[1])))
+"""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(gone.pid)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True", "True", "False"]
