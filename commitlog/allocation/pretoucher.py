@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 
 from commitlog._kernel.engine import Core
 from commitlog._kernel.segments import Segment, start_writeback
+from commitlog.base.turn import Turn
 from commitlog.options import Options
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 
@@ -38,7 +38,7 @@ class Pretoucher:
         self._core = core
         self._queue = queue
         self._options = options
-        self._lock = threading.Lock()
+        self._turn = Turn()
         self.touched_position = 0  # pages below it are pre-faulted, or the tail has passed them
         self._next_number = 0  # the segment whose first pages are pre-faulted
         self._rate = 0.0
@@ -72,7 +72,7 @@ class Pretoucher:
         """Pre-fault the next pages, a few MiB at most, none from the position `allocated` on.
         Return False if all that are wanted are present.
         """
-        with self._lock:
+        with self._turn.taken():
             self.measure()
             return self._step_ahead(allocated) or self._step_next(allocated)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from contextlib import ExitStack
 from typing import NamedTuple
@@ -44,6 +45,7 @@ class SegmentBuffers:
         self._queue = queue
         self._lender = lender
         self._attaching = Section()
+        self._is_short = False  # the thread that attaches waits for the pool
         self._turn = Turn(SHORT_S)
         # Taken while drained buffers are returned to the pool; `_turn` is taken inside it.
         self._returning = Turn()
@@ -57,15 +59,19 @@ class SegmentBuffers:
         """Attach a buffer to a segment that the log is about to roll into, or in which it is
         `opening`, unless it has one already or the pool's policy gives none.
 
-        If this call interrupts another one of the same thread, the segment gets none: its claims go
-        to the mapping, as with ``on_exhausted="mapped"``.
+        If this call interrupts another one of the same thread, or another thread was interrupted in
+        such a call, the segment gets none: its claims go to the mapping, as with
+        ``on_exhausted="mapped"``.
         """
-        pool = self._lender.pool
-        with self._attaching.entered(pool.wait_timeout_s + PATIENCE_S) as entry:
-            if entry is Entry.ENTERED:
-                self._attach(number, opening)
-            elif entry is Entry.LATE:
-                raise pool.exhausted("another thread of this log waits for a buffer, too")
+        deadline_s = time.monotonic() + self._lender.pool.wait_timeout_s
+        while True:
+            with self._attaching.entered(PATIENCE_S) as entry:
+                if entry is Entry.ENTERED:
+                    self._attach(number, opening)
+            if entry is not Entry.LATE or not self._is_short:
+                return
+            if time.monotonic() >= deadline_s:
+                raise self._lender.pool.exhausted("other threads of this log wait for buffers, too")
 
     def _attach(self, number: int, opening: bool) -> None:
         with self._turn.taken():
@@ -95,7 +101,11 @@ class SegmentBuffers:
             # about to return one, too: this waits for it.
             self._core.commit(self._core.tail_position)
             self.give_back_drained()
-            buffer = pool.borrow(owner)
+            self._is_short = True
+            try:
+                buffer = pool.borrow(owner)
+            finally:
+                self._is_short = False
         return buffer
 
     def attach_ahead(self, number: int) -> None:

@@ -1,7 +1,7 @@
 """Section: code that one thread at a time runs, and that cannot interrupt itself.
 
 `commitlog/base/turn.py` says which code interrupts a thread. If that code calls a function that the
-thread is in already, a lock would block the thread for ever.
+thread is in already, a lock would block the thread without end.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-PATIENCE_S = 2.0
-SHORT_S = 0.5  # for work without a flush
+# Work takes longer only on a slow disk; then it is done twice.
+PATIENCE_S = 0.5
+SHORT_S = 0.1  # for work without a flush
 
 
 class Turn:

@@ -332,7 +332,7 @@ class LogIndex:
                 segment, seal
             )
         self._indexes[segment.number] = index
-        kept = sum(map(len, self._indexes.values()))
+        kept = sum(map(len, list(self._indexes.values())))  # a finaliser may add one meanwhile
         while kept > _ENTRIES_KEPT and len(self._indexes) > 1:
             _, oldest = self._indexes.popitem(last=False)
             kept -= len(oldest)

@@ -160,6 +160,7 @@ def refused(*command: str, uid: int = 0, spare: int = -1) -> dict[str, Any]:
     done = subprocess.run(
         [*command, sys.executable, "-c", REFUSED, str(uid), str(spare)],
         cwd=ROOT,
+        check=False,
         capture_output=True,
         text=True,
     )
