@@ -5,12 +5,12 @@ which new segments are refused.
 from __future__ import annotations
 
 import errno
+import itertools
 import logging
 import os
 from typing import Literal
 
 from commitlog.base.later_log import LaterLog
-from commitlog.base.turn import SHORT_S, Turn
 from commitlog.errors import ClosedError, DiskFullError
 from commitlog.options import Options
 from commitlog.segment.directory import LogDirectory
@@ -52,33 +52,36 @@ class DiskMonitor:
         )
         self._wanted = directory.segment_size  # bytes that the last allocation asked for
         self._refused = False
-        # The service thread and an appender that rolls both check: in turn, an older reading does
-        # not overwrite the result of a newer one.
-        self._turn = Turn(SHORT_S)
+        # The service thread and an appender that rolls both read, without a lock. Readings are
+        # numbered, so that an older one does not overwrite the result of a newer one.
+        self._numbers = itertools.count(1)
+        self._newest = 0
         self._log = LaterLog(_logger)
         self.state: DiskState = "fine"
 
     def look(self) -> None:
         """Check whether space is low, or sufficient again."""
-        with self._turn.taken():
-            free = free_bytes(self._directory)
-            if not self._refused:
-                full = self.state == "full" and not self._has_room(free)
-                self._change("full" if full else "low" if free < self._warn else "fine", free)
+        number, free = self._read()
+        if not self._refused:
+            full = self.state == "full" and not self._has_room(free)
+            self._change(number, "full" if full else "low" if free < self._warn else "fine", free)
+
+    def _read(self) -> tuple[int, int]:
+        number = next(self._numbers)
+        return number, free_bytes(self._directory)
 
     def _has_room(self, free: int) -> bool:
         return free - self._wanted >= self._least
 
     def admit(self, size: int) -> None:
         """Refuse new blocks that would leave less space than `min_free_bytes`."""
-        with self._turn.taken():
-            self._wanted = size
-            if not self._least:
-                return
-            free = free_bytes(self._directory)
-            if self._has_room(free):
-                return
-            self._change("full", free)
+        self._wanted = size
+        if not self._least:
+            return
+        number, free = self._read()
+        if self._has_room(free):
+            return
+        self._change(number, "full", free)
         raise DiskFullError(
             f"{free} bytes are free, and {size} bytes for records would leave less than "
             f"min_free_bytes={self._least}: free space and append again",
@@ -90,16 +93,19 @@ class DiskMonitor:
         """Record that the file system refused an allocation. This ends only when it makes one: the
         free space that it reports may not be usable.
         """
-        with self._turn.taken():
-            self._refused = True
-            self._change("full", free_bytes(self._directory))
+        self._refused = True
+        number, free = self._read()
+        self._change(number, "full", free)
 
     def admitted(self) -> None:
         """Record that an allocation succeeded."""
         self._refused = False
         self.look()
 
-    def _change(self, state: DiskState, free: int) -> None:
+    def _change(self, number: int, state: DiskState, free: int) -> None:
+        if number < self._newest:
+            return
+        self._newest = number
         if state == self.state:
             return
         self.state = state
