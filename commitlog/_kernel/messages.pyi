@@ -40,6 +40,7 @@ class Field:
     def __set__(self, instance: object, value: Any, /) -> None: ...
 
 class EnumField(Field):
+    members: type[Enum]
     def __init__(
         self, owner: str, name: str, kind: str, offset: int, length: int, members: type[Enum]
     ) -> None: ...
@@ -142,12 +143,28 @@ class DeclaredSegment:
 
 _Item = TypeVar("_Item")
 
+class MessageScreen:
+    def __init__(
+        self,
+        check: Callable[[Any, bytes], object],
+        *,
+        walks: bool,
+        only_null: bool,
+        takes_any_float: bool,
+        is_open: bool,
+        classes: dict[Any, tuple[str, ...] | None],
+        leaves: frozenset[Any],
+        names: frozenset[str] | None = None,
+    ) -> None: ...
+    def screen(self, message: Any, value: bytes) -> None: ...
+
 class TopicWriter(Generic[_Item]):
     def __init__(
         self,
         target: LogMethods,
         message_class: builtins.type[_Item] | None,
         encode: Callable[[_Item], bytes],
+        screen: MessageScreen | None,
         appender: Any,
         type: int | None,
         last: LastAppend,

@@ -30,7 +30,7 @@ from cpython.type cimport PyType_Check
 from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_DecodeUTF8
 from libc.math cimport isfinite
 from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint16_t, uint32_t, uint64_t, uint8_t
-from libc.string cimport memchr, memcpy, memset
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 from commitlog._kernel.engine cimport LogMethods, NOT_APPENDED, type_of, Writer
 from commitlog._kernel.kernel cimport *
@@ -50,5 +50,6 @@ include "field.pxi"
 include "object_field.pxi"
 include "message_writer.pxi"
 include "message_reader.pxi"
+include "message_screen.pxi"
 include "topic_writer.pxi"
 include "lengths.pxi"

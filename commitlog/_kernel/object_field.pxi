@@ -27,7 +27,7 @@ cdef class EnumField(Field):
     MessageError
         The number of a member does not fit.
     """
-    cdef object members
+    cdef readonly object members
     cdef dict of_number
 
     def __init__(self, owner, name, kind, offset, length, members):

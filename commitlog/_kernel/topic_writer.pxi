@@ -33,6 +33,8 @@ cdef class TopicWriter:
         The class of the messages; None if the codec alone can tell.
     encode : callable
         Encodes a message.
+    screen : MessageScreen or None
+        Finds messages that would be read back as something else; None if there are none.
     appender : TopicAppender or LayeredAppender
         Appends what `append` does not: the first message of a segment, and all messages with
         layers.
@@ -47,18 +49,20 @@ cdef class TopicWriter:
     """
     cdef LogMethods target
     cdef object message_class, encode, appender, type, handled
+    cdef MessageScreen screen
     cdef LastAppend last
     cdef DeclaredSegment declared
 
     __class_getitem__ = classmethod(types.GenericAlias)
 
     def __init__(
-        self, LogMethods target not None, message_class, encode, appender, type,
-        LastAppend last not None, DeclaredSegment declared not None, handled
+        self, LogMethods target not None, message_class, encode, MessageScreen screen, appender,
+        type, LastAppend last not None, DeclaredSegment declared not None, handled
     ):
         self.target = target
         self.message_class = message_class
         self.encode = encode
+        self.screen = screen
         self.appender = appender
         self.type = type
         self.last = last
@@ -93,8 +97,8 @@ cdef class TopicWriter:
         Raises
         ------
         MessageError, MessageValueError, RecordTooLargeError
-            The message is of another class, or its codec cannot encode a value. Nothing was
-            appended.
+            The message is of another class, its codec cannot encode a value, or a value would be
+            read back as another one. Nothing was appended.
         ConflictError
             The log ends at another sequence than `expect`. Nothing was appended.
         InUseError, ProducerSequenceError
@@ -127,8 +131,8 @@ cdef class TopicWriter:
 
     cdef plain_value(self, message):
         """Return the value of a message of the class that is written while none is handled. Return
-        None for any other, and for one that cannot be encoded: `_append_otherwise` encodes it
-        again, for an error that names the field.
+        None for any other, and for one that cannot be encoded or that the screen refuses:
+        `_append_otherwise` encodes it again, for an error that names the field.
         """
         cdef PyObject *handled = NULL
         if self.message_class is not None and type(message) is not self.message_class:
@@ -138,6 +142,9 @@ cdef class TopicWriter:
         if handled != <PyObject *>None:
             return None
         try:
-            return self.encode(message)
+            value = self.encode(message)
+            if self.screen is not None:
+                self.screen.pass_message(message, value)
+            return value
         except Exception:
             return None

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from commitlog.base.extras import pyarrow_for
 from commitlog.errors import InvalidOptionError
+from commitlog.messages.arrow_column import message_column
 from commitlog.messages.catalog import SchemaCatalog
-from commitlog.messages.decoding import MessageDecoder, as_json
+from commitlog.messages.decoding import MessageDecoder
 from commitlog.messages.history import History
 
 if TYPE_CHECKING:
@@ -50,10 +51,11 @@ def to_arrow(
     -------
     pyarrow.Table
         A row for each message: position, sequence, timestamp, key, `topic`, and `message`, a struct
-        with one field for each topic, of which the others are null. A topic whose messages have no
-        common Arrow type is JSON text. `history` is a struct with the fields of `History`: `hops`,
-        a list of structs with source, position, written and read; `written`, `earlier` and
-        `remaining`. It is null for a message without a history.
+        with one field for each topic, of which the others are null. A field that is a dict is a
+        map. What has no fields of its own, such as a dict without types, is JSON text, and so is a
+        topic whose messages have no common Arrow type. `history` is a struct with the fields of
+        `History`: `hops`, a list of structs with source, position, written and read; `written`,
+        `earlier` and `remaining`. It is null for a message without a history.
 
     Raises
     ------
@@ -71,7 +73,8 @@ def to_arrow(
     pa = pyarrow_for("topics.to_arrow")
     if isinstance(topics, str):
         raise InvalidOptionError(f"topics must be a list of names: use [{topics!r}]")
-    SchemaCatalog(log).check_topics(topics or ())
+    catalog = SchemaCatalog(log)
+    catalog.check_topics(topics or ())
     decoder = MessageDecoder(log, topics, history=history, keys=keys)
     parts: list[Any] = []
     found_topics: list[str] = []
@@ -95,7 +98,16 @@ def to_arrow(
     schema = log.to_reader(end=log.first_position, columns=_COLUMNS).schema
     table = pa.Table.from_batches(parts, schema)
     names = sorted(set(found_topics))
-    of_topics = [_column(pa, found_topics, messages, name) for name in names]
+    of_topics = [
+        message_column(
+            [
+                message if topic == name else None
+                for topic, message in zip(found_topics, messages, strict=True)
+            ],
+            list(catalog.schemas_of(name).values()),
+        )
+        for name in names
+    ]
     fields = pa.struct([(name, column.type) for name, column in zip(names, of_topics, strict=True)])
     message = (
         pa.StructArray.from_arrays(of_topics, fields=list(fields))
@@ -130,13 +142,3 @@ def _histories(pa: Any, histories: list[History | None]) -> Any:
         for each in histories
     ]
     return pa.array(rows, pa.struct(form))
-
-
-def _column(pa: Any, topics: list[str], messages: list[Any], name: str) -> Any:
-    own = [
-        message if topic == name else None for topic, message in zip(topics, messages, strict=True)
-    ]
-    try:
-        return pa.array(own)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        return pa.array([None if each is None else as_json(each) for each in own], pa.string())

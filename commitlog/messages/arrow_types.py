@@ -94,6 +94,9 @@ class _Types:
             return self.of_json_schema(kinds[0]) if len(kinds) == 1 else self.text
         if form.get("type") == "object":
             return self._object(form)
+        if "fields" in form:
+            parts = zip(form["fields"], form["prefixItems"], strict=True)
+            return self._struct((name, self.of_json_schema(part)) for name, part in parts)
         if form.get("type") == "array":
             items = None if "prefixItems" in form else form.get("items")
             return self._pa.list_(self.of_json_schema(items)) if items else self.text

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from commitlog._kernel.messages import MessageBytes
-from commitlog.errors import InvalidOptionError, SchemaError
+from commitlog.errors import CommitLogError, InvalidOptionError, SchemaError
 from commitlog.messages.schema import Schema
 
 T = TypeVar("T")
@@ -124,8 +124,41 @@ def plain_decoder(schema: Schema) -> Decode[Any]:
     """
     if schema.codec not in _MODULES:
         raise unknown_codec(schema)
-    decoder: Decode[Any] = _module(_MODULES[schema.codec][0]).plain_decoder(schema)
+    make = _module(_MODULES[schema.codec][0]).plain_decoder
+    decoder: Decode[Any] = made_by_schema(schema, lambda: make(schema))
     return decoder
+
+
+def typed_decoder(codec: Codec[T], schema: Schema) -> Decode[T]:
+    """Return what decodes messages of a schema to the class of a codec.
+
+    Raises
+    ------
+    SchemaError
+        The class cannot take the messages, or the schema is damaged.
+    """
+    return made_by_schema(schema, lambda: codec.decoder(schema))
+
+
+def made_by_schema(schema: Schema, make: Callable[[], T]) -> T:
+    """Return what a function makes of a schema. Any program may have appended the schema, so what
+    it refers to may be missing or of a wrong type.
+
+    Raises
+    ------
+    SchemaError
+        The function raised another error than one of this package.
+    """
+    try:
+        return make()
+    except CommitLogError:
+        raise
+    except Exception as error:
+        raise SchemaError(
+            f"topic {schema.topic!r}: its schema is not one of the codec {schema.codec!r} "
+            f"({type(error).__name__}: {error}): read its messages as raw records",
+            topic=schema.topic,
+        ) from error
 
 
 def unknown_codec(schema: Schema) -> SchemaError:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+import math
+import re
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, TypeAlias
 
 from commitlog.errors import KeyUnavailableError, UndecodableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
-from commitlog.messages.codec import Decode, plain_decoder
+from commitlog.messages.codec import Decode, made_by_schema, plain_decoder
+from commitlog.messages.completing import completed
 from commitlog.messages.floors import FloorWatch
 from commitlog.messages.history import History
 from commitlog.messages.key_ring import KeyRing, key_ring_of
@@ -19,6 +22,9 @@ from commitlog.messages.layer import RecordDecoder, layered
 from commitlog.messages.record_keys import key_opener
 from commitlog.messages.schema import SCHEMA_TYPE, Schema, is_message_type
 
+# Lone surrogates, which no encoding of text takes, control characters beyond ASCII, and those that
+# turn the direction of text.
+_OBEYED = re.compile("[\ud800-\udfff\x80-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 _Known: TypeAlias = tuple[Schema, Decode[Any] | RecordDecoder[Any]]
 
 
@@ -157,13 +163,57 @@ class MessageDecoder:
         if self._topics is not None and schema.topic not in self._topics:
             return None
         # The standard library decodes JSON, so that a shell needs no extra for it.
-        decode = json.loads if schema.codec == "json" else plain_decoder(schema)
+        decode: Decode[Any] = (
+            made_by_schema(schema, lambda: completed(schema, json.loads))
+            if schema.codec == "json"
+            else plain_decoder(schema)
+        )
         return schema, layered(self._log, schema, decode, self._keys)
 
 
 def as_json(message: Any) -> str:
-    """Return a decoded message as JSON: bytes as base64, times in ISO 8601."""
-    return json.dumps(message, default=_plain, ensure_ascii=False)
+    """Return a decoded message as JSON: bytes as base64, times in ISO 8601, and numbers that are
+    not finite as "NaN", "Infinity" and "-Infinity". Characters that a terminal obeys are escaped.
+
+    Raises
+    ------
+    ValueError
+        It is nested too deeply.
+    """
+    try:
+        text = _dumped(message)
+    except (ValueError, TypeError):  # a number that is not finite, or a key that is not text
+        try:
+            text = _dumped(_finite(message))
+        except RecursionError:
+            raise ValueError("the message is nested too deeply") from None
+    except RecursionError:
+        raise ValueError("the message is nested too deeply") from None
+    return text if text.isascii() else _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _dumped(message: Any) -> str:
+    text = json.dumps(message, default=_plain, ensure_ascii=False, allow_nan=False)
+    return text.replace("\x7f", "\\u007f")
+
+
+def _finite(value: Any) -> Any:
+    """Return a value with text in place of numbers that are not finite, and of other keys."""
+    if isinstance(value, float):
+        if math.isnan(value):
+            return "NaN"
+        return value if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {_key(name): _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return value
+
+
+def _key(name: Any) -> Any:
+    if isinstance(name, str | int | None) or (isinstance(name, float) and math.isfinite(name)):
+        return name
+    return str(_finite(name)) if isinstance(name, float) else str(_plain(name))
 
 
 def _plain(value: Any) -> Any:

@@ -6,13 +6,17 @@ import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, is_typeddict
 
+from commitlog._kernel.messages import MessageScreen
 from commitlog.errors import MessageError, MessageValueError
 from commitlog.messages.codec import Codec
+from commitlog.messages.method import Method
+from commitlog.messages.msgspec_codec import MsgspecCodec
 from commitlog.messages.schema import Schema
 
 T = TypeVar("T")
 # What a codec raises for a value that it cannot encode.
 REFUSALS = (ValueError, TypeError, ArithmeticError, RecursionError)
+_BUILT_IN = (bool, int, float, str, bytes, list, tuple, dict, set, frozenset)
 
 
 class MessageEncoder(Generic[T]):
@@ -22,13 +26,16 @@ class MessageEncoder(Generic[T]):
     ----------
     encode : callable
         Returns the value of a message; raises one of `REFUSALS`.
+    screen : MessageScreen or None
+        Refuses values that readers would take for others.
     message_class : type or None
         The class that messages have; None if the codec alone can tell.
     """
 
     def __init__(self, codec: Codec[T], schema: Schema, *, path: str, validate: bool) -> None:
         self.message_class = _class_to_check(codec.message_class)
-        self.encode = _validating(codec, schema) if validate else codec.encode
+        self.encode = codec.encode
+        self.screen = _screen_of(codec, schema, validate=validate)
         self._codec = codec
         self._topic = schema.topic
         self._path = path
@@ -41,25 +48,34 @@ class MessageEncoder(Generic[T]):
         MessageError
             The message is of another class.
         MessageValueError
-            The codec cannot encode a value: the error names its field.
+            The codec cannot encode a value, or it would be read back as another one: the error
+            names its field.
         """
         if message.__class__ is not self.message_class:
             self.check_class(message)
         try:
-            return self.encode(message)
+            value = self.encode(message)
+            if self.screen is not None:
+                self.screen.screen(message, value)
+            return value
         except REFUSALS as error:
             raise self.value_error(message, error) from error
 
     def encoded_many(self, messages: list[T]) -> list[bytes]:
         """Return the values of messages; raise as `encoded` does."""
-        if set(map(type, messages)) == {self.message_class}:
+        if self.screen is None and set(map(type, messages)) == {self.message_class}:
             with contextlib.suppress(*REFUSALS):
                 return list(map(self.encode, messages))
         return [self.encoded(message) for message in messages]
 
     def check_class(self, message: object) -> None:
-        """Raise `MessageError` if a message is of another class."""
-        if self.message_class is not None and not isinstance(message, self.message_class):
+        """Raise `MessageError` if a message is of another class. One of a subclass would be read
+        back without the fields that the subclass adds.
+        """
+        wanted = self.message_class
+        if wanted is None or type(message) is wanted:
+            return
+        if wanted not in _BUILT_IN or not isinstance(message, wanted):
             raise MessageError(
                 f"topic {self._topic!r} takes {name_of(self._codec.message_class)}, not "
                 f"{type(message).__name__}: append it to its own topic",
@@ -88,16 +104,22 @@ def name_of(message_class: Any) -> str:
     return str(getattr(message_class, "__name__", message_class))
 
 
-def _validating(codec: Codec[T], schema: Schema) -> Callable[[T], bytes]:
-    """Return an encoder that refuses values that the decoder would refuse."""
-    encode, decode = codec.encode, codec.decoder(schema)
-
-    def validated(message: T) -> bytes:
-        value = encode(message)
-        decode(value)
-        return value
-
-    return validated
+def _screen_of(codec: Codec[T], schema: Schema, *, validate: bool) -> MessageScreen | None:
+    """Return what refuses messages that the decoder would refuse, or read as others."""
+    if isinstance(codec, MsgspecCodec | Method):
+        return codec.screen(validate=validate)
+    if not validate:
+        return None
+    decode = codec.decoder(schema)
+    return MessageScreen(
+        lambda _, value: decode(value),
+        walks=False,
+        only_null=False,
+        takes_any_float=True,
+        is_open=False,
+        classes={},
+        leaves=frozenset(),
+    )
 
 
 def _failing_field(message: Any, encode: Callable[[Any], bytes]) -> tuple[str | None, Any]:

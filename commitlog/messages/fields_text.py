@@ -19,6 +19,9 @@ def fields_text(schema: Schema) -> str:
 
 def _json_schema(form: dict[str, Any]) -> str:
     target = _target(form)
+    if "fields" in target:
+        parts = zip(target["fields"], target["prefixItems"], strict=True)
+        return ", ".join(_field(name, part) for name, part in parts)
     if "properties" not in target:
         return _named(form)
     fields = target["properties"]

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from commitlog._kernel.messages import Field, MessageBytes, message_from
+from commitlog._kernel.messages import EnumField, Field, MessageBytes, message_from
 from commitlog.errors import MessageError, MessageValueError
 from commitlog.messages.codec import Decode, conflict, other_codec
 from commitlog.messages.schema import Schema
@@ -89,6 +89,9 @@ class FixedCodec(Generic[T]):
                     f"$.{field['name']}",
                     f"{other['kind']} cannot be read as {field['kind']}",
                 )
+            why = _changed_member(field.get("members", {}), other.get("members", {}))
+            if why is not None:
+                raise conflict(schema, self.form, f"$.{field['name']}", why)
             moves.append((field["offset"], other["offset"], field["length"]))
         if schema.form["size"] == self.form["size"] and all(to == at for to, at, _ in moves):
             return _checked(kind)
@@ -109,12 +112,23 @@ def plain_decoder(schema: Schema) -> Decode[Any]:
 
 
 def _described(field: Field) -> dict[str, Any]:
-    return {
+    found = {
         "name": field.name,
         "kind": field.kind,
         "offset": field.offset,
         "length": field.length,
     }
+    if isinstance(field, EnumField):
+        found["members"] = {each.name: each.value for each in field.members}
+    return found
+
+
+def _changed_member(ours: dict[str, int], theirs: dict[str, int]) -> str | None:
+    """Return what is wrong with the members of an enum; None if each has its number."""
+    for name, value in theirs.items():
+        if ours.get(name, value) != value:
+            return f"{name} was {value!r}, and is {ours[name]!r} in the class"
+    return None
 
 
 def _checked(kind: Any) -> Decode[Any]:
@@ -141,13 +155,19 @@ def _reader(field: dict[str, Any]) -> Callable[[bytes], Any]:
         items = struct.Struct(f"<{array[2]}{_CODES[array[1]]}")
         return lambda value: list(items.unpack_from(value, offset))
     if kind == "str":
-        return lambda value: value[offset:end].rstrip(b"\0").decode(errors="replace")
+        return lambda value: value[offset:end].partition(b"\0")[0].decode()
     if kind.startswith("bytes up to"):
-        return lambda value: value[
-            offset + 2 : offset + 2 + value[offset] + 256 * value[offset + 1]
-        ]
+        return lambda value: _sized(value[offset:end])
     code = _CODES.get(kind.partition(" ")[0])  # an enum is its number
     if code is None:
         return lambda value: value[offset:end]
     number = struct.Struct(f"<{code}")
     return lambda value: number.unpack_from(value, offset)[0]
+
+
+def _sized(content: bytes) -> bytes:
+    """Return the bytes that a field has behind their length."""
+    length = content[0] + 256 * content[1]
+    if length > len(content) - 2:
+        raise ValueError(f"the stored length is {length}, more than {len(content) - 2} bytes")
+    return content[2 : 2 + length]

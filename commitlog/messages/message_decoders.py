@@ -9,7 +9,7 @@ from commitlog._kernel.readers import Record
 from commitlog.errors import SchemaError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import NO_SCHEMA, SchemaCatalog
-from commitlog.messages.codec import Codec, Decode, plain_decoder
+from commitlog.messages.codec import Codec, Decode, plain_decoder, typed_decoder
 from commitlog.messages.floors import FloorWatch
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder, layered
@@ -60,7 +60,9 @@ class MessageDecoders(dict[int, Decode[Any] | None]):
                 if topic is not None and topic.needs_positions and not has_positions(schema):
                     decode = _refusing(NO_POSITION)
                 elif topic is not None:
-                    decode = layered(self._log, schema, topic.codec.decoder(schema), topic.keys)
+                    decode = layered(
+                        self._log, schema, typed_decoder(topic.codec, schema), topic.keys
+                    )
             except SchemaError as error:
                 if error.topic is None or error.topic in self._topics:
                     decode = _refusing(error.message, error.field)

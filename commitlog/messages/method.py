@@ -13,6 +13,8 @@ from commitlog.messages.codec import Decode, conflict, other_codec
 from commitlog.messages.msgspec_codec import unsupported
 from commitlog.messages.reconciling import ConflictError, reconciled
 from commitlog.messages.schema import Schema
+from commitlog.messages.schema_form import form_of
+from commitlog.messages.screening import MessageScreen, screen_of
 
 _KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _MOST_METHODS = 1000  # interfaces that return each other have more chains than their authors expect
@@ -103,7 +105,6 @@ class Method:
 
     def __init__(self, steps: Sequence[Step]) -> None:
         msgspec = imported("msgspec", "a method writer or reader", "topics")
-        self._convert = msgspec.convert
         self.steps = steps
         self.title = ".".join([each.title for each in steps])
         self.is_async = steps[-1].is_async
@@ -123,9 +124,10 @@ class Method:
             raise MessageError(f"{path}: two methods of a chain have {twice[0]!r}: rename one")
         try:
             self._fields = msgspec.defstruct(steps[-1].title, fields, kw_only=True)
-            schema = msgspec.json.schema(self._fields)
-            arguments = tuple.__class_getitem__(tuple(field[1] for field in fields))
-            self._decode = msgspec.msgpack.Decoder(arguments).decode
+            schema = form_of(self._fields)
+            self._arguments = tuple.__class_getitem__(tuple(field[1] for field in fields))
+            self._decode = msgspec.msgpack.Decoder(self._arguments).decode
+            self._decode_fields = msgspec.msgpack.Decoder(self._fields).decode
         except (TypeError, NameError) as error:
             raise MessageError(f"{path}: {unsupported(error)}") from None
         self.form: dict[str, Any] = {**schema, "arguments": self.names}
@@ -170,17 +172,26 @@ class Method:
         if schema.form == self.form:
             return self._decode  # type: ignore[no-any-return]
         try:
-            change = reconciled(self.form, schema.form)
+            change = reconciled(self.form, schema.form, has_bytes=True)
         except ConflictError as error:
             raise conflict(schema, self.form, error.field, error.why) from None
         plain = plain_decoder(schema)
+        encode: Callable[[Any], bytes] = self.encode
 
         def converted(value: bytes) -> tuple[Any, ...]:
             named = plain(value)
-            found = self._convert(named if change is None else change(named), self._fields)
+            changed = named if change is None else change(named)
+            try:
+                found = self._decode_fields(encode(changed))
+            except (TypeError, OverflowError) as error:  # values that MessagePack cannot write
+                raise ValueError(str(error)) from error
             return tuple([getattr(found, name) for name in self.names])
 
         return converted
+
+    def screen(self, *, validate: bool) -> MessageScreen | None:
+        """Return what refuses calls that would be read back as others."""
+        return screen_of(self._arguments, "msgpack", self._decode, validate=validate)
 
 
 def plain_decoder(schema: Schema) -> Decode[dict[str, Any]]:

@@ -10,12 +10,12 @@ from commitlog._kernel.readers import Record
 from commitlog.errors import InvalidOptionError, MessageError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
-from commitlog.messages.codec import Decode
+from commitlog.messages.codec import Decode, plain_decoder, typed_decoder
 from commitlog.messages.floors import FloorWatch
 from commitlog.messages.interception import Intercept, intercepted
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder, layered
-from commitlog.messages.method import Method, methods_of, plain_decoder
+from commitlog.messages.method import Method, methods_of
 from commitlog.messages.schema import is_message_type
 
 Target: TypeAlias = tuple[Any, Callable[..., Any] | None, str, bool]
@@ -74,7 +74,7 @@ class MethodTable(dict[int, Target | None]):
         )
         for schema in self._catalog.schemas_of(*self._methods).values():
             if schema.codec == Method.name:
-                self._methods[schema.topic][0].decoder(schema)
+                typed_decoder(self._methods[schema.topic][0], schema)
 
     def __missing__(self, number: int) -> Target | None:
         target = self[number] = self._target(number)
@@ -98,7 +98,7 @@ class MethodTable(dict[int, Target | None]):
             call = None
         else:
             method, owner = self._methods[schema.topic]
-            decode, call = method.decoder(schema), method.bound(owner)
+            decode, call = typed_decoder(method, schema), method.bound(owner)
             if self._intercept is not None:
                 call = intercepted(method, self._intercept, call)
         made = layered(self._log, schema, decode, self._keys)

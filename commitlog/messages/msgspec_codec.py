@@ -8,9 +8,13 @@ from typing import Any, Generic, TypeVar, get_type_hints
 
 from commitlog.base.extras import imported
 from commitlog.errors import MessageError
+from commitlog.messages.changes import Change
 from commitlog.messages.codec import Decode, conflict, other_codec
+from commitlog.messages.completing import completed
 from commitlog.messages.reconciling import ConflictError, reconciled
 from commitlog.messages.schema import Schema
+from commitlog.messages.schema_form import form_of
+from commitlog.messages.screening import MessageScreen, screen_of
 
 T = TypeVar("T")
 _CUSTOM = re.compile(r"type (.*) is not supported")
@@ -35,10 +39,9 @@ class MsgspecCodec(Generic[T]):
     name = ""
 
     def __init__(self, message_class: type[T]) -> None:
-        msgspec = _msgspec(self.name)
         self.message_class = message_class
         try:
-            self.form: dict[str, Any] = msgspec.json.schema(message_class)
+            self.form: dict[str, Any] = form_of(message_class)
             format = _format(self.name)
             self.encode: Callable[[T], bytes] = format.Encoder().encode
             self._decode: Decode[T] = format.Decoder(message_class).decode
@@ -56,7 +59,7 @@ class MsgspecCodec(Generic[T]):
         if schema.codec not in FORMATS:
             raise other_codec(schema, self.name)
         try:
-            change = reconciled(self.form, schema.form)
+            change = reconciled(self.form, schema.form, has_bytes=schema.codec == "msgpack")
         except ConflictError as error:
             raise conflict(schema, self.form, error.field, error.why) from None
         if change is not None:
@@ -65,11 +68,25 @@ class MsgspecCodec(Generic[T]):
             return self._decode
         return _format(schema.codec).Decoder(self.message_class).decode  # type: ignore[no-any-return]
 
-    def _converting(self, codec: str, change: Callable[[Any], Any]) -> Decode[T]:
-        convert = _msgspec(codec).convert
-        plain = _format(codec).Decoder().decode
-        message_class = self.message_class
-        return lambda value: convert(change(plain(value)), message_class)
+    def _converting(self, codec: str, change: Change) -> Decode[T]:
+        """Return what decodes to plain values, changes them, and decodes their bytes again, because
+        only the codec knows how it writes each type.
+        """
+        format = _format(codec)
+        plain, encode = format.Decoder().decode, format.Encoder().encode
+        decode: Decode[T] = format.Decoder(self.message_class).decode
+
+        def converted(value: bytes) -> T:
+            try:
+                return decode(encode(change(plain(value))))
+            except (TypeError, OverflowError) as error:  # values that the format cannot write
+                raise ValueError(str(error)) from error
+
+        return converted
+
+    def screen(self, *, validate: bool) -> MessageScreen | None:
+        """Return what refuses messages that would be read back as something else."""
+        return screen_of(self.message_class, self.name, self._decode, validate=validate)
 
 
 class JsonCodec(MsgspecCodec[T]):
@@ -86,7 +103,8 @@ class MessagePackCodec(MsgspecCodec[T]):
 
 def plain_decoder(schema: Schema) -> Decode[Any]:
     """Return what decodes messages to dicts and lists."""
-    return _format(schema.codec).Decoder().decode  # type: ignore[no-any-return]
+    decode: Decode[Any] = _format(schema.codec).Decoder().decode
+    return completed(schema, decode)
 
 
 FORMATS = ("json", "msgpack")

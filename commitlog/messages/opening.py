@@ -20,7 +20,7 @@ from commitlog.log.parts import Mode, parts_of
 from commitlog.messages.agreement import Agreement
 from commitlog.messages.appender import Layered, TopicAppender
 from commitlog.messages.catalog import SchemaCatalog
-from commitlog.messages.codec import Codec, CodecName, codec_for
+from commitlog.messages.codec import Codec, CodecName, codec_for, typed_decoder
 from commitlog.messages.compression import (
     DICTIONARY_BYTES,
     Compression,
@@ -244,7 +244,7 @@ def _checked_schemas(
     known = catalog.schemas_of(schema.topic)
     for number, each in known.items():
         try:
-            codec.decoder(each)
+            typed_decoder(codec, each)
         except SchemaError as error:
             if catalog.has_record(number):
                 error.path = log.path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any, Generic, TypeVar
 
-from commitlog.base.extras import imported
+from commitlog.base.extras import imported, pyarrow_for
 from commitlog.errors import MessageError
 from commitlog.messages.codec import Decode, conflict, other_codec
 from commitlog.messages.schema import Schema
@@ -87,9 +87,44 @@ class ProtobufCodec(Generic[T]):
 def plain_decoder(schema: Schema) -> Decode[Any]:
     """Return what decodes messages to dicts."""
     kind = _protobuf("message_factory").GetMessageClass(_descriptor_of(schema))
-    to_dict = _protobuf("json_format").MessageToDict
-    decode = _decoding(kind)
-    return lambda value: to_dict(decode(value), preserving_proto_field_name=True)
+    json_format = _protobuf("json_format")
+    parse = _decoding(kind)
+
+    def decode(value: bytes) -> Any:
+        message = parse(value)
+        try:
+            # A field without presence that has its default is not in the bytes.
+            return json_format.MessageToDict(
+                message,
+                preserving_proto_field_name=True,
+                always_print_fields_with_no_presence=True,
+            )
+        except (json_format.Error, TypeError, OverflowError) as error:
+            raise ValueError(str(error)) from error
+
+    return decode
+
+
+def guide_of(schema: Schema) -> Any:
+    """Return the shape of messages as dicts, as an Arrow type: structs, maps and lists, and nulls
+    for the other values.
+    """
+    pa = pyarrow_for("the types of messages")
+
+    def shape(descriptor: Any, above: tuple[str, ...]) -> Any:
+        if descriptor.full_name in above or descriptor.full_name.startswith("google.protobuf."):
+            return pa.null()  # within itself, or a class whose JSON has another shape
+        below = (*above, descriptor.full_name)
+        return pa.struct([(field.name, _field_shape(field, below)) for field in descriptor.fields])
+
+    def _field_shape(field: Any, above: tuple[str, ...]) -> Any:
+        kind = field.message_type
+        if kind is not None and kind.GetOptions().map_entry:
+            return pa.map_(pa.string(), _field_shape(kind.fields_by_name["value"], above))
+        value = pa.null() if kind is None else shape(kind, above)
+        return pa.list_(value) if field.is_repeated else value
+
+    return shape(_descriptor_of(schema), ())
 
 
 def _protobuf(module: str) -> Any:

@@ -4,15 +4,22 @@ must be renamed or converted on the way?
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
-Form = dict[str, Any]
-Change = Callable[[Any], Any]
-"""Converts a decoded value of the writer's form to the reader's."""
+from commitlog.messages.changes import (
+    Change,
+    Changes,
+    changed_array,
+    changed_by_choice,
+    changed_mapping,
+    changed_object,
+    needed,
+)
+from commitlog.messages.completing import completion, native_default, omitted_of
+from commitlog.messages.forms import Form, alternatives_of, kind_of, tag_of, target_of, text_of
+from commitlog.messages.narrowing import WIDTH, number_change
 
-_WIDTH = {"integer": 0, "number": 1, "decimal": 2}
+_NONE = object()
 
 
 class ConflictError(Exception):
@@ -32,10 +39,18 @@ class ConflictError(Exception):
         self.why = why
 
 
-def reconciled(reader: Form, writer: Form) -> Change | None:
+def reconciled(reader: Form, writer: Form, *, has_bytes: bool) -> Change | None:
     """Compare two JSON Schemas.
 
-    A field may be added with a default, removed, renamed with an alias, and widened or narrowed.
+    A field may be added with a default, removed, renamed with an alias, moved, and widened or
+    narrowed. What the writer left out, because it was a default, has the writer's default.
+
+    Parameters
+    ----------
+    reader, writer : dict
+        The forms.
+    has_bytes : bool
+        Plain values have bytes as they are, and not as text in base64.
 
     Returns
     -------
@@ -47,108 +62,88 @@ def reconciled(reader: Form, writer: Form) -> Change | None:
     ConflictError
         A field cannot be read.
     """
-    change = _Walk(reader, writer).walk(reader, writer, "$")
-    return change if change is not None and change.is_needed() else None
-
-
-class _Changes:
-    """Changes of the parts of a value. Recursive forms have changes that contain themselves, so
-    whether one is needed is known only when the walk has ended.
-    """
-
-    def __init__(self, own: Change | None = None) -> None:
-        self._own = own
-        self._parts: list[_Changes] = []
-
-    def also(self, part: _Changes | None) -> None:
-        if part is not None:
-            self._parts.append(part)
-
-    def set(self, change: Change) -> None:
-        self._change = change
-
-    def mark(self) -> None:
-        self._own = self._own or (lambda value: value)
-
-    def is_needed(self, seen: frozenset[int] = frozenset()) -> bool:
-        if self._own is not None:
-            return True
-        below = seen | {id(self)}
-        return any(part.is_needed(below) for part in self._parts if id(part) not in below)
-
-    def __call__(self, value: Any) -> Any:
-        return self._change(value)
+    return needed(_Walk(reader, writer, has_bytes=has_bytes).walk(reader, writer, "$"))
 
 
 class _Walk:
     """Walk through two schemas in parallel."""
 
-    def __init__(self, reader: Form, writer: Form) -> None:
+    def __init__(self, reader: Form, writer: Form, *, has_bytes: bool) -> None:
         self._reader_forms = reader.get("$defs", {})
         self._writer_forms = writer.get("$defs", {})
-        self._begun: dict[tuple[str, str], _Changes] = {}
+        self._has_bytes = has_bytes
+        self._begun: dict[tuple[str, str], Changes] = {}
 
-    def walk(self, reader: Form, writer: Form, path: str) -> _Changes | None:
+    def walk(self, reader: Form, writer: Form, path: str) -> Changes | None:
         ours, theirs = reader.get("$ref"), writer.get("$ref")
         if ours is None or theirs is None:
             return self._resolved(reader, writer, path)
         if (ours, theirs) in self._begun:
             return self._begun[ours, theirs]
-        changes = self._begun[ours, theirs] = _Changes()
-        changes.set(lambda value: value)
-        found = self._resolved(reader, writer, path)
+        changes = self._begun[ours, theirs] = Changes()
+        try:
+            found = self._resolved(reader, writer, path)
+        except ConflictError:
+            del self._begun[ours, theirs]  # the next alternative of a union may ask again
+            raise
         if found is not None:
             changes.also(found)
             changes.set(found)
         return changes
 
-    def _resolved(self, reader: Form, writer: Form, path: str) -> _Changes | None:
-        reader = _target(reader, self._reader_forms)
-        writer = _target(writer, self._writer_forms)
-        ours, theirs = _kind(reader), _kind(writer)
+    def _resolved(self, reader: Form, writer: Form, path: str) -> Changes | None:
+        reader = target_of(reader, self._reader_forms)
+        writer = target_of(writer, self._writer_forms)
+        ours, theirs = kind_of(reader), kind_of(writer)
         if "anyOf" in reader or "anyOf" in writer:
             return self._union(reader, writer, path)
         if "enum" in reader or "enum" in writer:
             _check_enum(reader, writer, path)
-        elif ours in _WIDTH and theirs in _WIDTH:
-            return _narrowed(ours, theirs)
+        elif ours in WIDTH and theirs in WIDTH:
+            change = number_change(ours, theirs)
+            return None if change is None else Changes(change)
         elif ours == theirs == "object":
             return self._object(reader, writer, path)
         elif ours == theirs == "array":
             return self._array(reader, writer, path)
-        elif ours != theirs and ours is not None and theirs is not None:  # None: any value
-            _fail(path, f"{_named(writer)} cannot be read as {_named(reader)}")
+        elif ours is None:  # any value
+            return self._completed(writer)
+        elif ours != theirs and theirs is not None:
+            _fail(path, f"{text_of(writer)} cannot be read as {text_of(reader)}")
         return None
 
-    def _union(self, reader: Form, writer: Form, path: str) -> _Changes | None:
+    def _union(self, reader: Form, writer: Form, path: str) -> Changes | None:
         """Match each alternative of one side: all of the writer's, or, if the reader is narrower,
         all of the reader's.
         """
-        ours, theirs = (side.get("anyOf", [side]) for side in (reader, writer))
-        matches: list[tuple[int, int, _Changes | None]] = []
+        ours, theirs = map(alternatives_of, (reader, writer))
+        self._check_tags(ours, theirs, path)
+        matches: list[tuple[int, int, Changes | None]] = []
         for number, given in enumerate(theirs):
-            shape = _target(given, self._writer_forms)
-            for index, wanted in enumerate(ours):
+            shape = target_of(given, self._writer_forms)
+            kinds = [kind_of(target_of(each, self._reader_forms)) for each in ours]
+            own = kind_of(shape)
+            for index in sorted(range(len(ours)), key=lambda at: kinds[at] != own):
                 try:
-                    matches.append((index, number, self.walk(wanted, given, path)))
+                    matches.append((index, number, self.walk(ours[index], given, path)))
                 except ConflictError:
                     continue
-                if _kind(_target(wanted, self._reader_forms)) == _kind(shape):
+                if kinds[index] == own:
                     break
         is_wide = {number for _, number, _ in matches} == set(range(len(theirs)))
         is_narrow = {index for index, _, _ in matches} == set(range(len(ours)))
         if not is_wide and not is_narrow:
-            _fail(path, f"{_named(writer)} cannot be read as {_named(reader)}")
-        changes = _Changes()
+            _fail(path, f"{text_of(writer)} cannot be read as {text_of(reader)}")
+        changes = Changes()
         choices = []
         for _, number, part in matches:
             if part is not None:
                 changes.also(part)
-                choices.append((_target(theirs[number], self._writer_forms), part))
-        changes.set(lambda value: _changed_by_choice(choices, value))
+                choices.append((target_of(theirs[number], self._writer_forms), part))
+        changes.set(lambda value: changed_by_choice(choices, value))
         return changes if choices else None
 
-    def _object(self, reader: Form, writer: Form, path: str) -> _Changes | None:
+    def _object(self, reader: Form, writer: Form, path: str) -> Changes | None:
         ours: dict[str, Form] = reader.get("properties", {})
         theirs: dict[str, Form] = writer.get("properties", {})
         if "properties" not in reader or "properties" not in writer:
@@ -156,7 +151,7 @@ class _Walk:
         sources = {name: _source(name, ours, theirs) for name in ours}
         found = {name: source for name, source in sources.items() if source is not None}
         if ours and theirs and not found and reader.get("title") != writer.get("title"):
-            _fail(path, f"{_named(writer)} and {_named(reader)} have no field in common")
+            _fail(path, f"{text_of(writer)} and {text_of(reader)} have no field in common")
         for name in reader.get("required", ()):
             if sources[name] is None:
                 _fail(
@@ -167,9 +162,23 @@ class _Walk:
         unknown = theirs.keys() - found.values()
         if reader.get("additionalProperties") is False and unknown:
             _fail(f"{path}.{min(unknown)}", "the class forbids unknown fields")
-        changes = _Changes()
+        return self._changed_object(ours, writer, found, path)
+
+    def _changed_object(
+        self, ours: dict[str, Form], writer: Form, found: dict[str, str], path: str
+    ) -> Changes | None:
+        """Reconcile the fields of an object; `found` has the writer's names by the reader's."""
+        theirs = writer["properties"]
+        changes = Changes()
         renamed = {source: name for name, source in found.items() if source != name}
-        if renamed:
+        omitted = omitted_of(writer, self._writer_forms, has_bytes=self._has_bytes)
+        omitted = {
+            source: omitted[source]
+            for name, source in found.items()
+            if source in omitted
+            and not _is_same(ours[name].get("default", _NONE), theirs[source]["default"])
+        }
+        if renamed or omitted:
             changes.mark()
         parts = {}
         for name, source in found.items():
@@ -177,29 +186,55 @@ class _Walk:
             if part is not None:
                 changes.also(part)
                 parts[source] = part
-        changes.set(lambda value: _changed_object(value, renamed, parts))
+        changes.set(lambda value: changed_object(value, omitted, renamed, parts))
         return changes
 
-    def _mapping(self, reader: Form, writer: Form, path: str) -> _Changes | None:
+    def _completed(self, writer: Form) -> Changes | None:
+        """Return what adds the fields that the writer left out to values that the reader takes as
+        they are.
+        """
+        change = completion(writer, self._writer_forms, has_bytes=self._has_bytes)
+        return None if change is None else Changes(change)
+
+    def _mapping(self, reader: Form, writer: Form, path: str) -> Changes | None:
         """Handle a dict on one side or on both."""
+        if "properties" in writer:
+            return self._completed(writer)
+        ours, theirs = reader.get("keys"), writer.get("keys")
+        if theirs is not None and "properties" not in reader and not _are_keys(ours, theirs):
+            _fail(f"{path}[...]", f"keys of {text_of(theirs)} cannot be read as {_keys_text(ours)}")
         ours, theirs = reader.get("additionalProperties"), writer.get("additionalProperties")
         if not isinstance(ours, dict) or not isinstance(theirs, dict):
             return None
         part = self.walk(ours, theirs, f"{path}[...]")
         if part is None:
             return None
-        changes = _Changes()
+        changes = Changes()
         changes.also(part)
-        changes.set(
-            lambda value: (
-                {name: part(each) for name, each in value.items()}
-                if isinstance(value, dict)
-                else value
-            )
-        )
+        changes.set(lambda value: changed_mapping(value, part))
         return changes
 
-    def _array(self, reader: Form, writer: Form, path: str) -> _Changes | None:
+    def _check_tags(self, ours: list[Form], theirs: list[Form], path: str) -> None:
+        """Refuse a class of a union that has another tag than before: its messages would be read as
+        another class.
+        """
+        tags = {}
+        for form in ours:
+            shape = target_of(form, self._reader_forms)
+            if "title" in shape:
+                tags[shape["title"]] = tag_of(shape)
+        for form in theirs:
+            shape = target_of(form, self._writer_forms)
+            before, now = tag_of(shape), tags.get(shape.get("title", ""))
+            if before is not None and now is not None and before[1] != now[1]:
+                _fail(
+                    path,
+                    f"{shape['title']} had the tag {before[1]!r}, and the class has {now[1]!r}",
+                )
+
+    def _array(self, reader: Form, writer: Form, path: str) -> Changes | None:
+        if "fields" in reader and "fields" in writer:
+            return self._named_array(reader, writer, path)
         ours, theirs = reader.get("prefixItems", []), writer.get("prefixItems", [])
         most = reader.get("maxItems")
         if (ours or theirs) and most is not None and writer.get("minItems", 0) > most:
@@ -209,7 +244,7 @@ class _Walk:
             _fail(
                 f"{path}[{len(theirs)}]", "the messages do not have the item, and it has no default"
             )
-        changes = _Changes()
+        changes = Changes()
         parts = []
         for index in range(max(len(ours), len(theirs))):
             our_item = ours[index] if index < len(ours) else reader.get("items")
@@ -223,20 +258,85 @@ class _Walk:
         if isinstance(reader.get("items"), dict) and isinstance(writer.get("items"), dict):
             rest = self.walk(reader["items"], writer["items"], f"{path}[...]")
             changes.also(rest)
-        changes.set(lambda value: _changed_array(value, parts, rest))
+        changes.set(lambda value: changed_array(value, parts, rest))
         return changes
+
+    def _named_array(self, reader: Form, writer: Form, path: str) -> Changes | None:
+        """Find the items of an object that is an array by their names, as the fields of others."""
+        ours = dict(zip(reader["fields"], reader["prefixItems"], strict=True))
+        theirs = dict(zip(writer["fields"], writer["prefixItems"], strict=True))
+        sources = {name: _source(name, ours, theirs) for name in ours}
+        if not set(sources.values()) - {None}:
+            _fail(path, f"{text_of(writer)} and {text_of(reader)} have no field in common")
+        unknown = theirs.keys() - set(sources.values())
+        if "maxItems" in reader and unknown:
+            _fail(f"{path}.{min(unknown)}", "the class does not have the field")
+        changes = Changes()
+        places: list[tuple[int | None, Any]] = []  # of each item: its index before, or its value
+        parts: list[Changes | None] = []
+        order = list(theirs)
+        while sources and list(sources.values())[-1] is None and len(sources) > _least(reader):
+            sources.popitem()  # the decoder knows the defaults at the end
+        for name, source in sources.items():
+            if source is None and "default" not in ours[name]:
+                _fail(
+                    f"{path}.{name}",
+                    "the messages do not have the field, and the schema has no default of it: "
+                    "give it one, or put it at the end",
+                )
+            index = None if source is None else order.index(source)
+            default = ours[name].get("default")
+            if self._has_bytes:
+                default = native_default(ours[name], default, self._reader_forms)
+            places.append((index, default))
+            part = None
+            if source is not None:
+                part = self.walk(ours[name], theirs[source], f"{path}.{name}")
+                changes.also(part)
+            parts.append(part)
+        if [index for index, _ in places] != list(range(len(theirs))):
+            changes.mark()
+        changes.set(lambda value: _moved(value, places, parts))
+        return changes
+
+
+def _moved(value: Any, places: list[tuple[int | None, Any]], parts: list[Changes | None]) -> Any:
+    """Return the items of an array at the places that the reader has for them."""
+    if not isinstance(value, list):
+        return value
+    found = []
+    for (index, default), part in zip(places, parts, strict=True):
+        if index is None:
+            found.append(default)
+        elif index < len(value):
+            found.append(value[index] if part is None else part(value[index]))
+        else:
+            raise ValueError(f"the message has {len(value)} items, and item {index} is missing")
+    return found
+
+
+def _least(reader: Form) -> int:
+    return int(reader.get("minItems", 0))
+
+
+def _is_same(ours: Any, theirs: Any) -> bool:
+    return type(ours) is type(theirs) and bool(ours == theirs)
+
+
+def _are_keys(ours: Form | None, theirs: Form) -> bool:
+    """Return whether the keys of dicts are read as they were written."""
+    if ours is None:
+        return False
+    kinds = [{kind_of(each) for each in alternatives_of(form)} for form in (ours, theirs)]
+    return None in kinds[0] | kinds[1] or kinds[1] <= kinds[0]
+
+
+def _keys_text(ours: Form | None) -> str:
+    return "string" if ours is None else text_of(ours)
 
 
 def _fail(path: str, why: str) -> NoReturn:
     raise ConflictError(path, why)
-
-
-def _target(form: Form, forms: dict[str, Form]) -> Form:
-    while "$ref" in form:
-        form = {**forms[form["$ref"].rpartition("/")[2]], **form}
-        name = form.pop("$ref")
-        form.setdefault("title", name.rpartition("/")[2])
-    return form
 
 
 def _source(name: str, ours: dict[str, Form], theirs: dict[str, Form]) -> str | None:
@@ -251,115 +351,18 @@ def _source(name: str, ours: dict[str, Form], theirs: dict[str, Form]) -> str | 
     return None
 
 
-def _kind(form: Form) -> str | None:
-    if form.get("format") == "decimal":
-        return "decimal"
-    if form.get("type") == "string" and "contentEncoding" in form:
-        return "bytes"
-    kind: str | None = form.get("type")
-    return kind
-
-
-def _named(form: Form) -> str:
-    if "anyOf" in form:
-        return " | ".join(_named(each) for each in form["anyOf"])
-    if "$ref" in form:
-        return str(form["$ref"].rpartition("/")[2])
-    if "enum" in form:
-        return f"one of {form['enum']}"
-    return str(form.get("title") or _kind(form) or "any value")
-
-
-def _narrowed(reader: str, writer: str) -> _Changes | None:
-    """Widen as the decoder does; narrow a number if it keeps its value."""
-    if _WIDTH[reader] >= _WIDTH[writer]:
-        return None
-    narrow = _narrow_integer if reader == "integer" else _narrow_float
-    changes = _Changes(narrow)
-    changes.set(narrow)
-    return changes
-
-
-def _narrow_integer(value: Any) -> Any:
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else value
-    if isinstance(value, str):
-        try:
-            exact = Decimal(value)
-        except InvalidOperation:
-            return value
-        return int(exact) if exact.is_finite() and exact == exact.to_integral_value() else value
-    return value
-
-
-def _narrow_float(value: Any) -> Any:
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
-
-
 def _check_enum(reader: Form, writer: Form, path: str) -> None:
     ours, theirs = reader.get("enum"), writer.get("enum")
     if ours is not None and theirs is not None:
+        members = reader.get("members", {})
+        for name, value in writer.get("members", {}).items():
+            if members.get(name, value) != value:
+                _fail(path, f"{name} was {value!r}, and is {members[name]!r} in the class")
         if not set(ours) & set(theirs):
-            _fail(path, f"{_named(writer)} has no value of {_named(reader)}")
+            _fail(path, f"{text_of(writer)} has no value of {text_of(reader)}")
         return
     values, other = (ours, writer) if ours is not None else (theirs, reader)
-    kind = _kind(other)
+    kind = kind_of(other)
     fits = {"integer": (int,), "number": (int, float), "string": (str,)}.get(kind or "", ())
     if kind is not None and not all(isinstance(each, fits) for each in values or ()):
-        _fail(path, f"{_named(writer)} cannot be read as {_named(reader)}")
-
-
-_PYTHON: dict[str, Any] = {
-    "object": dict,
-    "array": list,
-    "string": str,
-    "decimal": str,
-    "bytes": (str, bytes),
-    "integer": int,
-    "number": (int, float),
-    "boolean": bool,
-    "null": type(None),
-}
-
-
-def _fits(form: Form, value: Any) -> bool:
-    """Return whether a decoded value has the form, as far as a tag tells."""
-    if not isinstance(value, _PYTHON.get(_kind(form) or "", object)):
-        return False
-    if isinstance(value, dict):
-        return all(
-            value.get(name) in part["enum"]
-            for name, part in form.get("properties", {}).items()
-            if "enum" in part and name in form.get("required", ())
-        )
-    return True
-
-
-def _changed_by_choice(choices: list[tuple[Form, _Changes]], value: Any) -> Any:
-    for form, part in choices:
-        if _fits(form, value):
-            return part(value)
-    return value
-
-
-def _changed_object(value: Any, renamed: dict[str, str], parts: dict[str, _Changes]) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {
-        renamed.get(name, name): parts[name](each) if name in parts else each
-        for name, each in value.items()
-    }
-
-
-def _changed_array(value: Any, parts: list[_Changes | None], rest: _Changes | None) -> Any:
-    if not isinstance(value, list):
-        return value
-    return [
-        each if change is None else change(each)
-        for each, change in zip(value, [*parts, *[rest] * (len(value) - len(parts))], strict=False)
-    ]
+        _fail(path, f"{text_of(writer)} cannot be read as {text_of(reader)}")

@@ -67,6 +67,7 @@ class Topic(ProcessBound, TopicWriter[T]):
             log,
             encoder.message_class,
             encoder.encode,
+            encoder.screen,
             appender,
             None if plain is None else plain.type,
             LastAppend() if plain is None else plain.last,

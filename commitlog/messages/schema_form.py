@@ -1,0 +1,164 @@
+"""The form of a message class of msgspec: its JSON Schema, and what a JSON Schema does not say."""
+
+from __future__ import annotations
+
+import enum
+import json
+from typing import Any
+
+from commitlog.base.extras import imported
+from commitlog.messages.forms import Form, alternatives_of
+
+# The forms of keys that are written as strings, by the names of msgspec's types.
+_KEYS: dict[str, Form] = {
+    "IntType": {"type": "integer"},
+    "FloatType": {"type": "number"},
+    "BoolType": {"type": "boolean"},
+    "BytesType": {"type": "string", "contentEncoding": "base64"},
+    "DateTimeType": {"type": "string", "format": "date-time"},
+    "DateType": {"type": "string", "format": "date"},
+    "TimeType": {"type": "string", "format": "time"},
+    "TimeDeltaType": {"type": "string", "format": "duration"},
+    "UUIDType": {"type": "string", "format": "uuid"},
+    "DecimalType": {"type": "string", "format": "decimal"},
+    "TupleType": {"type": "array"},
+    "VarTupleType": {"type": "array"},
+    "NamedTupleType": {"type": "array"},
+}
+WITH_FIELDS = ("StructType", "DataclassType", "TypedDictType", "NamedTupleType")
+
+
+def form_of(message_class: Any) -> Form:
+    """Return the form of a class. Equal classes have equal forms in all processes.
+
+    Raises
+    ------
+    TypeError, NameError
+        msgspec does not take the class.
+    """
+    msgspec = imported("msgspec", "the schema of a topic", "topics")
+    info = msgspec.inspect.type_info(message_class)
+    kinds = list(classes_of(info).values())
+    (form, *found), forms = msgspec.json.schema_components(
+        [message_class, *[kind.cls for kind in kinds]], ref_template="#/$defs/{name}"
+    )
+    for kind, reference in zip(kinds, found, strict=True):
+        _describe(kind, forms[reference["$ref"].rpartition("/")[2]])
+    _add_keys(info, form)
+    if forms:
+        form["$defs"] = forms
+    return dict(form)
+
+
+def classes_of(info: Any) -> dict[Any, Any]:
+    """Return the types of msgspec's `inspect` that a type contains and that have a class of their
+    own, by that class.
+    """
+    found: dict[Any, Any] = {}
+    pending = [info]
+    while pending:
+        kind = bare(pending.pop())
+        name = type(kind).__name__
+        if name in WITH_FIELDS or name == "EnumType":
+            if kind.cls in found:
+                continue
+            found[kind.cls] = kind
+        pending += reversed(parts_of(kind))
+    return found
+
+
+def parts_of(kind: Any) -> list[Any]:
+    """Return the types that a type of msgspec's `inspect` is made of."""
+    if type(kind).__name__ in WITH_FIELDS:
+        return [field.type for field in kind.fields]
+    single = ("item_type", "key_type", "value_type")
+    found = [getattr(kind, name) for name in single if hasattr(kind, name)]
+    for name in ("item_types", "types"):
+        found += getattr(kind, name) if hasattr(kind, name) else ()
+    return found
+
+
+def bare(kind: Any) -> Any:
+    """Return a type without the metadata around it."""
+    while type(kind).__name__ == "Metadata":
+        kind = kind.type
+    return kind
+
+
+def _describe(kind: Any, form: Form) -> None:
+    """Complete the form of a class."""
+    if issubclass(_plain_class(kind.cls), enum.Enum):
+        form["members"] = {each.name: each.value for each in kind.cls}
+        return
+    fields = list(kind.fields)
+    if "prefixItems" in form:
+        tag = [kind.tag_field] if len(form["prefixItems"]) > len(fields) else []
+        form["fields"] = [*tag, *[field.encode_name for field in fields]]
+        parts = form["prefixItems"][len(tag) :]
+    else:
+        parts = [form["properties"][field.encode_name] for field in fields]
+    for field, part in zip(fields, parts, strict=True):
+        _add_keys(field.type, part)
+        if isinstance(part.get("default"), list | dict):
+            part["default"] = _in_order(field.default, part["default"])
+
+
+def _plain_class(given: Any) -> Any:
+    return getattr(given, "__origin__", given)
+
+
+def _in_order(default: Any, found: Any) -> Any:
+    """Return a default with sets in an order that does not depend on the process."""
+    if isinstance(default, set | frozenset):
+        return sorted(found, key=lambda each: json.dumps(each, sort_keys=True))
+    msgspec = imported("msgspec", "the schema of a topic", "topics")
+    try:
+        return msgspec.to_builtins(default, str_keys=True, order="deterministic")
+    except TypeError:
+        return found
+
+
+def _add_keys(kind: Any, form: Form) -> None:
+    """Add the forms of the keys of dicts to the form of a type."""
+    kind = bare(kind)
+    name = type(kind).__name__
+    if "$ref" in form:
+        return
+    if name == "UnionType":
+        for part in kind.types:
+            for each in alternatives_of(form):
+                if each is not form and _is_form_of(bare(part), each):
+                    _add_keys(part, each)
+    elif name in ("DictType", "FrozenDictType"):
+        keys = _keys_form(bare(kind.key_type))
+        if keys is not None:
+            form["keys"] = keys
+        if isinstance(form.get("additionalProperties"), dict):
+            _add_keys(kind.value_type, form["additionalProperties"])
+    elif hasattr(kind, "item_type"):
+        if isinstance(form.get("items"), dict):
+            _add_keys(kind.item_type, form["items"])
+    elif name == "TupleType":
+        for part, each in zip(kind.item_types, form.get("prefixItems", ()), strict=False):
+            _add_keys(part, each)
+
+
+def _is_form_of(kind: Any, form: Form) -> bool:
+    """Return whether a form is the one of a type, which is the only dict or array of its union."""
+    if type(kind).__name__ in ("DictType", "FrozenDictType"):
+        return form.get("type") == "object"
+    is_array = hasattr(kind, "item_type") or hasattr(kind, "item_types")
+    return is_array and form.get("type") == "array"
+
+
+def _keys_form(kind: Any) -> Form | None:
+    """Return the form of keys; None for strings, and for keys of any type."""
+    name = type(kind).__name__
+    if name == "UnionType":
+        parts = [_keys_form(bare(part)) or {"type": "string"} for part in kind.types]
+        return {"anyOf": parts}
+    if name == "EnumType":
+        return {"enum": sorted(each.value for each in kind.cls)}
+    if name == "LiteralType":
+        return {"enum": list(kind.values)}
+    return dict(_KEYS[name]) if name in _KEYS else None
