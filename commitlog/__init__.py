@@ -31,12 +31,12 @@ from commitlog.tail.tailer import Tailer
 from commitlog.tail.tailer_state import TailerState
 
 if _TYPE_CHECKING:
-    from commitlog.messages.method_reader import method_reader
+    from commitlog.messages.method_reading import method_reader
     from commitlog.messages.method_writer import method_writer
     from commitlog.messages.opening import open_topic as topic
 else:
     _LAZY = {
-        "method_reader": ("method_reader", "method_reader"),
+        "method_reader": ("method_reading", "method_reader"),
         "method_writer": ("method_writer", "method_writer"),
         "topic": ("opening", "open_topic"),
     }

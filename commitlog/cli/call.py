@@ -98,7 +98,7 @@ def command(
 class _Writers:
     """The topics of methods, opened when a call first needs one."""
 
-    def __init__(self, log: CommitLog, signatures: dict[str, DescribedMethod]) -> None:
+    def __init__(self, log: CommitLog, signatures: dict[str, Method]) -> None:
         self._log = log
         self._signatures = signatures
         self._found: dict[str, tuple[DescribedMethod, Topic[Any]]] = {}
@@ -106,8 +106,13 @@ class _Writers:
     def append(self, call: Call, sync: bool | None) -> int:
         """Append a call; return its position."""
         if call.method not in self._found:
-            method = self._signatures.get(call.method) or described_method(self._log, call.method)
-            topic = open_topic(self._log, tuple, name=method.title, codec=method)
+            own = self._signatures.get(call.method)
+            if own is None:
+                method = described_method(self._log, call.method)
+                topic = open_topic(self._log, tuple, name=method.title, codec=method)
+            else:
+                method = DescribedMethod(Schema(own.title, Method.name, own.form))
+                topic = open_topic(self._log, tuple, name=own.title, codec=own, validate=True)
             self._found[call.method] = method, topic
         method, topic = self._found[call.method]
         return topic.append(method.arguments(call.positional, call.named), sync=sync)
@@ -156,7 +161,7 @@ def _read(text: str, argument: str) -> Any:
         ) from None
 
 
-def _signatures(interface: str) -> dict[str, DescribedMethod]:
+def _signatures(interface: str) -> dict[str, Method]:
     """Return the methods of a class, by its module and name."""
     module, _, name = interface.partition(":")
     if not module or not name:
@@ -168,10 +173,7 @@ def _signatures(interface: str) -> dict[str, DescribedMethod]:
         raise click.UsageError(f"--interface {interface}: {error}") from None
     if not isinstance(found, type):
         raise click.UsageError(f"--interface {interface} is not a class")
-    return {
-        each.title: DescribedMethod(Schema(each.title, Method.name, each.form))
-        for each in methods_of(found)
-    }
+    return {each.title: each for each in methods_of(found)}
 
 
 @contextlib.contextmanager

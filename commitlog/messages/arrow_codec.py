@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from commitlog.base.extras import pyarrow_for
 from commitlog.errors import MessageError
+from commitlog.messages.arrow_message import (
+    check_lengths,
+    check_views,
+    has_dictionary,
+    read_batch,
+)
 from commitlog.messages.codec import Decode, conflict, other_codec
 from commitlog.messages.schema import Schema
 
@@ -40,9 +46,9 @@ class ArrowCodec:
         if not isinstance(schema, self._pa.Schema):
             raise MessageError(f"schema must be a pyarrow.Schema, not {type(schema).__name__}")
         for field in schema:
-            if self._pa.types.is_dictionary(field.type):
+            if has_dictionary(field.type):
                 raise MessageError(
-                    f"the field {field.name!r} is a dictionary, which a record batch cannot carry "
+                    f"the field {field.name!r} has a dictionary, which a record batch cannot carry "
                     "alone: use its value type"
                 )
         self.message_class: type[pa.RecordBatch] = self._pa.RecordBatch
@@ -58,6 +64,7 @@ class ArrowCodec:
         if message.schema != self._schema:
             raise ValueError(f"the record batch has another schema: {message.schema}")
         value: bytes = message.serialize().to_pybytes()
+        check_lengths(message, len(value))
         return value
 
     def decoder(self, schema: Schema, /) -> Decode[pa.RecordBatch]:
@@ -89,7 +96,7 @@ class ArrowCodec:
         if types.is_integer(theirs):
             return bool(types.is_integer(ours) or types.is_floating(ours))
         if types.is_floating(theirs):
-            return bool(types.is_floating(ours))
+            return bool(types.is_floating(ours) and ours.bit_width >= theirs.bit_width)
         text = ("string", "large_string", "string_view")
         return str(ours) in text and str(theirs) in text
 
@@ -102,27 +109,30 @@ class ArrowCodec:
                 columns.append(pa.nulls(batch.num_rows, field.type))
             else:
                 columns.append(batch.column(index).cast(field.type))
+            if not field.nullable and columns[-1].null_count:
+                raise ValueError(f"$.{field.name} is null, and must not be")
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
 def plain_decoder(schema: Schema) -> Decode[Any]:
     """Return what decodes messages to lists of dicts."""
     decode = _reader(_schema_of(schema))
-    return lambda value: decode(value).to_pylist()
+
+    def listed(value: bytes) -> Any:
+        batch = decode(value)
+        check_views(batch, len(value))
+        return batch.to_pylist()
+
+    return listed
 
 
 def _schema_of(schema: Schema) -> Any:
     pa = pyarrow_for(_WHAT)
-    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema.form["arrow"])))
+    found = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema.form["arrow"])))
+    if any(has_dictionary(field.type) for field in found):
+        raise ValueError("a field has a dictionary, which a record batch cannot carry alone")
+    return found
 
 
 def _reader(schema: Any) -> Decode[Any]:
-    pa = pyarrow_for(_WHAT)
-
-    def decode(value: bytes) -> Any:
-        try:
-            return pa.ipc.read_record_batch(pa.py_buffer(value), schema)
-        except (OSError, EOFError) as error:
-            raise ValueError(str(error)) from error
-
-    return decode
+    return lambda value: read_batch(value, schema)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import struct
 from collections.abc import Callable
 from typing import Any
 
 from commitlog.base.extras import imported
 from commitlog.errors import MessageError
+from commitlog.messages.avro_bounds import bounded
 from commitlog.messages.codec import Decode, conflict, other_codec
 from commitlog.messages.schema import Schema
 
 _SAMPLES = 16
+_FLOAT = struct.Struct("<f")
+_MISSING = object()
 
 
 class AvroCodec:
@@ -43,18 +48,24 @@ class AvroCodec:
             given = json.loads(schema) if isinstance(schema, str) else schema
             self.form: dict[str, Any] = {"avro": given}
             self._parsed = fastavro.parse_schema(given)
+            self._decode = _reader(self._parsed, None)
         except (ValueError, TypeError, KeyError, fastavro.schema.SchemaParseException) as error:
             raise MessageError(f"this is not an Avro schema: {error}") from None
         self._write = fastavro.schemaless_writer
 
     def encode(self, message: dict[str, Any], /) -> bytes:
-        """Return a message's bytes."""
+        """Return a message's bytes; raise ValueError if a value would be read as another one."""
         buffer = io.BytesIO()
         try:
             self._write(buffer, self._parsed, message, strict=True)
         except (KeyError, IndexError, AttributeError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
-        return buffer.getvalue()
+        value = buffer.getvalue()
+        lost = _lost(message, self._decode(value), "$")
+        if lost is not None:
+            path, given, read = lost
+            raise ValueError(f"{path} is {given!r:.100}, and would be read as {read!r:.100}")
+        return value
 
     def decoder(self, schema: Schema, /) -> Decode[dict[str, Any]]:
         """Return what decodes messages of a schema.
@@ -100,13 +111,41 @@ def _reader(writer: Any, reader: Any) -> Callable[[bytes], Any]:
         buffer = io.BytesIO(value)
         try:
             message = read(buffer, writer, reader)
-        except (EOFError, KeyError, IndexError, OverflowError, TypeError) as error:
+        except (EOFError, LookupError, ArithmeticError, TypeError, AttributeError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
         if buffer.tell() != len(value):
             raise ValueError(f"{len(value) - buffer.tell()} bytes are left over")
         return message
 
-    return decode
+    return bounded(writer, decode)
+
+
+def _lost(given: Any, read: Any, path: str) -> tuple[str, Any, Any] | None:
+    """Return the first value that is not read back: its path, and both values. A field that was not
+    given has its default, and a float of 32 bits is rounded.
+    """
+    if isinstance(given, tuple) and len(given) == 2 and not isinstance(read, list):
+        return _lost(given[1], read, path)  # the name of an alternative of a union, and its value
+    if isinstance(given, dict) and isinstance(read, dict):
+        named = [(f"{path}.{name}", part, name) for name, part in given.items() if name != "-type"]
+        pairs = [(at, part, read.get(name, _MISSING)) for at, part, name in named]
+    elif isinstance(given, list) and isinstance(read, list) and len(given) == len(read):
+        pairs = [(f"{path}[...]", *both) for both in zip(given, read, strict=True)]
+    else:
+        return None if _is_kept(given, read) else (path, given, read)
+    found = (_lost(part, other, at) for at, part, other in pairs)
+    return next((each for each in found if each is not None), None)
+
+
+def _is_kept(given: Any, read: Any) -> bool:
+    if given == read:
+        return True
+    if not isinstance(given, int | float) or not isinstance(read, float):
+        return False
+    try:
+        return math.isnan(given) == math.isnan(read) and _FLOAT.pack(given) == _FLOAT.pack(read)
+    except OverflowError:
+        return False
 
 
 def _refusal(writer: Any, reader: Any) -> str | None:

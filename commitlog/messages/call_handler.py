@@ -6,10 +6,10 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterator
 from time import time_ns
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from commitlog._kernel.readers import Record
-from commitlog.errors import UndecodableError
+from commitlog.errors import KeyUnavailableError, UndecodableError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.handled import HANDLED, Handled
 from commitlog.messages.history import History
@@ -19,6 +19,7 @@ from commitlog.messages.schema import SCHEMA_TYPE
 
 OnUnknown = Callable[[str, dict[str, Any]], object]
 OnError = Callable[[Exception, Record], object]
+OnUndecodableCall: TypeAlias = Literal["raise", "skip"]
 
 
 class CallHandler:
@@ -30,7 +31,7 @@ class CallHandler:
         The log of the calls.
     table : MethodTable
         Their methods.
-    on_unknown, on_error
+    on_unknown, on_error, on_undecodable, on_missing_key
         As for `commitlog.method_reader`.
     history : bool
         Whether what a method writes carries the history of its call.
@@ -41,6 +42,8 @@ class CallHandler:
     ----------
     unknown : int
         How many calls no object has a method for.
+    undecodable : int
+        How many calls could not be decoded and were skipped or handed to `on_error`.
     """
 
     def __init__(
@@ -50,10 +53,14 @@ class CallHandler:
         on_unknown: OnUnknown | None,
         on_error: OnError | None,
         *,
+        on_undecodable: OnUndecodableCall | None = None,
+        on_missing_key: OnUndecodableCall = "raise",
         history: bool,
         outputs: Outputs | None,
     ) -> None:
-        self.unknown = 0
+        self.unknown = self.undecodable = 0
+        self._on_undecodable = on_undecodable
+        self._on_missing_key = on_missing_key
         self._log = log
         self._table = table
         self._on_unknown = on_unknown
@@ -97,8 +104,9 @@ class CallHandler:
                 return False
             decode, call, name, is_sealed = target
             arguments = decode.of_record(record) if is_sealed else decode(record.value)
-        except ValueError as error:
-            raise self._undecodable(record, error) from error
+        except (ValueError, RecursionError, KeyUnavailableError) as error:
+            self._refused(record, error)
+            return False
         handled = self._handled
         if handled is not None:
             handled.record = record
@@ -127,8 +135,9 @@ class CallHandler:
                 return False
             decode, call, name, is_sealed = target
             arguments = decode.of_record(record) if is_sealed else decode(record.value)
-        except ValueError as error:
-            raise self._undecodable(record, error) from error
+        except (ValueError, RecursionError, KeyUnavailableError) as error:
+            await _end(self._refused(record, error))
+            return False
         handled = self._handled
         if handled is not None:
             handled.begin(record)
@@ -155,12 +164,28 @@ class CallHandler:
         if self._outputs is not None:
             self._outputs.discard()
 
-    def _undecodable(self, record: Record, error: ValueError) -> UndecodableError:
-        return UndecodableError(
-            f"a call cannot be decoded: {getattr(error, 'message', error)}; correct the method",
+    def _refused(self, record: Record, error: Exception) -> object:
+        """Skip a call that cannot be decoded, or hand it to `on_error`, or raise."""
+        if isinstance(error, KeyUnavailableError):
+            if self._on_missing_key == "raise":
+                raise error
+            self.undecodable += 1
+            return None
+        found = UndecodableError(
+            f"a call cannot be decoded: {getattr(error, 'message', error)}; correct the method, or "
+            'read with on_undecodable="skip"',
             path=self._log.path,
             position=record.position,
         )
+        is_given = self._on_undecodable is None and self._on_error is not None
+        if self._on_undecodable != "skip" and not is_given:
+            raise found from error
+        self.undecodable += 1
+        self._discard()
+        if self._on_error is None or not is_given:
+            return None
+        found.__cause__ = error
+        return self._on_error(found, record)
 
 
 async def _end(result: object) -> None:

@@ -89,8 +89,8 @@ class DescribedMethod:
 
     def _converted(self, name: str, value: Any) -> Any:
         try:
-            return self._convert(value, self._kinds[name], builtin_types=())
-        except (self._refused, RecursionError) as error:
+            return self._convert(value, self._kinds[name], builtin_types=(), str_keys=True)
+        except (self._refused, RecursionError, NameError, TypeError) as error:
             raise MessageValueError(f"{self.title}: the argument {name!r}: {error}") from None
 
     def _refuse(self, why: str) -> None:

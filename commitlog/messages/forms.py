@@ -2,7 +2,7 @@
 
 A form has what msgspec writes, and words of its own, which older releases skip: `fields`, the names
 of the items of an array that is an object; `members`, the names of the values of an enum; `keys`,
-the form of the keys of a dict, if they are not strings.
+the form of the keys of a dict, if they are not strings; `kind`, that of a text which is a time.
 """
 
 from __future__ import annotations

@@ -16,15 +16,12 @@ from commitlog.errors import (
     InvalidOptionError,
 )
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.call_handler import CallHandler, OnError, OnUnknown
+from commitlog.messages.call_handler import CallHandler
 from commitlog.messages.deadline import Deadline
 from commitlog.messages.history import History
-from commitlog.messages.interception import Intercept
-from commitlog.messages.key_ring import KeyRing, key_ring_of
 from commitlog.messages.method_table import MethodTable
 from commitlog.messages.pipeline import Pipeline
 from commitlog.messages.reader_thread import ReaderThread
-from commitlog.tail.seek import Start
 from commitlog.tail.tailer import Tailer
 
 
@@ -58,6 +55,11 @@ class MethodReader(ProcessBound):
         return self._handler.unknown
 
     @property
+    def undecodable(self) -> int:
+        """Return how many calls could not be decoded, and were skipped or given to `on_error`."""
+        return self._handler.undecodable
+
+    @property
     def history(self) -> History | None:
         """Return the history of the call that is handled, or was handled last.
 
@@ -87,9 +89,10 @@ class MethodReader(ProcessBound):
         Raises
         ------
         UndecodableError
-            The arguments cannot be decoded. The reader stays before the call.
+            The arguments cannot be decoded: see `on_undecodable`. The reader stays before the call.
         KeyUnavailableError
-            The call is encrypted, and the key ring has no key for it. The reader stays before it.
+            The call is encrypted, and the key ring has no key for it: see `on_missing_key`. The
+            reader stays before it.
         Exception
             What the method raised, without `on_error`. The reader stays before the call.
         """
@@ -305,78 +308,3 @@ class MethodReader(ProcessBound):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def method_reader(
-    log: CommitLog,
-    *objects: object,
-    name: str | None = None,
-    start: Start | None = None,
-    on_unknown: OnUnknown | None = None,
-    on_error: OnError | None = None,
-    intercept: Intercept | None = None,
-    history: bool = True,
-    after_last_written: CommitLog | None = None,
-    keys: KeyRing | None = None,
-) -> MethodReader:
-    """Return a reader that calls the public methods of objects, one for each call in a log.
-
-    If a method raises, a named reader repeats its call when it runs again.
-
-    Parameters
-    ----------
-    log : CommitLog
-        The log that a method writer appends to.
-    *objects : object
-        Each public method returns None, or an object whose methods continue the call, and belongs
-        to one of the objects only. If one is `async def`, the reader needs `run_async`.
-    name, start
-        As for `CommitLog.tailer`.
-    on_unknown : callable, optional
-        Takes name and arguments of a call that no object has a method for; by default such calls
-        are skipped and counted.
-    on_error : callable, optional
-        Takes what a method raised, and the record of the call, which then counts as handled.
-    intercept : callable, optional
-        Takes the name of a method, the arguments of a call by their names, and a function that
-        calls the method with such arguments. It may change them, or drop the call, which then
-        counts as handled. If the method is `async def`, the function returns a coroutine, which
-        `intercept` returns or awaits.
-    history : bool
-        Let messages that a method appends to topics, or by a method writer, carry the history of
-        its call.
-    after_last_written : CommitLog, optional
-        The log, open for appending, to which the methods write. Each call gets its outputs exactly
-        once, after any kill: they are appended together when its method has returned. The reader
-        begins after the last call that has outputs there, or at `start` if none has. It does not
-        use the position that `name` keeps; `name` only excludes a second reader.
-    keys : topics.KeyRing, optional
-        Opens encrypted calls; by default that of the environment variable `COMMITLOG_KEYS`.
-
-    Raises
-    ------
-    InvalidOptionError
-        There is no object, an object has no public method, or `after_last_written` needs history.
-    PositionError
-        The last call whose outputs are in `after_last_written` is not in this log.
-    MessageError
-        Two objects have a method of the same name, a method returns a value, or msgspec cannot
-        decode a parameter.
-    SchemaError
-        A method cannot take the calls that the log has.
-    """
-    table = MethodTable(log, objects, key_ring_of(keys), intercept)
-    if after_last_written is not None and not history:
-        raise InvalidOptionError("after_last_written needs history: leave history=False out")
-    is_resumed = name is not None and any(each.name == name for each in log.tailers())
-    tailer = log.tailer(name, start=start)
-    pipeline = None
-    try:
-        if after_last_written is not None:
-            pipeline = Pipeline(log, after_last_written, tailer, start=start, is_resumed=is_resumed)
-    except BaseException:
-        tailer.close()
-        raise
-    outputs = None if pipeline is None else pipeline.outputs
-    handler = CallHandler(log, table, on_unknown, on_error, history=history, outputs=outputs)
-    return MethodReader(log, tailer, table, handler, pipeline)

@@ -22,6 +22,7 @@ def method_writer(
     log: CommitLog,
     interface: Callable[..., T],
     *,
+    validate: bool = False,
     history: bool = True,
     intercept: Intercept | None = None,
     keys: KeyRing | None = None,
@@ -39,7 +40,7 @@ def method_writer(
     interface : type
         A class, such as a Protocol, whose public methods return None, or another interface whose
         methods continue the call: ``shop.to("berlin").sold("lamp")`` is one call of `to.sold`.
-    history, keys, seal_positions
+    validate, history, keys, seal_positions
         As for `commitlog.topic`.
     intercept : callable, optional
         Takes the name of a method, the arguments of a call by their names, and a function that
@@ -78,6 +79,7 @@ def method_writer(
             tuple,
             name=method.title,
             codec=method,
+            validate=validate,
             history=history,
             keys=keys,
             seal_positions=seal_positions,

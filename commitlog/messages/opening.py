@@ -77,7 +77,9 @@ def open_topic(
     mode: Mode = "a",
     **overrides: Unpack[OptionOverrides],
 ) -> Topic[T]:
-    """Open a topic: append and read messages of one class. Create it if the log has none.
+    """Open a topic: append and read messages of one class.
+
+    The first append creates it. A reader may open it before, and then waits for its first message.
 
     Parameters
     ----------
@@ -128,8 +130,6 @@ def open_topic(
         topic with another class.
     SchemaError
         The class cannot take messages that the log has: the error has both schemas and the field.
-    TopicNotFoundError
-        The log is open with mode "r" and has no such topic.
     MissingExtraError
         A package of the codec, the compression or the encryption is not installed: the error names
         the extra.
@@ -183,10 +183,10 @@ def _joined(
     """Make a topic of its parts: the encoder makes values, and the appender appends them."""
     shared = _SHARED.setdefault(log, _Shared())
     known = shared.classes.get(name, codec.message_class)
-    if known is not codec.message_class:
+    if known is not codec.message_class and not _is_redefined(known, codec.message_class):
         raise MessageError(
             f"topic {name!r} of this handle has the class {known!r}, not {codec.message_class!r}: "
-            "give one of them another name=",
+            "give one of them another name=, or open the log again if this class replaces that one",
             path=log.path,
         )
     schema = Schema(name, codec.name, codec.form)
@@ -237,6 +237,17 @@ def _joined(
     return topic
 
 
+def _is_redefined(known: Any, given: Any) -> bool:
+    """Return whether a class statement ran again, as in a notebook. Its messages are those of the
+    same topic, if its schema can read them.
+    """
+    return (
+        isinstance(known, type)
+        and isinstance(given, type)
+        and (known.__module__, known.__qualname__) == (given.__module__, given.__qualname__)
+    )
+
+
 def _checked_schemas(
     log: CommitLog, catalog: SchemaCatalog, codec: Codec[Any], schema: Schema
 ) -> dict[int, Schema]:
@@ -250,8 +261,6 @@ def _checked_schemas(
                 error.path = log.path
                 raise
             catalog.forget(number)
-    if not known and log.mode == "r":
-        catalog.check_topics([schema.topic])
     return known
 
 
@@ -282,6 +291,7 @@ def open_tailer_of(
     visibility: Visibility = "committed",
     on_damage: OnDamage = "raise",
     on_undecodable: OnUndecodable = "raise",
+    on_missing_key: OnUndecodable = "raise",
     durable: Durable = False,
 ) -> TopicTailer[T]:
     """Create a tailer that reads the messages of several topics in the order of the log.
@@ -290,7 +300,7 @@ def open_tailer_of(
     ----------
     topics : sequence of Topic
         Topics of one open log.
-    name, start, visibility, on_damage, on_undecodable, durable
+    name, start, visibility, on_damage, on_undecodable, on_missing_key, durable
         As for `Topic.tailer`.
 
     Returns
@@ -311,6 +321,7 @@ def open_tailer_of(
         topics[0].log,
         [topic._named_reading() for topic in topics],
         on_undecodable,
+        on_missing_key,
         name=name,
         start=start,
         visibility=visibility,

@@ -12,18 +12,17 @@ from commitlog.messages.schema import Schema
 
 T = TypeVar("T")
 
-# Types of fields that read each other's bytes, by their names in `FieldDescriptor`.
-_KIN = [
-    {"INT32", "INT64", "UINT32", "UINT64", "BOOL", "ENUM"},
-    {"SINT32", "SINT64"},
-    {"STRING", "BYTES"},
-    {"FIXED32", "SFIXED32"},
-    {"FIXED64", "SFIXED64"},
-    {"FLOAT"},
-    {"DOUBLE"},
-    {"MESSAGE"},
-    {"GROUP"},
-]
+# The types of fields, by their names in `FieldDescriptor`, whose values each type reads as they
+# are. Others of the same bytes would be cut or get another sign.
+_READS = {
+    "INT64": {"INT32", "UINT32", "BOOL", "ENUM"},
+    "INT32": {"BOOL", "ENUM"},
+    "UINT64": {"UINT32", "BOOL"},
+    "UINT32": {"BOOL"},
+    "SINT64": {"SINT32"},
+    "STRING": {"BYTES"},
+    "BYTES": {"STRING"},
+}
 
 
 class ProtobufCodec(Generic[T]):
@@ -180,6 +179,9 @@ def _difference(
     for number, field in ours.items():
         place = f"{path}.{field.name}"
         other = theirs.get(number)
+        moved = writer.fields_by_name.get(field.name)
+        if moved is not None and moved.number != number:
+            return place, f"it was the field {moved.number}, and is {number} in the class"
         why = _field_difference(field, other)
         if why is not None:
             return place, why
@@ -197,11 +199,35 @@ def _field_difference(field: Any, other: Any | None) -> str | None:
         missing = "the messages do not have the field, and it is required"
         return missing if field.is_required else None
     ours, theirs = _type_name(field), _type_name(other)
-    if not any({ours, theirs} <= kin for kin in _KIN):
+    if ours != theirs and theirs not in _READS.get(ours, ()):
         return f"{theirs} cannot be read as {ours}"
     if field.is_repeated != other.is_repeated:
         return "the field is repeated on one side only"
+    if field.enum_type is not None:
+        why = _enum_difference(field.enum_type, other.enum_type)
+        if why is not None:
+            return why
+    return _default_difference(field, other)
+
+
+def _enum_difference(ours: Any, theirs: Any) -> str | None:
+    for name, value in theirs.values_by_name.items():
+        known = ours.values_by_name.get(name)
+        if known is not None and known.number != value.number:
+            return f"{name} was {value.number}, and is {known.number} in the class"
+        if ours.is_closed and value.number not in ours.values_by_number:
+            return f"the class has no value {name}, and would drop it"
     return None
+
+
+def _default_difference(ours: Any, theirs: Any) -> str | None:
+    """Return what differs in the value that a field has without bytes."""
+    if ours.is_repeated or ours.message_type is not None:
+        return None
+    before, now = theirs.default_value, ours.default_value
+    if before == now or ({type(before), type(now)} == {str, bytes} and not before and not now):
+        return None
+    return f"its default was {before!r}, and is {now!r} in the class"
 
 
 def _type_name(field: Any) -> str:

@@ -25,6 +25,8 @@ _KEYS: dict[str, Form] = {
     "VarTupleType": {"type": "array"},
     "NamedTupleType": {"type": "array"},
 }
+# What msgspec writes without a format, if it may have no time zone.
+_KINDS = {"DateTimeType": "date-time", "TimeType": "time"}
 WITH_FIELDS = ("StructType", "DataclassType", "TypedDictType", "NamedTupleType")
 
 
@@ -44,7 +46,7 @@ def form_of(message_class: Any) -> Form:
     )
     for kind, reference in zip(kinds, found, strict=True):
         _describe(kind, forms[reference["$ref"].rpartition("/")[2]])
-    _add_keys(info, form)
+    _complete(info, form)
     if forms:
         form["$defs"] = forms
     return dict(form)
@@ -98,7 +100,7 @@ def _describe(kind: Any, form: Form) -> None:
     else:
         parts = [form["properties"][field.encode_name] for field in fields]
     for field, part in zip(fields, parts, strict=True):
-        _add_keys(field.type, part)
+        _complete(field.type, part)
         if isinstance(part.get("default"), list | dict):
             part["default"] = _in_order(field.default, part["default"])
 
@@ -118,35 +120,44 @@ def _in_order(default: Any, found: Any) -> Any:
         return found
 
 
-def _add_keys(kind: Any, form: Form) -> None:
-    """Add the forms of the keys of dicts to the form of a type."""
+def _complete(kind: Any, form: Form) -> None:
+    """Add the forms of the keys of dicts, and the kinds of times, to the form of a type."""
     kind = bare(kind)
     name = type(kind).__name__
     if "$ref" in form:
         return
-    if name == "UnionType":
-        for part in kind.types:
-            for each in alternatives_of(form):
-                if each is not form and _is_form_of(bare(part), each):
-                    _add_keys(part, each)
+    if name in _KINDS and "format" not in form:
+        form["kind"] = _KINDS[name]
     elif name in ("DictType", "FrozenDictType"):
         keys = _keys_form(bare(kind.key_type))
         if keys is not None:
             form["keys"] = keys
-        if isinstance(form.get("additionalProperties"), dict):
-            _add_keys(kind.value_type, form["additionalProperties"])
-    elif hasattr(kind, "item_type"):
-        if isinstance(form.get("items"), dict):
-            _add_keys(kind.item_type, form["items"])
-    elif name == "TupleType":
-        for part, each in zip(kind.item_types, form.get("prefixItems", ()), strict=False):
-            _add_keys(part, each)
+    for part, each in _below(kind, form):
+        if isinstance(each, dict):
+            _complete(part, each)
 
 
-def _is_form_of(kind: Any, form: Form) -> bool:
-    """Return whether a form is the one of a type, which is the only dict or array of its union."""
+def _below(kind: Any, form: Form) -> list[tuple[Any, Any]]:
+    """Return the types that a type without a class of its own is made of, each with its form."""
+    if hasattr(kind, "types"):  # a union
+        options = [each for each in alternatives_of(form) if each is not form]
+        return [(part, each) for part in kind.types for each in options if _is_of(bare(part), each)]
+    if hasattr(kind, "value_type"):
+        return [(kind.value_type, form.get("additionalProperties"))]
+    if hasattr(kind, "item_type"):
+        return [(kind.item_type, form.get("items"))]
+    items = kind.item_types if hasattr(kind, "item_types") else ()
+    return list(zip(items, form.get("prefixItems", ()), strict=False))
+
+
+def _is_of(kind: Any, form: Form) -> bool:
+    """Return whether a form is the one of a type, which is the only dict, array or text of its
+    union.
+    """
     if type(kind).__name__ in ("DictType", "FrozenDictType"):
         return form.get("type") == "object"
+    if type(kind).__name__ in _KINDS:
+        return form.get("type") == "string" and "contentEncoding" not in form
     is_array = hasattr(kind, "item_type") or hasattr(kind, "item_types")
     return is_array and form.get("type") == "array"
 

@@ -195,6 +195,7 @@ class Topic(ProcessBound, TopicWriter[T]):
         visibility: Visibility = "committed",
         on_damage: OnDamage = "raise",
         on_undecodable: Literal["raise", "skip"] = "raise",
+        on_missing_key: Literal["raise", "skip"] = "raise",
         durable: Durable = False,
     ) -> TopicTailer[T]: ...
     @overload
@@ -206,6 +207,7 @@ class Topic(ProcessBound, TopicWriter[T]):
         visibility: Visibility = "committed",
         on_damage: OnDamage = "raise",
         on_undecodable: Literal["raw"],
+        on_missing_key: OnUndecodable = "raise",
         durable: Durable = False,
     ) -> TopicTailer[T | Record]: ...
     def tailer(
@@ -216,6 +218,7 @@ class Topic(ProcessBound, TopicWriter[T]):
         visibility: Visibility = "committed",
         on_damage: OnDamage = "raise",
         on_undecodable: OnUndecodable = "raise",
+        on_missing_key: OnUndecodable = "raise",
         durable: Durable = False,
     ) -> TopicTailer[Any]:
         """Create a tailer that reads the topic's messages as objects.
@@ -227,6 +230,9 @@ class Topic(ProcessBound, TopicWriter[T]):
         on_undecodable : {"raise", "skip", "raw"}
             What to do with a message that cannot be decoded: raise `UndecodableError` and stay
             before it; skip and count it; or yield its `Record`.
+        on_missing_key : {"raise", "skip", "raw"}
+            Likewise, with an encrypted message that the key ring has no key for: `skip` loses it,
+            if the key only arrives later. By default `KeyUnavailableError` is raised.
 
         Returns
         -------
@@ -241,6 +247,7 @@ class Topic(ProcessBound, TopicWriter[T]):
             self.log,
             [self._named_reading()],
             on_undecodable,
+            on_missing_key,
             name=name,
             start=start,
             visibility=visibility,

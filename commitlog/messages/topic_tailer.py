@@ -12,18 +12,17 @@ from commitlog._kernel.readers import Idle, Record
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import (
-    CommitLogError,
-    InvalidOptionError,
     KeyUnavailableError,
     UndecodableError,
 )
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
+from commitlog.messages.choices import check_choice
 from commitlog.messages.handled import HANDLED, Handled
 from commitlog.messages.history import History
-from commitlog.messages.layer import RecordDecoder
 from commitlog.messages.message_decoders import MessageDecoders, Reading, RefusedError
-from commitlog.messages.schema import SCHEMA_TYPE, Schema
+from commitlog.messages.schema import SCHEMA_TYPE
+from commitlog.messages.value_path import value_at
 from commitlog.tail.seek import Start, Timestamp, Visibility
 from commitlog.tail.segment_holder import OnDamage
 from commitlog.tail.tailer import Tailer
@@ -32,7 +31,7 @@ from commitlog.tail.tailer_file import Durable
 T = TypeVar("T")
 OnUndecodable: TypeAlias = Literal["raise", "skip", "raw"]
 _PATH = re.compile(r"`(\$[^`]*)`$")
-_SHOWN = 200  # characters of a value in an error
+_SKIPPED: Any = object()  # in place of a message; a message may be None
 
 
 class TopicTailer(ProcessBound, Generic[T]):
@@ -56,6 +55,7 @@ class TopicTailer(ProcessBound, Generic[T]):
         tailer: Tailer,
         topics: dict[str, Reading],
         on_undecodable: OnUndecodable,
+        on_missing_key: OnUndecodable = "raise",
     ) -> None:
         """Wrap a tailer; only `Topic.tailer` calls this."""
         self.record: Record | None = None
@@ -64,6 +64,7 @@ class TopicTailer(ProcessBound, Generic[T]):
         self._tailer = tailer
         self._decoders = MessageDecoders(log, topics)
         self._on_undecodable = on_undecodable
+        self._on_missing_key = on_missing_key
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -77,7 +78,7 @@ class TopicTailer(ProcessBound, Generic[T]):
             if decode is None:
                 if record.type in decoders.of_records:
                     message = self._taken(record)
-                    if message is not None:
+                    if message is not _SKIPPED:
                         yield message
                 elif record.type == SCHEMA_TYPE:
                     decoders.note(record)
@@ -86,7 +87,7 @@ class TopicTailer(ProcessBound, Generic[T]):
                 message = decode(record.value)
             except (ValueError, RecursionError) as error:
                 message = self._undecodable(record, error)
-                if message is None:
+                if message is _SKIPPED:
                     continue
             self.record = record
             yield message
@@ -102,7 +103,7 @@ class TopicTailer(ProcessBound, Generic[T]):
         Returns
         -------
         object or None
-            None if no message arrived in time.
+            None if no message arrived in time. For a message that is None, `record` is its record.
 
         Raises
         ------
@@ -118,7 +119,7 @@ class TopicTailer(ProcessBound, Generic[T]):
             if record is None:
                 return None
             message = self._taken(record)
-            if message is not None:
+            if message is not _SKIPPED:
                 return message
 
     @contextlib.contextmanager
@@ -145,7 +146,7 @@ class TopicTailer(ProcessBound, Generic[T]):
                 if record is None:
                     yield None
                     return
-                if message is not None:
+                if message is not _SKIPPED:
                     with self._handling(record):
                         yield message
                     return
@@ -179,10 +180,10 @@ class TopicTailer(ProcessBound, Generic[T]):
         """
         return MessageLoop(self, lambda: self._tailer.follow(timeout, idle))
 
-    def _taken(self, record: Record) -> T | None:
-        """Decode a record; None if the tailer skips it."""
+    def _taken(self, record: Record) -> Any:
+        """Decode a record; `_SKIPPED` if the tailer skips it."""
         decode = self._decoders[record.type]
-        message: T
+        message: Any
         try:
             if decode is not None:
                 message = decode(record.value)
@@ -191,15 +192,19 @@ class TopicTailer(ProcessBound, Generic[T]):
             else:
                 if record.type == SCHEMA_TYPE:
                     self._decoders.note(record)
-                return None
+                return _SKIPPED
         except KeyUnavailableError:
-            self._tailer.seek(record.position)
-            raise
+            if self._on_missing_key == "raise":
+                self._tailer.seek(record.position)
+                raise
+            self.undecodable += 1
+            if self._on_missing_key == "skip":
+                return _SKIPPED
+            message = record
         except (ValueError, RecursionError) as error:
-            found = self._undecodable(record, error)
-            if found is None:
-                return None
-            message = found
+            message = self._undecodable(record, error)
+            if message is _SKIPPED:
+                return _SKIPPED
         self.record = record
         return message
 
@@ -208,13 +213,15 @@ class TopicTailer(ProcessBound, Generic[T]):
             self._tailer.seek(record.position)
             raise self._error(record, error) from error
         self.undecodable += 1
-        return record if self._on_undecodable == "raw" else None
+        return record if self._on_undecodable == "raw" else _SKIPPED
 
     def _error(self, record: Record, error: Exception) -> UndecodableError:
         schema = self._decoders.schemas.get(record.type)
         path = _PATH.search(str(error))
         field = error.field if isinstance(error, RefusedError) else path[1] if path else None
-        value = None if schema is None or field is None else self._value_at(schema, record, field)
+        value = None
+        if schema is not None and field is not None:
+            value = value_at(lambda: self._decoders.plain(schema), record, field)
         return UndecodableError(
             f"{'a message' if schema is None else f'a message of topic {schema.topic!r}'} cannot "
             f"be decoded: {error}{'' if value is None else f', which is {value}'}; correct the "
@@ -224,25 +231,6 @@ class TopicTailer(ProcessBound, Generic[T]):
             topic=None if schema is None else schema.topic,
             field=field,
         )
-
-    def _value_at(self, schema: Schema, record: Record, path: str) -> str | None:
-        """Return the value at a path such as ``$.lines[...].amount``, as far as it leads, for an
-        error.
-        """
-        try:
-            decode = self._decoders.plain(schema)
-            if isinstance(decode, RecordDecoder):
-                found = decode.of_record(record)
-            else:
-                found = decode(record.value)
-        except (ValueError, RecursionError, CommitLogError):
-            return None
-        for name in re.findall(r"[^.\[\]]+", path.removeprefix("$")):
-            if not isinstance(found, dict) or name not in found:
-                break
-            found = found[name]
-        text = repr(found)
-        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
     # --- the position -----------------------------------------------------------------------------
 
@@ -372,7 +360,7 @@ class MessageLoop(Generic[T]):
     async def __aiter__(self) -> AsyncIterator[T]:
         async for record in self._begin():
             message = self._owner._taken(record)
-            if message is not None:
+            if message is not _SKIPPED:
                 yield message
 
 
@@ -380,6 +368,7 @@ def open_tailer(
     log: CommitLog,
     topics: Sequence[tuple[str, Reading]],
     on_undecodable: OnUndecodable,
+    on_missing_key: OnUndecodable,
     *,
     name: str | None,
     start: Start | None,
@@ -388,11 +377,9 @@ def open_tailer(
     durable: Durable,
 ) -> TopicTailer[Any]:
     """Open a tailer for topics, by their names: see `Topic.tailer`."""
-    if on_undecodable not in ("raise", "skip", "raw"):
-        raise InvalidOptionError(
-            f'on_undecodable must be "raise", "skip" or "raw", not {on_undecodable!r}'
-        )
+    check_choice("on_undecodable", on_undecodable, ("raise", "skip", "raw"))
+    check_choice("on_missing_key", on_missing_key, ("raise", "skip", "raw"))
     tailer = log.tailer(
         name, start=start, visibility=visibility, on_damage=on_damage, durable=durable
     )
-    return TopicTailer(log, tailer, dict(topics), on_undecodable)
+    return TopicTailer(log, tailer, dict(topics), on_undecodable, on_missing_key)

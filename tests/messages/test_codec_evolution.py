@@ -131,17 +131,17 @@ PROTOBUFS: dict[str, dict[str, tuple[int, str]]] = {
 }
 # A field that the message does not have is its default.
 PROTOBUF = table("""
-reader\\writer base  added removed renamed long  bytes double several renumbered foreign
-base          .     .     .       .       .     .     price  item    .          $
-added         .     .     .       .       .     .     price  item    .          $
-removed       .     .     .       .       .     .     price  .       .          $
-renamed       .     .     .       .       .     .     amount item    .          $
-long          .     .     .       .       .     .     price  item    .          $
-bytes         .     .     .       .       .     .     price  item    .          $
-double        price price price   price   price price .      item    price      $
-several       item  item  .       item    item  item  item   .       .          $
-renumbered    .     .     .       .       .     .     price  .       .          $
-foreign       $     $     $       $       $     $     $      $       $          .
+reader\\writer base  added removed renamed long   bytes double several renumbered foreign
+base          .     .     .       .       price  .     price  item    item       $
+added         .     .     .       .       price  .     price  item    item       $
+removed       .     .     .       .       price  .     price  .       .          $
+renamed       .     .     .       .       amount .     amount item    item       $
+long          .     .     .       .       .      .     price  item    item       $
+bytes         .     .     .       .       price  .     price  item    item       $
+double        price price price   price   price  price .      item    item       $
+several       item  item  .       item    item   item  item   .       item       $
+renumbered    item  item  .       item    item   item  item   item    .          $
+foreign       $     $     $       $       $      $     $      $       $          .
 """)
 _DEFAULTS: dict[str, Any] = {"STRING": "", "BYTES": b"", "STRING*": []}
 

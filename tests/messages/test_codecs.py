@@ -196,7 +196,7 @@ def test_message_that_does_not_fit_the_schema_appends_nothing(
         (lambda: topics.ArrowCodec(7), MessageError, "must be a pyarrow.Schema"),  # type: ignore[arg-type]
         (
             lambda: topics.ArrowCodec(pa.schema([("a", pa.dictionary(pa.int8(), pa.string()))])),
-            *(MessageError, "is a dictionary"),
+            *(MessageError, "has a dictionary"),
         ),
     ],
 )

@@ -96,7 +96,9 @@ def test_first_record_of_a_topic_is_its_schema(log: commitlog.CommitLog) -> None
     assert (schema.type, schema.key) == (SCHEMA_TYPE, b"schema:%08x" % messages[0].type)
     content = msgspec.json.decode(schema.value)
     assert (content["topic"], content["codec"], content["format"]) == ("shop", "json", 1)
-    assert content["schema"] == msgspec.json.schema(Order)
+    expected = msgspec.json.schema(Order)
+    expected["$defs"]["Order"]["properties"]["at"]["kind"] = "date-time"
+    assert content["schema"] == expected
     assert {record.type for record in messages} == {messages[0].type}
     assert is_message_type(messages[0].type)
 
@@ -259,15 +261,53 @@ def test_two_classes_for_one_topic_of_a_handle_raise(log: commitlog.CommitLog) -
     assert commitlog.topic(log, Order, name="shop").message_class is Order
 
 
-def test_missing_topic_of_a_read_only_log_raises(tmp_path: Path) -> None:
+def test_reader_starts_before_the_first_message(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log") as log:
         commitlog.topic(log, Order).append(Order(1))
-        with (
-            commitlog.open(tmp_path / "log", "r") as reader,
-            pytest.raises(TopicNotFoundError, match="has no topic 'Refund'") as caught,
-        ):
-            commitlog.topic(reader, Refund)
-    assert caught.value.topic == "Refund"
+        with commitlog.open(tmp_path / "log", "r") as reader:
+            refunds = commitlog.topic(reader, Refund)
+            tailer = refunds.tailer()
+            assert tailer.read() is None
+            commitlog.topic(log, Refund).append(Refund(7))
+            assert tailer.read() == Refund(7)
+            with pytest.raises(TopicNotFoundError, match="has no topic 'Refnd'"):
+                topics.to_arrow(reader, ["Refnd"])
+
+
+def test_reader_of_an_empty_log_gets_the_first_message(tmp_path: Path) -> None:
+    with (
+        commitlog.open(tmp_path / "log") as log,
+        commitlog.topic(tmp_path / "log", Order, mode="r") as reader,
+    ):
+        tailer = reader.tailer()
+        assert tailer.read() is None
+        commitlog.topic(log, Order).append(Order(1))
+        assert tailer.read() == Order(1)
+
+
+def test_class_statement_that_ran_again_keeps_its_topic(log: commitlog.CommitLog) -> None:
+    body = {"__module__": __name__, "__annotations__": {"x": int}}
+    before = type(msgspec.Struct)("Cell", (msgspec.Struct,), body)
+    commitlog.topic(log, before).append(before(x=1))
+    more = {**body, "__annotations__": {"x": int, "y": int}, "y": 5}
+    after = type(msgspec.Struct)("Cell", (msgspec.Struct,), more)
+    with commitlog.topic(log, after) as again:
+        again.append(after(x=2))
+        assert list(again.tailer()) == [after(x=1, y=5), after(x=2, y=5)]
+
+
+def test_message_that_is_none_is_read(log: commitlog.CommitLog) -> None:
+    topic: commitlog.Topic[Any] = commitlog.topic(log, int | None, name="numbers")  # type: ignore[arg-type]
+    position = topic.append(None)
+    topic.append(5)
+    tailer = topic.tailer()
+    assert tailer.read() is None
+    assert tailer.record is not None
+    assert tailer.record.position == position
+    assert tailer.read() == 5
+    assert list(topic.tailer()) == [None, 5]
+    with topic.tailer().reading() as message:
+        assert message is None
 
 
 def test_errors_of_a_missing_topic_list_some_topics(log: commitlog.CommitLog) -> None:
