@@ -114,8 +114,9 @@ class BatchDecoder:
         """Return the batch with messages as JSON in place of their values, and with their keys."""
         values = batch.values()
         for row, found in zip(rows.tolist(), self.decoded(batch, rows), strict=True):
-            if found is not None:
-                values[row] = as_json(found.message).encode()
+            text = None if found is None else self._json_of(found, batch, row)
+            if text is not None:
+                values[row] = text.encode()
         data, offsets = _concatenated(values)
         return dataclasses.replace(self._keyed(batch, rows), data=data, offsets=offsets), rows
 
@@ -134,12 +135,37 @@ class BatchDecoder:
 
         def changed(batch: Batch, rows: Rows) -> bytes:
             text = lines(self._keyed(batch, rows), rows).splitlines()
+            decoded = zip(text, rows.tolist(), self.decoded(batch, rows), strict=True)
             return b"".join(
-                _with_message(line, found) + b"\n"
-                for line, found in zip(text, self.decoded(batch, rows), strict=True)
+                (line if found is None else self._with_message(line, found, batch, row)) + b"\n"
+                for line, row, found in decoded
             )
 
         return changed
+
+    def _json_of(self, found: Decoded, batch: Batch, row: int) -> str | None:
+        """Return a message as JSON; report one that is nested too deeply, and return None."""
+        try:
+            return as_json(found.message)
+        except ValueError as error:
+            position = int(batch.positions[row])
+            click.echo(f"commitlog: {error}: position {position}", err=True)
+            self.undecodable += 1
+            return None
+
+    def _with_message(self, line: bytes, found: Decoded, batch: Batch, row: int) -> bytes:
+        """Return a JSON line with `topic` and `message` in place of `value`."""
+        message = self._json_of(found, batch, row)
+        if message is None:
+            return line
+        fields: dict[str, Any] = json.loads(line)
+        for name in ("value", "value_encoding"):
+            fields.pop(name, None)
+        fields["topic"] = found.topic
+        if found.history is not None:
+            fields["history"] = _fields_of(found.history)
+        text = json.dumps(fields)
+        return f'{text[:-1]}, "message": {message}}}'.encode()
 
 
 def _concatenated(parts: list[bytes]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
@@ -147,19 +173,6 @@ def _concatenated(parts: list[bytes]) -> tuple[npt.NDArray[np.uint8], npt.NDArra
     offsets = np.zeros(len(parts) + 1, dtype=np.int64)
     np.cumsum([len(part) for part in parts], out=offsets[1:])
     return np.frombuffer(b"".join(parts), dtype=np.uint8), offsets
-
-
-def _with_message(line: bytes, found: Decoded | None) -> bytes:
-    if found is None:
-        return line
-    fields: dict[str, Any] = json.loads(line)
-    for name in ("value", "value_encoding"):
-        fields.pop(name, None)
-    fields["topic"] = found.topic
-    if found.history is not None:
-        fields["history"] = _fields_of(found.history)
-    text = json.dumps(fields)
-    return f'{text[:-1]}, "message": {as_json(found.message)}}}'.encode()
 
 
 def _fields_of(history: History) -> dict[str, Any]:

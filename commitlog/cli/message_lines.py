@@ -71,10 +71,17 @@ def _entry(head: str, value: Any, indent: str) -> Iterator[str]:
     if _is_short(value):
         yield f"{head} {_short(value)}"
     elif len(indent) > _DEEPEST:
-        yield f"{head} {as_json(value)}"
+        yield f"{head} {_in_one_line(value)}"
     else:
         yield head
         yield from _block(value, indent)
+
+
+def _in_one_line(value: Any) -> str:
+    try:
+        return as_json(value)
+    except ValueError as error:
+        return _quoted(str(error).encode())
 
 
 def _block(value: Any, indent: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ import commitlog
 from commitlog.cli import FAILURE
 from commitlog.cli.output import print_json
 from commitlog.cli.quantities import counted
-from commitlog.cli.record_format import time_text
+from commitlog.cli.record_format import escaped, time_text
 from commitlog.messages.fields_text import fields_text
 from commitlog.messages.summary import (
     LogSummary,
@@ -81,7 +81,7 @@ def _print(log: str, found: LogSummary, topics: dict[Any, list[TopicVersion]]) -
         click.echo(f"{name}: {codecs}{layers}, {counted(total, 'message')}{span}")
         for number, each in enumerate(versions, 1):
             assert each.schema is not None
-            fields = fields_text(each.schema) or "no fields"
+            fields = escaped(fields_text(each.schema).encode(errors="replace")) or "no fields"
             count = counted(each.messages, "message")
             click.echo(f"  version {number}, type {each.number}, {count}: {fields}")
 

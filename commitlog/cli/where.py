@@ -11,6 +11,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, NoReturn
 
+from commitlog.messages.narrowing import bounded_decimal
+
 _Test = Callable[[Any], bool]
 _Operand = Callable[[Any], Any]
 
@@ -281,7 +283,7 @@ def _compared(compare: Callable[[Any, Any], Any], left: Any, right: Any) -> bool
         if pair is None:
             return compare is operator.ne  # values of different kinds are different
         return bool(compare(*pair))
-    except (TypeError, ArithmeticError):
+    except (TypeError, ValueError, ArithmeticError):
         return False
 
 
@@ -313,7 +315,7 @@ def _comparable(left: Any, right: Any) -> tuple[Any, Any] | None:
 def _read_as(other: Any, text: str) -> Any:
     try:
         if _is_number(other):
-            return Decimal(text)
+            return bounded_decimal(text)
         if isinstance(other, dt.datetime | dt.date | dt.time):
             return type(other).fromisoformat(text)
     except (ValueError, ArithmeticError):

@@ -96,6 +96,7 @@ class CallHandler:
 
     def handle(self, record: Record) -> bool:
         """Handle a record; return whether it is a call."""
+        refused: UndecodableError | None = None
         try:
             target = self._table[record.type]
             if target is None:
@@ -105,13 +106,16 @@ class CallHandler:
             decode, call, name, is_sealed = target
             arguments = decode.of_record(record) if is_sealed else decode(record.value)
         except (ValueError, RecursionError, KeyUnavailableError) as error:
-            self._refused(record, error)
-            return False
+            refused = self._refused(record, error)
+            if refused is None:
+                return False
         handled = self._handled
         if handled is not None:
             handled.record = record
             handled.read_ns = time_ns()
         try:
+            if refused is not None:
+                raise refused
             if call is not None:
                 call(*arguments)
             else:
@@ -127,6 +131,7 @@ class CallHandler:
 
     async def handle_async(self, record: Record) -> bool:
         """As `handle`, and await what the method and the other callables return."""
+        refused: UndecodableError | None = None
         try:
             target = self._table[record.type]
             if target is None:
@@ -136,12 +141,15 @@ class CallHandler:
             decode, call, name, is_sealed = target
             arguments = decode.of_record(record) if is_sealed else decode(record.value)
         except (ValueError, RecursionError, KeyUnavailableError) as error:
-            await _end(self._refused(record, error))
-            return False
+            refused = self._refused(record, error)
+            if refused is None:
+                return False
         handled = self._handled
         if handled is not None:
             handled.begin(record)
         try:
+            if refused is not None:
+                raise refused
             if call is not None:
                 await _end(call(*arguments))
             else:
@@ -164,8 +172,10 @@ class CallHandler:
         if self._outputs is not None:
             self._outputs.discard()
 
-    def _refused(self, record: Record, error: Exception) -> object:
-        """Skip a call that cannot be decoded, or hand it to `on_error`, or raise."""
+    def _refused(self, record: Record, error: Exception) -> UndecodableError | None:
+        """Return the error for `on_error` of a call that cannot be decoded, None if the call is
+        skipped, or raise the error.
+        """
         if isinstance(error, KeyUnavailableError):
             if self._on_missing_key == "raise":
                 raise error
@@ -181,11 +191,8 @@ class CallHandler:
         if self._on_undecodable != "skip" and not is_given:
             raise found from error
         self.undecodable += 1
-        self._discard()
-        if self._on_error is None or not is_given:
-            return None
         found.__cause__ = error
-        return self._on_error(found, record)
+        return found if is_given else None
 
 
 async def _end(result: object) -> None:

@@ -18,12 +18,13 @@ from commitlog.messages.changes import (
     changed_object,
     needed,
 )
-from commitlog.messages.forms import Form, target_of
+from commitlog.messages.forms import Form, check_form, target_of
 from commitlog.messages.schema import Schema
 
 
 def completed(schema: Schema, decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     """Return a decoder of messages to plain values that completes them by their schema."""
+    check_form(schema.form)
     has_bytes = schema.codec == "msgpack"
     change = completion(schema.form, schema.form.get("$defs", {}), has_bytes=has_bytes)
     return decode if change is None else lambda value: change(decode(value))
@@ -120,8 +121,9 @@ class _Completion:
             part = self.of(more) if isinstance(more, dict) else None
             if part is None:
                 return None
-            changes.also(part)
-            changes.set(lambda value: changed_mapping(value, part))
+            inner = part
+            changes.also(inner)
+            changes.set(lambda value: changed_mapping(value, inner))
             return changes
         omitted = omitted_of(form, self._forms, has_bytes=self._has_bytes)
         found = {name: self.of(each) for name, each in form["properties"].items()}

@@ -70,6 +70,7 @@ class FixedCodec(Generic[T]):
         """
         if schema.codec != self.name:
             raise other_codec(schema, self.name)
+        _check_form(schema.form)
         kind: Any = self.message_class
         theirs = {field["name"]: field for field in schema.form["fields"]}
         moves = []
@@ -100,6 +101,7 @@ class FixedCodec(Generic[T]):
 
 def plain_decoder(schema: Schema) -> Decode[Any]:
     """Return what decodes messages to dicts."""
+    _check_form(schema.form)
     readers = {field["name"]: _reader(field) for field in schema.form["fields"]}
     size = schema.form["size"]
 
@@ -109,6 +111,20 @@ def plain_decoder(schema: Schema) -> Decode[Any]:
         return {name: read(value) for name, read in readers.items()}
 
     return decode
+
+
+def _check_form(form: dict[str, Any]) -> None:
+    """Raise ValueError if the fields of a layout do not fit it. It may come from any program."""
+    for field in form["fields"]:
+        kind, offset, length = str(field["kind"]), field["offset"], field["length"]
+        if not 0 <= offset <= offset + length <= form["size"]:
+            raise ValueError(f"the field {field['name']!r:.100} is not within the message")
+        array = _ARRAY.fullmatch(kind)
+        code = _CODES.get(kind.partition(" ")[0] if array is None else array[1])
+        count = 1 if array is None else int(array[2])
+        least = 0 if code is None else count * struct.calcsize(f"<{code}")
+        if length < least or (kind.startswith("bytes up to") and length < 2):
+            raise ValueError(f"the field {field['name']!r:.100} has {length} bytes")
 
 
 def _described(field: Field) -> dict[str, Any]:

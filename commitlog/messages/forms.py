@@ -23,6 +23,52 @@ _PYTHON: dict[str, Any] = {
     "null": type(None),
 }
 
+_OF_FORMS = ("properties", "$defs")
+_FORMS = ("items", "additionalProperties", "keys")
+_LISTS = ("prefixItems", "anyOf")
+
+
+def check_form(form: Any) -> None:
+    """Raise ValueError if a form, which may come from any program, is none: each word that this
+    package reads has the type that msgspec gives it, and each reference is known.
+    """
+    known = form.get("$defs", {}) if isinstance(form, dict) else {}
+    pending = [form]
+    while pending:
+        each = pending.pop()
+        if not isinstance(each, dict):
+            raise ValueError(f"{each!r:.100} is not a form")
+        pending += _checked_parts(each)
+        reference = each.get("$ref")
+        if reference is not None and str(reference).rpartition("/")[2] not in known:
+            raise ValueError(f"the reference {reference!r:.100} is not known")
+
+
+def _checked_parts(form: Form) -> list[Any]:
+    """Return the forms within a form."""
+    _check_types(form)
+    parts = [part for name in _OF_FORMS for part in form.get(name, {}).values()]
+    parts += [part for name in _LISTS for part in form.get(name, ())]
+    parts += [form[name] for name in _FORMS if not isinstance(form.get(name, False), bool)]
+    if "fields" in form and len(form["fields"]) != len(form.get("prefixItems", ())):
+        raise ValueError("an array has not one name for each item")
+    return parts
+
+
+def _check_types(form: Form) -> None:
+    kinds: dict[str, Any] = {
+        **dict.fromkeys((*_OF_FORMS, "members"), dict),
+        **dict.fromkeys((*_LISTS, "enum", "required", "fields", "aliases", "arguments"), list),
+        **dict.fromkeys(("type", "format", "kind", "title", "$ref", "contentEncoding"), str),
+        **dict.fromkeys(("minItems", "maxItems"), int),
+    }
+    for name, kind in kinds.items():
+        if name in form and not isinstance(form[name], kind):
+            raise ValueError(f"{name} is {form[name]!r:.100}")
+    for name in ("required", "fields", "arguments"):
+        if not all(isinstance(each, str) for each in form.get(name, ())):
+            raise ValueError(f"{name} is {form[name]!r:.100}")
+
 
 def target_of(form: Form, forms: dict[str, Form]) -> Form:
     """Return what a form refers to, by the name of its class."""

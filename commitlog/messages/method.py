@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Self, get_type_hints
 
+from commitlog._kernel.messages import MessageScreen
 from commitlog.base.extras import imported
 from commitlog.errors import MessageError
 from commitlog.messages.codec import Decode, conflict, other_codec
+from commitlog.messages.forms import check_form
 from commitlog.messages.msgspec_codec import unsupported
 from commitlog.messages.reconciling import ConflictError, reconciled
 from commitlog.messages.schema import Schema
 from commitlog.messages.schema_form import form_of
-from commitlog.messages.screening import MessageScreen, screen_of
+from commitlog.messages.screening import screen_of
 
 _KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _MOST_METHODS = 1000  # interfaces that return each other have more chains than their authors expect
@@ -197,6 +199,7 @@ class Method:
 def plain_decoder(schema: Schema) -> Decode[dict[str, Any]]:
     """Return what decodes calls to dicts of their arguments."""
     decode = imported("msgspec", "the codec 'method'", "topics").msgpack.Decoder(list).decode
+    check_form(schema.form)
     names = schema.form.get("arguments", [])
 
     def named(value: bytes) -> dict[str, Any]:

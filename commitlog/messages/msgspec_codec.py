@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar, get_type_hints
 
+from commitlog._kernel.messages import MessageScreen
 from commitlog.base.extras import imported
 from commitlog.errors import MessageError
 from commitlog.messages.changes import Change
@@ -14,7 +15,7 @@ from commitlog.messages.completing import completed
 from commitlog.messages.reconciling import ConflictError, reconciled
 from commitlog.messages.schema import Schema
 from commitlog.messages.schema_form import form_of
-from commitlog.messages.screening import MessageScreen, screen_of
+from commitlog.messages.screening import screen_of
 
 T = TypeVar("T")
 _CUSTOM = re.compile(r"type (.*) is not supported")

@@ -16,7 +16,15 @@ from commitlog.messages.changes import (
     needed,
 )
 from commitlog.messages.completing import completion, native_default, omitted_of
-from commitlog.messages.forms import Form, alternatives_of, kind_of, tag_of, target_of, text_of
+from commitlog.messages.forms import (
+    Form,
+    alternatives_of,
+    check_form,
+    kind_of,
+    tag_of,
+    target_of,
+    text_of,
+)
 from commitlog.messages.narrowing import WIDTH, number_change
 
 _NONE = object()
@@ -62,6 +70,7 @@ def reconciled(reader: Form, writer: Form, *, has_bytes: bool) -> Change | None:
     ConflictError
         A field cannot be read.
     """
+    check_form(writer)
     return needed(_Walk(reader, writer, has_bytes=has_bytes).walk(reader, writer, "$"))
 
 

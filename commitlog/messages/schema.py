@@ -92,6 +92,8 @@ class Schema:
         types = [type(part) for part in (version, history, *parts)]
         if types != [int, int, str, str, dict] or version < 1 or history < 0:
             raise _damaged("its fields have wrong types")
+        if not parts[0].isprintable():
+            raise _damaged(f"its topic has the name {parts[0]!r:.100}")
         if not _are_layers(layers):
             raise _damaged("its layers have wrong types")
         return cls(parts[0], parts[1], parts[2], history > 0, tuple(layers))

@@ -118,7 +118,7 @@ class TopicTailer(ProcessBound, Generic[T]):
             record = self._tailer.read(left, idle)
             if record is None:
                 return None
-            message = self._taken(record)
+            message: T | Any = self._taken(record)
             if message is not _SKIPPED:
                 return message
 

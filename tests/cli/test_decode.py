@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -300,3 +301,28 @@ def test_json_is_decoded_without_msgspec(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, json.loads(done.stdout)) == (0, ORDER)
+
+
+def test_odd_values_are_printed_as_valid_json(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with commitlog.open(path) as opened:
+        numbers: topics.Topic[Any] = commitlog.topic(opened, float, name="f", codec="msgpack")
+        for number in (math.nan, math.inf, -math.inf):
+            numbers.append(number)
+        texts: topics.Topic[Any] = commitlog.topic(opened, str, name="s")
+        kind = opened.read(texts.append("a\u009b31m\u202e\x7f")).type
+        opened.append(rb'"\ud800"', type=kind)
+        opened.append(b"[" * 700 + b"NaN" + b"]" * 700, type=kind)
+    done = run("cat", "--decode", "--json", path)
+
+    def refused(constant: str) -> None:
+        raise AssertionError(constant)
+
+    lines = [json.loads(line, parse_constant=refused) for line in done.stdout.splitlines()]
+    found = [each["message"] for each in lines if "message" in each]
+    assert found == ["NaN", "Infinity", "-Infinity", "a\u009b31m\u202e\x7f", "\ud800"]
+    assert done.stdout.isascii()
+    assert done.returncode == 1
+    assert b"nested too deeply" in done.stderr
+    for arguments in (["tail", "--decode"], ["cat", "--decode"]):
+        assert b"Traceback" not in run(*arguments, path).stderr

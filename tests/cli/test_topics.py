@@ -13,6 +13,7 @@ import commitlog
 from commitlog.messages.fields_text import fields_text
 from commitlog.messages.key_ring import VARIABLE
 from commitlog.messages.schema import SCHEMA_TYPE, Schema
+from commitlog.messages.schema_form import form_of
 from tests.cli.program import run
 from tests.messages.events import Event, events
 from tests.messages.orders import Order, Refund
@@ -126,7 +127,7 @@ def test_json_has_the_schemas_and_positions(log: Path) -> None:
     assert (found["records"], found["schemas"], found["unreadable"]) == (11, 4, [])
     order, refund, sold = found["topics"]
     assert [each["name"] for each in found["topics"]] == ["Order", "Refund", "sold"]
-    assert order["versions"][0]["schema"] == msgspec.json.schema(Order)
+    assert order["versions"][0]["schema"] == form_of(Order)
     assert [each["messages"] for each in refund["versions"]] == [1, 2]
     with commitlog.open(log, "r") as opened:
         positions = [
