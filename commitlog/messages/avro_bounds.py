@@ -63,10 +63,10 @@ class AvroBounds:
     def _may_be_empty(self, form: Any) -> bool:
         """Return whether a value may have no bytes."""
         form = self._named.get(form, form) if isinstance(form, str) else form
-        if isinstance(form, list) or form in _WIDTHS:
+        if isinstance(form, list):
             return False
         kind = form if isinstance(form, str) else form["type"]
-        if kind == "record":
+        if kind in ("record", "error"):
             return all(self._may_be_empty(field["type"]) for field in form["fields"])
         if not isinstance(kind, str) or (isinstance(form, dict) and kind in self._named):
             return self._may_be_empty(kind)
@@ -85,11 +85,11 @@ class AvroBounds:
                 raise ValueError(f"the union has no alternative {index}")
             return self._end(form[index], value, at, depth + 1)
         kind = form if isinstance(form, str) else form["type"]
-        if not isinstance(kind, str):
+        if not isinstance(kind, str) or kind in self._named:
             return self._end(kind, value, at, depth + 1)
         if kind in ("array", "map"):
             return self._blocks(form, value, at, depth)
-        if kind == "record":
+        if kind in ("record", "error"):
             for field in form["fields"]:
                 at = self._end(field["type"], value, at, depth + 1)
             return at

@@ -49,7 +49,13 @@ class AvroCodec:
             self.form: dict[str, Any] = {"avro": given}
             self._parsed = fastavro.parse_schema(given)
             self._decode = _reader(self._parsed, None)
-        except (ValueError, TypeError, KeyError, fastavro.schema.SchemaParseException) as error:
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            RecursionError,
+            fastavro.schema.SchemaParseException,
+        ) as error:
             raise MessageError(f"this is not an Avro schema: {error}") from None
         self._write = fastavro.schemaless_writer
 
