@@ -8,6 +8,7 @@ import math
 import struct
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from commitlog.base.extras import imported
 from commitlog.errors import MessageError
@@ -144,7 +145,7 @@ def _lost(given: Any, read: Any, path: str) -> tuple[str, Any, Any] | None:
 
 
 def _is_kept(given: Any, read: Any) -> bool:
-    if given == read:
+    if given == read or (isinstance(read, UUID) and str(read) == str(given).lower()):
         return True
     if not isinstance(given, int | float) or not isinstance(read, float):
         return False
