@@ -7,7 +7,7 @@ import re
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Annotated, Any, ForwardRef, Literal, Union
+from typing import Annotated, Any, ForwardRef, Literal, Union, get_args
 
 from commitlog.base.extras import imported
 from commitlog.messages.forms import Form, tag_of
@@ -154,14 +154,20 @@ class SchemaTypes:
         return self._checked(marked[kind, self._msgspec.Meta(**bounds)], kind)
 
     def _checked(self, kind: Any, instead: Any = Any) -> Any:
-        """Return a type if msgspec takes it."""
+        """Return a type if msgspec takes it, or if it has a class that is not complete yet."""
+        if _is_open(kind):
+            return kind
         try:
             self._msgspec.json.Decoder(kind)
         except TypeError:
             return instead
-        except NameError:  # a class that contains itself is not complete yet
+        except NameError:
             return kind
         return kind
+
+
+def _is_open(kind: Any) -> bool:
+    return isinstance(kind, ForwardRef) or any(map(_is_open, get_args(kind)))
 
 
 def _attribute(depth: int, name: str) -> str:

@@ -136,6 +136,7 @@ class _Look:
             self.classes[cls] = None
             return
         self.classes[cls] = tuple(each.name for each in kind.fields)
+        self.needs_decoding |= hasattr(cls, "__post_init__")  # a reader calls it again
         try:
             hints = get_type_hints(cls)
         except (NameError, TypeError, AttributeError):
@@ -210,7 +211,7 @@ def _pairs(given: Any, read: Any) -> list[tuple[str, Any, Any]] | None:
     if isinstance(given, dict):
         if given.keys() != read.keys():
             return None
-        return [("[...]", part, read[name]) for name, part in given.items()]
+        return [(f"[{name!r:.40}]", part, read[name]) for name, part in given.items()]
     if isinstance(given, list | tuple):
         if len(given) != len(read):
             return None
