@@ -10,7 +10,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from commitlog._kernel.memory import MODE_POOLED, STATE_READY, Cursors
-from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment, read_seal
+from commitlog._kernel.segments import (
+    FRAME_ALIGN,
+    HEADER_SIZE,
+    SEAL_AT,
+    SEAL_SIZE,
+    Segment,
+    read_seal,
+)
 from commitlog.base.boot import boot_id
 from commitlog.base.regular_file import write_whole
 from commitlog.errors import (
@@ -152,6 +159,11 @@ class RemoteDirectory(LogDirectory):
     def take(self, update: Update) -> None:
         """Take the bytes and the watermarks of an update, then show them to readers."""
         size, cells = self.segment_size, self.cells
+        if (update.first | update.committed | update.flushed) % FRAME_ALIGN:
+            raise ReplicationError(
+                f"{self.path} says that its log begins at {update.first} and ends at "
+                f"{update.committed}, where no record can"
+            )
         # An update before the last one of a range has an older watermark.
         committed = max(update.committed, int(cells["committed"]))
         with self._lock:
@@ -169,7 +181,7 @@ class RemoteDirectory(LogDirectory):
         with self._growing.lock:
             self._growing.extend(update, committed)
             cells["appended"] = cells["committed"] = committed
-        cells.end_flush(max(update.flushed, int(cells["flushed"])))
+        cells.end_flush(max(min(update.flushed, committed), int(cells["flushed"])))
         cells.wake_readers()
 
     # --- a directory of segments ------------------------------------------------------------------

@@ -24,6 +24,7 @@ _logger = logging.getLogger("commitlog.remote")
 _EVERY_S = 0.1  # between two places of a tailer that moves
 _RENEW_S = 3.0  # between two signs of life of one that does not
 _CLOSE_S = 5.0
+_TEXTS, _FLAGS = ("name", "owner", "damage"), ("required",)
 
 
 @dataclass(eq=False)
@@ -101,11 +102,7 @@ class RemoteTailers(Service):
     def states(self) -> list[TailerState]:
         """List all named tailers of the server."""
         listed = self._ask("list").get("tailers")
-        known = {each.name for each in fields(TailerState)}
-        if not isinstance(listed, list) or not all(
-            isinstance(state, dict) and known >= state.keys() and "name" in state
-            for state in listed
-        ):
+        if not isinstance(listed, list) or not all(_is_state(state) for state in listed):
             raise ReplicationError(f"{self._connection.url} sent no usable list of tailers")
         return [TailerState(**state) for state in listed]
 
@@ -212,3 +209,17 @@ class RemoteTailerFile(TailerFile):
     def close(self) -> None:
         self._keeper.finish(self.place)
         super().close()
+
+
+def _is_state(content: object) -> bool:
+    """Return whether decoded JSON is the state of a tailer."""
+    known = {each.name: each.default for each in fields(TailerState)}
+    if not isinstance(content, dict) or "name" not in content or not known.keys() >= content.keys():
+        return False
+    return all(
+        value is known[name]
+        if value is None
+        else type(value) is (str if name in _TEXTS else bool if name in _FLAGS else int)
+        and (type(value) is not int or abs(value) < 1 << 63)
+        for name, value in content.items()
+    )

@@ -89,7 +89,9 @@ def error_of(text: str, peer: str) -> CommitLogError:
         position, first = content["position"], content["first_position"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return ReplicationError(f"{peer} sent an error that cannot be read")
-    position, first = (one if type(one) is int else None for one in (position, first))
+    position, first = (
+        one if type(one) is int and 0 <= one < 1 << 63 else None for one in (position, first)
+    )
     kind: type[CommitLogError] = getattr(errors, name) if name in _TOLD else ReplicationError
     details = {"first_position": first} if kind is errors.PositionError else {}
     return kind(message, path=peer, position=position, **details)

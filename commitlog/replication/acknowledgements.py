@@ -1,21 +1,33 @@
-"""Acknowledgements: how far the copies of one log are durable, as their followers report."""
+"""Acknowledgements: the `Quota` of one log, for the threads that report to it and wait for it."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import threading
+import time
 from collections.abc import Callable
 
 from commitlog.errors import FencedError, ReplicationError
 from commitlog.recovery.lineage import Rank
-
-_FOLLOWERS_LIMIT = 1024  # names that are remembered
+from commitlog.replication.quota import (
+    Action,
+    Awaited,
+    Copied,
+    Dropped,
+    Event,
+    Expired,
+    Fenced,
+    Promised,
+    Quota,
+    Reached,
+    Refused,
+    Tick,
+)
 
 
 class Acknowledgements:
-    """Remember the position of each follower of one log, and wake threads that wait for them.
-
-    A follower that has gone still counts: what it has acknowledged is durable there. What was
-    acknowledged in an earlier epoch does not count in a later one.
+    """Take what followers of one log report, and wake threads that wait for enough copies.
 
     Parameters
     ----------
@@ -28,39 +40,25 @@ class Acknowledgements:
         self.on_fence: Callable[[Rank], None] | None = None
         self.on_progress: Callable[[], None] | None = None
         self._news = threading.Condition()
-        self._positions: dict[str, int] = {}
-        self._rank = Rank()
-        self._later_epoch = 0
+        self._quota = Quota()
+        self._keys = itertools.count()
+        self._ended: dict[int, Action] = {}
         self._closed = False
 
-    def add(self, name: str, rank: Rank, position: int) -> None:
-        """Record what a follower has; a copy that was removed and made again may have less."""
+    def take(self, report: Copied | Promised) -> None:
+        """Take a report of a follower; raise `ReplicationError` if it cannot be true."""
         with self._news:
-            if rank != self._rank:
-                self._rank = rank
-                self._positions.clear()
-            if name not in self._positions and len(self._positions) >= _FOLLOWERS_LIMIT:
-                raise ReplicationError(
-                    f"{_FOLLOWERS_LIMIT} followers of other names have acknowledged records: "
-                    "serve the log again to forget them",
-                    path=self._path,
-                )
-            self._positions[name] = position
-            self.show()
-            self._news.notify_all()
+            actions = self._do(report)
+            if isinstance(report, Copied):
+                self.show()
+        for each in actions:
+            if isinstance(each, Refused):
+                raise ReplicationError(each.why, path=self._path)
 
     def show(self) -> None:
         """Tell the log how far its copies are."""
         if self.on_progress is not None:
             self.on_progress()
-
-    def fence(self, rank: Rank) -> None:
-        """Record that a copy has a later epoch: nothing is acknowledged from now on."""
-        with self._news:
-            if rank.number > self._later_epoch and self.on_fence is not None:
-                self.on_fence(rank)
-            self._later_epoch = max(self._later_epoch, rank.number)
-            self._news.notify_all()
 
     def close(self) -> None:
         """End every wait."""
@@ -71,29 +69,45 @@ class Acknowledgements:
     def positions(self) -> dict[str, int]:
         """Return the position of each follower by its name."""
         with self._news:
-            return dict(self._positions)
+            return self._quota.positions
 
     def reached(self, copies: int) -> int:
         """Return the position up to which so many copies are durable."""
         with self._news:
-            return self._reached(copies)
-
-    def _reached(self, copies: int) -> int:
-        positions = sorted(self._positions.values(), reverse=True)
-        return positions[copies - 1] if len(positions) >= copies else 0
+            return self._quota.reached(copies)
 
     def wait(self, position: int, copies: int, timeout_s: float | None) -> bool:
         """Wait until so many copies are durable beyond a position; False if the time expired."""
-
-        def ended() -> bool:
-            return bool(self._closed or self._later_epoch or self._reached(copies) > position)
-
+        until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        key = next(self._keys)
         with self._news:
-            self._news.wait_for(ended, timeout_s)
-            if self._later_epoch:
-                raise FencedError(
-                    f"a copy of this log was promoted to epoch {self._later_epoch}: what is "
-                    "appended here is not in it; stop the programs that append here",
-                    path=self._path,
-                )
-            return self._reached(copies) > position
+            try:
+                self._do(Awaited(key, position + 1, copies, until_s))
+                while not (key in self._ended or self._closed or self._quota.fence):
+                    now_s = time.monotonic()
+                    self._do(Tick(now_s))
+                    if key not in self._ended:
+                        self._news.wait(None if timeout_s is None else until_s - now_s)
+            finally:
+                self._do(Dropped(key))
+                ended = self._ended.pop(key, None)
+            fence = self._quota.fence
+        if fence is not None:
+            raise FencedError(
+                f"a copy of this log was promoted to epoch {fence.number}: what is appended here "
+                "is not in it; stop the programs that append here",
+                path=self._path,
+            )
+        return isinstance(ended, Reached)
+
+    def _do(self, event: Event) -> list[Action]:
+        """Hand an event to the quota, and do what follows; the caller has the lock."""
+        actions = self._quota.on(event)
+        for each in actions:
+            if isinstance(each, Reached | Expired):
+                self._ended[each.key] = each
+            elif isinstance(each, Fenced) and self.on_fence is not None:
+                self.on_fence(each.rank)
+        if actions:
+            self._news.notify_all()
+        return actions

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from commitlog._kernel.segments import FRAME_ALIGN
 from commitlog.errors import ClosedError, CommitLogError, ReplicationError
-from commitlog.recovery.lineage import Rank
+from commitlog.recovery.lineage import past_header
 from commitlog.remote.channel import Channel
 from commitlog.remote.wire import END, HEARTBEAT_S, number_of, refusal
 from commitlog.replication import wire
@@ -50,6 +51,8 @@ class Following:
     ----------
     has_epoch : bool
         Whether the log still has the epoch that the follower knows.
+    has_position : bool
+        Whether the log is not shorter than the copy.
     """
 
     def __init__(self, served: Served, content: dict[str, Any]) -> None:
@@ -57,14 +60,20 @@ class Following:
         self._name = wire.name_of(content, _FOLLOWER)
         rank = wire.rank_of(content, "rank", _FOLLOWER)
         position = number_of(content, "position", _FOLLOWER)
-        unsealed = content.get("unsealed")
-        if not isinstance(unsealed, list) or any(type(each) is not int for each in unsealed):
-            raise ReplicationError("the follower sent no usable 'unsealed'")
+        unsealed = wire.numbers_of(content, "unsealed", _FOLLOWER)
+        size = served.log.segment_size
+        if position % FRAME_ALIGN or any(each >= position // size for each in unsealed):
+            raise ReplicationError(
+                f"{_FOLLOWER} asks for position {position}, where no record can begin, or for the "
+                "seal of a segment that it has not"
+            )
         self._ended = threading.Event()
         self._error: CommitLogError | None = None  # why an acknowledgement was refused
         self._sender = Sender(served, position, unsealed)
         # After the sender has noted its version.
         self.has_epoch = served.lineage().rank == rank
+        # What the follower has already is believed up to the end of this log.
+        self.has_position = self._sender.sent <= past_header(served.log.committed_position, size)
 
     def run(self, channel: Channel, is_allowed: Callable[[], bool]) -> None:
         """Stream until the log is closed or promoted, or the follower leaves or is no longer
@@ -104,10 +113,11 @@ class Following:
                 return
             channel.send(*chunk.message())
 
-    def _counts(self, rank: Rank, position: int) -> bool:
+    def _counts(self, message: bytes) -> bool:
         """Count an acknowledgement; return False if the stream has to end."""
         try:
-            return self._served.take(self._name, rank, position) == rank
+            rank, position = wire.acknowledgement_of(message, _FOLLOWER)
+            return self._served.take(self._name, rank, position, self._sender.sent) == rank
         except ClosedError:
             raise
         except CommitLogError as error:
@@ -119,8 +129,7 @@ class Following:
             with contextlib.suppress(ClosedError, OSError):
                 while True:
                     message, _ = channel.receive(wire.ACKNOWLEDGEMENT_LIMIT)
-                    rank, position = wire.acknowledgement_of(message, _FOLLOWER)
-                    if not is_allowed() or not self._counts(rank, position):
+                    if not is_allowed() or not self._counts(message):
                         break
         finally:
             self._ended.set()

@@ -17,6 +17,7 @@ from commitlog._kernel.segments import (
 from commitlog.errors import CorruptRecordError, PositionError
 from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
+from commitlog.recovery.lineage import past_header
 from commitlog.remote.wire import HEARTBEAT_S
 from commitlog.replication.served import Served
 from commitlog.replication.wire import CHUNK_BYTES, SEALS_LIMIT, Chunk
@@ -39,8 +40,8 @@ class Sender:
         self._parts = parts_of(log)
         self._log = log
         self._size = log.segment_size
-        self._number, self._offset = divmod(position, self._size)
-        self._offset = max(self._offset, HEADER_SIZE)
+        self.sent = past_header(position, self._size)  # the end of what the follower has
+        self._number, self._offset = divmod(self.sent, self._size)
         self._unsealed = unsealed[:SEALS_LIMIT]
         self._lineage = lineage.version(self._parts.directory)
 
@@ -110,6 +111,8 @@ class Sender:
                 )
         chunk = Chunk(self._number, self._offset, flushed, crc, frames=frames)
         self._offset += len(frames)
+        # Before the follower has them, so that its acknowledgement is not above.
+        self.sent = past_header(base + self._offset, self._size)
         return chunk
 
     def _seals(self, flushed: int) -> Iterator[Chunk]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import Any
@@ -11,16 +12,20 @@ from commitlog.errors import CommitLogError, ReplicationError
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
-from commitlog.recovery.lineage import Lineage, Rank
+from commitlog.recovery.lineage import Epoch, Lineage, Rank
 from commitlog.remote.update import text_of
 from commitlog.remote.wire import number_of
 from commitlog.replication import wire
 from commitlog.replication.acknowledgements import Acknowledgements
 from commitlog.replication.leases import Leases
+from commitlog.replication.quota import Copied, Promised, beyond
 from commitlog.replication.reading import Reading
 from commitlog.replication.replica import Promise
 
+_logger = logging.getLogger("commitlog.replication")
 _FOLLOWER = "the follower"
+_PROMOTION = "the promotion"
+_FIRST = Epoch(0, 0, "")
 _SLEEP_S = 0.02  # in the kernel; a flush ends it
 
 
@@ -115,30 +120,40 @@ class Served:
         }
 
     def _acknowledge(self, content: dict[str, Any]) -> dict[str, Any]:
-        name = wire.name_of(content, _FOLLOWER)
-        rank = wire.rank_of(content, "rank", _FOLLOWER)
-        position = number_of(content, "position", _FOLLOWER)
-        return {"rank": self.take(name, rank, position)._asdict()}
+        """Take the epoch that a copy has promised. Only a stream acknowledges records.
 
-    def take(self, name: str, rank: Rank, position: int) -> Rank:
-        """Take a follower's position; if it knows a later epoch than the log, fence the log.
+        A refusal would end the copy's follower, so an epoch that cannot be is ignored.
+        """
+        wire.name_of(content, _FOLLOWER)
+        rank = wire.rank_of(content, "rank", _FOLLOWER)
+        number_of(content, "position", _FOLLOWER)
+        current = self.lineage().rank
+        answer: dict[str, Any] = {"rank": current._asdict()}
+        try:
+            self.acknowledged.take(Promised(rank, current))
+        except ReplicationError as error:
+            _logger.warning("%s: a promise of a copy is ignored: %s", self.log.path, error.message)
+            return {**answer, "ignored": error.message}
+        return answer
+
+    def take(self, name: str, rank: Rank, position: int, sent: int) -> Rank:
+        """Take a follower's position, at most the end of what was sent to it; if it knows a later
+        epoch than the log, fence the log.
 
         Returns the epoch of the log: a follower of an earlier one has to adopt it first.
         """
         current = self.lineage()
-        if rank > current.rank:
-            self.acknowledged.fence(rank)
-        elif rank == current.rank:
-            # A copy that lacks records below the epoch's start may lose to one of an older epoch.
-            reached = position if position >= current.start else 0
-            self.acknowledged.add(name, rank, reached)
+        epoch = current.epochs[-1] if current.epochs else _FIRST
+        self.acknowledged.take(Copied(name, rank, position, epoch, sent))
         return current.rank
 
     def _fence(self, content: dict[str, Any]) -> dict[str, Any]:
         """Promise an epoch durably, so that the old primary gets no acknowledgement from here."""
-        promised, standing = self._promise(
-            wire.rank_of(content, "rank", "the promotion"), content.get("changes") is True
-        )
+        rank = wire.rank_of(content, "rank", _PROMOTION)
+        why = beyond(rank, self.lineage().promised)
+        if why is not None:
+            raise ReplicationError(f"{_PROMOTION} asks for a promise: {why}", path=self.log.path)
+        promised, standing = self._promise(rank, content.get("changes") is True)
         return {
             "promised": promised._asdict(),
             "reached": standing.reached._asdict(),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from commitlog.errors import CommitLogError
+from commitlog.errors import CommitLogError, ReplicationError
 from commitlog.remote import update as updates
 from commitlog.remote import wire
 from commitlog.remote.channel import SILENCE_S, Channel
@@ -17,6 +18,7 @@ from commitlog.replication.permits import Permit, Permits
 from commitlog.replication.reading import Reading
 from commitlog.replication.served import Served
 
+_logger = logging.getLogger("commitlog.replication")
 _FOLLOWERS_LIMIT = 64  # at once
 _READERS_LIMIT = 256  # likewise
 _READS = ("look", "tailer", "find", "read", "watch")  # all other actions are of followers
@@ -66,6 +68,12 @@ class Sessions:
                 channel.send(wire.refusal(error))
                 if not channel.trusted:
                     return
+            except OSError:
+                raise
+            except Exception as error:  # a fault of this program, and of one request only
+                _logger.exception("a request of a client failed")
+                channel.send(wire.refusal(ReplicationError(f"the server failed: {error!r}")))
+                return
 
     def _next(self, channel: Channel) -> bytes | None:
         with self._lock:
@@ -90,6 +98,8 @@ class Sessions:
                 following = Following(served, content)
                 if not following.has_epoch:
                     raise _BusyError("the log has another epoch by now")
+                if not following.has_position:
+                    raise _BusyError("the follower asks for a position beyond the end of the log")
                 following.run(channel, is_allowed)
         elif action in ("read", "watch"):
             with _room(self._readers, f"{_READERS_LIMIT} readers"):

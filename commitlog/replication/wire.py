@@ -38,6 +38,16 @@ def rank_of(content: dict[str, Any], name: str, peer: str) -> Rank:
         raise ReplicationError(f"{peer} sent no usable {name!r}") from None
 
 
+def numbers_of(content: dict[str, Any], name: str, peer: str) -> list[int]:
+    """Return numbers of segments from a message."""
+    found = content.get(name)
+    if not isinstance(found, list) or any(
+        type(each) is not int or not 0 <= each < 1 << 63 for each in found
+    ):
+        raise ReplicationError(f"{peer} sent no usable {name!r}")
+    return found
+
+
 def name_of(content: dict[str, Any], peer: str) -> str:
     """Return the name of a follower from a message."""
     name = content.get("name")

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import commitlog
 from commitlog import replication
-from commitlog.errors import FencedError, InvalidOptionError, ReplicationError
+from commitlog.errors import FencedError, InvalidOptionError, SyncTimeoutError
 from commitlog.recovery.lineage import Rank
+from commitlog.remote.wire import RefusedError
 from commitlog.replication.acknowledgements import Acknowledgements
+from commitlog.replication.chunk_stream import ChunkStream
+from commitlog.replication.primary import Access
+from commitlog.replication.quota import EPOCHS_BEYOND
 from tests.replication.scene import LIMIT_S, SEGMENT, fill, records
 
 _FOLLOW = """
@@ -129,15 +135,106 @@ def test_wrong_arguments_are_refused(primary: commitlog.CommitLog, tmp_path: Pat
             replication.follow(server.url(), tmp_path / "copy", name="b" * 513)
 
 
-def test_names_of_followers_are_bounded() -> None:
-    acknowledged = Acknowledgements("orders")
-    for number in range(1024):
-        acknowledged.add(str(number), Rank(), number)
-    with pytest.raises(ReplicationError, match="1024"):
-        acknowledged.add("one more", Rank(), 1)
-    acknowledged.add("7", Rank(), 5000)
-    assert acknowledged.reached(1) == 5000
-    assert acknowledged.reached(1024) == 0
+@contextlib.contextmanager
+def liar(url: str, position: int) -> Iterator[ChunkStream]:
+    """Follow as a peer that has no copy, and say that it has one up to a position."""
+    with Access().primary(url).stream("liar", Rank(), position, []) as stream:
+        yield stream
+
+
+@pytest.mark.parametrize("acknowledged", [1 << 62, (1 << 63) - 32, 4096 + 64, 4096 + 1])
+def test_acknowledgement_beyond_what_was_sent_is_refused(tmp_path: Path, acknowledged: int) -> None:
+    rule = replication.Replication(require=1, timeout=0.2)
+    with commitlog.open(tmp_path / "orders", flush="sync", replicate=rule) as log:
+        with liar(rule.server.url(), 4096) as stream:
+            stream.acknowledge(Rank(), acknowledged)
+            with pytest.raises(RefusedError, match=f"acknowledged position {acknowledged}"):
+                list(iter(stream.next, None))
+        assert rule.server.followers() == {}
+        with pytest.raises(SyncTimeoutError):
+            log.append(b"nobody has this")
+
+
+def test_request_without_a_stream_acknowledges_nothing(tmp_path: Path) -> None:
+    rule = replication.Replication(require=1, timeout=0.2)
+    with commitlog.open(tmp_path / "orders", flush="sync", replicate=rule) as log:
+        with pytest.raises(SyncTimeoutError):
+            log.append(b"one")
+        primary = Access().primary(rule.server.url())
+        for position in (log.flushed_position, 1 << 62):
+            with primary.connect() as client:
+                assert primary.acknowledge(client, "liar", Rank(), position) == Rank()
+        assert rule.server.followers() == {}
+        assert rule.server.replicated_position() == 0
+
+
+@pytest.mark.parametrize("position", [1 << 62, 4096 + SEGMENT, 4096 + 32])
+def test_stream_from_beyond_the_end_is_refused(primary: commitlog.CommitLog, position: int) -> None:
+    with replication.serve(primary.path) as server:
+        with liar(server.url(), position) as stream:
+            stream.acknowledge(Rank(), position)
+            with pytest.raises(ConnectionError, match="beyond the end of the log"):
+                stream.next()
+        assert server.followers() == {}
+
+
+@pytest.mark.parametrize("unsealed", [[0], [-1], [1 << 62], [1 << 80], [True], ["0"], 0, None])
+def test_request_for_a_strange_seal_is_refused(primary: commitlog.CommitLog, unsealed: Any) -> None:
+    with replication.serve(primary.path) as server:
+        asked = Access().primary(server.url())
+        content = {"name": "b", "rank": Rank()._asdict(), "position": 0, "unsealed": unsealed}
+        with asked.connect() as client, pytest.raises(RefusedError):
+            asked._endpoint.ask(client, "follow", content, LIMIT_S)
+
+
+INVENTED = [Rank((1 << 63) - 1, "a" * 32), Rank(1 << 30, "a" * 32), Rank(1, "a" * 32, 1 << 30)]
+
+
+@pytest.mark.parametrize("rank", INVENTED)
+def test_invented_epoch_fences_nothing(tmp_path: Path, rank: Rank) -> None:
+    rule = replication.Replication(require=0)
+    with commitlog.open(tmp_path / "orders", flush="sync", replicate=rule) as log:
+        primary = Access().primary(rule.server.url())
+        with primary.connect() as client:
+            assert primary.acknowledge(client, "liar", rank, 0) == Rank()
+        with liar(rule.server.url(), 4096) as stream:
+            stream.acknowledge(rank, 4096)
+            with pytest.raises(RefusedError, match="no promotion"):
+                list(iter(stream.next, None))
+        log.append(b"one")
+    assert b"fence" not in (tmp_path / "orders" / "epoch").read_bytes()
+
+
+@pytest.mark.parametrize("rank", INVENTED)
+def test_copy_promises_no_invented_epoch(
+    primary: commitlog.CommitLog, tmp_path: Path, rank: Rank
+) -> None:
+    with (
+        replication.serve(primary.path) as server,
+        replication.follow(server.url(), tmp_path / "copy", listen="127.0.0.1:0") as copy,
+    ):
+        assert copy.server is not None
+        asked = Access().primary(copy.server.url())
+        with asked.connect() as client, pytest.raises(RefusedError, match="no promotion"):
+            asked.fence(client, rank, LIMIT_S, changes=False)
+        assert copy.wait(primary.append(b"one") + 1, LIMIT_S)
+    assert replication.promote(tmp_path / "copy").number == 1
+
+
+def test_fence_by_a_peer_is_undone_by_a_promotion(tmp_path: Path) -> None:
+    rule = replication.Replication(require=0)
+    rank = Rank(EPOCHS_BEYOND, "f" * 32)
+    log = commitlog.open(tmp_path / "orders", flush="sync", replicate=rule)
+    primary = Access().primary(rule.server.url())
+    with primary.connect() as client:
+        primary.acknowledge(client, "copy", rank, 0)
+    with pytest.raises(FencedError):
+        list(iter(lambda: log.append(b"one"), None))
+    with pytest.raises(FencedError):
+        log.close()
+    assert replication.promote(tmp_path / "orders").number == rank.number + 1
+    with commitlog.open(tmp_path / "orders") as log:
+        log.append(b"two")
 
 
 def test_close_ends_a_wait() -> None:

@@ -24,7 +24,6 @@ from commitlog.remote import wire as remote_wire
 from commitlog.remote.channel import Channel
 from commitlog.remote.wire import RefusedError
 from commitlog.replication import wire
-from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.following import Following
 from commitlog.replication.replica import fence_closed
 from commitlog.replication.served import Served
@@ -241,12 +240,3 @@ def follower_of(following: Following) -> Iterator[Channel]:
 def test_follower_that_sends_garbage_is_left(served: Served, garbage: bytes) -> None:
     with follower_of(following_of(served)) as client:
         client.send(garbage[:64], garbage)
-
-
-def test_follower_too_many_gets_the_error(served: Served) -> None:
-    for number in range(1024):
-        served.acknowledged.add(str(number), Rank(), 0)
-    with follower_of(following_of(served)) as client:
-        client.send(wire.acknowledgement(Rank(), 4096))
-        with pytest.raises(RefusedError, match="1024 followers of other names"):
-            list(iter(ChunkStream(client, "a").next, None))

@@ -211,12 +211,11 @@ def test_copy_below_the_start_of_an_epoch_does_not_count(tmp_path: Path) -> None
     with commitlog.open(tmp_path / "orders", "r") as log:
         served = Served(log, fence_closed_never)
         rank = served.lineage().rank
-        said = {"name": "b", "rank": rank._asdict()}
-        served.answer("acknowledge", {**said, "position": start - 8})
+        served.take("b", rank, start - 32, start)
         assert served.acknowledged.reached(1) == 0
-        served.answer("acknowledge", {**said, "position": start})
+        served.take("b", rank, start, start)
         assert served.acknowledged.reached(1) == start
-        served.answer("acknowledge", {**said, "rank": Rank()._asdict(), "position": start + 8})
+        served.take("b", Rank(), start + 32, start + 32)
         assert served.acknowledged.reached(1) == start
 
 

@@ -185,7 +185,7 @@ def test_committed_records_are_sent_before_their_flush(tmp_path: Path) -> None:
         position = log.append(b"two")
         log.commit()
         # A copy that has more does not acknowledge it for this log.
-        served.acknowledged.add("b", Rank(), 2 * SEGMENT)
+        served.take("b", Rank(), 2 * SEGMENT, 2 * SEGMENT)
         assert served.reached(1) == served.log.flushed_position
         assert not served.wait_replicated(position, 1, 0.01)
         served.log.close()

@@ -140,7 +140,7 @@ class Questions:
               for what in ("open", "save", "close", "list", "reset", "delete", "evict")),
             {"action": "read", "read": [[0, 4096], [SEGMENT, SEGMENT + 100]]},
             {"action": "watch", "watch": HEADER_SIZE},
-            {"action": "follow", "name": "f", "position": HEADER_SIZE, "rank": rank,
+            {"action": "follow", "name": "f", "position": SEGMENT + HEADER_SIZE, "rank": rank,
              "unsealed": [0]},
         ]  # fmt: skip
         self.seeds = [remote_wire.text({"log": "log", "token": "token", **each}) for each in asked]
