@@ -55,7 +55,7 @@ def command(
       commitlog follow --listen 127.0.0.1:7071 tcp://127.0.0.1:7070/orders copy
     """
     with (
-        Ending(),
+        Ending(serves=True),
         follow(
             url,
             copy,

@@ -74,12 +74,19 @@ class Ending:
     Python drops an exception that is raised in the callback of a weak reference or of a fork. The
     handler therefore also sets a flag for `check`, and the interpreter's message about the dropped
     exception is suppressed.
+
+    Parameters
+    ----------
+    serves : bool
+        The command runs until it is ended, so SIGTERM ends it without an error.
     """
 
     _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-    def __init__(self) -> None:
+    def __init__(self, *, serves: bool = False) -> None:
         self._signalled = False
+        self._serves = serves
+        self._terminated = False
 
     def __enter__(self) -> Self:
         self._before = {number: signal.getsignal(number) for number in self._SIGNALS}
@@ -89,10 +96,11 @@ class Ending:
         self._unraisable, sys.unraisablehook = sys.unraisablehook, self._report_dropped
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         sys.unraisablehook = self._unraisable
+        return self._serves and self._terminated and kind is KeyboardInterrupt
 
     def _report_dropped(self, dropped: sys.UnraisableHookArgs) -> None:
         if not issubclass(dropped.exc_type, KeyboardInterrupt):
@@ -100,6 +108,7 @@ class Ending:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self._signalled = True
+        self._terminated = number == signal.SIGTERM
         raise KeyboardInterrupt
 
     def check(self) -> None:

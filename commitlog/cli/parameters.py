@@ -31,6 +31,7 @@ _LARGEST = (1 << 63) - 1
 _POSITION = re.compile(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19}")
 _DECIMAL = re.compile(r"[0-9]{1,19}(\.[0-9]{1,19})?")
 _WHOLE = re.compile(r"[0-9]{1,19}")
+_TOKEN = "COMMITLOG_TOKEN"
 Value = TypeVar("Value")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -251,15 +252,28 @@ def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], 
     return decorate
 
 
+class _TokenOption(click.Option):
+    """An option whose variable counts although it is empty: click takes that as unset."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        return os.environ.get(_TOKEN)
+
+
+def token_option(help: str) -> Callable[[Command], Command]:
+    """Return a decorator that adds the option for a token."""
+    return click.option(
+        "--token",
+        cls=_TokenOption,
+        envvar=_TOKEN,
+        metavar="TEXT",
+        help=f"{help} [default: the variable {_TOKEN}]",
+    )
+
+
 def connection_options(command: Command) -> Command:
     """Add the options for a connection to a server of logs."""
     return with_options(
-        click.option(
-            "--token",
-            envvar="COMMITLOG_TOKEN",
-            metavar="TEXT",
-            help="Send this token. [default: the variable COMMITLOG_TOKEN]",
-        ),
+        token_option("Send this token."),
         click.option(
             "--tls-roots",
             metavar="FILE",

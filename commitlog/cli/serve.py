@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from commitlog.cli.interrupt import Ending
+from commitlog.cli.parameters import token_option
 from commitlog.replication import serve
 
 
@@ -20,17 +21,13 @@ from commitlog.replication import serve
     show_default=True,
     help="Listen at this address; port 0 takes a free one.",
 )
-@click.option(
-    "--token",
-    envvar="COMMITLOG_TOKEN",
-    metavar="TEXT",
-    help="Require this token. [default: the variable COMMITLOG_TOKEN]",
-)
+@token_option("Require this token.")
 @click.option(
     "--tokens",
     metavar="FILE",
     type=click.Path(),
-    help="Require one of these tokens: each line is TOKEN read|follow LOG..., or * for all logs.",
+    help="Require one of these tokens: each line is TOKEN RIGHT LOG..., or * for all logs. A RIGHT "
+    "is read, tail:PREFIX, required:PREFIX or follow.",
 )
 @click.option(
     "--tls",
@@ -65,7 +62,7 @@ def command(
     if tokens is not None and context.get_parameter_source("token") is ParameterSource.ENVIRONMENT:
         token = None
     with (
-        Ending(),
+        Ending(serves=True),
         serve(
             logs, listen=listen, token=token, tokens=tokens, tls=tls, plain_text=plain_text
         ) as server,

@@ -38,7 +38,9 @@ class Connection:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._server = Endpoint(url, os.environ.get(TOKEN), os.environ.get(ROOTS))
+        token = os.environ.get(TOKEN)
+        wire.check_token(token, TOKEN)
+        self._server = Endpoint(url, token, os.environ.get(ROOTS))
         self._lock = threading.Lock()
         self._unused: list[tuple[float, Channel]] = []  # since when
         self._closed = False

@@ -31,6 +31,7 @@ class Endpoint:
         self, url: str, token: str | None, tls_roots: str | None, *, plain_text: bool = False
     ) -> None:
         self.url = url
+        wire.check_token(token)
         address = self._address = wire.address_of(url)
         address.check_plain(plain_text)
         self._context = wire.client_context(tls_roots) if address.encrypted else None

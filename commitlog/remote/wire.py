@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 import ssl
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,8 @@ TEXT_LIMIT = 1 << 24  # bytes of an answer
 REQUEST_LIMIT = 1 << 16  # bytes
 _PEM_LIMIT = 1 << 20  # bytes
 _WHY_LIMIT = 4096  # characters
+_TOKEN_LONGEST = 1024
+_TOKEN_TEXT = re.compile(f"[!-~]{{1,{_TOKEN_LONGEST}}}")
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,20 @@ def listen_of(listen: str, encrypted: bool) -> Address:
     if not host or not (port.isdecimal() and int(port) < 1 << 16):
         raise InvalidOptionError(f"listen must be HOST:PORT, not {listen!r}")
     return Address(host, int(port), encrypted)
+
+
+def check_token(token: object, name: str = "token") -> None:
+    """Refuse a token that protects nothing or cannot be sent: an empty one would let everyone in.
+
+    None means that there is no token. The error does not show the token.
+    """
+    if token is None or (isinstance(token, str) and _TOKEN_TEXT.fullmatch(token) is not None):
+        return
+    what = "is empty" if token == "" else "cannot be used"
+    raise InvalidOptionError(
+        f"{name} {what}: a token is a str of 1 to {_TOKEN_LONGEST} visible ASCII characters, "
+        "without blanks. Set it, or to do without one, leave token out and unset COMMITLOG_TOKEN"
+    )
 
 
 def client_context(roots: str | None) -> ssl.SSLContext:

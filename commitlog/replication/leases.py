@@ -9,13 +9,20 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from commitlog.errors import InvalidOptionError, ReplicationError
+from commitlog.errors import InvalidOptionError, ReplicationError, TailerNotFoundError
 from commitlog.log.commit_log import CommitLog
+from commitlog.log.parts import parts_of
 from commitlog.remote.wire import number_of
+from commitlog.replication.permits import Permit
 from commitlog.tail.tailer import Tailer
+from commitlog.tail.tailer_folder import check_name, names
+from commitlog.tail.tailer_state import read_state
 
 LEASE_S = 15.0  # without a sign of life, another reader may take the name
 _LEASES_LIMIT = 1024
+_TAILERS_LIMIT = 1024  # of a log, before a reader may not create another one
+_PREFIX_LIMIT = 256  # of these under the prefix of a token
+_DURABLE_LEAST_S, _DURABLE_MOST_S = 1e-3, 1e6
 _READER = "the reader"
 
 
@@ -39,25 +46,56 @@ class Leases:
         self._lock = threading.Lock()
         self._leases: dict[str, _Lease] = {}
 
-    def answer(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Execute a reader's request."""
-        answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    def answer(self, content: dict[str, Any], permit: Permit) -> dict[str, Any]:
+        """Execute a reader's request, if its token allows it."""
+        answers: dict[str, Callable[[str, dict[str, Any]], dict[str, Any]]] = {
             "open": self._open,
             "save": self._save,
             "close": self._close,
-            "list": self._list,
             "reset": self._reset,
             "delete": self._delete,
             "evict": self._evict,
         }
-        found = answers.get(str(content.get("what")))
+        what = content.get("what")
+        if what == "list":
+            return {"tailers": [asdict(state) for state in self._log.tailers()]}
+        found = answers.get(str(what))
         if found is None:
             raise ReplicationError("the reader asked for an unknown change of a tailer")
+        name = check_name(content.get("name"))
         with self._lock:
-            return found(content)
+            self._check(name, content, permit)
+            return found(name, content)
 
-    def _open(self, content: dict[str, Any]) -> dict[str, Any]:
-        name, durable_s = _name_of(content), content.get("durable_s")
+    def _check(self, name: str, content: dict[str, Any], permit: Permit) -> None:
+        """Refuse what the token does not allow: other names, required tailers, ever more of them.
+
+        An existing tailer that is required needs the right, too: the reader could hold its place.
+        """
+        directory = parts_of(self._log).directory
+        exists, required = True, content.get("required") is not None
+        try:
+            state = read_state(directory, name)
+            required = required or state.required or state.damage is not None
+        except TailerNotFoundError:
+            exists = False
+        why = permit.tailer_refusal(name, required=required)
+        if why is not None:
+            raise ReplicationError(why)
+        if content["what"] == "open" and not exists:
+            most = _PREFIX_LIMIT if permit.tails else _TAILERS_LIMIT
+            known = [each for each in names(directory) if each.startswith(permit.tails or "")]
+            if len(known) >= most:
+                raise InvalidOptionError(
+                    f"the log has {len(known)} tailers whose names begin with {permit.tails!r}, "
+                    f"and readers on other machines may not create more than {most}: delete some"
+                )
+
+    def _open(self, name: str, content: dict[str, Any]) -> dict[str, Any]:
+        durable_s = content.get("durable_s")
+        sound = type(durable_s) in (int, float) and _DURABLE_LEAST_S <= durable_s < _DURABLE_MOST_S
+        if not (durable_s is None or sound):
+            raise ReplicationError("the reader sent no usable 'durable_s'")
         self._end_silent()
         if len(self._leases) >= _LEASES_LIMIT:
             raise InvalidOptionError(f"{_LEASES_LIMIT} tailers are open on other machines already")
@@ -78,12 +116,12 @@ class Leases:
         for name in [name for name, each in self._leases.items() if each.heard_s < since_s]:
             self._leases.pop(name).tailer.close()
 
-    def _leased(self, content: dict[str, Any]) -> _Lease | None:
-        lease = self._leases.get(_name_of(content))
+    def _leased(self, name: str, content: dict[str, Any]) -> _Lease | None:
+        lease = self._leases.get(name)
         return lease if lease is not None and lease.id == content.get("lease") else None
 
-    def _save(self, content: dict[str, Any]) -> dict[str, Any]:
-        lease = self._leased(content)
+    def _save(self, name: str, content: dict[str, Any]) -> dict[str, Any]:
+        lease = self._leased(name, content)
         if lease is None:
             return {"lost": True}
         lease.heard_s = time.monotonic()
@@ -92,33 +130,23 @@ class Leases:
             lease.tailer.seek(position)
         return {}
 
-    def _close(self, content: dict[str, Any]) -> dict[str, Any]:
-        lease = self._leased(content)
+    def _close(self, name: str, content: dict[str, Any]) -> dict[str, Any]:
+        lease = self._leased(name, content)
         if lease is not None:
-            del self._leases[_name_of(content)]
+            del self._leases[name]
             lease.tailer.close()
         return {}
 
-    def _list(self, _: dict[str, Any]) -> dict[str, Any]:
-        return {"tailers": [asdict(state) for state in self._log.tailers()]}
-
-    def _reset(self, content: dict[str, Any]) -> dict[str, Any]:
+    def _reset(self, name: str, content: dict[str, Any]) -> dict[str, Any]:
         self._end_silent()
         position: Any = content.get("position")
-        self._log.reset_tailer(_name_of(content), position)
+        self._log.reset_tailer(name, position)
         return {}
 
-    def _delete(self, content: dict[str, Any]) -> dict[str, Any]:
+    def _delete(self, name: str, _: dict[str, Any]) -> dict[str, Any]:
         self._end_silent()
-        self._log.delete_tailer(_name_of(content))
+        self._log.delete_tailer(name)
         return {}
 
-    def _evict(self, content: dict[str, Any]) -> dict[str, Any]:
-        return {"evicted": self._log.evict_tailer(_name_of(content))}
-
-
-def _name_of(content: dict[str, Any]) -> str:
-    name = content.get("name")
-    if not isinstance(name, str):
-        raise ReplicationError("the reader sent no usable 'name'")
-    return name
+    def _evict(self, name: str, _: dict[str, Any]) -> dict[str, Any]:
+        return {"evicted": self._log.evict_tailer(name)}

@@ -13,21 +13,34 @@ from typing import Self
 from commitlog.base.path import path_of, translate_errors
 from commitlog.base.regular_file import read_small_file
 from commitlog.errors import CommitLogError, InvalidOptionError
+from commitlog.remote.wire import check_token
 
 _logger = logging.getLogger("commitlog.replication")
 _SIZE_LIMIT = 1 << 20  # bytes
-_TOKEN = re.compile(r"[!-~]+")
+_RIGHT = re.compile(r"read|follow|(tail|required):([\w@:+.\-]*)")
 _ALL = "*"
 
 
 @dataclass(frozen=True)
 class Permit:
-    """What a token allows: to read logs, or also to follow and to fence them. By default, both for
-    all logs.
+    """What a token allows. By default everything in all logs, except for required tailers.
+
+    Attributes
+    ----------
+    follow : bool
+        To follow logs, and to fence them.
+    logs : frozenset of str
+        The names of the logs that may be read.
+    tails : str or None
+        Named tailers may be opened, moved and deleted if their names begin with this; None: no one.
+    required : bool
+        These tailers may be required: then they hold back retention, and by their lag appends.
     """
 
     follow: bool = True
     logs: frozenset[str] = frozenset((_ALL,))
+    tails: str | None = ""
+    required: bool = False
 
     def refusal(self, log: str, *, follow: bool) -> str | None:
         """Return why a call is refused; None if it is allowed."""
@@ -35,6 +48,26 @@ class Permit:
             return f"the token does not allow to read the log {log!r}"
         if follow and not self.follow:
             return f"the token allows to read the log {log!r}, but not to follow it"
+        return None
+
+    def tailer_refusal(self, name: str, *, required: bool) -> str | None:
+        """Return why a change of a named tailer is refused; None if it is allowed."""
+        if self.tails is None:
+            return (
+                "the token allows to read without a name: for named tailers, the server's file of "
+                "tokens has to give it the right tail:PREFIX"
+            )
+        if not name.startswith(self.tails):
+            return (
+                f"the token allows tailers whose names begin with {self.tails!r}, and {name!r} "
+                "does not"
+            )
+        if required and not self.required:
+            return (
+                f"a required tailer holds back the writers of the log, and the token does not "
+                f"allow that for {name!r}: the server's file of tokens has to give it the right "
+                "required:PREFIX"
+            )
         return None
 
 
@@ -52,6 +85,7 @@ class Permits:
     def of(cls, token: str | None, tokens: str | os.PathLike[str] | None) -> Self | None:
         """Return the permits of one token, or of a file of tokens; None if neither is given."""
         if tokens is None:
+            check_token(token)
             return None if token is None else cls({token: Permit()})
         if token is not None:
             raise InvalidOptionError("pass token or tokens, not both")
@@ -106,14 +140,18 @@ def _read(path: str) -> dict[str, Permit]:
     found: dict[str, Permit] = {}
     for number, words in _lines(path):
         token, right, *logs = words if len(words) > 2 else ("", "", "")
-        if right not in ("read", "follow") or _TOKEN.fullmatch(token) is None:
+        known = _RIGHT.fullmatch(right)
+        if known is None:
             raise InvalidOptionError(
-                f"line {number} of {path} must be a token, then read or follow, then names of "
-                "logs or *, with blanks between them"
+                f"line {number} of {path} must be a token, then read, tail:PREFIX, required:PREFIX "
+                "or follow, then names of logs or *, with blanks between them"
             )
+        check_token(token, f"the token in line {number} of {path}")
         if token in found:
             raise InvalidOptionError(f"line {number} of {path} repeats the token of another line")
-        found[token] = Permit(right == "follow", frozenset(logs))
+        follow = right == "follow"
+        tails = "" if follow else known[2]
+        found[token] = Permit(follow, frozenset(logs), tails, known[1] == "required")
     if not found:
         raise InvalidOptionError(f"{path} has no token: write a line such as 'TOKEN read orders'")
     return found

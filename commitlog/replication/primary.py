@@ -9,7 +9,7 @@ from commitlog.errors import ReplicationError
 from commitlog.recovery.lineage import Rank
 from commitlog.remote.channel import SILENCE_S, Channel
 from commitlog.remote.endpoint import Endpoint
-from commitlog.remote.wire import RefusedError, distrusted, number_of
+from commitlog.remote.wire import RefusedError, check_token, distrusted, number_of
 from commitlog.replication import wire
 from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.replica import Standing
@@ -22,6 +22,9 @@ class Access:
     token: str | None = None
     tls_roots: str | None = None
     plain_text: bool = False
+
+    def __post_init__(self) -> None:
+        check_token(self.token)
 
     def primary(self, url: str) -> Primary:
         """Return the server of a log; refuse to connect to another machine without TLS."""

@@ -18,6 +18,7 @@ from commitlog.remote.wire import number_of
 from commitlog.replication import wire
 from commitlog.replication.acknowledgements import Acknowledgements
 from commitlog.replication.leases import Leases
+from commitlog.replication.permits import Permit
 from commitlog.replication.quota import Copied, Promised, beyond
 from commitlog.replication.reading import Reading
 from commitlog.replication.replica import Promise
@@ -92,15 +93,16 @@ class Served:
             known = self._known = version, lineage.read(directory)
         return known[1]
 
-    def answer(self, action: str, content: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, action: str, content: dict[str, Any], permit: Permit) -> dict[str, Any]:
         """Execute a request of a follower, a reader or a promotion; return the answer."""
+        if action == "tailer":
+            return self._tailer(content, permit)
         answers = {
             "describe": self._describe,
             "acknowledge": self._acknowledge,
             "fence": self._fence,
             "look": self._look,
             "find": self._find,
-            "tailer": self._tailer,
         }
         if action not in answers:
             raise ReplicationError(f"the server has no action {action!r}: update the older program")
@@ -171,9 +173,9 @@ class Served:
         except CommitLogError as error:
             return {"error": text_of(error)}
 
-    def _tailer(self, content: dict[str, Any]) -> dict[str, Any]:
+    def _tailer(self, content: dict[str, Any], permit: Permit) -> dict[str, Any]:
         """Execute a reader's request for a named tailer; report an error by its kind."""
         try:
-            return self.leases.answer(content)
+            return self.leases.answer(content, permit)
         except CommitLogError as error:
             return {"error": text_of(error)}

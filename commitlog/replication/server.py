@@ -48,12 +48,13 @@ def serve(
     listen : str
         ``"host:port"``; port 0 takes a free one.
     token : str, optional
-        What followers and readers have to send. Without it and `tokens`, every host that reaches
-        the port can read the logs.
+        What followers and readers have to send: 1 to 1,024 visible ASCII characters. Without it
+        and `tokens`, every host that reaches the port can read the logs.
     tokens : path, optional
-        A file in place of `token`, with a line for each token: the token, then ``read``, or
-        ``follow`` which includes it, then the names of logs, or ``*`` for all. It is read again
-        when it has changed.
+        A file in place of `token`, with a line for each token: the token, its right, then the names
+        of logs, or ``*`` for all. The right is ``read``; ``tail:PREFIX``, with which named tailers
+        may be used whose names begin so; ``required:PREFIX``, with which these may be required; or
+        ``follow``. The file is read again when it has changed.
     tls : (str, str), optional
         Paths of the certificate and of its private key, in PEM.
     plain_text : bool

@@ -91,6 +91,12 @@ class Sessions:
         reads = action in _READS
         permit = self._permit_of(content)
         channel.trusted = permit is not None
+        if permit is None:
+            raise RefusedError(
+                "the token is missing or wrong: pass the one of the server, or set "
+                "COMMITLOG_TOKEN for a command",
+                by_token=True,
+            )
         served = self._log_of(content, permit, follow=not reads)
         is_allowed = self._still_allowed(content, follow=not reads)
         if action == "follow":
@@ -105,21 +111,15 @@ class Sessions:
             with _room(self._readers, f"{_READERS_LIMIT} readers"):
                 self._send_updates(channel, served, content, throttled(is_allowed))
         else:
-            channel.send(wire.text(served.answer(action, content)))
+            channel.send(wire.text(served.answer(action, content, permit)))
 
     def _permit_of(self, content: dict[str, Any]) -> Permit | None:
         """Return what the token of a request allows; None if it is missing or wrong."""
         return Permit() if self._permits is None else self._permits.find(content.get("token"))
 
-    def _log_of(self, content: dict[str, Any], permit: Permit | None, *, follow: bool) -> Served:
+    def _log_of(self, content: dict[str, Any], permit: Permit, *, follow: bool) -> Served:
         """Return the log that a request names, if its token allows what the request does."""
         name = str(content.get("log"))
-        if permit is None:
-            raise RefusedError(
-                "the token is missing or wrong: pass the one of the server, or set "
-                "COMMITLOG_TOKEN for a command",
-                by_token=True,
-            )
         why = permit.refusal(name, follow=follow)
         if why is not None:
             raise RefusedError(why)

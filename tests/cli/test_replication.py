@@ -31,8 +31,14 @@ def test_promoted_copy_has_every_served_record(tmp_path: Path) -> None:
                         assert record is not None
                         assert record.value == value
                 assert interrupted(follower) == (130, b"", b"\n")
+            with started("follow", "--token", "secret", url, copy) as follower:
+                assert first_line(follower).startswith(f"following {url} from position ")
+                follower.terminate()
+                assert follower.communicate(timeout=LIMIT_S) == (b"", b"")
+                assert follower.returncode == 0
             server.terminate()
-            assert server.communicate(timeout=LIMIT_S) == (b"", b"\n")
+            assert server.communicate(timeout=LIMIT_S) == (b"", b"")
+            assert server.returncode == 0
     refused = run("append", copy, feed=b"three\n")
     assert (refused.returncode, refused.stdout) == (1, b"")
     assert b"commitlog promote" in refused.stderr
@@ -56,6 +62,43 @@ def test_file_of_tokens_replaces_the_token_of_the_environment(
         assert b"refuses the token" in run("cat", url).stderr
         monkeypatch.setenv("COMMITLOG_TOKEN", "reader")
         assert run("cat", url).stdout == b"one\n"
+        assert interrupted(server)[0] == 130
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["serve", "--listen", "127.0.0.1:0", "log"],
+        ["serve", "--listen", "127.0.0.1:0", "--token", "", "log"],
+        ["follow", "tcp://127.0.0.1:1/log", "copy"],
+        ["follow", "--token", "", "tcp://127.0.0.1:1/log", "copy"],
+        ["promote", "log"],
+        ["promote", "--token", "", "log"],
+        ["cat", "tcp://127.0.0.1:1/log"],
+        ["info", "tcp://127.0.0.1:1/log"],
+    ],
+)
+def test_empty_token_of_the_environment_is_refused(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    commitlog.open("log").close()
+    monkeypatch.setenv("COMMITLOG_TOKEN", "")
+    done = run(*arguments)
+    assert done.returncode == 1
+    assert b"is empty: a token is a str of 1 to 1024" in done.stderr
+    assert not Path("copy").exists()
+
+
+def test_file_of_tokens_replaces_an_empty_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commitlog.open(tmp_path / "log").close()
+    (tmp_path / "tokens").write_text("reader read log\n")
+    monkeypatch.setenv("COMMITLOG_TOKEN", "")
+    arguments = ["--listen", "127.0.0.1:0", "--tokens", tmp_path / "tokens", tmp_path / "log"]
+    with started("serve", *arguments) as server:
+        assert first_line(server).startswith("serving tcp://")
         assert interrupted(server)[0] == 130
 
 

@@ -15,6 +15,7 @@ import commitlog
 from commitlog import replication
 from commitlog.errors import InUseError, TailerNotFoundError, UnsupportedError
 from commitlog.replication import leases
+from commitlog.replication.permits import Permit
 from tests.replication.scene import LIMIT_S, SEGMENT
 
 COUNT = 900
@@ -94,9 +95,14 @@ def test_name_in_use_is_refused_on_both_sides(
 
 
 def test_required_tailer_holds_retention_at_its_place(
-    primary: commitlog.CommitLog, server: replication.Server
+    primary: commitlog.CommitLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with commitlog.open(server.url(), "r") as far:
+    (tmp_path / "tokens").write_text("secret required:bill orders\n")
+    monkeypatch.setenv("COMMITLOG_TOKEN", "secret")
+    with (
+        replication.serve(primary.path, tokens=tmp_path / "tokens") as server,
+        commitlog.open(server.url(), "r") as far,
+    ):
         with far.tailer("billing", required=True, max_lag="1GiB", durable="1s") as tailer:
             for _ in range(COUNT // 2):
                 tailer.read()
@@ -162,10 +168,10 @@ def test_silent_readers_release_their_tailers(
     primary: commitlog.CommitLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = leases.Leases(primary)
-    held.answer({"what": "open", "name": "billing", "start": primary.first_position})
+    held.answer({"what": "open", "name": "billing", "start": primary.first_position}, Permit())
     with pytest.raises(InUseError):
         primary.tailer("billing")
     monkeypatch.setattr(leases, "LEASE_S", 0)
-    held.answer({"what": "open", "name": "audit", "start": primary.first_position})
+    held.answer({"what": "open", "name": "audit", "start": primary.first_position}, Permit())
     primary.tailer("billing").close()
-    held.answer({"what": "delete", "name": "audit"})
+    held.answer({"what": "delete", "name": "audit"}, Permit())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from commitlog import replication
 from commitlog.errors import InvalidOptionError, IOFailureError, ReplicationError
 from commitlog.recovery.lineage import Rank
 from commitlog.remote.wire import RefusedError
+from commitlog.replication import leases
 from commitlog.replication.primary import Access
 from tests.replication.scene import LIMIT_S, SEGMENT
 
@@ -69,7 +71,7 @@ def test_token_reads_the_logs_of_its_line(
                 read(server.url(name))
 
 
-@pytest.mark.parametrize("token", ["reade", "readers", "#", "read", ""])
+@pytest.mark.parametrize("token", ["reade", "readers", "#", "read"])
 def test_unknown_token_reads_nothing(
     server: replication.Server, monkeypatch: pytest.MonkeyPatch, token: str
 ) -> None:
@@ -213,10 +215,14 @@ def test_copy_is_served_to_its_own_tokens(
     [
         ("", "has no token: write a line such as"),
         ("# nothing\n\n", "has no token: write a line such as"),
-        ("secret\n", "line 1 of .* must be a token, then read or follow"),
-        ("secret read\n", "line 1 of .* must be a token, then read or follow"),
-        ("# one\nsecret write orders\n", "line 2 of .* must be a token, then read or follow"),
-        ("sécret read orders\n", "line 1 of .* must be a token, then read or follow"),
+        ("secret\n", "line 1 of .* must be a token, then read, tail"),
+        ("secret read\n", "line 1 of .* must be a token, then read, tail"),
+        ("# one\nsecret write orders\n", "line 2 of .* must be a token, then read, tail"),
+        ("sécret read orders\n", "the token in line 1 of .* cannot be used"),
+        ("secret tail orders\n", "line 1 of .* must be a token, then read, tail"),
+        ("secret tail:a/b orders\n", "line 1 of .* must be a token, then read, tail"),
+        ("secret required orders\n", "line 1 of .* must be a token, then read, tail"),
+        ("secret follow:a orders\n", "line 1 of .* must be a token, then read, tail"),
         ("a read orders\na follow orders\n", "line 2 of .* repeats the token"),
         ("a read orders ordres\nb read x\n", "not served: ordres, x; correct the file"),
     ],
@@ -247,3 +253,175 @@ def test_token_beside_a_file_of_tokens_is_refused(
         replication.serve(logs[0].path, token="reader", tokens=tokens)
     with pytest.raises(OSError, match=r"none\.txt"):
         replication.serve(logs[0].path, tokens=tokens.with_name("none.txt"))
+
+
+UNUSABLE = ["", " ", "a b", "secret\n", "\u00e9", "a" * 1025, b"secret", 7]
+
+
+@pytest.mark.parametrize("token", UNUSABLE)
+def test_unusable_token_is_refused_at_every_door(
+    logs: list[commitlog.CommitLog], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: Any
+) -> None:
+    path, url = logs[0].path, "tcp://127.0.0.1:1/orders"
+    doors: list[Callable[[], object]] = [
+        lambda: replication.serve(path, token=token),
+        lambda: replication.Replication(token=token),
+        lambda: replication.follow(url, tmp_path / "copy", token=token),
+        lambda: replication.follow(url, tmp_path / "copy", token=token, listen="127.0.0.1:0"),
+        lambda: replication.promote(path, token=token),
+        lambda: replication.promote(path, token=token, others=[url]),
+    ]
+    if isinstance(token, str):
+        monkeypatch.setenv("COMMITLOG_TOKEN", token)
+        doors.append(lambda: commitlog.open(url, "r"))
+    for door in doors:
+        with pytest.raises(InvalidOptionError, match="1 to 1024 visible ASCII") as caught:
+            door()
+        assert "secret" not in str(caught.value)
+    assert not (tmp_path / "copy").exists()
+
+
+# --- named tailers --------------------------------------------------------------------------------
+
+
+RIGHTS = """\
+reader read *
+tailer tail:app. orders
+keeper required:app. *
+every  tail: *
+copier follow *
+"""
+
+
+@pytest.fixture
+def orders(logs: list[commitlog.CommitLog], tokens: Path) -> Iterator[replication.Server]:
+    tokens.write_text(RIGHTS)
+    with logs[0].tailer("billing") as mine:
+        mine.seek("end")
+    with replication.serve(logs[0].path, tokens=tokens) as server:
+        yield server
+
+
+Act = Callable[[commitlog.CommitLog], object]
+
+
+def opened(name: str, **terms: Any) -> Act:
+    def act(far: commitlog.CommitLog) -> None:
+        far.tailer(name, **terms).close()
+
+    return act
+
+
+CHANGES: dict[str, Act] = {
+    "open billing": opened("billing"),
+    "open new": opened("another"),
+    "reset": lambda far: far.reset_tailer("billing", "first"),
+    "delete": lambda far: far.delete_tailer("billing"),
+    "evict": lambda far: far.evict_tailer("billing"),
+    "require": opened("app.x", required=True),
+    "require with a lag": opened("app.x", required=True, max_lag="64KiB"),
+    "release": opened("app.x", required=False),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("token", ["reader", "tailer"])
+def test_tailer_beyond_the_right_of_a_token_is_left(
+    orders: replication.Server,
+    logs: list[commitlog.CommitLog],
+    monkeypatch: pytest.MonkeyPatch,
+    token: str,
+    change: str,
+) -> None:
+    before = logs[0].tailers()
+    monkeypatch.setenv("COMMITLOG_TOKEN", token)
+    with commitlog.open(orders.url("orders"), "r") as far:
+        with pytest.raises(ReplicationError, match="the token"):
+            CHANGES[change](far)
+        assert [each.name for each in far.tailers()] == ["billing"]
+        assert [bytes(value) for value in far.tailer().values()] == [b"one"]
+    assert logs[0].tailers() == before
+
+
+@pytest.mark.parametrize("token", ["tailer", "keeper", "every", "copier"])
+def test_tailer_under_the_prefix_of_a_token_is_moved(
+    orders: replication.Server,
+    logs: list[commitlog.CommitLog],
+    monkeypatch: pytest.MonkeyPatch,
+    token: str,
+) -> None:
+    monkeypatch.setenv("COMMITLOG_TOKEN", token)
+    with commitlog.open(orders.url("orders"), "r") as far:
+        with far.tailer("app.x") as tailer:
+            assert tailer.read() is not None
+        far.reset_tailer("app.x", "first")
+        far.delete_tailer("app.x")
+    assert [each.name for each in logs[0].tailers()] == ["billing"]
+
+
+@pytest.mark.parametrize("token", [None, "single", "tailer", "every", "copier"])
+def test_required_tailer_is_refused_without_its_right(
+    logs: list[commitlog.CommitLog],
+    tokens: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    token: str | None,
+) -> None:
+    tokens.write_text(RIGHTS)
+    alone = token in (None, "single")
+    if token is not None:
+        monkeypatch.setenv("COMMITLOG_TOKEN", token)
+    logs[0].tailer("app.held", required=True, max_lag="1MiB").close()
+    before = logs[0].tailers()
+    with (
+        replication.serve(
+            logs[0].path, token=token if alone else None, tokens=None if alone else tokens
+        ) as server,
+        commitlog.open(server.url(), "r") as far,
+    ):
+        for act in (
+            opened("app.x", required=True),
+            opened("app.held"),
+            opened("app.held", required=False),
+            lambda far: far.reset_tailer("app.held", "end"),
+            lambda far: far.delete_tailer("app.held"),
+            lambda far: far.evict_tailer("app.held"),
+        ):
+            with pytest.raises(ReplicationError, match="required:PREFIX"):
+                act(far)
+    assert logs[0].tailers() == before
+
+
+def test_required_tailer_is_changed_with_its_right(
+    orders: replication.Server,
+    logs: list[commitlog.CommitLog],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COMMITLOG_TOKEN", "keeper")
+    with commitlog.open(orders.url("orders"), "r") as far:
+        opened("app.x", required=True)(far)
+        assert logs[0].tailers()[0].required
+        assert far.evict_tailer("app.x")
+        far.delete_tailer("app.x")
+        with pytest.raises(ReplicationError, match="begin with 'app.'"):
+            opened("billing", required=True)(far)
+
+
+def test_tailers_of_readers_are_bounded(
+    orders: replication.Server,
+    logs: list[commitlog.CommitLog],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leases, "_PREFIX_LIMIT", 2)
+    monkeypatch.setattr(leases, "_TAILERS_LIMIT", 4)
+    monkeypatch.setenv("COMMITLOG_TOKEN", "tailer")
+    with commitlog.open(orders.url("orders"), "r") as far:
+        for name in ("app.1", "app.2", "app.1"):
+            opened(name)(far)
+        with pytest.raises(InvalidOptionError, match="more than 2"):
+            opened("app.3")(far)
+    monkeypatch.setenv("COMMITLOG_TOKEN", "every")
+    with commitlog.open(orders.url("orders"), "r") as far:
+        opened("one")(far)
+        with pytest.raises(InvalidOptionError, match="more than 4"):
+            opened("two")(far)
+    assert len(logs[0].tailers()) == 4
