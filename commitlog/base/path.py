@@ -34,6 +34,14 @@ def path_of(path: object) -> str:
     return text
 
 
+def absolute(path: str) -> str:
+    """Return an absolute path; the same one if the working directory was deleted."""
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:
+        return path
+
+
 def is_remote(path: str) -> bool:
     """Return whether a path is the URL of a log on another machine."""
     return path.startswith(("tls://", "tcp://"))

@@ -92,10 +92,7 @@ class Leases:
                 )
 
     def _open(self, name: str, content: dict[str, Any]) -> dict[str, Any]:
-        durable_s = content.get("durable_s")
-        sound = type(durable_s) in (int, float) and _DURABLE_LEAST_S <= durable_s < _DURABLE_MOST_S
-        if not (durable_s is None or sound):
-            raise ReplicationError("the reader sent no usable 'durable_s'")
+        durable_s = _duration_of(content)
         self._end_silent()
         if len(self._leases) >= _LEASES_LIMIT:
             raise InvalidOptionError(f"{_LEASES_LIMIT} tailers are open on other machines already")
@@ -150,3 +147,12 @@ class Leases:
 
     def _evict(self, name: str, _: dict[str, Any]) -> dict[str, Any]:
         return {"evicted": self._log.evict_tailer(name)}
+
+
+def _duration_of(content: dict[str, Any]) -> float | None:
+    value: Any = content.get("durable_s")
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not _DURABLE_LEAST_S <= value < _DURABLE_MOST_S:
+        raise ReplicationError("the reader sent no usable 'durable_s'")
+    return float(value)

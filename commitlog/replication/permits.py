@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from commitlog.base.path import path_of, translate_errors
+from commitlog.base.path import absolute, path_of, translate_errors
 from commitlog.base.regular_file import read_small_file
 from commitlog.errors import CommitLogError, InvalidOptionError
 from commitlog.remote.wire import check_token
@@ -89,7 +89,7 @@ class Permits:
             return None if token is None else cls({token: Permit()})
         if token is not None:
             raise InvalidOptionError("pass token or tokens, not both")
-        path = os.path.abspath(path_of(tokens))
+        path = absolute(path_of(tokens))
         version = _version_of(path)  # before the file is read: a change meanwhile is seen later
         return cls(_read(path_of(tokens)), path, version)
 

@@ -68,7 +68,7 @@ class Replication:
         self.require = int(require)
         self._goes_on = on_missing == "async"
         self._timeout_s = None if timeout is None else parse_duration(timeout, "timeout")
-        self._port = Port(listen, token, tokens, tls, plain_text)
+        self._port = Port(listen, token, tokens, tls, plain_text).from_anywhere()
         self._port.address  # noqa: B018  (refuses a wrong address now, not at the first open)
         self._port.permits()  # likewise
         self._lock = threading.Lock()

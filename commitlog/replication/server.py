@@ -8,10 +8,10 @@ import os
 import ssl
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
-from commitlog.base.path import path_of
+from commitlog.base.path import absolute, path_of
 from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import InvalidOptionError, ReplicationError
 from commitlog.log.commit_log import open_log
@@ -91,6 +91,12 @@ class Port:
         where = listen_of(self.listen, self.tls is not None)
         where.check_plain(self.plain_text)
         return where
+
+    def from_anywhere(self) -> Self:
+        """Return the same port with absolute paths: the working directory may change."""
+        tokens = None if self.tokens is None else absolute(path_of(self.tokens))
+        tls = None if self.tls is None else (absolute(self.tls[0]), absolute(self.tls[1]))
+        return replace(self, tokens=tokens, tls=tls)
 
     def permits(self) -> Permits | None:
         """Return what the tokens allow; None if each client may do everything."""

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from io import RawIOBase
-from multiprocessing.spawn import get_executable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from commitlog import errors
+from commitlog.base.path import absolute
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
 from commitlog.recovery.lineage import Rank
-from commitlog.remote.sockets import close_in_child
 from commitlog.replication.server import Port, checked_copies, name_of, twice, url_of
+from commitlog.replication.serving_child import ServingChild
 
 _logger = logging.getLogger("commitlog.replication")
-_START = (
-    "import json, sys; sys.path[:] = json.loads(sys.stdin.readline());"
-    "from commitlog.replication.serving_program import main; main()"
-)
 _ANSWER_S = 30.0
 _CLOSE_S = 3.0
 _PAUSE_S = 1.0  # before a process that has died is started again
@@ -55,14 +44,13 @@ class ServingProcess:
     def __init__(self, port: Port) -> None:
         self._settings = port
         self._logs: dict[str, _Log] = {}
-        self._lock = threading.Lock()
-        self._answers: dict[int, Future[Any]] = {}
-        self._number = 0
-        self._closing = False
+        self._lock = threading.Lock()  # held while the process is replaced
+        self._changing = threading.Lock()  # held while logs come and go
+        self._closing = threading.Event()
         self._address = port.address
         self._port = self._address.port
         self._pid = os.getpid()
-        self._process = self._started()
+        self._child = self._started()
 
     # --- as the server of `serve` -----------------------------------------------------------------
 
@@ -74,7 +62,7 @@ class ServingProcess:
     @property
     def pid(self) -> int:
         """Return the process's id."""
-        return self._process.pid
+        return self._child.pid
 
     @property
     def names(self) -> list[str]:
@@ -127,143 +115,92 @@ class ServingProcess:
 
     def _add(self, path: str, require: int, on_fence: Callable[[Rank], None]) -> None:
         """Serve a log; `on_fence` gets the epoch of a copy that was promoted."""
-        name = name_of(path)
-        if name in self._logs:
-            raise twice(name)
-        self._logs[name] = _Log(path, require, on_fence)
-        try:
-            self._port = self._ask("add", path=path, name=name, require=require)
-        except BaseException:
-            del self._logs[name]
-            raise
+        name, path = name_of(path), absolute(path)  # this program may change its directory
+        with self._changing:
+            if name in self._logs:
+                raise twice(name)
+            self._logs = {**self._logs, name: _Log(path, require, on_fence)}
+            try:
+                self._port = self._ask("add", path=path, name=name, require=require)
+            except BaseException:
+                self._forget(name)
+                raise
+
+    def _forget(self, name: str) -> None:
+        self._logs = {each: log for each, log in self._logs.items() if each != name}
 
     def _remove(self, name: str) -> bool:
         """End the serving of a log; with the last one, end the process and return True."""
-        del self._logs[name]
-        if not self._logs:
-            self._close()
-            return True
-        with contextlib.suppress(ReplicationError):  # it has died, and starts without this log
-            self._ask("remove", name=name)
-        return False
+        with self._changing:
+            self._forget(name)
+            if self._logs:
+                with contextlib.suppress(ReplicationError):  # it has died, and starts without it
+                    self._ask("remove", name=name)
+                return False
+        self._close()
+        return True
 
     def _close(self) -> None:
         with contextlib.suppress(CommitLogError):
             self._ask("close", limit_s=_CLOSE_S)
         with self._lock:
-            self._closing = True
-            process = self._process
-        self._end(process)
-
-    @staticmethod
-    def _end(process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        process.kill()
-        process.wait()
+            self._closing.set()
+            child = self._child
+        child.end()
 
     # --- the process ------------------------------------------------------------------------------
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _started(self) -> ServingChild:
         where, port = self._settings.listen.rpartition(":")[0], self._settings
-        process = subprocess.Popen(
-            [os.fsdecode(get_executable() or sys.executable), "-c", _START],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-        )
-        assert process.stdin is not None
-        close_in_child(cast(RawIOBase, process.stdin))
         settings = {
             "listen": f"{where}:{self._port}",
             "token": port.token,
-            "tokens": None if port.tokens is None else os.path.abspath(port.tokens),
-            "tls": None if port.tls is None else [os.path.abspath(path) for path in port.tls],
+            "tokens": port.tokens,
+            "tls": port.tls,
             "level": logging.getLogger("commitlog").getEffectiveLevel(),
         }
-        for line in (sys.path, settings):
-            process.stdin.write(json.dumps(line).encode() + b"\n")
-        threading.Thread(
-            target=self._listen, args=(process,), name="commitlog serving", daemon=True
-        ).start()
-        return process
+        return ServingChild(settings, self._take, self._start_again)
 
     def _ask(self, act: str, limit_s: float | None = None, **content: Any) -> Any:
         """Send a request and return its result; raise the error that it reports."""
-        answer: Future[Any] = Future()
-        limit_s = _ANSWER_S if limit_s is None else limit_s
-        with self._lock:
-            self._number += 1
-            number = self._number
-            self._answers[number] = answer
-            line = json.dumps({"do": act, "number": number, **content}).encode() + b"\n"
-            try:
-                assert self._process.stdin is not None
-                self._process.stdin.write(line)
-            except (OSError, ValueError):
-                del self._answers[number]
-                raise self._dead() from None
-        try:
-            return answer.result(None if limit_s == float("inf") else limit_s)
-        except TimeoutError:
-            raise ReplicationError(
-                f"the process {self._process.pid}, which serves the logs, did not answer for "
-                f"{limit_s:g} s: is it stopped?"
-            ) from None
-        finally:
-            self._answers.pop(number, None)
-
-    def _dead(self) -> ReplicationError:
-        return ReplicationError("the process that serves the logs has ended: try again")
-
-    def _listen(self, process: subprocess.Popen[bytes]) -> None:
-        """Take what the process says until it ends."""
-        assert process.stdout is not None
-        with open(process.stdout.fileno(), "rb", closefd=False) as lines, process.stdout:
-            for line in lines:
-                self._take(json.loads(line))
-        with self._lock:
-            waiting, self._answers = self._answers, {}
-        for answer in waiting.values():
-            answer.set_exception(self._dead())
-        if not self._closing and os.getpid() == self._pid:
-            self._start_again(process)
+        return self._child.ask(act, _ANSWER_S if limit_s is None else limit_s, **content)
 
     def _take(self, said: dict[str, Any]) -> None:
+        """Log what the process logs, and fence a log."""
         if "logger" in said:
             logging.getLogger(said["logger"]).log(said["level"], "%s", said["message"])
-        elif "fenced" in said:
-            log = self._logs.get(said["fenced"])
-            if log is not None:
-                log.on_fence(Rank(**said["rank"]))
-        elif (answer := self._answers.get(said["number"])) is not None:
-            if "error" in said:
-                answer.set_exception(_error_of(said))
-            else:
-                answer.set_result(said["result"])
+        elif (log := self._logs.get(said["fenced"])) is not None:
+            log.on_fence(Rank(**said["rank"]))
 
-    def _start_again(self, ended: subprocess.Popen[bytes]) -> None:
-        self._end(ended)
-        _logger.warning(
-            "the process that serves logs at port %d has ended with status %s: starting it again",
-            self._port,
-            ended.returncode,
-        )
-        time.sleep(_PAUSE_S)
-        with self._lock:
-            if self._closing:
-                return
-            self._process = process = self._started()
+    def _start_again(self, ended: ServingChild) -> None:
+        """Start the process again until that succeeds or the last log is closed."""
+        if os.getpid() != self._pid:
+            return
+        ended.end()
+        while not self._closing.is_set():
+            _logger.warning(
+                "the process that serves logs at port %d has ended with status %s: starting it "
+                "again",
+                self._port,
+                ended.status,
+            )
+            self._closing.wait(_PAUSE_S)
+            try:
+                with self._lock:
+                    if self._closing.is_set():
+                        return
+                    self._child = child = self._started()
+            except ReplicationError as error:
+                _logger.error("%s", error)
+                continue
+            self._serve_all(child)
+            return
+
+    def _serve_all(self, child: ServingChild) -> None:
         try:
-            for name, log in list(self._logs.items()):
-                self._ask("add", path=log.path, name=name, require=log.require)
+            with self._changing:
+                for name, log in self._logs.items():
+                    child.ask("add", _ANSWER_S, path=log.path, name=name, require=log.require)
         except CommitLogError as error:
             _logger.error("the logs at port %d are not served: %s", self._port, error)
-            self._end(process)  # which starts it again
-
-
-def _error_of(said: dict[str, Any]) -> CommitLogError:
-    kind: type[CommitLogError] = getattr(errors, said["error"])
-    return kind(said["message"], path=said["path"], position=said["position"])
+            child.end()  # which starts it again

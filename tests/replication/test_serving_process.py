@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import mmap
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import psutil
@@ -19,7 +23,7 @@ import pytest
 import commitlog
 from commitlog import replication
 from commitlog.errors import InvalidOptionError, ReplicationError
-from commitlog.replication import serving_process
+from commitlog.replication import serving_child, serving_process
 from tests.forks import forked_child
 from tests.replication.scene import LIMIT_S, records
 
@@ -82,6 +86,165 @@ def test_process_that_dies_is_started_again(
         with replication.follow(rule.server.url("trades"), tmp_path / "other"):
             pass
     assert "has ended with status -9: starting it again" in caplog.text
+
+
+def test_process_that_dies_while_it_is_asked_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: Until
+) -> None:
+    monkeypatch.setattr(serving_process, "_PAUSE_S", 0.01)
+    rule = replication.Replication(require=0)
+    with commitlog.open(tmp_path / "orders", replicate=rule), ThreadPoolExecutor(4) as threads:
+        ended = threading.Event()
+
+        def ask() -> None:
+            while not ended.is_set():
+                with suppress(ReplicationError):
+                    rule.server.followers()
+
+        asking = [threads.submit(ask) for _ in range(4)]
+        try:
+            for _ in range(8):
+                died = rule.server.pid
+                os.kill(died, signal.SIGKILL)
+                until(functools.partial(_has_replaced, rule, died))
+        finally:
+            ended.set()
+        for each in asking:
+            each.result(LIMIT_S)
+
+
+def _has_replaced(rule: replication.Replication, died: int) -> bool:
+    with suppress(ReplicationError):
+        return rule.server.pid != died and rule.server.followers() == {}
+    return False
+
+
+def test_waiter_without_a_limit_learns_that_the_process_died(tmp_path: Path, until: Until) -> None:
+    rule = replication.Replication(require=0)
+    with commitlog.open(tmp_path / "orders", replicate=rule), ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(rule.server.wait_replicated, 1 << 20)
+        until(lambda: len(rule.server._child._answers) == 1)
+        os.kill(rule.server.pid, signal.SIGKILL)
+        with pytest.raises(ReplicationError, match="has ended: try again"):
+            waiting.result(LIMIT_S)
+
+
+def test_process_that_cannot_be_started_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, until: Until
+) -> None:
+    monkeypatch.setattr(serving_process, "_PAUSE_S", 0.01)
+    rule = replication.Replication(require=0)
+    with commitlog.open(tmp_path / "orders", replicate=rule):
+        died = rule.server.pid
+        with monkeypatch.context() as patch:
+            patch.setattr(serving_child, "get_executable", lambda: str(tmp_path / "none"))
+            os.kill(died, signal.SIGKILL)
+            until(lambda: caplog.text.count("cannot be started") > 1)
+        until(functools.partial(_has_replaced, rule, died))
+
+
+def test_nonsense_of_the_process_ends_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rule = replication.Replication(require=0)
+    with commitlog.open(tmp_path / "orders", replicate=rule):
+        child = rule.server._child
+        for said in (b'{"number":', b'{"number":99,"result":1}\n'):
+            child._take(said)
+        assert rule.server.followers() == {}
+    assert caplog.text == ""
+
+
+# --- what the process imports ---------------------------------------------------------------------
+
+_PROGRAM = """
+import os, sys
+sys.path[:0] = sys.argv[4:]
+import commitlog
+from commitlog import replication
+os.chdir(sys.argv[1])
+if sys.argv[3]:
+    os.rmdir(sys.argv[1])
+rule = replication.Replication(require=0)
+with commitlog.open(sys.argv[2], replicate=rule):
+    with open(f"/proc/{rule.server.pid}/maps") as maps:
+        print({line.split()[-1] for line in maps if "_kernel" in line})
+"""
+_HOSTILE = "open('RAN', 'w').close(); raise SystemExit"
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment"),
+    [
+        ([], {}),
+        (["-P"], {}),
+        (["-I"], {}),
+        ([], {"PYTHONSAFEPATH": "1"}),
+        ([], {"PYTHONPATH": ":"}),
+        (["-I"], {"PYTHONPATH": "."}),
+        ([], {"PYTHONPATH": "."}),
+    ],
+)
+def test_process_imports_nothing_of_the_working_directory(
+    tmp_path: Path, flags: list[str], environment: dict[str, str]
+) -> None:
+    hostile = tmp_path / "cwd"
+    hostile.mkdir()
+    for name in ("json", "importlib", "commitlog", "logging", "sitecustomize", "socket"):
+        (hostile / f"{name}.py").write_text(_HOSTILE)
+    (tmp_path / "program.py").write_text(_PROGRAM)
+    done = subprocess.run(
+        [sys.executable, *flags, tmp_path / "program.py", hostile, tmp_path / "orders", ""],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        timeout=LIMIT_S,
+        check=True,
+    )
+    assert b"_kernel" in done.stdout
+    assert not (hostile / "RAN").exists()
+
+
+def test_process_starts_although_the_working_directory_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    arguments = [tmp_path / "gone", tmp_path / "orders", "rmdir"]
+    subprocess.run([sys.executable, "-c", _PROGRAM, *arguments], timeout=LIMIT_S, check=True)
+    assert not (tmp_path / "gone").exists()
+
+
+def test_process_imports_the_package_of_its_program(tmp_path: Path) -> None:
+    """Embedded in another program: at a place that only this program's path has."""
+    (tmp_path / "place").mkdir()
+    (tmp_path / "cwd").mkdir()
+    source = Path(commitlog.__path__[0])
+    shutil.copytree(source, tmp_path / "place" / "commitlog")
+    arguments = [tmp_path / "cwd", tmp_path / "orders", "", tmp_path / "place"]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", _PROGRAM, *arguments],
+        stdout=subprocess.PIPE,
+        timeout=LIMIT_S,
+        check=True,
+        text=True,
+    )
+    assert str(tmp_path / "place") in done.stdout
+    assert str(source) not in done.stdout
+
+
+def test_process_that_is_started_again_finds_relative_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: Until
+) -> None:
+    monkeypatch.setattr(serving_process, "_PAUSE_S", 0.01)
+    monkeypatch.chdir(tmp_path)
+    Path("tokens").write_text("secret follow *\n")
+    Path("elsewhere").mkdir()
+    rule = replication.Replication(tokens="tokens", require=0)
+    monkeypatch.chdir("elsewhere")
+    with commitlog.open("../orders", replicate=rule):
+        monkeypatch.chdir("/")
+        died = rule.server.pid
+        os.kill(died, signal.SIGKILL)
+        until(functools.partial(_has_replaced, rule, died))
+        replication.follow(rule.server.url(), tmp_path / "copy", token="secret").close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
