@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from commitlog.errors import InvalidOptionError
@@ -27,7 +28,11 @@ _ARROW_UNCHECKED = (
 _CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+# Python workers do not put their working directory before their packages; `worker_daemon` puts it
+# behind them.
+_SAFE_PATH = "PYTHONSAFEPATH"
 SETTINGS = {
+    f"spark.executorEnv.{_SAFE_PATH}": "1",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "commitlog.spark.worker_daemon",
     "spark.driver.extraJavaOptions": _ARROW_UNCHECKED,
@@ -84,6 +89,18 @@ def _submitted_archives() -> str | None:
     return next((found for name in _ARCHIVES if (found := submitted.get(name))), None)
 
 
+@contextlib.contextmanager
+def _safe_path() -> Iterator[None]:
+    """Have the JVM that starts meanwhile give the variable to each of its Python processes."""
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = before or "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SAFE_PATH]
+
+
 def open_session(app_name: str, master: str | None, config: Mapping[str, str]) -> SparkSession:
     """See `commitlog.spark.session`."""
     from pyspark.sql import SparkSession
@@ -96,6 +113,7 @@ def open_session(app_name: str, master: str | None, config: Mapping[str, str]) -
             builder = builder.master(master or "local[*]")
         for name, value in {**SETTINGS, **config}.items():
             builder = builder.config(name, value)
-        active = builder.getOrCreate()
+        with _safe_path():
+            active = builder.getOrCreate()
     register_source(active)
     return active

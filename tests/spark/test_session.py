@@ -100,3 +100,16 @@ def test_workers_run_in_commitlog_daemon_over_unix_socket(spark: Any) -> None:
     command, unix = spark.sparkContext.parallelize([0], 1).mapPartitions(how).collect()[0]
     assert command[1:3] == ["-m", "commitlog.spark.worker_daemon"]
     assert unix.lower() == "true"
+
+
+def test_workers_look_for_modules_in_their_directory_last(spark: Any) -> None:
+    def how(rows: Any) -> Any:
+        import os
+        import sys
+
+        yield sys.flags.safe_path, [os.path.realpath(each) for each in sys.path], os.getcwd()
+
+    safe, path, cwd = spark.sparkContext.parallelize([0], 1).mapPartitions(how).collect()[0]
+    assert safe
+    assert path.index(os.path.realpath(cwd)) == len(path) - 1
+    assert os.environ.get("PYTHONSAFEPATH") is None
