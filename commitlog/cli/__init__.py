@@ -40,6 +40,7 @@ def run(arguments: list[str]) -> int:
     _print_any_name()
     from commitlog.cli.group import group
     from commitlog.errors import CommitLogError
+    from commitlog.errors.printable import printable
 
     logger, warnings = logging.getLogger("commitlog"), _Warnings(logging.WARNING)
     logger.addHandler(warnings)
@@ -52,7 +53,7 @@ def run(arguments: list[str]) -> int:
         if isinstance(error, click.UsageError):
             error.show()  # with the usage of the command
         else:
-            click.echo(f"commitlog: {error.format_message()}", err=True)
+            click.echo(f"commitlog: {printable(error.format_message())}", err=True)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         _drop_output()
@@ -67,7 +68,7 @@ def run(arguments: list[str]) -> int:
         )
     except (CommitLogError, ModuleNotFoundError, OSError) as error:
         if isinstance(error, OSError) and not isinstance(error, CommitLogError):
-            click.echo(f"commitlog: {_message_of(error)}", err=True)
+            click.echo(f"commitlog: {printable(_message_of(error))}", err=True)
             _drop_output()
         else:
             click.echo(f"commitlog: {_text_of(error)}", err=True)
@@ -87,7 +88,9 @@ class _Warnings(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if sys.stderr is not None:
-            print(f"commitlog: {record.getMessage()}", file=sys.stderr)
+            from commitlog.errors.printable import printable
+
+            print(f"commitlog: {printable(record.getMessage())}", file=sys.stderr)
 
 
 def _text_of(error: Exception) -> str:

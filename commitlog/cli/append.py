@@ -15,7 +15,7 @@ from commitlog._kernel.segments import FRAME_EXTENDED, FRAME_HEADER
 from commitlog.cli import FAILURE, INTERRUPTED, parameters
 from commitlog.cli.intake import STANDARD_INPUT, Delimited, Frames, Splitter, pieces, total_bytes
 from commitlog.cli.interrupt import Stop
-from commitlog.cli.output import print_json
+from commitlog.cli.output import echo, print_json
 from commitlog.cli.parameters import roll_cycle_of, roll_options
 from commitlog.cli.progress import Show, record_progress
 from commitlog.cli.quantities import size_text
@@ -132,7 +132,7 @@ def command(
     interrupted, failure = appender.run(log, sources, options)
     _report(appender.done, interrupted=interrupted, failure=failure, as_json=as_json, log=log)
     if failure is not None:
-        click.echo(f"commitlog: {failure}", err=True)
+        echo(f"commitlog: {failure}", err=True)
     context.exit(FAILURE if failure is not None else INTERRUPTED if interrupted else 0)
 
 
@@ -176,7 +176,7 @@ class _Appending:
                 show(self._taken, self.done.records)
             if stop.requested:
                 if splitter.unfinished:
-                    click.echo(
+                    echo(
                         f"commitlog: {splitter.unfinished} bytes of an incomplete record were not "
                         "appended",
                         err=True,
@@ -260,4 +260,4 @@ def _report(
         )
         text = f"appended {done.records} record{'s' * (done.records != 1)}, {size_text(done.bytes)}"
         text += f", first position {first}, last position {last}"
-    click.echo(f"{text}{', interrupted' if interrupted else ''}", err=True)
+    echo(f"{text}{', interrupted' if interrupted else ''}", err=True)

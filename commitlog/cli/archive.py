@@ -7,7 +7,7 @@ import datetime as dt
 import click
 
 from commitlog.cli import parameters
-from commitlog.cli.output import print_json
+from commitlog.cli.output import echo, print_json
 from commitlog.cli.prune import as_object, lines
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import Pruned, Store, archive_segments
@@ -73,7 +73,7 @@ def command(
     if as_json:
         print_json(as_object(log, done))
     else:
-        click.echo("\n".join(lines(log, done, _verb(done), target)))
+        echo(*lines(log, done, _verb(done), target))
 
 
 def _verb(done: Pruned) -> str:

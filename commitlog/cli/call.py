@@ -19,6 +19,7 @@ from commitlog.base.extras import imported
 from commitlog.cli import FAILURE
 from commitlog.cli.intake import STANDARD_INPUT
 from commitlog.cli.interrupt import Ending
+from commitlog.cli.output import echo
 from commitlog.errors import CommitLogError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.described_method import DescribedMethod, described_method
@@ -129,9 +130,9 @@ def _append(writers: _Writers, calls: Iterable[Call], sync: bool | None) -> int:
     except (CommitLogError, click.ClickException) as error:
         prefix = where if isinstance(error, CommitLogError) else ""
         text = error.message if isinstance(error, click.ClickException) else str(error)
-        click.echo(f"commitlog: {prefix}{text}", err=True)
+        echo(f"commitlog: {prefix}{text}", err=True)
         status = FAILURE
-    click.echo(f"appended {count} call{'s' * (count != 1)}")
+    echo(f"appended {count} call{'s' * (count != 1)}")
     return status
 
 

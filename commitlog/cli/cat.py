@@ -11,7 +11,7 @@ import click
 
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.interrupt import Ending
-from commitlog.cli.output import Output, new_file
+from commitlog.cli.output import Output, echo, new_file
 from commitlog.cli.progress import is_terminal, record_progress
 from commitlog.cli.reading import Selection, chosen_format, reading_options
 from commitlog.cli.record_format import BYTE_FORMATS, format_of
@@ -99,7 +99,7 @@ def command(
         decoder.report_fields()
     is_undecodable = decoder is not None and decoder.undecodable > 0
     if target != STANDARD_OUTPUT:
-        click.echo(f"{view.records} record{'s' * (view.records != 1)} to {target}", err=True)
+        echo(f"{view.records} record{'s' * (view.records != 1)} to {target}", err=True)
     context.exit(FAILURE if view.damaged or is_undecodable else 0)
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Collection
 from typing import Any
 
-import click
 import numpy as np
 import numpy.typing as npt
 
 from commitlog.cli.filter import Rows
+from commitlog.cli.output import echo
 from commitlog.cli.record_format import RecordFormat
 from commitlog.cli.where import Condition
 from commitlog.errors import UndecodableError
@@ -19,6 +20,9 @@ from commitlog.log.commit_log import CommitLog
 from commitlog.messages.decoding import Decoded, MessageDecoder, as_json
 from commitlog.messages.history import History
 from commitlog.tail.batch import Batch
+
+# Inside of its strings only: json.dumps escapes control characters of ASCII, but for the last one.
+_BEYOND_ASCII = re.compile(r"[^ -~]")
 
 
 class BatchDecoder:
@@ -64,7 +68,7 @@ class BatchDecoder:
         """Report the fields of the condition that no message had."""
         unknown = [] if self._where is None else self._where.unknown
         if unknown:
-            click.echo(f"commitlog: --where: no message has {' and no '.join(unknown)}", err=True)
+            echo(f"commitlog: --where: no message has {' and no '.join(unknown)}", err=True)
 
     def report(self, batch: Batch, count: int) -> None:
         """Report what could not be decoded among the first rows of a batch."""
@@ -100,7 +104,7 @@ class BatchDecoder:
     def _reported(self, row: int) -> Decoded | None:
         found = self._found[row]
         if isinstance(found, UndecodableError):
-            click.echo(f"commitlog: {found.message}: position {found.position}", err=True)
+            echo(f"commitlog: {found.message}: position {found.position}", err=True)
             self.undecodable += 1
             self._found[row] = None
             return None
@@ -146,10 +150,10 @@ class BatchDecoder:
     def _json_of(self, found: Decoded, batch: Batch, row: int) -> str | None:
         """Return a message as JSON; report one that is nested too deeply, and return None."""
         try:
-            return as_json(found.message)
+            return json_of(found.message)
         except ValueError as error:
             position = int(batch.positions[row])
-            click.echo(f"commitlog: {error}: position {position}", err=True)
+            echo(f"commitlog: {error}: position {position}", err=True)
             self.undecodable += 1
             return None
 
@@ -166,6 +170,16 @@ class BatchDecoder:
             fields["history"] = _fields_of(found.history)
         text = json.dumps(fields)
         return f'{text[:-1]}, "message": {message}}}'.encode()
+
+
+def json_of(message: Any) -> str:
+    """Return a message as JSON in which each character is printable or escaped."""
+    text = as_json(message)
+    return text if text.isprintable() else _BEYOND_ASCII.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1]
 
 
 def _concatenated(parts: list[bytes]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:

@@ -10,9 +10,10 @@ import click
 
 from commitlog.cli import FAILURE
 from commitlog.cli.interrupt import Ending
-from commitlog.cli.output import print_json
+from commitlog.cli.output import echo, print_json
 from commitlog.doctor.checks import examine
 from commitlog.doctor.finding import Verdict, Workspace
+from commitlog.errors.printable import printable
 
 _COLORS = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAILED: "red"}
 
@@ -62,12 +63,12 @@ def command(context: click.Context, directory: Path, as_json: bool) -> None:
             if not as_json:
                 colored = click.style(f"{verdict:8}", fg=_COLORS[finding.verdict])
                 why = click.style(check.means, dim=True)
-                click.echo(f"{colored}{check.name:15} {found}; {why}")
+                click.echo(f"{colored}{check.name:15} {printable(found)}; {why}")
                 if advice:
-                    click.echo(f"{'':23} to do: {advice}")
+                    echo(f"{'':23} to do: {advice}")
     counts = Counter(finding["verdict"] for finding in findings)
     if as_json:
         print_json({"path": str(directory), "fine": not counts["failed"], "findings": findings})
     else:
-        click.echo(f"{counts['ok']} ok, {counts['warning']} warnings, {counts['failed']} FAILED")
+        echo(f"{counts['ok']} ok, {counts['warning']} warnings, {counts['failed']} FAILED")
     context.exit(FAILURE if counts["failed"] else 0)

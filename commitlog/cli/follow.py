@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from commitlog.cli.interrupt import Ending
+from commitlog.cli.output import echo
 from commitlog.cli.parameters import connection_options
 from commitlog.replication import follow
 
@@ -67,7 +68,7 @@ def command(
             tls=tls,
         ) as follower,
     ):
-        click.echo(f"following {url} from position {follower.position}")
+        echo(f"following {url} from position {follower.position}")
         if follower.server is not None:
-            click.echo(f"serving {follower.server.url()}")
+            echo(f"serving {follower.server.url()}")
         follower.wait()

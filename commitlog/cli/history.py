@@ -9,9 +9,10 @@ import click
 
 from commitlog.base.histogram import Histogram
 from commitlog.cli import FAILURE, parameters
-from commitlog.cli.output import print_json
+from commitlog.cli.output import echo, print_json
 from commitlog.cli.quantities import counted, latency_text
 from commitlog.cli.reading import Range, range_options, report_damage
+from commitlog.errors.printable import printable
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.history_report import Durations, HistoryReport, Stage, reported
 
@@ -83,7 +84,7 @@ def command(
     else:
         _print(log, report, chart=chart)
     for problem, found in report.problems.items():
-        click.echo(
+        echo(
             f"commitlog: {log}: {counted(found.messages, 'message')}, the first one at position "
             f"{found.first_position}: {problem}",
             err=True,
@@ -120,14 +121,14 @@ def _stage(stage: Stage, durations: Durations) -> dict[str, Any]:
 
 def _print(log: str, report: HistoryReport, *, chart: bool) -> None:
     left_out = f", {report.shortened:,} of them shortened" if report.shortened else ""
-    click.echo(
+    echo(
         f"{log}: {counted(report.records, 'record')}, {counted(report.messages, 'message')}, "
         f"{report.histories:,} with a history{left_out}"
     )
     if report.histories:
         _print_table(report, chart=chart)
     elif not report.problems:
-        click.echo(
+        echo(
             "No message has a history. A message gets one if it is written while another is "
             "handled, by a method reader or in `with tailer.reading()`."
         )
@@ -160,12 +161,12 @@ def _print_table(report: HistoryReport, *, chart: bool) -> None:
             f"{durations.negative:,}",
             *(times if histogram.count else [""] * len(times)),
         )
-        shown.add_row(*map(Text, cells), *bars)
+        shown.add_row(*map(Text, map(printable, cells)), *bars)
     console = Console(width=_WIDTH, color_system=None)
     with console.capture() as taken:
         console.print(shown)
     for line in taken.get().splitlines():
-        click.echo(line.rstrip())
+        echo(line.rstrip())
 
 
 class _Scale:

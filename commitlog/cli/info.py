@@ -14,7 +14,7 @@ import commitlog
 from commitlog.base.moment import nanoseconds_of, read_moment
 from commitlog.base.option import zone_of
 from commitlog.cli import FAILURE, parameters, report
-from commitlog.cli.output import print_json
+from commitlog.cli.output import echo, print_json
 from commitlog.cli.quantities import size_text
 from commitlog.cli.record_format import time_text
 from commitlog.tail.cycles import Cycle
@@ -84,7 +84,7 @@ def command(
     if as_json:
         print_json(found)
     else:
-        click.echo("\n".join(report.lines(found)))
+        echo(*report.lines(found))
     context.exit(FAILURE if found["problems"] else 0)
 
 

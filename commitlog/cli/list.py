@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 import click
 
 from commitlog.cli import FAILURE
-from commitlog.cli.output import print_json
+from commitlog.cli.output import echo, print_json
 from commitlog.cli.quantities import size_text
 from commitlog.cli.record_format import time_text
 from commitlog.cli.report import Report, report_of
 from commitlog.errors import CommitLogError
+from commitlog.errors.printable import printable
 
 _KEYS = (
     "path",
@@ -54,12 +55,12 @@ def command(context: click.Context, *, folder: str, as_json: bool) -> None:
     if as_json:
         print_json({"path": folder, "logs": found})
     elif not found:
-        click.echo(f"there is no log below {folder}", err=True)
+        echo(f"there is no log below {folder}", err=True)
     else:
         _print(found)
     for error in unreadable:
         path = os.fsdecode(error.filename)
-        click.echo(f"commitlog: cannot read {path}: {error.strerror}", err=True)
+        echo(f"commitlog: cannot read {path}: {error.strerror}", err=True)
     context.exit(FAILURE if unreadable or any(report["problems"] for report in found) else 0)
 
 
@@ -78,7 +79,7 @@ def _reports(folder: str, on_error: Callable[[OSError], None]) -> Iterator[Repor
 
 
 def _print(reports: list[Report]) -> None:
-    rows = [("log", "size", "records", "from", "to", "health")]
+    rows: list[tuple[str, ...]] = [("log", "size", "records", "from", "to", "health")]
     for report in reports:
         size = "?" if report["disk_bytes"] is None else size_text(report["disk_bytes"])
         records = "?" if report["records"] is None else f"{report['records']:,}"
@@ -87,9 +88,9 @@ def _print(reports: list[Report]) -> None:
             for at in (report[key] for key in _KEYS[5:7])
         ]
         health = report["problems"][0] if report["problems"] else report["state"]
-        rows.append((report["path"], size, records, *span, health))
+        rows.append((printable(report["path"]), size, records, *span, printable(health)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     line = "{:{}}  {:>{}}  {:>{}}  {:{}}  {:{}}  {:{}}"
     for row in rows:
-        cells = itertools.chain(*zip(row, widths, strict=True))
-        click.echo(line.format(*cells).rstrip())
+        padded = itertools.chain(*zip(row, widths, strict=True))
+        echo(line.format(*padded).rstrip())

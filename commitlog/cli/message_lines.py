@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from commitlog.cli.decoded import BatchDecoder
+from commitlog.cli.decoded import BatchDecoder, json_of
 from commitlog.cli.filter import Rows
 from commitlog.cli.record_format import column, cut, escaped, times_text
-from commitlog.messages.decoding import as_json
 from commitlog.messages.history import History
 from commitlog.tail.batch import Batch
 
@@ -79,7 +78,7 @@ def _entry(head: str, value: Any, indent: str) -> Iterator[str]:
 
 def _in_one_line(value: Any) -> str:
     try:
-        return as_json(value)
+        return json_of(value)
     except ValueError as error:
         return _quoted(str(error).encode())
 

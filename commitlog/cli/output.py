@@ -16,6 +16,7 @@ import click
 
 from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CommitLogError
+from commitlog.errors.printable import printable
 
 _BUFFERED = 1 << 16
 
@@ -63,6 +64,14 @@ class Output:
         """
         if any(events & (select.POLLERR | select.POLLHUP) for _, events in self._hung_up.poll(0)):
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+def echo(*lines: str, err: bool = False) -> None:
+    """Print lines, each with what is not printable escaped: names and messages come from files and
+    peers.
+    """
+    for line in lines:
+        click.echo(printable(line), err=err)
 
 
 def print_json(content: dict[str, Any]) -> None:

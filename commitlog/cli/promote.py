@@ -6,7 +6,7 @@ from typing import get_args
 
 import click
 
-from commitlog.cli.output import print_json
+from commitlog.cli.output import echo, print_json
 from commitlog.cli.parameters import connection_options
 from commitlog.replication.promotion import Doubt, promote
 from commitlog.retention.store import Store
@@ -80,4 +80,4 @@ def command(
     if as_json:
         print_json({"path": log, "number": epoch.number, "start": epoch.start, "id": epoch.id})
         return
-    click.echo(f"{log}: epoch {epoch.number} begins at position {epoch.start}")
+    echo(f"{log}: epoch {epoch.number} begins at position {epoch.start}")

@@ -9,7 +9,7 @@ from dataclasses import asdict
 import click
 
 from commitlog.cli import parameters
-from commitlog.cli.output import print_json
+from commitlog.cli.output import echo, print_json
 from commitlog.cli.quantities import size_text
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import Pruned, Retention, prune
@@ -64,7 +64,7 @@ def command(
     if as_json:
         print_json(as_object(log, pruned))
     else:
-        click.echo("\n".join(lines(log, pruned)))
+        echo(*lines(log, pruned))
 
 
 def retention_of(

@@ -12,6 +12,7 @@ from commitlog.base.moment import read_moment
 from commitlog.cli import parameters
 from commitlog.cli.decoded import BatchDecoder
 from commitlog.cli.filter import Filter, Pattern
+from commitlog.cli.output import echo
 from commitlog.cli.where import Condition
 from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog
@@ -306,5 +307,5 @@ def report_damage(tailer: Tailer, reported: int = 0) -> int:
     the number of ranges.
     """
     for position, resume_position in tailer.damaged[reported:]:
-        click.echo(f"commitlog: damage: skipped position {position} to {resume_position}", err=True)
+        echo(f"commitlog: damage: skipped position {position} to {resume_position}", err=True)
     return len(tailer.damaged)

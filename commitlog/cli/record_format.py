@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from commitlog.cli.filter import Pattern, Rows
 from commitlog.errors import SequenceError
+from commitlog.errors.printable import printable
 from commitlog.tail.arrow import COLUMNS
 from commitlog.tail.batch import Batch
 
@@ -32,8 +33,6 @@ _EARLIEST_NS = 1 - (1 << 63)  # to NumPy the number below is no time
 
 _BACKSLASH = re.compile(r"\\(?:([ntr0\\])|x([0-9a-fA-F]{2})|)")
 _MEANT = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
-_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_UNPRINTABLE = re.compile(r"[^ -~]")
 _MATCH, _PLAIN = "\x1b[1;31m", "\x1b[0m"
 
 
@@ -284,14 +283,4 @@ def escaped(content: bytes) -> str:
     text = (content.replace(b"\\", b"\\\\") if b"\\" in content else content).decode(
         "utf-8", "backslashreplace"
     )
-    return text if text.isprintable() else _UNPRINTABLE.sub(_escape, text)
-
-
-def _escape(match: re.Match[str]) -> str:
-    character = match[0]
-    if character.isprintable():
-        return character
-    code = ord(character)
-    if code < 0x80:
-        return _NAMED.get(character, f"\\x{code:02x}")
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return printable(text)

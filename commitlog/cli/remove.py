@@ -14,9 +14,10 @@ import click
 from commitlog.base.boot import boot_id
 from commitlog.cli import FAILURE
 from commitlog.cli.interrupt import Stop
-from commitlog.cli.output import print_json
+from commitlog.cli.output import echo, print_json
 from commitlog.cli.quantities import size_text
 from commitlog.errors import CommitLogError, LogLockedError, NotALogError, ReadOnlyError
+from commitlog.errors.printable import printable
 from commitlog.pool import shm_survey
 from commitlog.repair.verification import opened_log_directory, read_identity
 from commitlog.segment import cursors_file
@@ -79,7 +80,7 @@ def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> No
         # It is not held while the user decides, which may take long.
         _lock(directory, identity).close()
         if not yes and not _confirmed(directory):
-            click.echo("nothing was deleted", err=True)
+            echo("nothing was deleted", err=True)
             context.exit(FAILURE)
         removed = _remove(directory, identity)
     finally:
@@ -87,7 +88,7 @@ def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> No
     if as_json:
         print_json(asdict(removed))
     else:
-        click.echo("\n".join(_lines(removed)))
+        echo(*_lines(removed))
     context.exit(0 if removed.directory_removed else FAILURE)
 
 
@@ -141,7 +142,7 @@ def _confirmed(directory: LogDirectory) -> bool:
     with Stop() as stop:
         # Not `input`: it acts on a Ctrl-C between prompt and read only after the next key.
         click.echo(
-            f"Delete {directory.path} with all its records ({count} segments)? [y/N]: ",
+            f"Delete {printable(directory.path)} with all its records ({count} segments)? [y/N]: ",
             nl=False,
             err=True,
         )

@@ -6,7 +6,7 @@ import dataclasses
 
 import click
 
-from commitlog.cli.output import print_json
+from commitlog.cli.output import echo, print_json
 from commitlog.cli.parameters import roll_cycle_of, roll_options
 from commitlog.repair.repair import repair
 from commitlog.repair.reports import RepairReport
@@ -47,7 +47,7 @@ def command(
     if as_json:
         print_json({"sound": report.sound, **dataclasses.asdict(report)})
     else:
-        click.echo("\n".join(lines(report)))
+        echo(*lines(report))
     context.exit(0 if report.sound else 1)
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import click
 
 from commitlog.cli import parameters
-from commitlog.cli.output import print_json
+from commitlog.cli.output import echo, print_json
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import restore
 
@@ -49,7 +49,7 @@ def command(
     if as_json:
         print_json(dataclasses.asdict(done))
     else:
-        click.echo(
+        echo(
             f"{done.path}: restored {done.segments} segments, positions {done.first_position} to "
             f"{done.end_position}"
         )

@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from commitlog.cli.interrupt import Ending
+from commitlog.cli.output import echo
 from commitlog.cli.parameters import token_option
 from commitlog.replication import serve
 
@@ -67,5 +68,5 @@ def command(
             logs, listen=listen, token=token, tokens=tokens, tls=tls, plain_text=plain_text
         ) as server,
     ):
-        click.echo("\n".join(f"serving {server.url(name)}" for name in server.names))
+        echo(*(f"serving {server.url(name)}" for name in server.names))
         threading.Event().wait()

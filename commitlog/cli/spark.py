@@ -12,7 +12,7 @@ import click
 
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli import verify as verify_command
-from commitlog.cli.output import print_json
+from commitlog.cli.output import echo, print_json
 from commitlog.cli.progress import step_progress
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def export(
         as_object(done),
         f"{done.log}: exported up to position {done.position}: {done.records} records in "
         f"{done.files} files of {done.destination}",
-        as_json,
+        as_json=as_json,
     )
 
 
@@ -111,7 +111,7 @@ def compact(
             f"{done.destination}, {done.superseded} "
             f"superseded, {done.tombstones} tombstones"
         )
-    _print(as_object(done), text, as_json)
+    _print(as_object(done), text, as_json=as_json)
 
 
 @command.command()
@@ -147,9 +147,7 @@ def verify(
     text = [line for report in done.reports for line in verify_command.lines(report)]
     if done.resumed:
         text.append(f"{done.resumed} segments were checked by an earlier run")
-    _print(
-        {"sound": done.sound, "resumed": done.resumed, "logs": reports}, "\n".join(text), as_json
-    )
+    _print({"sound": done.sound, "resumed": done.resumed, "logs": reports}, *text, as_json=as_json)
     context.exit(0 if done.sound else FAILURE)
 
 
@@ -163,11 +161,11 @@ def as_object(done: Export | Compaction) -> dict[str, Any]:
     return content
 
 
-def _print(content: dict[str, Any], text: str, as_json: bool) -> None:
+def _print(content: dict[str, Any], *lines: str, as_json: bool) -> None:
     if as_json:
         print_json(content)
     else:
-        click.echo(text)
+        echo(*lines)
 
 
 @contextlib.contextmanager

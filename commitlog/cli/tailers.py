@@ -9,7 +9,7 @@ import click
 import commitlog
 from commitlog import CommitLog, TailerState
 from commitlog.cli import parameters
-from commitlog.cli.output import print_json
+from commitlog.cli.output import echo, print_json
 from commitlog.cli.quantities import age_text, size_text
 from commitlog.tail.seek import Start
 
@@ -66,7 +66,7 @@ def command(
             if as_json:
                 print_json({"path": log, "action": action, "name": name, "done": done})
             else:
-                click.echo(done)
+                echo(done)
             return
         states, end = opened.tailers(), opened.tail_position
     if as_json:
@@ -74,11 +74,7 @@ def command(
             {"path": log, "tail_position": end, "tailers": [asdict(state) for state in states]}
         )
         return
-    click.echo(
-        "\n".join(
-            [f"{log}: {len(states)} named tailers, ends at position {end}", *map(line_of, states)]
-        )
-    )
+    echo(f"{log}: {len(states)} named tailers, ends at position {end}", *map(line_of, states))
 
 
 def _changed(log: CommitLog, action: str, name: str, position: Start | None) -> str:

@@ -8,7 +8,7 @@ import click
 
 import commitlog
 from commitlog.cli import FAILURE
-from commitlog.cli.output import print_json
+from commitlog.cli.output import echo, print_json
 from commitlog.cli.quantities import counted
 from commitlog.cli.record_format import escaped, time_text
 from commitlog.messages.fields_text import fields_text
@@ -53,7 +53,7 @@ def command(context: click.Context, *, log: str, as_json: bool) -> None:
     else:
         _print(log, found, topics)
     for each in unreadable:
-        click.echo(
+        echo(
             f"commitlog: type {each.number}, {counted(each.messages, 'message')}: {each.problem}",
             err=True,
         )
@@ -63,7 +63,7 @@ def command(context: click.Context, *, log: str, as_json: bool) -> None:
 def _print(log: str, found: LogSummary, topics: dict[Any, list[TopicVersion]]) -> None:
     messages = sum(each.messages for each in found.versions.values())
     others = found.records - found.schemas - messages
-    click.echo(
+    echo(
         f"{log}: {counted(len(topics), 'topic')}, {counted(messages, 'message')}, "
         f"{counted(found.schemas, 'schema record')}, {counted(others, 'other record')}"
     )
@@ -78,12 +78,12 @@ def _print(log: str, found: LogSummary, topics: dict[Any, list[TopicVersion]]) -
         ]
         layers = layers_text(layers_of(versions), *sizes_of(versions))
         span = f", {time_text(min(times))} to {time_text(max(times))}" if times else ""
-        click.echo(f"{name}: {codecs}{layers}, {counted(total, 'message')}{span}")
+        echo(f"{name}: {codecs}{layers}, {counted(total, 'message')}{span}")
         for number, each in enumerate(versions, 1):
             assert each.schema is not None
             fields = escaped(fields_text(each.schema).encode(errors="replace")) or "no fields"
             count = counted(each.messages, "message")
-            click.echo(f"  version {number}, type {each.number}, {count}: {fields}")
+            echo(f"  version {number}, type {each.number}, {count}: {fields}")
 
 
 def _as_object(name: str, versions: list[TopicVersion]) -> dict[str, Any]:

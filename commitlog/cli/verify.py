@@ -8,7 +8,7 @@ import uuid
 import click
 
 import commitlog
-from commitlog.cli.output import print_json
+from commitlog.cli.output import echo, print_json
 from commitlog.cli.quantities import counted, size_text
 from commitlog.cli.report import state_of
 from commitlog.messages.authentication import Authentication
@@ -64,7 +64,7 @@ def command(context: click.Context, log: str, as_json: bool) -> None:
     if as_json:
         print_json(as_object(report))
     else:
-        click.echo("\n".join(lines(report)))
+        echo(*lines(report))
     context.exit(0 if report.sound else 1)
 
 

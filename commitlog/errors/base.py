@@ -6,6 +6,8 @@ import errno as codes
 import os
 from typing import Any
 
+from commitlog.errors.printable import printable
+
 # OSError and ImportError keep these outside `__dict__`, where pickling would miss them.
 _SYSTEM_ATTRIBUTES = ("errno", "strerror", "filename")
 _IMPORT_ATTRIBUTES = ("name", "path")
@@ -53,12 +55,13 @@ class CommitLogError(Exception):
         return str(self.args[0]) if self.args else ""
 
     def __str__(self) -> str:
+        """Return message, path and position for a terminal or a log: the text may be of a peer."""
         where = []
         if self.path is not None:
             where.append(f"path {self.path}")
         if self.position is not None:
             where.append(f"position {self.position}")
-        return f"{self.message} ({', '.join(where)})" if where else self.message
+        return printable(f"{self.message} ({', '.join(where)})" if where else self.message)
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = dict(self.__dict__)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from commitlog import errors
 from commitlog.errors import CommitLogError, ReplicationError
+from commitlog.errors.printable import printable
 from commitlog.remote import wire
 
 UPDATE_BYTES = 1 << 20
@@ -85,7 +86,7 @@ def error_of(text: str, peer: str) -> CommitLogError:
     """Build the error that a server reported."""
     try:
         content = json.loads(text)
-        name, message = str(content["error"]), str(content["message"])[:_TEXT_LIMIT]
+        name, message = str(content["error"]), printable(str(content["message"])[:_TEXT_LIMIT])
         position, first = content["position"], content["first_position"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return ReplicationError(f"{peer} sent an error that cannot be read")

@@ -18,6 +18,7 @@ from commitlog.errors import (
     IOFailureError,
     ReplicationError,
 )
+from commitlog.errors.printable import printable
 
 PROTOCOL = 1
 HEARTBEAT_S = 0.5
@@ -187,7 +188,7 @@ def answer_of(message: bytes, peer: str) -> dict[str, Any]:
     another try may succeed.
     """
     content = content_of(message, peer)
-    kind, why = content.get("refused"), str(content.get("why"))
+    kind, why = content.get("refused"), printable(str(content.get("why"))[:_WHY_LIMIT])
     if kind == _BUSY:
         raise ConnectionError(why)
     if kind is not None:

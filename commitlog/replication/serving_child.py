@@ -16,7 +16,6 @@ from io import RawIOBase
 from multiprocessing.spawn import get_executable
 from typing import Any, cast
 
-import commitlog
 from commitlog import errors
 from commitlog.errors import CommitLogError, ReplicationError
 from commitlog.remote.sockets import close_in_child
@@ -195,7 +194,7 @@ def _started() -> subprocess.Popen[bytes]:
 def _paths() -> list[list[str]]:
     """Return the path of this program without the working directory, and the package's places."""
     path = [each for each in map(str, sys.path) if os.path.isabs(each)]
-    return [path, [os.path.abspath(each) for each in commitlog.__path__]]
+    return [path, [os.path.abspath(each) for each in sys.modules["commitlog"].__path__]]
 
 
 def _dead() -> ReplicationError:
