@@ -23,6 +23,7 @@ from commitlog.remote.wire import FAILURES
 from commitlog.replication import wire
 from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.meeting import ForkedLogError, meet, prepare
+from commitlog.replication.new_replica import holds_copy
 from commitlog.replication.primary import Access, Primary
 from commitlog.replication.replica import (
     Replica,
@@ -72,7 +73,9 @@ def follow(
         Seconds, or a duration such as ``"1min"``, for the first connection.
     listen : str, optional
         ``"host:port"``: serve the copy there, to followers of its own and to promotions; see
-        `Follower.server`. Clients need the same token, unless `tokens` is given.
+        `Follower.server`. Clients need the same token, unless `tokens` is given. If the directory
+        has a copy already, it is served, and followed later, although the server of `url` is out
+        of reach.
     tokens : path, optional
         A file with the tokens of that server, as for `serve`.
     tls : (str, str), optional
@@ -128,15 +131,22 @@ class Follower:
         self._flushed = 0
         self._error: CommitLogError | None = None
         self._stream: ChunkStream | None = None
-        self._replica = self._open(path, timeout_s)
         self._server: Server | None = None
-        if port is not None:
-            try:
+        # Promotions ask a copy that listens also while its primary is out of reach.
+        goes_on = port is not None and holds_copy(path)
+        self._replica = Replica(path) if goes_on else self._open(path, timeout_s)
+        try:
+            if port is not None:
                 self._server = serve_promising({path: self._promise}, port)
-            except BaseException:
-                self._replica.close()
-                raise
-        self._thread = threading.Thread(target=self._run, name="commitlog follow", daemon=True)
+            is_lost = goes_on and not self._reached(min(timeout_s, SILENCE_S))
+        except BaseException:
+            if self._server is not None:
+                self._server.close()
+            self._replica.close()
+            raise
+        self._thread = threading.Thread(
+            target=self._run, args=(is_lost,), name="commitlog follow", daemon=True
+        )
         self._thread.start()
 
     # --- state ------------------------------------------------------------------------------------
@@ -247,6 +257,21 @@ class Follower:
             "port, TLS and that the server runs"
         )
 
+    def _reached(self, limit_s: float) -> bool:
+        """Try to meet the primary once; return False if another try may succeed."""
+        try:
+            with self._primary.connect(limit_s) as client:
+                self._meets(client, self._primary.describe(client, limit_s))
+        except FAILURES as error:
+            if isinstance(error, CommitLogError):
+                raise
+            refused = self._primary.refused(error)
+            if refused is not None:
+                raise refused from None
+            _logger.warning("%s: %s; connecting again", self._primary.url, error)
+            return False
+        return True
+
     def _checked(self, path: str, client: Channel, said: dict[str, Any]) -> Replica:
         replica = Replica(path)
         try:
@@ -276,8 +301,8 @@ class Follower:
 
     # --- the thread -------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        wait_s, is_lost = _RETRY_S, False
+    def _run(self, is_lost: bool) -> None:
+        wait_s = _RETRY_S
         while not self._stopping.is_set():
             before = self._replica.position
             try:

@@ -32,6 +32,16 @@ def read_replica(path: str) -> tuple[Identity, Lineage] | None:
         directory.close()
 
 
+def holds_copy(path: str) -> bool:
+    """Return whether a directory holds a copy of another log, with at least one segment."""
+    known = read_replica(path)
+    return (
+        known is not None
+        and known[1].follows is not None
+        and any(name.endswith(".seg") for name in os.listdir(path))
+    )
+
+
 def create_replica(path: str, identity: Identity, of: Lineage) -> None:
     """Create the directory of a new copy: it is marked as a follower before it is a log."""
     try:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from commitlog.errors import CommitLogError, ReplicationError
+from commitlog.errors import CommitLogError
 from commitlog.remote import update as updates
 from commitlog.remote import wire
 from commitlog.remote.channel import SILENCE_S, Channel
@@ -72,7 +72,7 @@ class Sessions:
                 raise
             except Exception as error:  # a fault of this program, and of one request only
                 _logger.exception("a request of a client failed")
-                channel.send(wire.refusal(ReplicationError(f"the server failed: {error!r}")))
+                channel.send(wire.refusal(_BusyError(f"the server failed: {error!r}")))
                 return
 
     def _next(self, channel: Channel) -> bytes | None:

@@ -90,11 +90,11 @@ def test_close_does_not_wait_for_an_answer(
     asks, released = threading.Event(), threading.Event()
     answer = Served.answer
 
-    def silent(served: Served, action: str, content: dict[str, Any]) -> dict[str, Any]:
+    def silent(served: Served, action: str, *rest: Any) -> dict[str, Any]:
         if action == call:
             asks.set()
             released.wait(10 * LIMIT_S)
-        return answer(served, action, content)
+        return answer(served, action, *rest)
 
     with replication.serve(primary.path) as server:
         follower = replication.follow(server.url(), tmp_path / "copy")
