@@ -18,9 +18,9 @@ from commitlog.errors import CommitLogError
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.figures import replication_lag
 from commitlog.log.parts import parts_of
+from commitlog.log.presence import is_present
 from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.segment import cursors_file
-from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import Writer
 from commitlog.segment.directory import Kind, LogDirectory
 from commitlog.segment.lock_file import is_foreign, process_name
@@ -346,21 +346,7 @@ class LogWatch:
         """
         if parts_of(log).directory.detached:
             return False  # an open archive or segment file does not change
-        try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        try:
-            identity = identities.read(fd, self.path)
-            status = os.fstat(fd)
-            inode = status.st_dev, status.st_ino
-            return (
-                identity is not None
-                and identity.uuid == log.identity.uuid
-                and inode == parts_of(log).directory.inode
-            )
-        finally:
-            os.close(fd)
+        return is_present(log, self.path)
 
     def close(self) -> None:
         """Close the log; idempotent."""

@@ -45,6 +45,10 @@ class Acknowledgements:
         self._ended: dict[int, Action] = {}
         self._closed = False
 
+    def successor(self) -> Acknowledgements:
+        """Return those of another log at the same path."""
+        return Acknowledgements(self._path)
+
     def take(self, report: Copied | Promised) -> None:
         """Take a report of a follower; raise `ReplicationError` if it cannot be true."""
         with self._news:

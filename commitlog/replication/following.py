@@ -57,6 +57,7 @@ class Following:
 
     def __init__(self, served: Served, content: dict[str, Any]) -> None:
         self._served = served
+        self._acknowledged = served.acknowledged
         self._name = wire.name_of(content, _FOLLOWER)
         rank = wire.rank_of(content, "rank", _FOLLOWER)
         position = number_of(content, "position", _FOLLOWER)
@@ -117,7 +118,8 @@ class Following:
         """Count an acknowledgement; return False if the stream has to end."""
         try:
             rank, position = wire.acknowledgement_of(message, _FOLLOWER)
-            return self._served.take(self._name, rank, position, self._sender.sent) == rank
+            sent, acknowledged = self._sender.sent, self._acknowledged
+            return self._served.take(self._name, rank, position, sent, acknowledged) == rank
         except ClosedError:
             raise
         except CommitLogError as error:

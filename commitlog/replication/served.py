@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from typing import Any
@@ -11,6 +12,7 @@ from commitlog._kernel.engine import flush_signal, wait_flush
 from commitlog.errors import CommitLogError, ReplicationError
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.parts import parts_of
+from commitlog.log.presence import is_present
 from commitlog.recovery import lineage
 from commitlog.recovery.lineage import Epoch, Lineage, Rank
 from commitlog.remote.update import text_of
@@ -42,11 +44,18 @@ class Served:
     ahead : bool
         Send committed records while the log flushes them. Then each recovery of the log has to be
         in its file `epoch`.
+    renews : bool
+        If the log is removed, and another one is created at its path, serve that one.
     """
 
-    def __init__(self, log: CommitLog, promise: Promise, *, ahead: bool = False) -> None:
+    def __init__(
+        self, log: CommitLog, promise: Promise, *, ahead: bool = False, renews: bool = False
+    ) -> None:
         self.log = log
         self.ahead = ahead
+        self._renews = renews
+        self._renewing = threading.Lock()
+        self._path = os.path.realpath(log.path)  # the working directory may change
         self.acknowledged = Acknowledgements(log.path)
         self.leases = Leases(log)
         self.stopping = threading.Event()
@@ -64,6 +73,31 @@ class Served:
         known, self.log = self.log, open_log(self.log.path, "r")
         self.leases = Leases(self.log)
         known.close()
+
+    def renew(self) -> bool:
+        """Return whether the log is the one at its path, or the one there is served from now on.
+
+        Streams of a log that was removed end, and its copies do not count for another one.
+        """
+        if is_present(self.log, self._path):
+            return True
+        with self._renewing:
+            if is_present(self.log, self._path):
+                return True  # another thread has opened it
+            if not self._renews:
+                return False
+            try:
+                log = open_log(self._path, "r")
+            except CommitLogError as error:
+                _logger.info("%s: the log that was served is gone: %s", self._path, error)
+                return False
+            _logger.warning("%s: another log is at this path, and is served", self._path)
+            known, acknowledged = self.log, self.acknowledged
+            self.acknowledged = acknowledged.successor()
+            self.log, self.leases, self._known = log, Leases(log), None
+            acknowledged.close()
+            known.close()
+            return True
 
     def wait_replicated(self, position: int, copies: int, timeout_s: float | None) -> bool:
         """Wait until a record is durable here and on so many copies; False after the timeout."""
@@ -138,15 +172,23 @@ class Served:
             return {**answer, "ignored": error.message}
         return answer
 
-    def take(self, name: str, rank: Rank, position: int, sent: int) -> Rank:
+    def take(
+        self,
+        name: str,
+        rank: Rank,
+        position: int,
+        sent: int,
+        acknowledged: Acknowledgements | None = None,
+    ) -> Rank:
         """Take a follower's position, at most the end of what was sent to it; if it knows a later
-        epoch than the log, fence the log.
+        epoch than the log, fence the log. A stream names the `acknowledged` of its log, which may
+        be served no more.
 
         Returns the epoch of the log: a follower of an earlier one has to adopt it first.
         """
         current = self.lineage()
         epoch = current.epochs[-1] if current.epochs else _FIRST
-        self.acknowledged.take(Copied(name, rank, position, epoch, sent))
+        (acknowledged or self.acknowledged).take(Copied(name, rank, position, epoch, sent))
         return current.rank
 
     def _fence(self, content: dict[str, Any]) -> dict[str, Any]:

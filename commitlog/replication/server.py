@@ -71,8 +71,10 @@ def serve(
         An option or a path is wrong, or the port cannot be listened on.
     """
     wanted = [logs] if isinstance(logs, str | os.PathLike) else list(logs)
-    promises = {path_of(log): functools.partial(fence_closed, path_of(log)) for log in wanted}
-    return serve_promising(promises, Port(listen, token, tokens, tls, plain_text))
+    promises = {
+        path_of(log): functools.partial(fence_closed, absolute(path_of(log))) for log in wanted
+    }
+    return serve_promising(promises, Port(listen, token, tokens, tls, plain_text), renews=True)
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class Port:
         return Permits.of(self.token, self.tokens)
 
 
-def serve_promising(logs: Mapping[str, Promise], port: Port) -> Server:
+def serve_promising(logs: Mapping[str, Promise], port: Port, *, renews: bool = False) -> Server:
     """Offer logs by their paths, each with the function that has it promise an epoch."""
     with ExitStack() as undo:
         served: dict[str, Served] = {}
@@ -111,7 +113,8 @@ def serve_promising(logs: Mapping[str, Promise], port: Port) -> Server:
             name = name_of(path)
             if name in served:
                 raise twice(name)
-            served[name] = Served(undo.enter_context(open_log(path, "r")), promise)
+            log = undo.enter_context(open_log(path, "r"))
+            served[name] = Served(log, promise, renews=renews)
         if not served:
             raise InvalidOptionError("pass at least one log to serve")
         server = Server(served, port)

@@ -98,7 +98,7 @@ class Sessions:
                 by_token=True,
             )
         served = self._log_of(content, permit, follow=not reads)
-        is_allowed = self._still_allowed(content, follow=not reads)
+        is_allowed = self._still_allowed(content, served, follow=not reads)
         if action == "follow":
             with _room(self._followers, f"{_FOLLOWERS_LIMIT} followers"):
                 following = Following(served, content)
@@ -126,15 +126,23 @@ class Sessions:
         served = self._logs.get(name)
         if served is None:
             raise (_BusyError if self._grows else RefusedError)(f"there is no log {name!r} here")
+        if not served.renew():
+            raise _BusyError(f"the log {name!r} was removed here")
         return served
 
-    def _still_allowed(self, content: dict[str, Any], *, follow: bool) -> Callable[[], bool]:
-        """Return a function that says whether the tokens of now allow a request, which may last."""
-        name = str(content.get("log"))
+    def _still_allowed(
+        self, content: dict[str, Any], served: Served, *, follow: bool
+    ) -> Callable[[], bool]:
+        """Return a function that says whether the tokens of now allow a request, which may last,
+        and whether its log is still served.
+        """
+        name, log, is_there = str(content.get("log")), served.log, throttled(served.renew)
 
         def check() -> bool:
             permit = self._permit_of(content)
-            return permit is not None and permit.refusal(name, follow=follow) is None
+            if permit is None or permit.refusal(name, follow=follow) is not None:
+                return False
+            return is_there() and served.log is log
 
         return check
 
