@@ -43,9 +43,10 @@ class SegmentCache:
         has: Callable[[int], bool],
         path_of: Callable[[int], str],
     ) -> None:
-        import tempfile  # takes long to import, and few logs need it
+        from commitlog.retention.cache_folder import CacheFolder  # takes long to import
 
-        self.folder = tempfile.mkdtemp(prefix="commitlog-")
+        self._folder = CacheFolder()
+        self.folder = self._folder.path
         self._size = segment_size
         self._most = max(_LEAST_KEPT, cache_bytes // segment_size)
         self._write = write
@@ -163,6 +164,6 @@ class SegmentCache:
         for thread in self._ahead:
             thread.join(_END_S)
         if self._pid == os.getpid():
-            import shutil
-
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._folder.remove()
+        else:
+            self._folder.release()
