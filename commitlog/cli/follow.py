@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from commitlog.cli import parameters
 from commitlog.cli.interrupt import Ending
 from commitlog.cli.output import echo
 from commitlog.cli.parameters import connection_options
+from commitlog.cli.quantities import size_text
 from commitlog.replication import follow
 
 
@@ -14,6 +16,20 @@ from commitlog.replication import follow
 @click.argument("url")
 @click.argument("copy", type=click.Path())
 @connection_options
+@click.option(
+    "--name",
+    metavar="TEXT",
+    help="Have the server count COPY under this name. Each copy needs another one.  [default: the "
+    "host's name and the path of COPY]",
+)
+@click.option(
+    "--interval",
+    type=parameters.interval,
+    default="10s",
+    show_default=True,
+    metavar="DURATION",
+    help="Print position and lag at most this often, if they have changed.",
+)
 @click.option(
     "--listen",
     metavar="HOST:PORT",
@@ -40,6 +56,8 @@ def command(
     token: str | None,
     tls_roots: str | None,
     plain_text: bool,
+    name: str | None,
+    interval: float,
     listen: str | None,
     tokens: str | None,
     tls: tuple[str, str] | None,
@@ -48,6 +66,7 @@ def command(
 
     URL is tls://HOST:PORT/LOG, or tcp:// without TLS. COPY is created if it does not exist. While
     COPY grows, every command that reads a log can read it. The next run continues where COPY ends.
+    SIGTERM ends it with status 0.
 
     \b
     Examples:
@@ -60,6 +79,7 @@ def command(
         follow(
             url,
             copy,
+            name=name,
             token=token,
             tls_roots=tls_roots,
             plain_text=plain_text,
@@ -71,4 +91,9 @@ def command(
         echo(f"following {url} from position {follower.position}")
         if follower.server is not None:
             echo(f"serving {follower.server.url()}")
-        follower.wait()
+        shown = follower.position, 0
+        while not follower.wait(timeout=interval):
+            now = follower.position, follower.lag_bytes
+            if now != shown:
+                shown = now
+                echo(f"position {now[0]}, {size_text(now[1])} behind")

@@ -52,7 +52,8 @@ def command(
     """Serve LOGs to followers and readers until Ctrl-C.
 
     A log's name is the last part of its path. The logs are opened for reading, so the programs that
-    write them continue. A follower gets each record once it is durable here.
+    write them continue. A follower gets each record once it is durable here. SIGTERM ends it with
+    status 0.
 
     \b
     Examples:

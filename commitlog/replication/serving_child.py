@@ -159,7 +159,7 @@ class ServingChild:
         with self._lock:
             answer = self._answers.pop(said["number"], None)
         if answer is None:
-            return  # nobody waits for it any more
+            return  # its caller has given up
         if "error" in said:
             answer.set_exception(_error_of(said))
         else:

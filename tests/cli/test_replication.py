@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import commitlog
+from commitlog import replication
 from tests.cli.program import LIMIT_S, SEGMENT, interrupted, run, started
 
 
@@ -63,6 +64,21 @@ def test_file_of_tokens_replaces_the_token_of_the_environment(
         monkeypatch.setenv("COMMITLOG_TOKEN", "reader")
         assert run("cat", url).stdout == b"one\n"
         assert interrupted(server)[0] == 130
+
+
+def test_follower_has_a_name_and_prints_its_lag(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "orders") as log, replication.serve(log.path) as server:
+        arguments = ["--name", "second", "--interval", "100ms", server.url(), tmp_path / "copy"]
+        with started("follow", *arguments) as follower:
+            assert first_line(follower).startswith("following ")
+            log.append(b"one")
+            log.flush()
+            assert server.wait_replicated(4096, timeout=LIMIT_S)
+            lines = iter(lambda: first_line(follower), "")  # the first may be of a moment before
+            assert f"position {log.flushed_position}, 0 B behind" in lines
+            assert server.followers() == {"second": log.flushed_position}
+            follower.terminate()
+            assert follower.communicate(timeout=LIMIT_S) == (b"", b"")
 
 
 @pytest.mark.parametrize(

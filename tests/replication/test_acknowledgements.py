@@ -152,7 +152,7 @@ def test_acknowledgement_beyond_what_was_sent_is_refused(tmp_path: Path, acknowl
                 list(iter(stream.next, None))
         assert rule.server.followers() == {}
         with pytest.raises(SyncTimeoutError):
-            log.append(b"nobody has this")
+            log.append(b"no copy has this")
 
 
 def test_request_without_a_stream_acknowledges_nothing(tmp_path: Path) -> None:
