@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
 import weakref
+from concurrent.futures import Future
 from typing import Any
 
 from commitlog.remote import sockets, wire
 from commitlog.remote.channel import SILENCE_S, Channel
+
+_Found = tuple[socket.AddressFamily, socket.SocketKind, Any]
+_LOOK_S = 0.05  # how long `end` may wait for a thread that resolves a name
 
 
 class Endpoint:
@@ -50,8 +55,8 @@ class Endpoint:
         """
         host, deadline_s = self._address.host, time.monotonic() + timeout_s
         failed: OSError | None = None
-        found = socket.getaddrinfo(host, self._address.port, type=socket.SOCK_STREAM)
-        for tried, (family, kind, _, _, where) in enumerate(found):
+        found = self._resolved(deadline_s)
+        for tried, (family, kind, where) in enumerate(found):
             connection = socket.socket(family, kind)
             try:
                 self._add(connection)
@@ -68,6 +73,26 @@ class Endpoint:
                 sockets.close(connection)
                 raise
         raise failed or OSError(f"{host} has no address")
+
+    def _resolved(self, deadline_s: float) -> list[_Found]:
+        """Return the addresses of the host. A name server may take longer than the caller can wait,
+        and no signal ends that call: a thread makes it.
+        """
+        with contextlib.suppress(socket.gaierror):
+            return _addresses(self._address, socket.AI_NUMERICHOST)
+        answer: Future[list[_Found]] = Future()
+
+        def resolve() -> None:
+            try:
+                answer.set_result(_addresses(self._address))
+            except (OSError, ValueError) as error:
+                answer.set_exception(error)
+
+        threading.Thread(target=resolve, name="commitlog resolve", daemon=True).start()
+        while not self._ended and time.monotonic() < deadline_s:
+            with contextlib.suppress(TimeoutError):
+                return answer.result(_LOOK_S)
+        raise TimeoutError(f"no name server has answered for {self._address.host}")
 
     def _add(self, connection: socket.socket) -> None:
         sockets.close_in_child(connection)
@@ -113,3 +138,9 @@ class Endpoint:
             self._ended = True
             for connection in list(self._sockets):
                 sockets.end(connection)
+
+
+def _addresses(address: wire.Address, flags: int = 0) -> list[_Found]:
+    kind = socket.SOCK_STREAM
+    found = socket.getaddrinfo(address.host, address.port, type=kind, flags=flags)
+    return [(family, kind, where) for family, kind, _, _, where in found]

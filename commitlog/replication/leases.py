@@ -22,7 +22,7 @@ LEASE_S = 15.0  # without a sign of life, another reader may take the name
 _LEASES_LIMIT = 1024
 _TAILERS_LIMIT = 1024  # of a log, before a reader may not create another one
 _PREFIX_LIMIT = 256  # of these under the prefix of a token
-_DURABLE_LEAST_S, _DURABLE_MOST_S = 1e-3, 1e6
+_DURABLE_LEAST_S, _DURABLE_MOST_S = 0.1, 1e6  # readers send places ten times a second
 _READER = "the reader"
 
 
@@ -153,6 +153,6 @@ def _duration_of(content: dict[str, Any]) -> float | None:
     value: Any = content.get("durable_s")
     if value is None:
         return None
-    if type(value) not in (int, float) or not _DURABLE_LEAST_S <= value < _DURABLE_MOST_S:
+    if type(value) not in (int, float) or not 0 < value < _DURABLE_MOST_S:
         raise ReplicationError("the reader sent no usable 'durable_s'")
-    return float(value)
+    return max(float(value), _DURABLE_LEAST_S)

@@ -30,6 +30,7 @@ _FOLLOWER = "the follower"
 _PROMOTION = "the promotion"
 _FIRST = Epoch(0, 0, "")
 _SLEEP_S = 0.02  # in the kernel; a flush ends it
+_FLUSH_S = 0.1  # between two flushes that readers ask for
 
 
 class Served:
@@ -60,6 +61,7 @@ class Served:
         self.leases = Leases(log)
         self.stopping = threading.Event()
         self._promise = promise
+        self._asked_s = 0.0  # when a reader asked for a flush
         # With the version of its file; both at once, because any thread may ask.
         self._known: tuple[tuple[int, int], Lineage] | None = None
 
@@ -209,7 +211,15 @@ class Served:
         return Reading(self.log).look()
 
     def _find(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Find a position for a reader; report an error by its kind."""
+        """Find a position for a reader; report an error by its kind.
+
+        A reader may ask for a flush, but not have the log flushed without a pause.
+        """
+        if content.get("what") == "flush":
+            now_s = time.monotonic()
+            if now_s - self._asked_s < _FLUSH_S:
+                return {"found": None}
+            self._asked_s = now_s
         try:
             return Reading(self.log).find(content)
         except CommitLogError as error:

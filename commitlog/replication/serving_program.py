@@ -78,6 +78,10 @@ class _Program(logging.Handler):
         except CommitLogError as error:
             answer = {"error": type(error).__name__, "message": error.message}
             answer |= {"path": error.path, "position": error.position}
+        except Exception as error:  # the other program waits for an answer, perhaps without a limit
+            _logger.exception("a request of the program fails")
+            answer = {"error": "ReplicationError", "message": f"the request failed: {error!r}"}
+            answer |= {"path": None, "position": None}
         self._say({"number": number, **answer})
 
     def _add(self, path: str, name: str, require: int) -> int:

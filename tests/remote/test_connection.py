@@ -6,10 +6,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from commitlog.errors import InvalidOptionError
+import commitlog
+from commitlog import replication
+from commitlog.errors import InvalidOptionError, ReplicationError
 from commitlog.remote import wire
 from commitlog.remote.channel import Channel
 from commitlog.remote.connection import Connection
@@ -69,3 +73,28 @@ def test_connection_is_used_again_until_it_is_old() -> None:
 def test_host_that_is_no_name_is_refused(host: str) -> None:
     with pytest.raises(InvalidOptionError, match="tcp://"):
         wire.address_of(f"tcp://{host}:7070/orders")
+
+
+def test_name_server_that_hangs_delays_no_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, released = threading.Event(), threading.Event()
+    resolve = socket.getaddrinfo
+
+    def hangs(host: str, *rest: Any, flags: int = 0, **named: Any) -> Any:
+        if not flags & socket.AI_NUMERICHOST:
+            asked.set()
+            released.wait(60)
+        return resolve(host, *rest, flags=flags, **named)
+
+    with commitlog.open(tmp_path / "orders"), replication.serve(tmp_path / "orders") as server:
+        url = server.url().replace("127.0.0.1", "localhost")
+        follower = replication.follow(url, tmp_path / "copy")
+        monkeypatch.setattr(socket, "getaddrinfo", hangs)
+        follower._cancel()
+        assert asked.wait(60)
+        follower.close()
+        assert not released.is_set()
+        with pytest.raises(ReplicationError, match="no name server has answered"):
+            replication.follow(url, tmp_path / "other", connect_timeout=0.1)
+    released.set()

@@ -129,6 +129,14 @@ def test_waiter_without_a_limit_learns_that_the_process_died(tmp_path: Path, unt
             waiting.result(LIMIT_S)
 
 
+def test_wrong_argument_is_an_error_and_no_endless_wait(tmp_path: Path) -> None:
+    rule = replication.Replication(require=0)
+    with commitlog.open(tmp_path / "orders", replicate=rule):
+        with pytest.raises(ReplicationError, match="the request failed"):
+            rule.server.wait_replicated("first")  # type: ignore[arg-type]
+        assert rule.server.followers() == {}
+
+
 def test_process_that_cannot_be_started_is_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, until: Until
 ) -> None:
