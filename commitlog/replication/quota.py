@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from commitlog._kernel.segments import FRAME_ALIGN
-from commitlog.recovery.lineage import Epoch, Rank
+from commitlog.recovery.lineage import Lineage, Rank
 
 FOLLOWERS_LIMIT = 1024  # names that are remembered
 EPOCHS_BEYOND = 1 << 20  # how far a peer's epoch may be above the known one
@@ -31,8 +31,8 @@ class Copied:
         The epoch that its copy has.
     position : int
         The end of the copy.
-    current : Epoch
-        The log's epoch, or its last restart.
+    current : Lineage
+        The log's.
     sent : int
         The end of what was sent to this follower, or of what its copy had before.
     """
@@ -40,16 +40,16 @@ class Copied:
     name: str
     rank: Rank
     position: int
-    current: Epoch
+    current: Lineage
     sent: int
 
 
 @dataclass(frozen=True)
 class Promised:
-    """A copy reports the epoch that it has promised; `current` is the log's."""
+    """A copy reports the epoch that it has promised; `current` is the log's lineage."""
 
     rank: Rank
-    current: Rank
+    current: Lineage
 
 
 @dataclass(frozen=True)
@@ -113,12 +113,13 @@ class Refused:
 Action = Reached | Expired | Fenced | Refused
 
 
-def beyond(rank: Rank, known: Rank) -> str | None:
+def beyond(rank: Rank, current: Lineage) -> str | None:
     """Return why an epoch that a peer names cannot be one of the log; None if it can.
 
     Each promotion takes the next number, so an epoch far above the known one was invented. Without
     this bound, one message could fence a log above every number that a promotion can take.
     """
+    known = current.promised
     if max(rank.number - known.number, rank.restart - known.restart) <= EPOCHS_BEYOND:
         return None
     return (
@@ -175,7 +176,7 @@ class Quota:
     def _copied(self, event: Copied) -> list[Action]:
         current = event.current.rank
         if event.rank > current:
-            return self._promised(event.rank, current)
+            return self._promised(event.rank, event.current)
         if event.rank < current:
             return []  # the follower has to adopt the log's epoch first
         if event.position % FRAME_ALIGN or event.position > event.sent:
@@ -197,11 +198,11 @@ class Quota:
         self._positions[event.name] = reached
         return self._ended(list(self._awaited.values()))
 
-    def _promised(self, rank: Rank, current: Rank) -> list[Action]:
+    def _promised(self, rank: Rank, current: Lineage) -> list[Action]:
         why = beyond(rank, current)
         if why is not None:
             return [Refused(why)]
-        if rank.number < 1 or rank <= max(current, self._fence or current):
+        if rank.number < 1 or rank <= max(current.rank, self._fence or current.rank):
             return []
         self._fence = rank
         self._awaited.clear()

@@ -14,7 +14,7 @@ from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.parts import parts_of
 from commitlog.log.presence import is_present
 from commitlog.recovery import lineage
-from commitlog.recovery.lineage import Epoch, Lineage, Rank
+from commitlog.recovery.lineage import Lineage, Rank
 from commitlog.remote.update import text_of
 from commitlog.remote.wire import number_of
 from commitlog.replication import wire
@@ -28,7 +28,6 @@ from commitlog.replication.replica import Promise
 _logger = logging.getLogger("commitlog.replication")
 _FOLLOWER = "the follower"
 _PROMOTION = "the promotion"
-_FIRST = Epoch(0, 0, "")
 _SLEEP_S = 0.02  # in the kernel; a flush ends it
 _FLUSH_S = 0.1  # between two flushes that readers ask for
 
@@ -165,8 +164,8 @@ class Served:
         wire.name_of(content, _FOLLOWER)
         rank = wire.rank_of(content, "rank", _FOLLOWER)
         number_of(content, "position", _FOLLOWER)
-        current = self.lineage().rank
-        answer: dict[str, Any] = {"rank": current._asdict()}
+        current = self.lineage()
+        answer: dict[str, Any] = {"rank": current.rank._asdict()}
         try:
             self.acknowledged.take(Promised(rank, current))
         except ReplicationError as error:
@@ -189,14 +188,13 @@ class Served:
         Returns the epoch of the log: a follower of an earlier one has to adopt it first.
         """
         current = self.lineage()
-        epoch = current.epochs[-1] if current.epochs else _FIRST
-        (acknowledged or self.acknowledged).take(Copied(name, rank, position, epoch, sent))
+        (acknowledged or self.acknowledged).take(Copied(name, rank, position, current, sent))
         return current.rank
 
     def _fence(self, content: dict[str, Any]) -> dict[str, Any]:
         """Promise an epoch durably, so that the old primary gets no acknowledgement from here."""
         rank = wire.rank_of(content, "rank", _PROMOTION)
-        why = beyond(rank, self.lineage().promised)
+        why = beyond(rank, self.lineage())
         if why is not None:
             raise ReplicationError(f"{_PROMOTION} asks for a promise: {why}", path=self.log.path)
         promised, standing = self._promise(rank, content.get("changes") is True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from commitlog.recovery.lineage import Epoch, Rank
+from commitlog.recovery.lineage import Epoch, Lineage, Rank
 from commitlog.replication.quota import (
     EPOCHS_BEYOND,
     FOLLOWERS_LIMIT,
@@ -24,11 +24,11 @@ from commitlog.replication.quota import (
     Tick,
 )
 
-FIRST = Epoch(0, 0, "")
-SECOND = Epoch(1, 8192, "a" * 32)
+FIRST = Lineage()
+SECOND = Lineage((Epoch(1, 8192, "a" * 32),))
 
 
-def copied(name: str, position: int, current: Epoch = FIRST, *, sent: int = 1 << 20) -> Copied:
+def copied(name: str, position: int, current: Lineage = FIRST, *, sent: int = 1 << 20) -> Copied:
     return Copied(name, current.rank, position, current, sent)
 
 
@@ -81,9 +81,9 @@ def test_copy_below_the_start_of_the_epoch_counts_for_nothing() -> None:
 def test_later_epoch_fences_once() -> None:
     quota, later = Quota(), Rank(2, "b" * 32)
     quota.on(Awaited(1, 4128, 1, math.inf))
-    assert quota.on(Promised(SECOND.rank, SECOND.rank)) == []
-    assert quota.on(Promised(later, SECOND.rank)) == [Fenced(later)]
-    assert quota.on(Promised(later, SECOND.rank)) == []
+    assert quota.on(Promised(SECOND.rank, SECOND)) == []
+    assert quota.on(Promised(later, SECOND)) == [Fenced(later)]
+    assert quota.on(Promised(later, SECOND)) == []
     assert quota.on(replace(copied("b", 8192, SECOND), rank=Rank(3, "c" * 32))) == [
         Fenced(Rank(3, "c" * 32))
     ]
@@ -101,7 +101,7 @@ def test_later_epoch_fences_once() -> None:
 def test_epoch_far_above_the_known_one_fences_nothing(rank: Rank) -> None:
     quota = Quota()
     for event in (
-        Promised(rank, SECOND.rank),
+        Promised(rank, SECOND),
         replace(copied("b", 8192, SECOND), rank=rank),
     ):
         (refused,) = quota.on(event)
