@@ -13,7 +13,8 @@ from commitlog._kernel.segments import FRAME_ALIGN
 from commitlog.recovery.lineage import Lineage, Rank
 
 FOLLOWERS_LIMIT = 1024  # names that are remembered
-EPOCHS_BEYOND = 1 << 20  # how far a peer's epoch may be above the known one
+EPOCHS_BEYOND = 1000  # how far a peer's epoch may be above the log's
+_RESTARTS_BEYOND = 1 << 20
 
 
 # --- events ---------------------------------------------------------------------------------------
@@ -119,12 +120,13 @@ def beyond(rank: Rank, current: Lineage) -> str | None:
     Each promotion takes the next number, so an epoch far above the known one was invented. Without
     this bound, one message could fence a log above every number that a promotion can take.
     """
-    known = current.promised
-    if max(rank.number - known.number, rank.restart - known.restart) <= EPOCHS_BEYOND:
+    known = current.rank
+    numbers, restarts = rank.number - known.number, rank.restart - known.restart
+    if numbers <= EPOCHS_BEYOND and restarts <= _RESTARTS_BEYOND:
         return None
     return (
-        f"epoch {rank.number} with restart {rank.restart} is more than {EPOCHS_BEYOND} above epoch "
-        f"{known.number} with restart {known.restart} of this log, so no promotion has made it"
+        f"epoch {rank.number} with restart {rank.restart} is too far above epoch {known.number} "
+        f"with restart {known.restart} of this log, so no promotion has made it"
     )
 
 

@@ -95,7 +95,7 @@ def test_later_epoch_fences_once() -> None:
     [
         Rank(EPOCHS_BEYOND + 2, "b" * 32),
         Rank((1 << 63) - 1, "b" * 32),
-        Rank(1, "a" * 32, EPOCHS_BEYOND + 1),
+        Rank(1, "a" * 32, (1 << 20) + 1),
     ],
 )
 def test_epoch_far_above_the_known_one_fences_nothing(rank: Rank) -> None:
