@@ -51,6 +51,7 @@ def run(arguments: list[str]) -> int:
         return status if isinstance(status, int) else 0
     except click.ClickException as error:
         if isinstance(error, click.UsageError):
+            error.message = "\n".join(map(printable, error.message.split("\n")))
             error.show()  # with the usage of the command
         else:
             click.echo(f"commitlog: {printable(error.format_message())}", err=True)

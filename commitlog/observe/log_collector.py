@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from commitlog.allocation.disk_monitor import DiskState
 from commitlog.errors import CommitLogError, InvalidOptionError
+from commitlog.errors.printable import printable
 from commitlog.log.commit_log import CommitLog
 from commitlog.observe.watching import WRITER_STATES, LogFigures, LogWatch, look
 from commitlog.stats import Latency, LogStats
@@ -274,8 +275,10 @@ def _family(
 
 
 def label_text(name: str) -> str:
-    """Return a path or a file name as a label. Prometheus takes UTF-8: other bytes are escaped."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    """Return a path or a file name as a label. Prometheus takes UTF-8: other bytes are escaped, and
+    so are control characters, because the metrics may be printed.
+    """
+    return printable(name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
 
 
 def _histogram(name: str, text: str, values: Iterable[tuple[str, Latency]]) -> Metric:

@@ -85,6 +85,7 @@ def test_names_of_a_file_system_are_escaped(tmp_path: Path) -> None:
         ["repair", path],
         ["prune", "--max-bytes", "1", path],
         ["history", path],
+        ["export-metrics", path],
         ["archive", "--keep", path, tmp_path / "archive"],
         ["append", path / "none" / EVIL[:9], tmp_path / EVIL],
         ["cat", tmp_path / EVIL],
