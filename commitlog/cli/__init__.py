@@ -51,8 +51,9 @@ def run(arguments: list[str]) -> int:
         return status if isinstance(status, int) else 0
     except click.ClickException as error:
         if isinstance(error, click.UsageError):
-            error.message = "\n".join(map(printable, error.message.split("\n")))
-            error.show()  # with the usage of the command
+            shown = io.StringIO()
+            error.show(shown)  # with the usage of the command
+            click.echo("\n".join(map(printable, shown.getvalue().splitlines())), err=True)
         else:
             click.echo(f"commitlog: {printable(error.format_message())}", err=True)
         return error.exit_code
