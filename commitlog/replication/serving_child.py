@@ -62,7 +62,8 @@ class ServingChild:
     ) -> None:
         self._on_event = on_event
         self._on_end = on_end
-        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._lock = threading.Lock()  # not held while a pipe is full
         self._numbers = itertools.count()
         self._answers: dict[int, Future[Any]] = {}  # of requests without an answer
         self._ended = False
@@ -97,12 +98,8 @@ class ServingChild:
                 raise _dead()
             number = next(self._numbers)
             self._answers[number] = answer
-            try:
-                self._write({"do": act, "number": number, **content})
-            except (OSError, ValueError):
-                del self._answers[number]
-                raise _dead() from None
         try:
+            self._send({"do": act, "number": number, **content})
             return answer.result(None if limit_s == float("inf") else limit_s)
         except TimeoutError:
             raise ReplicationError(
@@ -112,6 +109,13 @@ class ServingChild:
         finally:
             with self._lock:
                 self._answers.pop(number, None)
+
+    def _send(self, request: dict[str, Any]) -> None:
+        try:
+            with self._writing:
+                self._write(request)
+        except (OSError, ValueError):  # ValueError: the pipe is closed
+            raise _dead() from None
 
     def _write(self, content: object) -> None:
         assert self._process.stdin is not None

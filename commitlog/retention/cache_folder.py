@@ -6,10 +6,12 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 
-_PREFIX = "commitlog-"
-_MARK = ".segment-cache"  # a folder without this file is not removed by another process
+_NEW = "commitlog-"
+_LOCKED = "commitlog-segments-"  # only a folder with such a name is removed by another process
+_MODE = 0o700  # as `mkdtemp` makes folders
 
 
 class CacheFolder:
@@ -24,13 +26,16 @@ class CacheFolder:
     """
 
     def __init__(self) -> None:
-        _sweep(tempfile.gettempdir())
-        self.path = tempfile.mkdtemp(prefix=_PREFIX)
+        place = tempfile.gettempdir()
+        _sweep(place)
+        self.path = tempfile.mkdtemp(prefix=_NEW, dir=place)
         self._fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        with contextlib.suppress(OSError):  # without locks, or without a free inode
+        with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # After the lock: who sees the mark and gets the lock knows that the process is gone.
-            os.close(os.open(_MARK, os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=self._fd))
+            # After the lock: who sees the name and gets the lock knows that the process is gone.
+            name = _LOCKED + os.path.basename(self.path).removeprefix(_NEW)
+            os.rename(self.path, os.path.join(place, name))
+            self.path = os.path.join(place, name)
 
     def remove(self) -> None:
         """Remove the folder."""
@@ -48,7 +53,7 @@ def _sweep(place: str) -> None:
     """Remove the folders of this user's killed processes."""
     with contextlib.suppress(OSError), os.scandir(place) as entries:
         for entry in entries:
-            if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False):
+            if entry.name.startswith(_LOCKED) and entry.is_dir(follow_symlinks=False):
                 with contextlib.suppress(OSError):
                     _remove_left(entry.path)
 
@@ -56,8 +61,8 @@ def _sweep(place: str) -> None:
 def _remove_left(path: str) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        if os.fstat(fd).st_uid == os.geteuid():
-            os.stat(_MARK, dir_fd=fd)
+        status = os.fstat(fd)
+        if (status.st_uid, stat.S_IMODE(status.st_mode)) == (os.geteuid(), _MODE):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(path, ignore_errors=True)
     finally:

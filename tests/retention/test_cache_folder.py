@@ -57,15 +57,17 @@ def test_folder_of_a_killed_reader_is_removed_by_the_next(tmp_path: Path, tempor
 
 
 def test_folder_of_something_else_stays(tmp_path: Path, temporary: Path) -> None:
-    (temporary / "commitlog-notes").mkdir()
-    (temporary / "commitlog-file").touch()
+    (temporary / "commitlog-notes").mkdir(mode=0o700)
+    (temporary / "commitlog-segments-notes").mkdir(mode=0o755)
+    (temporary / "commitlog-segments-file").touch()
     target = CacheFolder()
-    os.symlink(target.path, temporary / "commitlog-link")
+    os.symlink(target.path, temporary / "commitlog-segments-link")
     CacheFolder().remove()
     assert {each.name for each in temporary.iterdir()} == {
         "commitlog-notes",
-        "commitlog-file",
-        "commitlog-link",
+        "commitlog-segments-notes",
+        "commitlog-segments-file",
+        "commitlog-segments-link",
         Path(target.path).name,
     }
     target.remove()
