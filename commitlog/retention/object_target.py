@@ -28,6 +28,7 @@ class ObjectTarget:
 
     def __init__(self, store: Any, name: str) -> None:
         self.name = name.rstrip("/")  # for messages
+        self.requests = 0  # calls so far, for figures
         self._store = store
         self._api = _obstore()
 
@@ -86,7 +87,7 @@ class ObjectTarget:
         return cast(BinaryIO, io.BufferedReader(_Body(self._received(name, pieces))))
 
     def _received(self, name: str, pieces: Iterable[Any]) -> Iterator[bytes]:
-        with self._asking(self.path_of(name)):
+        with self._translated(self.path_of(name)):
             for piece in pieces:
                 yield bytes(piece)
 
@@ -151,6 +152,13 @@ class ObjectTarget:
 
     @contextlib.contextmanager
     def _asking(self, path: str) -> Iterator[None]:
+        """Count a request, and translate its errors."""
+        self.requests += 1
+        with self._translated(path):
+            yield
+
+    @contextlib.contextmanager
+    def _translated(self, path: str) -> Iterator[None]:
         """Translate obstore's errors into an OSError of one line."""
         errors = self._api.exceptions
         try:

@@ -7,6 +7,7 @@ import fcntl
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 from commitlog._kernel.segments import HEADER_SIZE
@@ -24,6 +25,7 @@ from commitlog.retention.archived import archived_name, read_header
 from commitlog.retention.archiver import Archiver
 from commitlog.retention.store import Store
 from commitlog.retention.store_epoch import StoreEpoch
+from commitlog.retention.store_figures import StoreFigures
 from commitlog.retention.store_pruner import prune_store
 from commitlog.retention.stored_tail import StoredTail
 from commitlog.retention.tail_object import read_contents
@@ -72,11 +74,30 @@ class StoreService(Service):
         self._first_in_parts = 0  # segments below this number are stored whole only
         self._tail: StoredTail | None = None
         self._warned = False
+        self._archiver: Archiver | None = None
+        self._level_s = time.monotonic()  # when all of the log was stored
+        self._last_error: str | None = None
+        self._failed_rounds = 0
 
     @property
     def kept_position(self) -> int:
         """Return the position below which each segment is stored whole and may be deleted."""
         return self._next * self._identity.segment_size
+
+    def figures(self) -> StoreFigures:
+        """Return how far the log is stored. Any thread may call this; it asks no store."""
+        stored = 0 if self._tail is None else self._tail.end
+        lag_bytes = max(0, self._recorded(self._appended_position()) - stored)
+        return StoreFigures(
+            stored_position=stored,
+            kept_position=self.kept_position,
+            lag_bytes=lag_bytes,
+            lag_s=time.monotonic() - self._level_s if lag_bytes else 0.0,
+            last_error=str(self.error) if self.error is not None else self._last_error,
+            failed_rounds=self._failed_rounds,
+            requests=0 if self._archiver is None else self._archiver.target.requests,
+            is_storing=self._archiver is not None and self.error is None,
+        )
 
     # --- the thread -------------------------------------------------------------------------------
 
@@ -119,9 +140,11 @@ class StoreService(Service):
 
     def _try(self, directory: LogDirectory) -> None:
         """Store what is durable; warn of a failure, after which the next round tries again."""
+        started_s = time.monotonic()
         try:
             while self._round(directory, self._durable()):
                 pass
+            self._level_s, self._last_error = started_s, None
             self._warned = False
         except (LogFailedError, LogExistsError):
             raise
@@ -129,6 +152,7 @@ class StoreService(Service):
             self._fenced()
             raise
         except (CommitLogError, OSError) as error:
+            self._last_error, self._failed_rounds = str(error), self._failed_rounds + 1
             if not self._warned:  # once, because the texts of some stores have times in them
                 self._warned = True
                 _logger.warning(
@@ -138,12 +162,15 @@ class StoreService(Service):
                 )
 
     def _durable(self) -> int:
-        """Flush the log, unless it is being closed; return the durable end. A header page without
-        records is not stored: the segment may not be there yet.
+        """Flush the log, unless it is being closed; return the durable end."""
+        return self._recorded(self._last if self._ending.is_set() else self._flush())
+
+    def _recorded(self, position: int) -> int:
+        """Return a position, or the start of its segment if that has no record below it: a header
+        page alone is not stored, because the segment may not be there yet.
         """
-        durable = self._last if self._ending.is_set() else self._flush()
-        offset = durable % self._identity.segment_size
-        return durable if offset > HEADER_SIZE else durable - offset
+        offset = position % self._identity.segment_size
+        return position if offset > HEADER_SIZE else position - offset
 
     def _round(self, directory: LogDirectory, durable: int) -> bool:
         """Store the end of the log, then one sealed segment; return whether more may be sealed.
@@ -151,7 +178,9 @@ class StoreService(Service):
         Segments that were sealed before this store was in use come first, because a store with a
         gap before its end cannot be restored.
         """
-        archiver = Archiver(directory, self._store)
+        if self._archiver is None:
+            self._archiver = Archiver(directory, self._store)  # one client, for all rounds
+        archiver = self._archiver
         if self._tail is None:
             self._tail = self._resume(directory, archiver, durable)
         else:

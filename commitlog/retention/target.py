@@ -161,9 +161,11 @@ class LocalTarget:
 
     def __init__(self, path: str) -> None:
         self.name = path  # for messages
+        self.requests = 0  # calls so far, for figures
 
     def names(self) -> list[str]:
         """List the files, in no order; an empty list if the folder does not exist."""
+        self.requests += 1
         try:
             return [name for name in os.listdir(self.name) if not name.startswith(".")]
         except FileNotFoundError:
@@ -188,6 +190,7 @@ class LocalTarget:
 
     def open(self, name: str, most: int | None = None) -> BinaryIO:
         """Open a file, to be read once from its beginning; the caller reads `most` bytes of it."""
+        self.requests += 1
         return open(open_regular(self.path_of(name), follow=True), "rb")
 
     def path_of(self, name: str) -> str:
@@ -207,6 +210,7 @@ class LocalTarget:
         """Write a file whole and durably. Without `replace`, return False if there is one of that
         name.
         """
+        self.requests += 1
         make_directory(self.name)
         with self._opened() as folder_fd:
             with temporary_file.temporary_file(folder_fd, name) as (fd, temporary):
@@ -233,6 +237,7 @@ class LocalTarget:
 
     def delete(self, names: list[str]) -> None:
         """Delete files; a missing one is no error."""
+        self.requests += 1
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.path_of(name))
@@ -284,11 +289,13 @@ class ArrowTarget:
         self.name = name.rstrip("/")
         self._filesystem = filesystem
         self._path = path.rstrip("/")
+        self.requests = 0
 
     def names(self) -> list[str]:
         return list(self.sizes())
 
     def sizes(self) -> dict[str, int]:
+        self.requests += 1
         selector = _pyarrow_fs().FileSelector(self._path, allow_not_found=True)
         found = self._filesystem.get_file_info(selector)
         return {
@@ -298,6 +305,7 @@ class ArrowTarget:
         }
 
     def open(self, name: str, most: int | None = None) -> BinaryIO:
+        self.requests += 1
         # By default pyarrow decompresses and compresses files that are named .zst.
         return cast(
             BinaryIO, self._filesystem.open_input_stream(self._inside(name), compression=None)
@@ -322,6 +330,7 @@ class ArrowTarget:
         import shutil
         import tempfile
 
+        self.requests += 1
         if not replace and self._filesystem.get_file_info(self._inside(name)).is_file:
             return False
         self._filesystem.create_dir(self._path, recursive=True)
@@ -345,6 +354,7 @@ class ArrowTarget:
         return True
 
     def delete(self, names: list[str]) -> None:
+        self.requests += len(names)
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 self._filesystem.delete_file(self._inside(name))
