@@ -33,11 +33,10 @@ _IDENTITY = "log.json"
 _ANY = re.compile(".*")
 _SCHEMA = re.compile(r"[0-9a-f]{8}\.json|complete|\..*\.tmp")
 _SEGMENT = re.compile(r"[0-9]{20}\.(?:seg|idx)")
+_BESIDE = r"log\.json|checkpoint|epoch|joining|joined|producers|stored"
 _OURS = re.compile(
-    r"(?:[0-9]{20}\.(?:seg|idx)|log\.json|checkpoint|cursors|epoch|lock|joining|joined|producers)"
-    r"(?:\.(?:cut|broken)(?:\.[0-9]+)?)?"
-    r"|\.(?:[0-9]{20}\.seg|log\.json|checkpoint|epoch|joining|joined|producers)"
-    r"(?:\.(?:cut|broken))?\.[0-9a-f]{16}\.tmp"
+    rf"(?:[0-9]{{20}}\.(?:seg|idx)|cursors|lock|{_BESIDE})(?:\.(?:cut|broken)(?:\.[0-9]+)?)?"
+    rf"|\.(?:[0-9]{{20}}\.seg|{_BESIDE})(?:\.(?:cut|broken))?\.[0-9a-f]{{16}}\.tmp"
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import Self, Unpack
 
 from commitlog._kernel.engine import LogMethods
@@ -22,8 +23,9 @@ from commitlog.log.parts import Mode
 from commitlog.log.reading import open_for_reading
 from commitlog.log.tailers import TailerMethods
 from commitlog.options import OptionOverrides, Options
+from commitlog.retention.deletion import Waivable
 from commitlog.retention.pruner import Pruned
-from commitlog.retention.retention import Retention
+from commitlog.retention.retention import Retention, checked
 from commitlog.segment.identity import Identity
 from commitlog.stats import LogStats
 from commitlog.tail.seek import Direction, Seeker
@@ -263,19 +265,26 @@ class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, TailerMeth
         self._parts.engine.close_segment()
         self._parts.engine.roll_at_once()
 
-    def delete_before(self, position: int, force_after: Duration = _FORCE_AFTER_S) -> list[str]:
+    def delete_before(
+        self,
+        position: int,
+        force_after: Duration = _FORCE_AFTER_S,
+        *,
+        force: Waivable | Collection[Waivable] = (),
+    ) -> list[str]:
         """Delete the whole segments below a position, oldest first, without leaving holes.
 
-        The log keeps the tail's segment, segments that are not flushed or not sealed yet, the last
-        sealed one, and segments that a required named tailer has yet to read.
+        The log keeps segments that are not sealed or not flushed yet, the last sealed one, and what
+        its store, the required copies or a required named tailer lack. A warning says what stops it.
 
         Parameters
         ----------
         position : int
             Nothing from this position on is deleted.
         force_after : float or str
-            Seconds, or text like ``"500ms"``, to wait for the views and tailers that hold a
-            segment, before `SegmentHeldError`.
+            Seconds, or text, to wait for the views and tailers that hold a segment.
+        force : {"store", "copies"}, or both
+            Delete also what the store, or the required copies, lack; it may be lost.
 
         Returns
         -------
@@ -287,22 +296,21 @@ class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, TailerMeth
         SegmentHeldError
             A view or tailer still holds the next segment; the segments before it are deleted.
         """
-        parts, writer = self._parts, self._parts.writing()
+        writer = self._parts.writing()
         wanted = self._position_of(position, "position") // self.segment_size
         seconds = parse_duration(force_after, "force_after")
         writer.allocation.give_back_drained()  # a segment is held for as long as it has a buffer
-        durable = self.flushed_position // self.segment_size
-        # The last sealed segment stays: its seal says with which sequence the next one begins.
-        number = min(wanted, durable, writer.allocation.sealed_below() - 1)
-        required = writer.pruner.limit_of_tailers()
-        if required is not None:
-            number = min(number, required)
-        if number <= parts.queue.first_number:
-            return []
-        removed = parts.queue.delete_before(number, seconds)
-        return [parts.directory.segment_path(number) for number in removed]
+        writer.allocation.sealed_below()
+        done = writer.pruner.delete_before(wanted, seconds, force)
+        return [removal.path for removal in done.segments]
 
-    def prune(self, retention: Retention | None = None, *, dry_run: bool = False) -> Pruned:
+    def prune(
+        self,
+        retention: Retention | None = None,
+        *,
+        dry_run: bool = False,
+        force: Waivable | Collection[Waivable] = (),
+    ) -> Pruned:
         """Delete the segments that the retention rule no longer keeps, oldest first.
 
         Parameters
@@ -310,12 +318,14 @@ class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, TailerMeth
         retention : Retention, optional
             The rule to apply; the log's own by default.
         dry_run : bool
-            Report what would be deleted, and delete nothing.
+            Delete nothing.
+        force
+            As for `delete_before`.
 
         Returns
         -------
         Pruned
-            The deleted segments, and why the first remaining segment stays.
+            What was deleted, and why the first remaining segment stays.
 
         Raises
         ------
@@ -323,16 +333,10 @@ class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, TailerMeth
             Neither this call nor `open` was given a retention.
         """
         writer = self._parts.writing()
-        chosen = self.options.retention if retention is None else retention
-        if not isinstance(chosen, Retention):
-            raise InvalidOptionError(
-                "retention must be a commitlog.Retention, given here or to open(), not "
-                f"{type(chosen).__name__}",
-                path=self.path,
-            )
+        chosen = checked(self.options.retention if retention is None else retention, self.path)
         writer.allocation.give_back_drained()
         writer.allocation.sealed_below()
-        return writer.pruner.prune(chosen, dry_run=dry_run)
+        return writer.pruner.prune(chosen, dry_run=dry_run, force=force)
 
     def _position_of(self, value: object, name: str) -> int:
         position = whole_of(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, cast
 
@@ -16,6 +17,7 @@ from commitlog.flush.flush_service import CommitService, FlushService
 from commitlog.log.report_service import ReportService
 from commitlog.options import Options
 from commitlog.recovery import lineage
+from commitlog.retention.holds import Ends
 from commitlog.retention.listener import ListenerService
 from commitlog.retention.pruner import LogState, Pruner, RetentionService
 from commitlog.retention.retention import Retention
@@ -54,7 +56,7 @@ class WriterServices:
         self.store: StoreService | None = None
         if options.store is not None:
             self.store = _store_service(engine, queue, cast(Store, options.store))
-        self.pruner = Pruner(directory, _log_state(engine, queue, self.store))
+        self.pruner = Pruner(directory, _log_state(engine, queue))
         with ExitStack() as undo:
             self.listener: ListenerService | None = None
             if options.listener is not None:
@@ -71,7 +73,14 @@ class WriterServices:
                 self.services.append(CommitService(engine, options))
             if options.retention is not None:
                 retention = cast(Retention, options.retention)
-                self.services.append(RetentionService(engine.path, retention, self.pruner))
+                self.services.append(
+                    RetentionService(
+                        engine.path,
+                        retention,
+                        self.pruner,
+                        flush=_flush_to(engine) if options.flush == "none" else None,
+                    )
+                )
             if self.store is not None:
                 self.services.append(self.store)
             self.services.append(ReportService(engine))
@@ -136,12 +145,20 @@ class WriterServices:
         self.fair_queues = {}
 
 
+def _flush_to(engine: Engine) -> Callable[[int], object]:
+    """Return what makes durable the segments that retention is about to delete."""
+    return lambda end: engine.flush_to(min(end, engine.committed_position), _FLUSH_S)
+
+
 def _store_service(engine: Engine, queue: MappedFileQueue, store: Store) -> StoreService:
     # Imported here, because most logs have no store.
+    from commitlog.retention import stored_mark
     from commitlog.retention.store_epoch import StoreEpoch
     from commitlog.retention.store_service import StoreService
 
     own = lineage.read(queue.directory)
+    # Before anything can be deleted.
+    stored_mark.begin(queue.directory, store)
 
     def flush() -> int:
         engine.flush_to(engine.committed_position, _FLUSH_S)
@@ -159,14 +176,14 @@ def _store_service(engine: Engine, queue: MappedFileQueue, store: Store) -> Stor
     )
 
 
-def _log_state(engine: Engine, queue: MappedFileQueue, store: StoreService | None) -> LogState:
-    def kept_position() -> int:
-        flushed = int(engine.flushed_position)
-        return flushed if store is None else min(flushed, store.kept_position)
+def _log_state(engine: Engine, queue: MappedFileQueue) -> LogState:
+    def ends() -> Ends:
+        copies = engine.copies
+        return Ends(engine.flushed_position, None if copies is None else copies.position)
 
     return LogState(
-        flushed_position=kept_position,
+        ends=ends,
         holders=queue.holders,
-        remove=lambda number: queue.delete(number, 0.0),
+        remove=queue.delete,
         check=lambda: None,  # this handle has written here, and holds the lock
     )

@@ -73,6 +73,11 @@ class Archiver:
         with self._translate_errors(0):
             self._name_log()
 
+    def check_target(self) -> None:
+        """Raise if the target cannot be reached, or belongs to another log."""
+        with self._translate_errors(0):
+            self.target.check()
+
     def check(self, number: int) -> None:
         """Raise what `put` would, as far as that can be known without writing."""
         with self._translate_errors(number):

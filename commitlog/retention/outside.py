@@ -5,29 +5,38 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.polling import attempts
 from commitlog.base.units import Age
-from commitlog.errors import InvalidOptionError, LogLockedError, LogNotFoundError
+from commitlog.errors import LogLockedError, LogNotFoundError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.known_durable import known_durable
 from commitlog.retention.archived import refuse_archive
 from commitlog.retention.archiver import Archiver
+from commitlog.retention.deletion import Waivable
+from commitlog.retention.holds import Ends
 from commitlog.retention.pruner import LogState, Pruned, Pruner
-from commitlog.retention.retention import Retention
+from commitlog.retention.retention import Retention, checked
 from commitlog.retention.store import Store
-from commitlog.segment import cursors_file, producers_file
+from commitlog.segment import checked_json, cursors_file
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import LockFile
 
 _PATIENCE_S = 10.0
+_EPOCH = "epoch"  # see commitlog/recovery/lineage.py
 
 
-def prune(path: str | os.PathLike[str], retention: Retention, *, dry_run: bool = False) -> Pruned:
+def prune(
+    path: str | os.PathLike[str],
+    retention: Retention,
+    *,
+    dry_run: bool = False,
+    force: Waivable | Collection[Waivable] = (),
+) -> Pruned:
     """Delete the segments of a log that a retention no longer keeps, also while the log is open.
 
     The call opens nothing for writing and allocates nothing, so it works on a full disk. A process
@@ -41,6 +50,9 @@ def prune(path: str | os.PathLike[str], retention: Retention, *, dry_run: bool =
         Which segments to delete.
     dry_run : bool
         Report what would be deleted, and delete nothing.
+    force : {"store", "copies"}, or both
+        Delete also what the log's store, or the required copies, do not have. What is not named is
+        still kept. Records that only this log has are lost.
 
     Raises
     ------
@@ -49,7 +61,7 @@ def prune(path: str | os.PathLike[str], retention: Retention, *, dry_run: bool =
     LogLockedError
         Another process recovers the log and does not finish in time.
     """
-    return _prune(path, retention, None, dry_run=dry_run, keep=False)
+    return _prune(path, retention, None, dry_run=dry_run, keep=False, force=force)
 
 
 def _prune(
@@ -59,19 +71,19 @@ def _prune(
     *,
     dry_run: bool,
     keep: bool,
+    force: Waivable | Collection[Waivable] = (),
 ) -> Pruned:
     path = path_of(given)
-    if not isinstance(retention, Retention):
-        raise InvalidOptionError(
-            f"retention must be a commitlog.Retention, not {type(retention).__name__}"
-        )
+    checked(retention, path)
     with (
         translate_refusals(path),
         contextlib.closing(LogDirectory(path, _identity(path))) as directory,
     ):
         pruner = Pruner(directory, _state(directory))
         archiver = None if store is None else Archiver(directory, store)
-        return pruner.prune(retention, archiver, dry_run=dry_run, keep=keep)
+        if archiver is not None:
+            archiver.check_target()
+        return pruner.prune(retention, archiver, dry_run=dry_run, keep=keep, force=force)
 
 
 def archive_segments(
@@ -105,7 +117,8 @@ def archive_segments(
     CorruptSegmentError
         A segment is damaged: it stays, and so do those behind it.
     LogExistsError, IOFailureError
-        The target belongs to another log, or cannot be written.
+        The target belongs to another log, or cannot be reached or written; also if there is nothing
+        to archive.
     """
     return _prune(path, Retention(max_age=older_than), store, dry_run=dry_run, keep=keep)
 
@@ -122,18 +135,10 @@ def _identity(path: str) -> Identity:
 
 
 def _state(directory: LogDirectory) -> LogState:
-    def flushed_position() -> int:
-        file = cursors_file.open_for_reading(directory.fd, directory.identity)
-        if file.usable:
-            return int(file.cells["flushed"])
-        checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
-        return known_durable(directory, directory.segment_numbers(), checkpoint)
-
-    def remove(number: int) -> None:
+    def remove(number: int, force_after_s: float) -> None:
         with _no_recovery(directory):
             # Once this segment is deleted, only the next one's seal holds its first sequence.
             _sync_segment(directory, number + 1)
-            producers_file.keep(directory, number)
             directory.remove_segment(number)
 
     def check() -> None:
@@ -143,8 +148,23 @@ def _state(directory: LogDirectory) -> LogState:
             pass
 
     return LogState(
-        flushed_position=flushed_position, holders=lambda number: [], remove=remove, check=check
+        ends=lambda: _ends(directory), holders=lambda number: [], remove=remove, check=check
     )
+
+
+def _ends(directory: LogDirectory) -> Ends:
+    file = cursors_file.open_for_reading(directory.fd, directory.identity)
+    if not file.usable:
+        checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
+        return Ends(known_durable(directory, directory.segment_numbers(), checkpoint))
+    # A writer with `replicate=` sets the cell, also if no append waits for copies.
+    served = file.cells["replicated"] and _required_copies(directory)
+    return Ends(int(file.cells["flushed"]), int(file.cells["copied"]) if served else None)
+
+
+def _required_copies(directory: LogDirectory) -> int:
+    content = checked_json.read(directory, _EPOCH)
+    return 0 if content is None else int(content.get("require", 0))
 
 
 def _sync_segment(directory: LogDirectory, number: int) -> None:

@@ -6,19 +6,22 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from commitlog.base.service import Service
 from commitlog.errors import CommitLogError, SegmentHeldError
 from commitlog.retention import retention as clock
 from commitlog.retention.archiver import Archiver
+from commitlog.retention.deletion import Below, Candidate, Deletion, Limits, Wish, waived
+from commitlog.retention.holds import Ends, read_holds
 from commitlog.retention.retention import Retention
+from commitlog.segment import producers_file
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.seal_table import SealTable
-from commitlog.tail.tailer_state import lowest_required
 
 _logger = logging.getLogger("commitlog.keep")
+_EVERYTHING = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -80,14 +83,14 @@ class Pruned:
 class LogState:
     """What a pruner must know of the log beyond its files.
 
-    `flushed_position` is where the durable part ends, and `holders` names those that hold a
-    segment. `remove` deletes the oldest segment, unless it is held; `check` raises what `remove`
-    would, and changes nothing.
+    `ends` returns where the durable part ends, and what the required copies have. `holders` names
+    those in this process that hold a segment. `remove` deletes the oldest segment, unless it is
+    held for so many seconds; `check` raises what `remove` would, and changes nothing.
     """
 
-    flushed_position: Callable[[], int]
+    ends: Callable[[], Ends]
     holders: Callable[[int], list[str]]
-    remove: Callable[[int], object]
+    remove: Callable[[int, float], object]
     check: Callable[[], object]
 
 
@@ -99,6 +102,7 @@ class Pruner:
         self._state = state
         self._size = directory.segment_size
         self._lock = threading.Lock()
+        self._producers_below = 0
 
     def prune(
         self,
@@ -107,140 +111,122 @@ class Pruner:
         *,
         dry_run: bool = False,
         keep: bool = False,
+        force: object = (),
     ) -> Pruned:
         """Archive and delete the segments that exceed a limit, unless it is a dry run.
 
         Without an archiver, they are only deleted. With `keep`, they are only archived; then the
-        last sealed segment and segments that a tailer or a holder needs are archived, too. If one
-        cannot be deleted or archived, this raises; the segments before it are deleted.
+        last sealed segment and segments that a hold keeps are archived, too. If one cannot be
+        deleted or archived, this raises; the segments before it are deleted.
         """
         with self._lock:
-            survey = _Survey(self._directory, self._state, retention, keep=keep)
+            plan = self._plan(self._limits(retention), waived(force), copies_only=keep)
             gone: list[Removal] = []
             try:
-                for removal in survey.removals():
+                for removal in plan.removals:
                     act = self._check if dry_run else self._remove
-                    act(removal, archiver, keep=keep)
+                    act(plan, removal, archiver, keep=keep)
                     gone.append(removal)
             except SegmentHeldError as error:
                 # A holder appeared after the check.
-                return Pruned(
-                    tuple(gone),
-                    survey.first * self._size,
-                    error.message,
-                    complete=False,
-                    dry_run=False,
-                )
+                first = plan.removals[len(gone)].position
+                return Pruned(tuple(gone), first, error.message, complete=False, dry_run=False)
             finally:
                 if gone and not dry_run and not keep:
                     self._directory.sync()
-            return Pruned(
-                tuple(gone),
-                survey.first * self._size,
-                survey.stopped_by,
-                survey.complete,
-                dry_run,
-                keep,
-            )
+            return plan.done(gone, dry_run=dry_run, kept=keep)
 
-    def _check(self, removal: Removal, archiver: Archiver | None, *, keep: bool) -> None:
-        """Raise what `_remove` would, and change nothing."""
-        if archiver is not None:
-            archiver.check(removal.position // self._size)
-        if not keep:
-            self._state.check()
+    def delete_before(self, number: int, force_after_s: float, force: object = ()) -> Pruned:
+        """Delete the segments below a number, and wait for holders of this process; if a segment is
+        held longer, raise `SegmentHeldError`: the segments before it are deleted.
+        """
+        with self._lock:
+            plan = self._plan(Below(number), waived(force), waits=True)
+            gone: list[Removal] = []
+            try:
+                for removal in plan.removals:
+                    self._keep_producers(plan)
+                    self._state.remove(removal.position // self._size, force_after_s)
+                    gone.append(removal)
+            finally:
+                if gone:
+                    self._directory.sync()
+            hold = plan.deletion.stopping
+            if hold is not None:
+                _logger.warning(
+                    "%s: delete_before stops at the segment at position %d: %s",
+                    self._directory.path,
+                    plan.first * self._size,
+                    hold.reason,
+                )
+            return plan.done(gone)
 
-    def _remove(self, removal: Removal, archiver: Archiver | None, *, keep: bool) -> None:
-        number = removal.position // self._size
-        if archiver is not None:
-            archiver.put(number)
-        if not keep:
-            self._state.remove(number)
+    def wanted_end(self, retention: Retention) -> int:
+        """Return where the segments end that exceed a limit, and that are not durable yet; 0 if
+        there is none.
+        """
+        with self._lock:
+            everything = Ends(flushed=_EVERYTHING, copied=self._state.ends().copied)
+            plan = self._plan(self._limits(retention), frozenset(), ends=everything)
+        return plan.removals[-1].position + self._size if plan.removals else 0
 
-    def limit_of_tailers(self) -> int | None:
-        """Return the first segment that the slowest required tailer has yet to read, or None."""
-        return _required_number(self._directory, SealTable(self._directory))
-
-
-class _Survey:
-    """The state of the segments at one prune: which may be deleted, and what stops the prune."""
-
-    def __init__(
+    def _plan(
         self,
-        directory: LogDirectory,
-        state: LogState,
-        retention: Retention,
+        wish: Wish,
+        without: frozenset[str],
         *,
-        keep: bool,
-    ) -> None:
-        self._directory = directory
-        self._state = state
-        self._retention = retention
-        self._keep = keep
-        self._size = directory.segment_size
-        self._seals = SealTable(directory)
-        self._now_ns = clock.now_ns()
-        self.first = 0
-        self.stopped_by = "the log has no segments"
-        self.complete = True
-
-    def removals(self) -> Iterator[Removal]:
-        """Yield the segments to delete, oldest first, each after the one before it is deleted."""
+        ends: Ends | None = None,
+        copies_only: bool = False,
+        waits: bool = False,
+    ) -> _Plan:
+        seals = SealTable(self._directory)
+        known = self._state.ends() if ends is None else ends
+        holds = read_holds(self._directory, seals, known, without)
+        deletion = Deletion(wish, holds, copies_only=copies_only, waits=waits)
+        by_age = isinstance(wish, Limits) and wish.oldest_ns is not None
+        plan = _Plan(deletion, self._size)
         numbers = self._directory.segment_numbers()
-        on_disk = {number: self._directory.disk_bytes(number) for number in numbers}
-        acts = self._retention.acts_at(self._now_ns)
-        excess = (
-            sum(on_disk.values()) - self._retention.max_bytes
-            if acts and self._retention.max_bytes is not None
-            else 0
-        )
-        missing = self._room_missing()
-        required = _required_number(self._directory, self._seals)
-        flushed = self._state.flushed_position() // self._size
         for number in numbers:
-            self.first = number
-            reason = self._reason(number, acts=acts, excess=excess, missing=missing)
+            segment = Candidate(
+                number,
+                self._directory.disk_bytes(number),
+                sealed=seals.get(number) is not None,
+                followed=seals.get(number + 1) is not None,
+                rolled_ns=self._rolled_ns(number) if by_age else None,
+                holders=self._state.holders(number),
+            )
+            reason = deletion.decide(segment)
             if reason is None:
-                return
-            self.complete = False
-            obstacle = self._obstacle(number, flushed, required)
-            if obstacle is not None:
-                self.stopped_by = obstacle
-                return
-            self.complete = True
+                plan.first = number
+                return plan
             path = self._directory.segment_path(number)
-            yield Removal(path, number * self._size, on_disk[number], reason)
-            excess -= on_disk[number]
-            missing -= on_disk[number]
-        self.first = numbers[-1] + 1 if numbers else 0
+            plan.removals.append(Removal(path, number * self._size, segment.disk_bytes, reason))
+        plan.first = numbers[-1] + 1 if numbers else 0
+        return plan
 
-    def _reason(self, number: int, *, acts: bool, excess: int, missing: int) -> str | None:
-        """Return the limit that a segment exceeds; None, and set `stopped_by`, if there is none."""
-        if missing > 0:
-            return "min_free"
-        if excess > 0:
-            return "max_bytes"
-        if acts and self._retention.max_age is not None and self._seals.get(number) is not None:
-            rolled_ns = self._rolled_ns(number)
-            if (
-                rolled_ns is not None
-                and self._now_ns - rolled_ns >= self._retention.max_age.total_seconds() * 1e9
-            ):
-                return "max_age"
-        self.stopped_by = (
-            "the remaining segments are within every limit"
-            if acts
-            else f"the time of day is outside {self._retention.between} "
-            f"({self._retention.time_zone}), and the disk has enough free space"
+    def _limits(self, retention: Retention) -> Limits:
+        now_ns = clock.now_ns()
+        excess = 0
+        if retention.max_bytes is not None:
+            numbers = self._directory.segment_numbers()
+            excess = sum(map(self._directory.disk_bytes, numbers)) - retention.max_bytes
+        age = retention.max_age
+        return Limits(
+            excess_bytes=excess,
+            missing_bytes=self._room_missing(retention),
+            oldest_ns=None if age is None else now_ns - int(age.total_seconds() * 1e9),
+            closed=None
+            if retention.acts_at(now_ns)
+            else f"the time of day is outside {retention.between} ({retention.time_zone}), and the "
+            "disk has enough free space",
         )
-        return None
 
-    def _room_missing(self) -> int:
-        if self._retention.min_free_bytes is None and self._retention.min_free_percent is None:
+    def _room_missing(self, retention: Retention) -> int:
+        if retention.min_free_bytes is None and retention.min_free_percent is None:
             return 0
         status = os.fstatvfs(self._directory.fd)
         return (
-            self._retention.room_wanted(status.f_blocks * status.f_frsize)
+            retention.room_wanted(status.f_blocks * status.f_frsize)
             - status.f_bavail * status.f_frsize
         )
 
@@ -253,47 +239,80 @@ class _Survey:
             return segment.opened_ns or None
         return None
 
-    def _obstacle(self, number: int, flushed: int, required: int | None) -> str | None:
-        """Return why a segment that exceeds a limit must stay, or None."""
-        if self._seals.get(number) is None:
-            return "it is not sealed yet"
-        if number >= flushed:
-            return "it is not durable yet"
-        if self._keep:
-            return None
-        # The last seal holds the sequence with which the next segment begins.
-        if self._seals.get(number + 1) is None:
-            return "it is the last sealed segment, which always stays"
-        if required is not None and number >= required:
-            return f"a required tailer has yet to read from position {required * self._size} on"
-        holders = self._state.holders(number)
-        return f"it is held by {', '.join(holders)}" if holders else None
+    def _check(
+        self, plan: _Plan, removal: Removal, archiver: Archiver | None, *, keep: bool
+    ) -> None:
+        """Raise what `_remove` would, and change nothing."""
+        if archiver is not None:
+            archiver.check(removal.position // self._size)
+        if not keep:
+            self._state.check()
+
+    def _remove(
+        self, plan: _Plan, removal: Removal, archiver: Archiver | None, *, keep: bool
+    ) -> None:
+        number = removal.position // self._size
+        if archiver is not None:
+            archiver.put(number)
+        if not keep:
+            self._keep_producers(plan)
+            self._state.remove(number, 0.0)
+
+    def _keep_producers(self, plan: _Plan) -> None:
+        """Bring the file `producers` up to the segments that are about to be deleted, once for all
+        of them and for some later ones.
+        """
+        if plan.first > self._producers_below:
+            self._producers_below = producers_file.keep(self._directory, plan.first)
 
 
-def _required_number(directory: LogDirectory, seals: SealTable) -> int | None:
-    """Return the first segment that the slowest required tailer has yet to read, or None."""
-    position = lowest_required(directory)
-    if position is None:
-        return None
-    number, offset = divmod(position, directory.segment_size)
-    seal = seals.get(number)
-    # Behind the end there is only the SKIP that closes the segment.
-    return number + 1 if seal is not None and offset >= seal.end else number
+@dataclass
+class _Plan:
+    """The segments to delete, oldest first, and the number of the first one that stays."""
+
+    deletion: Deletion
+    size: int
+    first: int = 0
+    removals: list[Removal] = field(default_factory=list)
+
+    def done(self, gone: list[Removal], *, dry_run: bool = False, kept: bool = False) -> Pruned:
+        return Pruned(
+            tuple(gone),
+            self.first * self.size,
+            self.deletion.stopped_by,
+            self.deletion.complete,
+            dry_run,
+            kept,
+        )
 
 
 class RetentionService(Service):
-    """Prune at the retention's interval; RocketMQ's CleanCommitLogService."""
+    """Prune at the retention's interval; RocketMQ's CleanCommitLogService.
 
-    def __init__(self, path: str, retention: Retention, pruner: Pruner) -> None:
+    `flush` makes the log durable up to a position. It is for logs that no thread flushes: without
+    it, none of their segments could be deleted.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        retention: Retention,
+        pruner: Pruner,
+        *,
+        flush: Callable[[int], object] | None = None,
+    ) -> None:
         super().__init__(f"commitlog retention {path}")
         self._path = path
         self._retention = retention
         self._pruner = pruner
+        self._flush = flush
         self._warned = ""
 
     def run(self) -> None:
         while not self.ending.wait(self._retention.interval):
             try:
+                if self._flush is not None:
+                    self._flush(self._pruner.wanted_end(self._retention))
                 self._report(self._pruner.prune(self._retention))
             except (CommitLogError, OSError) as error:
                 self._warn_once(f"retention failed and will try again: {error}")

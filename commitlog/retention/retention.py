@@ -103,6 +103,17 @@ class Retention(RetentionRule):
         return max(self.min_free_bytes or 0, int(size_bytes * (self.min_free_percent or 0.0) / 100))
 
 
+def checked(value: object, path: str) -> Retention:
+    """Return what is a retention; refuse everything else."""
+    if isinstance(value, Retention):
+        return value
+    raise InvalidOptionError(
+        "retention must be a commitlog.Retention, given here or to open(), not "
+        f"{type(value).__name__}",
+        path=path,
+    )
+
+
 def now_ns() -> int:
     """Return the time by which ages are measured; tests replace it."""
     return time.time_ns()

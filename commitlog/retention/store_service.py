@@ -27,6 +27,7 @@ from commitlog.retention.store import Store
 from commitlog.retention.store_epoch import StoreEpoch
 from commitlog.retention.store_figures import StoreFigures
 from commitlog.retention.store_pruner import prune_store
+from commitlog.retention.stored_mark import Marker
 from commitlog.retention.stored_tail import StoredTail
 from commitlog.retention.tail_object import read_contents
 from commitlog.segment import identity as identities
@@ -78,6 +79,7 @@ class StoreService(Service):
         self._level_s = time.monotonic()  # when all of the log was stored
         self._last_error: str | None = None
         self._failed_rounds = 0
+        self._marker = Marker(store)
 
     @property
     def kept_position(self) -> int:
@@ -143,7 +145,7 @@ class StoreService(Service):
         started_s = time.monotonic()
         try:
             while self._round(directory, self._durable()):
-                pass
+                self._mark(directory)
             self._level_s, self._last_error = started_s, None
             self._warned = False
         except (LogFailedError, LogExistsError):
@@ -160,6 +162,13 @@ class StoreService(Service):
                     self._path,
                     error,
                 )
+        finally:
+            self._mark(directory)
+
+    def _mark(self, directory: LogDirectory) -> None:
+        """Note in the log's directory what the store has, for all that delete segments."""
+        compared, closing = self._tail is not None, self._ending.is_set()
+        self._marker.note(directory, self.figures(), compared=compared, at_once=closing)
 
     def _durable(self) -> int:
         """Flush the log, unless it is being closed; return the durable end."""

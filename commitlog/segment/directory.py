@@ -188,9 +188,10 @@ class LogDirectory:
         )
 
     def has(self, number: int) -> bool:
-        return self._exists(segment_name(number * self.segment_size))
+        return self.has_file(segment_name(number * self.segment_size))
 
-    def _exists(self, name: str) -> bool:
+    def has_file(self, name: str) -> bool:
+        """Return whether the directory has a file of that name."""
         with self.translate_errors(f"look for {name}"):
             try:
                 os.stat(name, dir_fd=self.fd, follow_symlinks=False)
@@ -239,7 +240,7 @@ class LogDirectory:
     @property
     def joining(self) -> bool:
         """Whether a join has begun and is not finished, also if its process died."""
-        return self._exists(JOIN_NOTE)
+        return self.has_file(JOIN_NOTE)
 
     def open_segment(self, number: int, *, writable: bool) -> Segment:
         """Open and map a segment outside a kernel handle's table: for recovery and verification."""

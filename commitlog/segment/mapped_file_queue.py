@@ -13,7 +13,6 @@ from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.base.polling import attempts
 from commitlog.base.turn import SHORT_S, Turn
 from commitlog.errors import ClosedError, IOFailureError, PositionError, SegmentHeldError
-from commitlog.segment import producers_file
 from commitlog.segment.directory import LogDirectory
 
 _MOMENT_S = 1.0  # how long to wait for short-term holders
@@ -286,7 +285,6 @@ class MappedFileQueue:
         # The checkpoint may lag; a log without live writers must not seem to end below its start.
         self.core.settle_checkpoint((number + 1) * self.core.segment_size)
         self._flush_header(number + 1)
-        producers_file.keep(self.directory, number)
         try:
             file = self.get(number)
         except PositionError:
@@ -331,20 +329,6 @@ class MappedFileQueue:
                 # that a flush waits for, so the log fails.
                 self.core.fail(error.errno or 0)
                 self.core.check_failed()
-
-    def delete_before(self, number: int, force_after: float) -> list[int]:
-        """Remove the segments below `number`, oldest first, up to the first held one."""
-        removed = []
-        try:
-            for candidate in self.numbers():
-                if candidate >= number:
-                    break
-                self.delete(candidate, force_after)
-                removed.append(candidate)
-        finally:
-            if removed:
-                self.directory.sync()
-        return removed
 
     def forked(self) -> None:
         """In the child of a fork, where no thread of the parent goes on."""

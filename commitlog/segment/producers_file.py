@@ -25,6 +25,7 @@ from commitlog.segment.lock_file import NAME as LOCK_NAME
 NAME = "producers"
 NUMBERS_KEPT = 64  # of each producer
 PRODUCERS_KEPT = 4096  # those that appended last
+_KEPT_AHEAD = 16  # segments
 # Bytes of the file `lock`, far behind those that handles and slots lock.
 _FILE_LOCK = byte(1 << 40)
 _FIRST_NAME_LOCK = (1 << 40) + 1
@@ -79,7 +80,7 @@ class Covered:
 
 def is_used(directory: LogDirectory) -> bool:
     """Return whether a producer ever appended to the log."""
-    return NAME in directory.names()
+    return directory.has_file(NAME)
 
 
 def extend(directory: LogDirectory, below: int, *, create: bool = False) -> Covered:
@@ -97,10 +98,16 @@ def extend(directory: LogDirectory, below: int, *, create: bool = False) -> Cove
     return covered
 
 
-def keep(directory: LogDirectory, number: int) -> None:
-    """Bring the file up to a segment that is about to be deleted."""
-    if is_used(directory):
-        extend(directory, number + 1)
+def keep(directory: LogDirectory, below: int) -> int:
+    """Bring the file up to the segments below a number, which are about to be deleted; return the
+    number up to which nothing is left to do.
+
+    It is brought up to some later segments as well: to replace the file takes as long as all of its
+    producers, and retention often deletes one segment at a time.
+    """
+    if not is_used(directory):
+        return below
+    return extend(directory, below + _KEPT_AHEAD).number
 
 
 @contextlib.contextmanager

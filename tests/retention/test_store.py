@@ -132,7 +132,7 @@ def test_segment_that_is_not_stored_is_not_deleted(
         log.roll()
     log.flush()
     everything = Retention(max_bytes=0)
-    assert log.prune(everything).stopped_by == "it is not durable yet"
+    assert log.prune(everything).stopped_by == f"it is not stored in {blocked}/store yet"
     blocked.unlink()
     until(lambda: service_of(log).kept_position == 3 * SEGMENT)
     assert len(log.prune(everything).segments) == 2

@@ -1,0 +1,195 @@
+"""The file `stored`: that a log has a store, and how far it is stored.
+
+It is in the log's directory, so that every process that deletes segments knows what the store
+lacks, also if the log is closed or the store is out of reach. A handle that is opened with
+`store=` writes it before it can delete anything; the thread that stores the log keeps it up to
+date. Without the file, no store holds segments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from commitlog.errors import CommitLogError, CorruptSegmentError
+from commitlog.retention.store import Store
+from commitlog.retention.store_figures import StoreFigures
+from commitlog.retention.target import is_address
+from commitlog.segment import checked_json
+from commitlog.segment.directory import LogDirectory
+from commitlog.segment.seal_table import read_seal
+
+NAME = "stored"
+_ERROR_CHARACTERS = 500
+_INTERVAL_S = 5.0  # between two writes while only the end moves
+
+
+@dataclass(frozen=True)
+class StoredMark:
+    """What a log's store has.
+
+    Attributes
+    ----------
+    target : str
+        The address or the absolute path of the store.
+    position : int
+        Below it, each segment is stored whole.
+    end : int
+        Where the stored part of the log ends.
+    error : str or None
+        Why the log cannot be stored now.
+    failing_since_ns : int or None
+        When that error first occurred, in nanoseconds since 1970.
+    failed_rounds : int
+        Rounds that failed since the log was opened.
+    requests : int
+        Requests to the store since then.
+    """
+
+    target: str
+    position: int = 0
+    end: int = 0
+    error: str | None = None
+    failing_since_ns: int | None = None
+    failed_rounds: int = 0
+    requests: int = 0
+
+
+class Marker:
+    """Keep the file up to date, for the thread that stores the log."""
+
+    def __init__(self, store: Store) -> None:
+        self._place = place_of(store)
+        self._last: StoredMark | None = None
+        self._written_s = 0.0
+        self._failing_since_ns: int | None = None
+
+    def note(
+        self, directory: LogDirectory, figures: StoreFigures, *, compared: bool, at_once: bool
+    ) -> None:
+        """Note how far the log is stored: if a segment was stored or an error came or went, else
+        every few seconds.
+
+        If the file cannot be written, the next call tries again; what it says then is too little.
+
+        Parameters
+        ----------
+        directory : LogDirectory
+            Of the log.
+        figures : StoreFigures
+            What the store has.
+        compared : bool
+            The store was compared with the log. Before, the positions of the figures mean nothing.
+        at_once : bool
+            Note a new end now.
+        """
+        if figures.last_error is None:
+            self._failing_since_ns = None
+        elif self._failing_since_ns is None:
+            self._failing_since_ns = time.time_ns()
+        mark = StoredMark(
+            self._place,
+            figures.kept_position,
+            figures.stored_position,
+            figures.last_error,
+            self._failing_since_ns,
+            figures.failed_rounds,
+            figures.requests,
+        )
+        with contextlib.suppress(CommitLogError, OSError):
+            if not compared:
+                known = read(directory)
+                if known is None or known.target != self._place:
+                    known = StoredMark(self._place)
+                mark = replace(mark, position=known.position, end=known.end)
+            if self._is_due(mark, at_once=at_once):
+                write(directory, mark)
+                self._last, self._written_s = mark, time.monotonic()
+
+    def _is_due(self, mark: StoredMark, *, at_once: bool) -> bool:
+        last = self._last
+        if last is None or (mark.position, mark.failing_since_ns) != (
+            last.position,
+            last.failing_since_ns,
+        ):
+            return True
+        return mark.end != last.end and (
+            at_once or time.monotonic() - self._written_s >= _INTERVAL_S
+        )
+
+
+def place_of(store: Store) -> str:
+    """Return a store's address without credentials; the absolute path if it is a directory."""
+    text = os.fsdecode(store.target)
+    if store.filesystem is not None:
+        return text.rstrip("/")
+    if not is_address(text):
+        return os.path.abspath(text)
+    from urllib.parse import unquote, urlsplit  # most logs have no store
+
+    parts = urlsplit(text)
+    if parts.scheme == "file":
+        return os.path.abspath(unquote(parts.path))
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
+
+
+def begin(directory: LogDirectory, store: Store) -> None:
+    """Note durably that a log has a store. A store at another place has nothing yet."""
+    place = place_of(store)
+    try:
+        known = read(directory)
+    except CommitLogError:
+        known = None
+    if known is None or known.target != place:
+        write(directory, StoredMark(place))
+
+
+def write(directory: LogDirectory, mark: StoredMark) -> None:
+    """Replace the file durably."""
+    error = None if mark.error is None else mark.error[:_ERROR_CHARACTERS]
+    content = asdict(replace(mark, error=error))
+    last = mark.position // directory.segment_size - 1
+    checked_json.write(directory, NAME, {**content, "seal": _seal_of(directory, last)})
+
+
+def read(directory: LogDirectory) -> StoredMark | None:
+    """Read the file; None if the log has no store.
+
+    If the segment before `position` is another one than when the file was written, nothing is known
+    to be stored: the log was cut or restored, and has other records since.
+
+    Raises
+    ------
+    CorruptSegmentError, UnsupportedVersionError
+        The file is damaged, or a later release wrote it.
+    """
+    content = checked_json.read(directory, NAME)
+    if content is None:
+        return None
+    mark = _mark_of(directory, content)
+    last = mark.position // directory.segment_size - 1
+    if last < 0 or _seal_of(directory, last) == content.get("seal"):
+        return mark
+    if last < min(directory.segment_numbers(), default=0):
+        return mark  # it was deleted
+    return replace(mark, position=0, end=0)
+
+
+def _mark_of(directory: LogDirectory, content: dict[str, Any]) -> StoredMark:
+    fields = StoredMark.__dataclass_fields__
+    given = {name: content[name] for name in fields if name in content}
+    if type(given.get("target")) is not str or type(given.get("position")) is not int:
+        raise CorruptSegmentError(
+            f"`{NAME}` lacks the store or the position: open the log with its store",
+            path=os.path.join(directory.path, NAME),
+        )
+    return StoredMark(**given)
+
+
+def _seal_of(directory: LogDirectory, number: int) -> list[int] | None:
+    """Return what identifies a sealed segment; None without such a segment."""
+    seal = None if number < 0 else read_seal(directory, number)
+    return None if seal is None else [seal.segment_id, seal.crc, seal.end, seal.first_sequence]
