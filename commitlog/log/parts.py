@@ -84,7 +84,7 @@ class LogParts:
             )
             self.engine.uncertain_from = opened.uncertain_from
             self.engine.asks = opened.directory.kind == "remote"
-            self.queue = MappedFileQueue(self.engine, self.directory)
+            self.queue = MappedFileQueue(self.engine, self.directory, writable=mode != "r")
             self.producers = self.new_producers()
             undo.callback(self.unmap)
             spacing, writable = options.tuning.index_spacing, mode != "r"

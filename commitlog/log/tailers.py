@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from commitlog.base.units import Size, parse_duration, parse_size
@@ -14,7 +15,7 @@ from commitlog.tail.cycles import Cycle, CycleLike
 from commitlog.tail.seek import Direction, Seeker, Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
 from commitlog.tail.tailer import Tailer
-from commitlog.tail.tailer_file import Durable, TailerFile
+from commitlog.tail.tailer_file import Durable, Notify, TailerFile
 from commitlog.tail.tailer_folder import check_name
 from commitlog.tail.tailer_state import TailerState
 
@@ -111,8 +112,8 @@ class TailerMethods:
             if far is None:
                 file.page.keep_durable(every_ns)
             if far is None and required is not None:
-                file.declare(required, lag, partial(_notify_writers, parts))
-                _apply_required(parts)
+                with _changing(parts, named) as notify:
+                    file.declare(required, lag, notify)
             tailer = Tailer(seeker, file, log=self)
         except BaseException:
             file.close()
@@ -182,8 +183,8 @@ class TailerMethods:
             far.reset(name, position)
             return
         place = Seeker(parts.index, start=position).cursor.position
-        tailer_file.reset(parts.directory, name, place, partial(_notify_writers, parts))
-        _apply_required(parts)
+        with _changing(parts, name) as notify:
+            tailer_file.reset(parts.directory, name, place, notify)
 
     def delete_tailer(self, name: str) -> None:
         """Delete a named tailer that is not open.
@@ -199,8 +200,8 @@ class TailerMethods:
         if far is not None:
             far.delete(check_name(name))
             return
-        tailer_file.delete(parts.directory, check_name(name), partial(_notify_writers, parts))
-        _apply_required(parts)
+        with _changing(parts, check_name(name)) as notify:
+            tailer_file.delete(parts.directory, name, notify)
 
     def evict_tailer(self, name: str) -> bool:
         """Evict a named tailer: neither retention nor appends wait for it any more.
@@ -223,11 +224,8 @@ class TailerMethods:
         if far is not None:
             return far.evict(check_name(name))
         _check_notifiable(parts)
-        evicted = tailer_file.evict(
-            parts.directory, check_name(name), partial(_notify_writers, parts)
-        )
-        _apply_required(parts)
-        return evicted
+        with _changing(parts, check_name(name)) as notify:
+            return tailer_file.evict(parts.directory, name, notify)
 
 
 def _far(parts: LogParts) -> RemoteTailers | None:
@@ -307,7 +305,21 @@ def _check_notifiable(parts: LogParts) -> None:
         raise ReadOnlyError(why, path=parts.path)
 
 
-def _notify_writers(parts: LogParts) -> None:
+@contextlib.contextmanager
+def _changing(parts: LogParts, name: str) -> Iterator[Notify]:
+    """Yield what notifies the writers of a change of a tailer's terms; at the end, this handle
+    applies the change at once.
+    """
+    numbers: list[int] = []
+    yield lambda: numbers.extend(_notify_writers(parts))
+    if parts.writer is not None:
+        parts.writer.backpressure.changed(name, numbers[-1] if numbers else None)
+
+
+def _notify_writers(parts: LogParts) -> Iterator[int]:
+    """Notify the writers, and yield the number of the change, if they can be notified. The caller
+    holds the lock on terms, so no other change gets the same number.
+    """
     if not parts.engine.cursors.shared:
         # A writer may have opened the log since, and checked before the setting changed.
         parts.find_cursors()
@@ -315,8 +327,4 @@ def _notify_writers(parts: LogParts) -> None:
     cursors = parts.engine.cursors
     if cursors.shared and cursors.writable:
         cursors.raise_cell("required")
-
-
-def _apply_required(parts: LogParts) -> None:
-    if parts.writer is not None:
-        parts.writer.backpressure.begin()  # this handle applies the change at once
+        yield cursors["required"]

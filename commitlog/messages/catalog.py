@@ -8,8 +8,6 @@ import errno
 import fcntl
 import operator
 import os
-import re
-import weakref
 from collections.abc import Collection, Iterator
 from typing import TypeVar
 
@@ -20,6 +18,7 @@ from commitlog.base.path import sync_directory, translate_refusals
 from commitlog.base.polling import attempts
 from commitlog.errors import IOFailureError, PositionError, SchemaError, TopicNotFoundError
 from commitlog.log.commit_log import CommitLog
+from commitlog.messages.known_schemas import file_name, known_of
 from commitlog.messages.schema import SCHEMA_TYPE, Schema, key_of, number_of
 from commitlog.segment.new_file import put_new_file
 from commitlog.tail.seek import Start, Visibility
@@ -30,15 +29,12 @@ FOLDER = "topics"
 NO_SCHEMA = "no schema of its type number is in the log"
 # Its presence says that the folder had all schemas of the log when it was made.
 _COMPLETE = "complete"
-_NAME = re.compile(r"([0-9a-f]{8})\.json")
 # Records of other programs may have the type numbers of messages, so the number of remembered ones
 # is limited.
 _MOST_KNOWN = 1 << 10
 _MOST_MISSED = 1 << 16
 _MOST_SHOWN = 10  # topics in an error
 _LOCK_WAIT_S = 30.0  # a key service may be asked under the lock
-# The schemas that were found in the log of each handle. A number always stands for one schema.
-_KNOWN: weakref.WeakKeyDictionary[CommitLog, dict[int, Schema]] = weakref.WeakKeyDictionary()
 
 
 class SchemaCatalog:
@@ -56,7 +52,8 @@ class SchemaCatalog:
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self._folder = os.path.join(log.path, FOLDER)
-        self._known = _KNOWN.setdefault(log, {})
+        self._folded = known_of(log)
+        self._known = self._folded.found
         # Schemas that were not found: the log's tail then, and where to continue the search.
         self._missed: dict[int, tuple[int, int]] = {}
         self._refused: dict[int, int | None] = {}  # where schemas are that cannot be read
@@ -71,7 +68,7 @@ class SchemaCatalog:
             A newer release wrote a schema of the topics, or a schema is damaged.
         """
         found = {}
-        for number, schema in self._all():
+        for number, schema in self._all(topics):
             if isinstance(schema, Schema):
                 if schema.topic in topics:
                     found[number] = schema
@@ -127,8 +124,12 @@ class SchemaCatalog:
                     topic=name,
                 )
 
-    def _all(self) -> Iterator[tuple[int, Schema | SchemaError]]:
-        """Yield the number of each schema with the schema, or with the error that it raises."""
+    def _all(
+        self, topics: Collection[str] | None = None
+    ) -> Iterator[tuple[int, Schema | SchemaError]]:
+        """Yield the number of each schema with the schema, or with the error that it raises. With
+        `topics`, those of other topics may be left out.
+        """
         if self._log.mode == "r" and not self._is_complete():
             for number, value in self._scanned():
                 try:
@@ -141,17 +142,16 @@ class SchemaCatalog:
             return
         if not self._is_complete():
             self._build()
-        for name in sorted(os.listdir(self._folder)):
-            match = _NAME.fullmatch(name)
-            if match is not None:
-                number = int(match[1], 16)
-                try:
-                    schema = self.find(number)
-                except SchemaError as error:
-                    yield number, error
-                else:
-                    if schema is not None:
-                        yield number, schema
+        names = set(os.listdir(self._folder))
+        for name, number in self._folded.new_among(names):
+            try:
+                schema = self.find(number)
+            except SchemaError as error:
+                yield number, error
+            else:
+                if schema is not None:
+                    self._folded.add(name, number, schema)
+        yield from self._folded.those_of(topics, names)
 
     def is_listed(self) -> bool:
         """Return whether `listed` has all schemas of the log."""
@@ -293,7 +293,7 @@ class SchemaCatalog:
             return tailer.position if tailer.seek(key=key_of(number)) else None
 
     def _file_of(self, number: int) -> str:
-        return os.path.join(self._folder, f"{number:08x}.json")
+        return os.path.join(self._folder, file_name(number))
 
     def _visibility(self) -> Visibility:
         return "committed" if self._log.mode == "r" else "appended"
@@ -317,7 +317,7 @@ class SchemaCatalog:
         sync_directory(self._log.path)
 
     def _put(self, number: int, value: bytes, topic: str | None = None) -> None:
-        name = f"{number:08x}.json"
+        name = file_name(number)
         fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             if not put_new_file(fd, name, value):

@@ -187,8 +187,9 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
     ClosedError
         The log is closed.
     """
-    first = log.first_position
     parts = parts_of(log)
+    parts.queue.drop_deleted()
+    first = log.first_position
     cells, directory = parts.engine.cursors, parts.directory
     # Read the lower watermarks first: if one moves meanwhile, it does not exceed a higher one.
     flushed, committed, appended, tail = (

@@ -18,6 +18,7 @@ from commitlog.segment.directory import LogDirectory
 _MOMENT_S = 1.0  # how long to wait for short-term holders
 _POLL_S = 0.001
 _HOLD_ATTEMPTS = 100  # each finds another thread that unmaps the segment as idle
+_EVERY_SEGMENT = 1 << 62
 
 
 class _Holder(NamedTuple):
@@ -144,15 +145,17 @@ def _ignore(event: Event, number: int) -> None: ...
 
 class MappedFileQueue:
     """The segments of one open log. `report` gets each event of a segment, by its number; it must
-    neither wait nor raise.
+    neither wait nor raise. A handle that is not `writable` has nothing to commit or flush, so the
+    kernel keeps no segment for it.
 
     Segments are numbered from 0 by their base; the number of a position is one division away, and
     no lookup walks a list. There is no lock, because appends hold segments: each change is one
     operation on the dictionary.
     """
 
-    def __init__(self, core: Committer, directory: LogDirectory) -> None:
+    def __init__(self, core: Committer, directory: LogDirectory, *, writable: bool = True) -> None:
         self.core = core
+        self._writable = writable
         self.directory = directory
         self._files: dict[int, MappedFile] = {}
         self._closed = False
@@ -210,11 +213,14 @@ class MappedFileQueue:
             file for number, file in self._files.copy().items() if number != newest and file.is_idle
         ]
         excess = len(idle) - self.directory.idle_kept
-        for place, file in enumerate(idle):
-            # If another process has deleted a segment, only its mapping keeps its disk space in
-            # use.
-            if place < excess or not self.directory.has(file.number):
-                self._drop(file)
+        for file in idle[: max(0, excess)]:
+            self._drop(file)
+        # If another process has deleted a segment, only its mapping keeps its disk space in use.
+        # The oldest segments are deleted first.
+        for file in sorted(idle[max(0, excess) :], key=lambda each: each.number):
+            if self.directory.has(file.number):
+                break
+            self._drop(file)
 
     def _drop(self, file: MappedFile) -> None:
         """Unmap a segment, unless it has a holder by now."""
@@ -225,7 +231,7 @@ class MappedFileQueue:
         if not file.retire():
             self._files.setdefault(file.number, file)
             return
-        if file.base + file.size <= self.core.flushed_position:
+        if not self._writable or file.base + file.size <= self.core.flushed_position:
             self.core.forget(file.number)
         file.segment.release()
         self.report("released", file.number)
@@ -309,7 +315,8 @@ class MappedFileQueue:
         for file in self._files.copy().values():
             if file.number < first and file.is_idle:
                 self._drop(file)
-        self.core.trim(first, 0)
+        # The search for the end of the log has mapped segments, too.
+        self.core.trim(first if self._writable else _EVERY_SEGMENT, 0)
         self._tell_deleted(first)
 
     def holders(self, number: int) -> list[str]:

@@ -13,7 +13,7 @@ from commitlog._kernel.engine import REFUSED_LAG, Writer
 from commitlog._kernel.readers import TailerPage
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.later_log import LaterLog
-from commitlog.errors import CommitLogError, TailerLagError
+from commitlog.errors import CommitLogError, TailerLagError, TailerNotFoundError
 from commitlog.options import OnLag
 from commitlog.segment.directory import LogDirectory
 from commitlog.tail import tailer_file, tailer_folder
@@ -62,11 +62,38 @@ class Backpressure:
         self._seen = _NOT_SEEN
         self._folder_locked_s: float | None = None  # since when every check found it locked
         self._required: dict[str, _Required] = {}
+        self._limited: int | None = None  # where the kernel checks again
 
     def begin(self) -> None:
         """Read the required tailers and set the limit of appends; later appends check it."""
         slowest = self._slowest()
-        limit = None if slowest is None else self._limit(slowest)
+        self._apply(None if slowest is None else self._limit(slowest))
+
+    def changed(self, name: str, number: int | None) -> None:
+        """Apply a change of one tailer's terms that this handle has made.
+
+        `number` is what the cell `required` was behind the change; None: that is not known. If it
+        was the only change since the last look, no other tailer is read.
+        """
+        if number is None or self._seen != number - 1:
+            self.begin()
+            return
+        self._seen = number
+        # The limit may stay too low: the append that reaches it computes it anew.
+        limit = self._limited
+        self._required.pop(name, None)
+        unreadable = LaterLog(_logger)
+        tailer = self._load(name, unreadable)
+        if tailer is not None:
+            self._required[name] = tailer
+            self._refresh(tailer)
+            own = self._limit(tailer)
+            limit = own if limit is None else min(limit, own)
+        self._apply(limit)
+        unreadable.report()
+
+    def _apply(self, limit: int | None) -> None:
+        self._limited = limit
         self.log.limit_appends(limit, self._seen)
         # The kernel checks the limit after an append. A program that opens the log for each single
         # append needs this check, too.
@@ -91,6 +118,7 @@ class Backpressure:
             slowest = self._slowest()
             limit = None if slowest is None else self._limit(slowest)
             if slowest is None or limit is None or self.log.tail_position <= limit:
+                self._limited = limit
                 self.log.limit_appends(limit, self._seen)
                 return False
             if self._is_overdue(slowest):
@@ -138,21 +166,27 @@ class Backpressure:
         before, found = self._required, {}
         unreadable = LaterLog(_logger)
         for name in tailer_folder.names(self._directory):
-            try:
-                page = tailer_file.open_page(self._directory, name)
-            except CommitLogError as error:
-                unreadable.note(
-                    logging.WARNING, "appends do not wait for tailer %r: %s", name, error
-                )
-                continue
-            terms = page.terms(self._directory.log_uuid)
-            if terms is not None and terms[0] and terms[1]:
-                tailer = _Required(name, page, terms[1])
+            tailer = self._load(name, unreadable)
+            if tailer is not None:
                 if name in before:
                     tailer.position, tailer.still_s = before[name].position, before[name].still_s
                 found[name] = tailer
         self._required = found
         unreadable.report()
+
+    def _load(self, name: str, unreadable: LaterLog) -> _Required | None:
+        """Read a tailer's terms; None if appends do not wait for it."""
+        try:
+            page = tailer_file.open_page(self._directory, name)
+        except TailerNotFoundError:
+            return None  # deleted meanwhile
+        except CommitLogError as error:
+            unreadable.note(logging.WARNING, "appends do not wait for tailer %r: %s", name, error)
+            return None
+        terms = page.terms(self._directory.log_uuid)
+        if terms is None or not terms[0] or not terms[1]:
+            return None
+        return _Required(name, page, terms[1])
 
     def _refresh(self, tailer: _Required) -> None:
         """Read a tailer's position and terms again; forget it if it is not required any more.

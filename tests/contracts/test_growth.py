@@ -1,0 +1,133 @@
+"""Work on one of many segments, tailers, producers or topics does not grow with their number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+import commitlog
+from commitlog import CommitLog, Retention
+from commitlog.keep import prune
+from commitlog.log.parts import parts_of
+from commitlog.messages import catalog
+from commitlog.segment import producers_file
+from tests.counting import calls_of, counted
+from tests.setups import BY_HAND, SEGMENT, Logs
+
+FEW, MANY = 40, 160
+# One listing and a few calls for each call of a program, whatever it works on.
+SLACK = 1.25
+
+
+def filled(logs: Logs, segments: int, name: str, **options: Any) -> CommitLog:
+    log = logs.open(name, **{**BY_HAND, "allocate_ahead": 1, **options})
+    for number in range(segments):
+        log.append(b"%d" % number)
+        log.roll()
+    log.flush()
+    log.prune(Retention(max_bytes="1TiB"))  # seals
+    return log
+
+
+def assert_linear(cost_of: Callable[[int], int]) -> None:
+    few, many = cost_of(FEW) / FEW, cost_of(MANY) / MANY
+    assert many <= few * SLACK
+
+
+@pytest.mark.parametrize("how", ["delete_before", "prune", "outside"])
+def test_each_deletion_costs_the_same(logs: Logs, how: str) -> None:
+    def cost_of(number: int) -> int:
+        log = filled(logs, number + 1, str(number))
+        everything = Retention(max_bytes=0)
+        work: dict[str, Callable[[], object]] = {
+            "delete_before": lambda: log.delete_before(log.tail_position),
+            "prune": lambda: log.prune(everything),
+            "outside": lambda: prune(log.path, everything),
+        }
+        calls = calls_of(work[how])
+        assert parts_of(log).directory.segment_numbers()[0] == number
+        return calls
+
+    assert_linear(cost_of)
+
+
+def test_deletions_of_a_log_with_producers_cost_the_same(logs: Logs) -> None:
+    """`producers` is read and replaced once for all of them, not for each."""
+
+    def cost_of(number: int) -> int:
+        log = filled(logs, number + 1, str(number))
+        for name in range(40):
+            log.append(b"value", producer=f"producer {name}", producer_sequence=0)
+        return calls_of(lambda: log.delete_before(number * SEGMENT))
+
+    assert_linear(cost_of)
+
+
+def test_retention_of_single_segments_reads_producers_rarely(logs: Logs) -> None:
+    log = filled(logs, 80, "log")
+    log.append(b"value", producer="a", producer_sequence=0)
+    written = []
+    with pytest.MonkeyPatch.context() as patch:
+        extend = producers_file.extend
+        patch.setattr(
+            producers_file, "extend", lambda *given: (written.append(given), extend(*given))[1]
+        )
+        for number in range(1, 65):
+            assert len(log.delete_before(number * SEGMENT)) == 1
+    assert len(written) <= 4 + 1
+
+
+def test_each_required_tailer_costs_the_same(logs: Logs) -> None:
+    def cost_of(number: int) -> int:
+        log = logs.open(str(number), **BY_HAND)
+        log.append(b"value")
+        tailers = []
+
+        def declare() -> None:
+            tailers.extend(
+                log.tailer(f"t{each}", required=True, max_lag="1MiB") for each in range(number)
+            )
+
+        calls = calls_of(declare)
+        for tailer in tailers:
+            tailer.close()
+        return calls + calls_of(lambda: [log.evict_tailer(f"t{each}") for each in range(number)])
+
+    assert_linear(cost_of)
+
+
+class Message(msgspec.Struct):
+    number: int
+
+
+def test_each_first_append_of_a_topic_costs_the_same(logs: Logs) -> None:
+    """The folder is listed for each, but no schema is read again."""
+
+    def cost_of(number: int) -> int:
+        log = logs.open(str(number), segment_size="4MiB")
+
+        def append() -> None:
+            for each in range(number):
+                commitlog.topic(log, Message, name=f"topic-{each}").append(Message(each))
+
+        with counted() as calls:
+            append()
+        assert calls.pop("listdir") <= 2 * number * number
+        return calls.total()
+
+    assert_linear(cost_of)
+
+
+def test_schemas_of_more_topics_than_are_remembered_are_read_once(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "_MOST_KNOWN", 8)
+    log = logs.open(segment_size="4MiB")
+    for each in range(20):
+        commitlog.topic(log, Message, name=f"topic-{each}").append(Message(each))
+    with counted() as calls:
+        commitlog.topic(log, Message, name="another").append(Message(1))
+    assert calls["open"] < 10
