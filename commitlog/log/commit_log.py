@@ -164,22 +164,22 @@ class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, TailerMeth
             A claim in between is still open.
         """
         self._parts.check_open()
-        first = self._parts.queue.first_number * self.segment_size
         low = (
             self.first_sequence
             if first_position is None
-            else self._sequence_at(first_position, "first_position", first)
+            else self._sequence_at(first_position, "first_position")
         )
         high = (
             self._parts.index.end()[1]
             if last_position is None
-            else self._sequence_at(last_position, "last_position", first)
+            else self._sequence_at(last_position, "last_position")
         )
         return abs(high - low)
 
-    def _sequence_at(self, position: int, name: str, first: int) -> int:
-        where = self._position_of(position, name)
-        if not first <= where <= self.tail_position:
+    def _sequence_at(self, position: int, name: str) -> int:
+        where, queue = self._position_of(position, name), self._parts.queue
+        if where // self.segment_size < queue.first_number or where > self.tail_position:
+            first = queue.first_remaining() * self.segment_size
             raise PositionError(
                 f"{name} must be the position of a record, at least {first}, or the end of the log",
                 path=self.path,

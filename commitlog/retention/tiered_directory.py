@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import Any
 
 from commitlog._kernel.segments import Segment
-from commitlog.errors import LogNotFoundError, NotALogError, PositionError
+from commitlog.errors import CommitLogError, LogNotFoundError, NotALogError, PositionError
 from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.retention.store import Store
 from commitlog.segment.directory import LogDirectory
@@ -63,6 +64,15 @@ class TieredDirectory(LogDirectory):
                 else:
                     older.list_again()
             return self._older
+
+    def look_again(self) -> None:
+        """List the store anew, however recent the last listing is: its retention may have deleted
+        segments since. If the store is out of reach, the last listing counts.
+        """
+        with self._store_lock, contextlib.suppress(CommitLogError):
+            if self._older is not None:
+                self._listed_s = time.monotonic()
+                self._older.list_again()
 
     def _open_store(self) -> ArchivedDirectory | None:
         store = self._store

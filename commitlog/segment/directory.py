@@ -202,6 +202,11 @@ class LogDirectory:
     def check(self) -> None:
         """Raise if no new records can arrive, because their source is out of reach."""
 
+    def look_again(self) -> None:
+        """List another place anew, if segments come from one: an error is about to say where the
+        log begins.
+        """
+
     def fetch(self, number: int) -> None:
         """Fetch a segment file, if it comes from another place."""
 

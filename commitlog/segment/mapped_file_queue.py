@@ -284,6 +284,11 @@ class MappedFileQueue:
             first = self._first = numbers[0] if numbers else None
         return first or 0
 
+    def first_remaining(self) -> int:
+        """Return the oldest segment's number for an error, however long ago it was looked for."""
+        self.directory.look_again()
+        return self.first_number
+
     def delete(self, number: int, force_after: float) -> None:
         """Remove the oldest segment once it has no holder; durably with the directory's next sync.
         If it still has one after `force_after` seconds, it stays: `SegmentHeldError`.

@@ -134,7 +134,7 @@ class LogIndex:
                     "record has",
                     path=self._core.path,
                     position=number * self._size + offset,
-                    first_position=self.queue.first_number * self._size,
+                    first_position=self.queue.first_remaining() * self._size,
                 )
             return first + ordinal
 
@@ -177,6 +177,7 @@ class LogIndex:
                 if position is not None:
                     return position
             end, behind = self.end()
+            first = self.queue.first_remaining()
             oldest = self.first_sequence(first)
             known = (
                 f"the log's sequences go from {oldest} to {behind - 1}"

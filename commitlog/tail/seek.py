@@ -276,6 +276,7 @@ class Seeker:
             with self._queue.held(position // self._core.segment_size, "a seek") as segment:
                 if segment is not None and _is_frame(segment, offset):
                     return
+        first = self._queue.first_remaining() * self._core.segment_size
         raise PositionError(
             f"no record starts here: the log's positions go from {first} to {end}; use a position "
             "that append() returned or that a record has",

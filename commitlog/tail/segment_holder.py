@@ -48,10 +48,9 @@ class SegmentHolder:
     def next_segment(self, number: int) -> Segment | None:
         """Hold a segment to read forward in; None if it is still to come."""
         held = self._queue.hold(number, self.name)
-        if held is None:
-            self._refuse_gap(number)
-            return None
-        return self._enter(held)
+        if held is None and self._refuse_gap(number):
+            held = self._queue.hold(number, self.name)
+        return None if held is None else self._enter(held)
 
     def segment_before(self, number: int, place: int) -> Segment | None:
         """Hold a segment to read backward in; None if the log begins at `place`. If it was deleted,
@@ -61,6 +60,11 @@ class SegmentHolder:
         if held is not None:
             return self._enter(held)
         first = self._queue.first_number
+        if number >= first or place // self._core.segment_size < first:
+            first = self._queue.first_remaining()
+            held = self._queue.hold(number, self.name)
+            if held is not None:
+                return self._enter(held)
         if place // self._core.segment_size < first:
             self._refuse_gap(number)
         if number >= first:
@@ -109,15 +113,18 @@ class SegmentHolder:
         )
         return file.segment.share(self._queue, self._index, first_sequence)
 
-    def _refuse_gap(self, number: int) -> None:
-        """Raise if a missing segment was deleted, and is not one that a join has yet to place."""
+    def _refuse_gap(self, number: int) -> bool:
+        """Raise if a missing segment was deleted, and is not one that a join has yet to place.
+        Return whether it is there by now.
+        """
         # A join places its last segment first. It may end between the first two checks, hence the
         # third.
         if self._onward(number) is None or self._queue.directory.joining:
-            return
+            return False
+        self._queue.directory.look_again()
         onward = self._onward(number)
         if onward is None or onward == number:
-            return
+            return onward == number
         end = onward * self._core.segment_size
         raise PositionError(
             f"the records from here to {end} were deleted: continue with seek('first') or a later "

@@ -187,3 +187,44 @@ def test_store_of_another_log_is_refused(log: CommitLog, tmp_path: Path) -> None
         pytest.raises(NotALogError, match="another log"),
     ):
         tiered.tailer()
+
+
+def test_gap_error_is_of_a_new_listing(log: CommitLog, store: Store) -> None:
+    """The listing of a moment ago is not what an error tells: more may be deleted since."""
+    append(log, 0, COUNT)
+    drop_stored(log)
+    objects = sorted(Path(store.target).glob("*.seg.zst"))
+    tuning = commitlog.Tuning(archive_cache=0)
+    with commitlog.open(log.path, "r", store=store, tuning=tuning) as tiered:
+        tailer = tiered.tailer(start=0)
+        for path in objects[:4]:
+            path.unlink()
+        directory = parts_of(tiered).directory
+        directory.look_again()  # as a thread that reads ahead does
+        for path in objects[4:8]:
+            path.unlink()
+        with pytest.raises(PositionError) as raised:
+            list(tailer)
+        assert raised.value.first_position == 8 * SEGMENT
+
+
+@pytest.mark.parametrize("call", ["seek", "count", "sequence"])
+def test_position_errors_name_what_the_store_has_now(
+    log: CommitLog, store: Store, call: str
+) -> None:
+    append(log, 0, COUNT)
+    drop_stored(log)
+    objects = sorted(Path(store.target).glob("*.seg.zst"))
+    with commitlog.open(log.path, "r", store=store) as tiered:
+        assert tiered.first_position < SEGMENT
+        for path in objects[:4]:
+            path.unlink()
+        tailer = tiered.tailer(start="end")
+        wrong = {
+            "seek": lambda: tailer.seek(tiered.tail_position + SEGMENT),
+            "count": lambda: tiered.count(tiered.tail_position + SEGMENT),
+            "sequence": lambda: tailer.seek(sequence=1 << 40),
+        }
+        with pytest.raises(PositionError) as raised:
+            wrong[call]()
+        assert raised.value.first_position == 4 * SEGMENT
