@@ -446,3 +446,42 @@ def test_deletions_under_load_cost_readers_only_deleted_records(logs: Logs) -> N
             done.set()
         deleter.result(60)
     assert log.first_position > SEGMENT
+
+
+@pytest.mark.parametrize("pooled", [False, True], ids=["mapped", "pooled"])
+def test_retention_deletes_from_a_log_that_no_thread_flushes(
+    logs: Logs, until: Callable[..., None], pooled: bool
+) -> None:
+    given = {"pool": logs.pool()} if pooled else {}
+    log = logs.open(
+        flush="none", retention=Retention(max_bytes=4 * SEGMENT, interval="5ms"), **given
+    )
+    for number in range(12):
+        log.append(b"%d" % number)
+        log.roll()
+    until(lambda: log.first_position > 8 * SEGMENT)
+    assert values(log)[-1] == b"11"
+
+
+def test_retention_flushes_nothing_that_a_tailer_keeps(
+    logs: Logs, until: Callable[..., None]
+) -> None:
+    log = logs.open(flush="none", retention=Retention(max_bytes=0, interval="5ms"))
+    with log.tailer("slow", required=True, start="first"):
+        for number in range(4):
+            log.append(b"%d" % number)
+            log.roll()
+        until(lambda: "required tailer" in log.prune(dry_run=True).stopped_by or log.first_position)
+        assert log.flushed_position < SEGMENT
+
+
+def test_unflushed_log_is_pruned_by_hand_after_a_flush(logs: Logs) -> None:
+    log = filled(logs, 3, flush="none")
+    log.append(b"on")
+    log.roll()
+    pruned = log.prune(ALL)
+    assert (bases(pruned), pruned.stopped_by) == ([0, 1, 2], "it is not durable yet")
+    log.append(b"more")
+    log.roll()
+    log.flush()
+    assert bases(log.prune(ALL)) == [3]
