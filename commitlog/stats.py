@@ -162,6 +162,54 @@ class TopicStats:
         return self.plain_bytes / self.value_bytes if self.value_bytes else 1.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class StoreStats:
+    """Say how far a log is stored.
+
+    Attributes
+    ----------
+    target : str
+        The address of the store, without credentials, or its directory.
+    position : int
+        The store has what is below this position. Another process than the one that stores the log
+        may see it up to 5 s late.
+    kept_position : int
+        Each segment below this position is stored whole, so retention may delete it.
+    lag_bytes : int
+        The bytes that the loss of this machine would lose, if no copy has them.
+    lag_ms : float
+        The age of the oldest record among them, by its timestamp; 0 if there is none.
+    last_error : str or None
+        Why the log cannot be stored now.
+    failing_since_ns : int or None
+        Since when, in nanoseconds since 1970.
+    failed_rounds : int
+        How many rounds failed since the handle that stores the log was opened. Each is tried again.
+    requests : int
+        The requests of that handle to the store.
+    """
+
+    target: str
+    position: int
+    kept_position: int
+    lag_bytes: int
+    lag_ms: float
+    last_error: str | None
+    failing_since_ns: int | None
+    failed_rounds: int
+    requests: int
+
+    @property
+    def lag_seconds(self) -> float:
+        """Return `lag_ms` in seconds."""
+        return self.lag_ms / 1e3
+
+    @property
+    def is_failing(self) -> bool:
+        """Return whether the log cannot be stored now."""
+        return self.last_error is not None
+
+
 @dataclass(frozen=True)
 class LogStats:
     """Hold a snapshot of one open log's watermarks, counters and latencies.
@@ -218,6 +266,8 @@ class LogStats:
         The statistics of the pool.
     topics : dict of str to TopicStats
         By name, the topics whose messages this handle compresses or seals.
+    store : StoreStats or None
+        How far the log is stored; None if it has no store.
     """
 
     tail_position: int
@@ -251,6 +301,7 @@ class LogStats:
     listener_failures: int
     pool: PoolStats | None = None
     topics: dict[str, TopicStats] = field(default_factory=dict)
+    store: StoreStats | None = None
 
     @property
     def commits(self) -> int:
@@ -304,6 +355,13 @@ class LogStats:
                 f"topic {name}: {each.messages:,} messages, {each.plain_bytes:,} bytes became "
                 f"{each.value_bytes:,}, {each.ratio:.1f} times smaller"
             )
+        if self.store is not None:
+            lines.append(
+                f"stored to {self.store.position:,} in {self.store.target}, "
+                f"{self.store.lag_bytes:,} bytes and {self.store.lag_ms:,.0f} ms behind"
+            )
+            if self.store.last_error is not None:
+                lines.append(f"NOT STORED: {self.store.last_error}")
         if self.failed is not None:
             lines.append(f"FAILED: {self.failed}")
         if self.pool is not None:

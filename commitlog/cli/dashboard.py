@@ -229,8 +229,13 @@ def _figures(now: LogFigures, *, narrow: bool) -> RenderableType:
     if now.replication_lag_ms is not None:
         names.append("replicated")
         facts.append(f"copies lack {now.replication_lag_ms:,.0f} ms")
-    for name, fact in zip(names, facts, strict=False):
-        position = getattr(now, f"{name}_position")
+    positions = {name: getattr(now, f"{name}_position") for name in names}
+    if now.store is not None:
+        positions["stored"] = now.store.position
+        error = now.store.last_error
+        lacks = f"the store lacks {now.store.lag_ms:,.0f} ms"
+        facts.append(lacks if error is None else f"NOT STORED: {_safe(error)}")
+    for (name, position), fact in zip(positions.items(), facts, strict=False):
         behind = "" if name == "tail" else size_text(max(0, now.tail_position - position))
         table.add_row(name, f"{position:,}", behind, *[fact] * (not narrow))
     return Group(table, "", *facts) if narrow else table

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import click
 
+from commitlog.base.path import translate_errors
 from commitlog.cli import FAILURE
 from commitlog.cli.output import echo, print_json
 from commitlog.cli.quantities import size_text
@@ -72,7 +73,9 @@ def _reports(folder: str, on_error: Callable[[OSError], None]) -> Iterator[Repor
         folders.clear()  # there are no logs inside a log
         report: Report = dict.fromkeys(_KEYS) | {"path": place, "problems": []}
         try:
-            report |= {key: content for key, content in report_of(place).items() if key in _KEYS}
+            with translate_errors(place, "read the log"):
+                found = report_of(place)
+            report |= {key: content for key, content in found.items() if key in _KEYS}
         except CommitLogError as error:
             report["problems"] = [str(error)]
         yield report

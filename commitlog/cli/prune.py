@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 from dataclasses import asdict
+from typing import get_args
 
 import click
 
@@ -13,6 +14,7 @@ from commitlog.cli.output import echo, print_json
 from commitlog.cli.quantities import size_text
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import Pruned, Retention, prune
+from commitlog.retention.deletion import Waivable
 
 
 @click.command()
@@ -34,6 +36,13 @@ from commitlog.keep import Pruned, Retention, prune
     metavar="SIZE|PERCENT",
     help="Delete segments until this much of the file system is free: 5G, 10%.",
 )
+@click.option(
+    "--force",
+    type=click.Choice(get_args(Waivable)),
+    multiple=True,
+    help="Delete also what the store of the log, or its required copies, do not have. Records that "
+    "only LOG has are lost. Can be given twice.",
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be deleted, and delete nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def command(
@@ -42,6 +51,7 @@ def command(
     older_than: dt.timedelta | None,
     max_bytes: int | None,
     min_free: str | None,
+    force: tuple[Waivable, ...],
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -50,9 +60,10 @@ def command(
     At least one of --older-than, --max-bytes and --min-free is needed. A segment is deleted if one
     of them selects it. LOG may be open.
 
-    A segment stays until it is sealed and durable and every required tailer has read it; the last
-    sealed one always stays. The output gives the reason why the next segment stays. The age of a
-    segment counts from the time at which the log rolled to the next one.
+    A segment stays until it is sealed and durable, every required tailer has read it, and the store
+    and the required copies of LOG, if there are any, have it; the last sealed one always stays. The
+    output gives the reason why the next segment stays. The age of a segment counts from the time at
+    which the log rolled to the next one.
 
     \b
     Examples:
@@ -60,7 +71,8 @@ def command(
       commitlog prune --max-bytes 10GiB --dry-run orders
       commitlog prune --min-free 15% orders
     """
-    pruned = prune(log, retention_of(older_than, max_bytes, min_free), dry_run=dry_run)
+    rule = retention_of(older_than, max_bytes, min_free)
+    pruned = prune(log, rule, dry_run=dry_run, force=force)
     if as_json:
         print_json(as_object(log, pruned))
     else:

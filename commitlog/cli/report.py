@@ -19,7 +19,7 @@ from commitlog.cli.quantities import size_text
 from commitlog.cli.record_format import time_text
 from commitlog.errors import CommitLogError, CorruptSegmentError
 from commitlog.flush import checkpoint as checkpoints
-from commitlog.log.figures import replication_lag
+from commitlog.log.figures import replication_lag, store_stats
 from commitlog.log.parts import parts_of
 from commitlog.messages.summary import layers_of, layers_text, newest, sizes_of
 from commitlog.observe.watching import writer_name
@@ -220,6 +220,17 @@ def _add_records(report: Report, opened: CommitLog) -> None:
     if lag.position is not None:
         report["replicated_position"] = lag.position
         report |= {"replication_lag_bytes": lag.bytes, "replication_lag_ms": lag.ms}
+    store = store_stats(parts_of(opened))
+    if store is not None:
+        report |= {
+            "store": store.target,
+            "stored_position": store.position,
+            "store_kept_position": store.kept_position,
+            "store_lag_bytes": store.lag_bytes,
+            "store_lag_ms": store.lag_ms,
+            "store_error": store.last_error,
+            "store_failing_since_ns": store.failing_since_ns,
+        }
     first, last = opened.first_sequence, opened.last_sequence
     report |= _sequences(first, first if last is None else last + 1)
     report["last_position"] = opened.last_position

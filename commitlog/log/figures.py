@@ -7,10 +7,14 @@ import time
 from dataclasses import replace
 from typing import NamedTuple, cast
 
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.allocation.disk_monitor import free_bytes
+from commitlog.errors import CommitLogError
 from commitlog.log.parts import LogParts
 from commitlog.pool.transient_store_pool import TransientStorePool
-from commitlog.stats import Latency, LogStats
+from commitlog.retention import stored_mark
+from commitlog.retention.stored_mark import StoredMark
+from commitlog.stats import Latency, LogStats, StoreStats
 from commitlog.tail.seek import Seeker
 from commitlog.tail.tailer import Tailer
 
@@ -31,7 +35,14 @@ def replication_lag(parts: LogParts) -> ReplicationLag:
     engine = parts.engine
     if not engine.cursors["replicated"]:
         return ReplicationLag(None, None, None)
-    tail, position = engine.tail_position, engine.replicated_position
+    return ReplicationLag(engine.replicated_position, *_behind(parts, engine.replicated_position))
+
+
+def _behind(parts: LogParts, position: int) -> tuple[int, float]:
+    """Return how many bytes a position is behind the tail, and the age of the first record there in
+    milliseconds.
+    """
+    tail = parts.engine.tail_position
     seeker = Seeker(parts.index, visibility="appended", on_damage="skip")
     if position > seeker.cursor.position:
         seeker.cursor.move_to(position)
@@ -39,7 +50,47 @@ def replication_lag(parts: LogParts) -> ReplicationLag:
     with Tailer(seeker) as tailer:
         record = tailer.read() if lag else None
     age_ns = 0 if record is None else max(0, time.time_ns() - record.timestamp_ns)
-    return ReplicationLag(position, lag, age_ns / 1e6)
+    return lag, age_ns / 1e6
+
+
+def store_stats(parts: LogParts) -> StoreStats | None:
+    """Return how far a log is stored, as its directory says; the handle that stores it knows more.
+    None if it has no store.
+    """
+    if parts.directory.detached:
+        return None
+    try:
+        mark = stored_mark.read(parts.directory)
+    except CommitLogError as error:
+        mark = StoredMark("", error=error.message)
+    if mark is None:
+        return None
+    service = None if parts.writer is None else parts.writer.store
+    known = None if service is None else service.figures()
+    if known is not None and known.is_storing and known.stored_position:
+        mark = replace(
+            mark,
+            position=known.kept_position,
+            end=known.stored_position,
+            error=known.last_error,
+            failed_rounds=known.failed_rounds,
+            requests=known.requests,
+        )
+    # A header page without records is not stored.
+    offset = mark.end % parts.identity.segment_size
+    end = min(mark.end + max(0, HEADER_SIZE - offset), parts.engine.tail_position)
+    lag_bytes, lag_ms = _behind(parts, end)
+    return StoreStats(
+        target=mark.target,
+        position=mark.end,
+        kept_position=mark.position,
+        lag_bytes=lag_bytes,
+        lag_ms=lag_ms,
+        last_error=mark.error,
+        failing_since_ns=None if mark.error is None else mark.failing_since_ns,
+        failed_rounds=mark.failed_rounds,
+        requests=mark.requests,
+    )
 
 
 def log_stats(parts: LogParts) -> LogStats:
@@ -83,4 +134,5 @@ def log_stats(parts: LogParts) -> LogStats:
         listener_failures=0 if listener is None else listener.failures,
         pool=None if pool is None else pool.stats(),
         topics={name: replace(each) for name, each in parts.topics.items()},
+        store=store_stats(parts),
     )

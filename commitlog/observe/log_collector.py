@@ -85,6 +85,18 @@ _TAILERS = {
     "evicted": "1 after the tailer was evicted.",
     "damaged": "1 if the file of the tailer is damaged.",
 }
+# Every log that has a store.
+_STORE_GAUGES = {
+    "stored_position_bytes": "End of what the store has.",
+    "store_kept_position_bytes": "End of the segments that the store has whole.",
+    "store_lag_bytes": "Bytes that the store does not have yet.",
+    "store_lag_seconds": "Age of the oldest record that the store does not have yet.",
+    "store_failing": "1 while the log cannot be stored.",
+}
+_STORE_COUNTERS = {
+    "store_failed_rounds": "Rounds of storing that failed and were tried again.",
+    "store_requests": "Requests to the store.",
+}
 _POOL_GAUGES = {
     "pool_buffers": "Buffers of the pool.",
     "pool_available_buffers": "Free buffers of the pool.",
@@ -96,7 +108,14 @@ _POOL_COUNTERS = {
 }
 # The fields of metrics that have other names.
 _FLAGS = {"required": "required", "reading": "owner", "evicted": "evicted_ns", "damaged": "damage"}
-_FIELDS = {"segment_size_bytes": "segment_size", "pool_available_buffers": "available", **_FLAGS}
+_FIELDS = {
+    "segment_size_bytes": "segment_size",
+    "stored_position_bytes": "position",
+    "store_failing": "is_failing",
+    "store_lag_bytes": "lag_bytes",
+    "pool_available_buffers": "available",
+    **_FLAGS,
+}
 
 Kind = type[GaugeMetricFamily] | type[CounterMetricFamily]
 Snapshot = tuple[str, LogFigures | None, LogStats | None]
@@ -172,6 +191,7 @@ def families(snapshots: Sequence[Snapshot]) -> list[Metric]:
     up = [(path, figures is not None) for path, figures, _ in snapshots]
     seen = [(path, figures) for path, figures, _ in snapshots if figures is not None]
     own = [(path, stats) for path, _, stats in snapshots if stats is not None]
+    stores = [(path, figures.store) for path, figures in seen if figures.store is not None]
     pools = [(path, stats.pool) for path, stats in own if stats.pool is not None]
     return [
         _family(GaugeMetricFamily, "up", "1 if the log could be read at this scrape.", up),
@@ -193,6 +213,8 @@ def families(snapshots: Sequence[Snapshot]) -> list[Metric]:
             _histogram(name, text, [(path, getattr(stats, _field_of(name))) for path, stats in own])
             for name, text in _LATENCIES.items()
         ),
+        *_fields(GaugeMetricFamily, _STORE_GAUGES, stores),
+        *_fields(CounterMetricFamily, _STORE_COUNTERS, stores),
         *_fields(GaugeMetricFamily, _POOL_GAUGES, pools),
         *_fields(CounterMetricFamily, _POOL_COUNTERS, pools),
     ]
@@ -248,6 +270,7 @@ def _field_of(name: str) -> str:
     """Return the field of `LogFigures`, `LogStats`, `TailerState` or `PoolStats` that it shows."""
     if name in _FIELDS:
         return _FIELDS[name]
+    name = name.removeprefix("store_")
     if name.endswith("position_bytes"):
         return name.removesuffix("_bytes")
     if name in _LATENCIES:

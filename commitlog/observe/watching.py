@@ -16,7 +16,7 @@ from commitlog._kernel import memory as kernel
 from commitlog.base.path import path_of, translate_refusals
 from commitlog.errors import CommitLogError
 from commitlog.log.commit_log import CommitLog, open_log
-from commitlog.log.figures import replication_lag
+from commitlog.log.figures import replication_lag, store_stats
 from commitlog.log.parts import parts_of
 from commitlog.log.presence import is_present
 from commitlog.retention.archived_directory import ArchivedDirectory
@@ -24,6 +24,7 @@ from commitlog.segment import cursors_file
 from commitlog.segment.cursors_file import Writer
 from commitlog.segment.directory import Kind, LogDirectory
 from commitlog.segment.lock_file import is_foreign, process_name
+from commitlog.stats import StoreStats
 from commitlog.tail import tailer_state
 from commitlog.tail.tailer_state import TailerState
 
@@ -120,6 +121,8 @@ class LogFigures:
         By slot.
     tailers : tuple of TailerState
         The named ones, by name.
+    store : commitlog.stats.StoreStats or None
+        How far the log is stored; None if it has no store.
     """
 
     kind: Kind
@@ -147,6 +150,7 @@ class LogFigures:
     rolled_back_claims: int
     writers: tuple[WriterFigures, ...]
     tailers: tuple[TailerState, ...]
+    store: StoreStats | None
 
     @property
     def uncommitted_bytes(self) -> int:
@@ -230,6 +234,7 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
         rolled_back_claims=cells["rolled_back"],
         writers=tuple(_figures_of(writer, cells.flush_leader, before, moved) for writer in owners),
         tailers=tuple(tailer_state.states(directory, committed)),
+        store=store_stats(parts),
     )
 
 

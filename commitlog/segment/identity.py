@@ -12,7 +12,12 @@ from commitlog._kernel import segments as kernel
 from commitlog.base.path import opened_directory
 from commitlog.base.regular_file import read_small_file
 from commitlog.base.roll_cycle import RollCycle, stored_cycle
-from commitlog.errors import IOFailureError, NotALogError, UnsupportedVersionError
+from commitlog.errors import (
+    IOFailureError,
+    NotALogError,
+    ReadOnlyError,
+    UnsupportedVersionError,
+)
 from commitlog.segment.new_file import put_new_file
 
 NAME = "log.json"
@@ -115,15 +120,21 @@ def parse(text: bytes | str, path: str) -> Identity:
 
 def read(dir_fd: int, path: str) -> Identity | None:
     """Return the identity of the log in a directory, or None if there is no `log.json`."""
+    place = os.path.join(path, NAME)
     try:
         text = read_small_file(NAME, SIZE_LIMIT, dir_fd=dir_fd)
     except FileNotFoundError:
         return None
     except IOFailureError as error:
-        raise _refuse(
-            os.path.join(path, NAME), f"cannot be read ({error.message.partition(':')[0]})"
+        raise _refuse(place, f"cannot be read ({error.message.partition(':')[0]})") from None
+    except PermissionError as error:
+        raise ReadOnlyError(
+            f"no permission to read {NAME} ({error.strerror}): fix the permissions, or be another "
+            "user",
+            path=place,
+            errno=error.errno,
         ) from None
-    return parse(text, os.path.join(path, NAME))
+    return parse(text, place)
 
 
 def missing(path: str) -> NotALogError:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import commitlog
 from tests.cli.program import SEGMENT, run, sealed_log
 
 pytest.importorskip("zstandard")
@@ -119,3 +120,25 @@ def test_dry_run_refuses_as_the_run_does(log: Path, tmp_path: Path, target: str)
     assert dry.returncode == wet.returncode == 1
     assert dry.stderr == wet.stderr
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_archive_without_a_sealed_segment_says_so(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
+        log.append(b"one")
+    for options in ((), ("--keep",), ("--dry-run",)):
+        done = run("archive", *options, tmp_path / "log", tmp_path / "archive")
+        assert done.returncode == 0
+        assert "it is not sealed yet" in done.stdout.decode()
+
+
+@pytest.mark.parametrize("options", [(), ("--keep",), ("--dry-run",), ("--older-than", "7d")])
+def test_archive_out_of_reach_is_refused_with_nothing_to_do(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
+        log.append(b"one")
+    blocked = tmp_path / "blocked"
+    blocked.write_bytes(b"a file where the archive's directory should be")
+    done = run("archive", *options, tmp_path / "log", blocked / "archive")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert f"{blocked}" in done.stderr.decode()

@@ -65,3 +65,17 @@ def test_limits_that_are_not_reached_delete_nothing(log: Path) -> None:
         done = run("prune", *arguments, log)
         assert done.stdout.startswith(f"{log}: deleted 0 segments, 0 B".encode()), arguments
     assert segments(log) == before
+
+
+def test_prune_keeps_what_is_not_stored_unless_forced(log: Path, tmp_path: Path) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.write_bytes(b"a file where the store's directory should be")
+    commitlog.open(log, store=commitlog.Store(blocked / "store", every="10ms")).close()
+    done = run("prune", "--max-bytes", "0", log)
+    assert done.returncode == 0
+    assert f"  position 0 stays: it is not stored in {blocked}/store yet" in done.stdout.decode()
+    assert len(json.loads(run("info", "--json", log).stdout)) > 0
+    forced = run("prune", "--max-bytes", "0", "--force", "store", "--json", log)
+    assert len(json.loads(forced.stdout)["segments"]) == 5
+    refused = run("prune", "--max-bytes", "0", "--force", "tailers", log)
+    assert refused.returncode == 2
