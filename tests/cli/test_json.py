@@ -123,7 +123,9 @@ def test_json_of_every_command_follows_the_page(log: Path, damaged: Path, tmp_pa
     content[HEADER + 16] ^= 1
     flipped.write_bytes(content)
     with (
-        commitlog.open(tmp_path / "open", segment_size=SEGMENT) as opened,
+        commitlog.open(
+            tmp_path / "open", segment_size=SEGMENT, store=commitlog.Store(tmp_path / "store")
+        ) as opened,
         opened.tailer("billing"),
     ):
         opened.append(b"one", key=b"k")

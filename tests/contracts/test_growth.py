@@ -18,7 +18,7 @@ from tests.counting import calls_of, counted
 from tests.setups import BY_HAND, SEGMENT, Logs
 
 FEW, MANY = 40, 160
-# One listing and a few calls for each call of a program, whatever it works on.
+# One listing and a few calls are made once, however much there is to do.
 SLACK = 1.25
 
 
@@ -121,7 +121,7 @@ def test_each_first_append_of_a_topic_costs_the_same(logs: Logs) -> None:
     assert_linear(cost_of)
 
 
-def test_schemas_of_more_topics_than_are_remembered_are_read_once(
+def test_schemas_of_more_topics_than_remembered_are_read_once(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalog, "_MOST_KNOWN", 8)
