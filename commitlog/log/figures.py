@@ -61,8 +61,8 @@ def store_stats(parts: LogParts) -> StoreStats | None:
         return None
     try:
         mark = stored_mark.read(parts.directory)
-    except CommitLogError as error:
-        mark = StoredMark("", error=error.message)
+    except (CommitLogError, OSError) as error:
+        mark = StoredMark("", error=str(error))
     if mark is None:
         return None
     service = None if parts.writer is None else parts.writer.store

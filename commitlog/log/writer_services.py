@@ -17,7 +17,7 @@ from commitlog.flush.flush_service import CommitService, FlushService
 from commitlog.log.report_service import ReportService
 from commitlog.options import Options
 from commitlog.recovery import lineage
-from commitlog.retention.holds import Ends
+from commitlog.retention.holds import Ends, copied_end
 from commitlog.retention.listener import ListenerService
 from commitlog.retention.pruner import LogState, Pruner, RetentionService
 from commitlog.retention.retention import Retention
@@ -56,7 +56,7 @@ class WriterServices:
         self.store: StoreService | None = None
         if options.store is not None:
             self.store = _store_service(engine, queue, cast(Store, options.store))
-        self.pruner = Pruner(directory, _log_state(engine, queue))
+        self.pruner = Pruner(directory, _log_state(engine, queue, self.store))
         with ExitStack() as undo:
             self.listener: ListenerService | None = None
             if options.listener is not None:
@@ -176,10 +176,15 @@ def _store_service(engine: Engine, queue: MappedFileQueue, store: Store) -> Stor
     )
 
 
-def _log_state(engine: Engine, queue: MappedFileQueue) -> LogState:
+def _log_state(engine: Engine, queue: MappedFileQueue, store: StoreService | None) -> LogState:
     def ends() -> Ends:
         copies = engine.copies
-        return Ends(engine.flushed_position, None if copies is None else copies.position)
+        copied = copied_end(queue.directory, engine.cursors) if copies is None else copies.position
+        figures = None if store is None else store.figures()
+        # Before it has compared the store with the log, the service knows nothing.
+        knows = figures is not None and figures.is_storing and figures.stored_position
+        stored = figures.kept_position if figures is not None and knows else None
+        return Ends(engine.flushed_position, copied, stored)
 
     return LogState(
         ends=ends,

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from commitlog._kernel.memory import Cursors
 from commitlog.errors import CommitLogError
 from commitlog.retention import stored_mark
 from commitlog.retention.deletion import Hold
+from commitlog.segment import checked_json
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.seal_table import SealTable
 from commitlog.tail.tailer_state import lowest_required
+
+_EPOCH = "epoch"  # see commitlog/recovery/lineage.py
 
 
 @dataclass(frozen=True)
@@ -23,10 +27,26 @@ class Ends:
         Where the durable part ends.
     copied : int or None
         Where the part ends that the required copies have; None if no append waits for copies.
+    stored : int or None
+        Where the part ends that this handle has stored whole; None if it does not store the log.
+        Other handles know it from the file `stored`, which may be behind, or could not be written
+        because the disk is full.
     """
 
     flushed: int
     copied: int | None = None
+    stored: int | None = None
+
+
+def copied_end(directory: LogDirectory, cursors: Cursors) -> int | None:
+    """Return where the part ends that the required copies have, as a handle with `replicate=`
+    publishes it; None if no append waits for copies.
+    """
+    if not cursors["replicated"]:  # no such handle since the log was recovered
+        return None
+    content = checked_json.read(directory, _EPOCH)
+    requires = content is not None and content.get("require", 0)
+    return int(cursors["copied"]) if requires else None
 
 
 def read_holds(
@@ -36,7 +56,7 @@ def read_holds(
     size = directory.segment_size
     holds = [Hold("flush", ends.flushed // size, "it is not durable yet")]
     readers: dict[str, Callable[[], Hold | None]] = {
-        "store": lambda: _store_hold(directory),
+        "store": lambda: _store_hold(directory, ends.stored),
         "copies": lambda: _copies_hold(size, ends.copied),
         "tailers": lambda: _tailers_hold(directory, seals),
     }
@@ -44,14 +64,17 @@ def read_holds(
     return [*holds, *(hold for hold in found if hold is not None)]
 
 
-def _store_hold(directory: LogDirectory) -> Hold | None:
+def _store_hold(directory: LogDirectory, stored: int | None) -> Hold | None:
+    size = directory.segment_size
     try:
         mark = stored_mark.read(directory)
-    except CommitLogError as error:
-        return Hold("store", 0, f"it is not known what the store has: {error.message}")
+    except (CommitLogError, OSError) as error:
+        if stored is None:
+            return Hold("store", 0, f"it is not known what the store has: {error}")
+        mark = None
     if mark is None:
-        return None
-    number = mark.position // directory.segment_size
+        return None if stored is None else Hold("store", stored // size, "it is not stored yet")
+    number = (mark.position if stored is None else stored) // size
     return Hold("store", number, f"it is not stored in {mark.target} yet")
 
 

@@ -16,18 +16,17 @@ from commitlog.flush.known_durable import known_durable
 from commitlog.retention.archived import refuse_archive
 from commitlog.retention.archiver import Archiver
 from commitlog.retention.deletion import Waivable
-from commitlog.retention.holds import Ends
+from commitlog.retention.holds import Ends, copied_end
 from commitlog.retention.pruner import LogState, Pruned, Pruner
 from commitlog.retention.retention import Retention, checked
 from commitlog.retention.store import Store
-from commitlog.segment import checked_json, cursors_file
+from commitlog.segment import cursors_file
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import LockFile
 
 _PATIENCE_S = 10.0
-_EPOCH = "epoch"  # see commitlog/recovery/lineage.py
 
 
 def prune(
@@ -157,14 +156,7 @@ def _ends(directory: LogDirectory) -> Ends:
     if not file.usable:
         checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
         return Ends(known_durable(directory, directory.segment_numbers(), checkpoint))
-    # A writer with `replicate=` sets the cell, also if no append waits for copies.
-    served = file.cells["replicated"] and _required_copies(directory)
-    return Ends(int(file.cells["flushed"]), int(file.cells["copied"]) if served else None)
-
-
-def _required_copies(directory: LogDirectory) -> int:
-    content = checked_json.read(directory, _EPOCH)
-    return 0 if content is None else int(content.get("require", 0))
+    return Ends(int(file.cells["flushed"]), copied_end(directory, file.cells))
 
 
 def _sync_segment(directory: LogDirectory, number: int) -> None:

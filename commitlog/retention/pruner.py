@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from commitlog.base.service import Service
 from commitlog.errors import CommitLogError, SegmentHeldError
@@ -166,7 +166,7 @@ class Pruner:
         there is none.
         """
         with self._lock:
-            everything = Ends(flushed=_EVERYTHING, copied=self._state.ends().copied)
+            everything = replace(self._state.ends(), flushed=_EVERYTHING)
             plan = self._plan(self._limits(retention), frozenset(), ends=everything)
         return plan.removals[-1].position + self._size if plan.removals else 0
 

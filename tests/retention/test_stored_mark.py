@@ -13,11 +13,12 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog, Retention, Store
-from commitlog.errors import InvalidOptionError
+from commitlog.errors import DiskFullError, InvalidOptionError
 from commitlog.keep import prune
 from commitlog.log.parts import parts_of
 from commitlog.retention import stored_mark
 from commitlog.retention.stored_mark import StoredMark, place_of
+from commitlog.segment import checked_json
 from tests.setups import SEGMENT, Logs
 
 SOON = 0.01
@@ -153,6 +154,33 @@ def test_damaged_mark_keeps_everything_until_the_next_open(
     with commitlog.open(log.path, store=place) as again:
         until(lambda: mark_of(again).position == 3 * SEGMENT)
         assert len(again.prune(ALL).segments) == 2
+
+
+def test_retention_of_the_storing_handle_works_on_a_full_disk(
+    logs: Logs, tmp_path: Path, until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file cannot be written, and the deletion of what is stored is what makes room."""
+    log = logs.open(store=Store(tmp_path / "store", every=SOON))
+
+    def refuse(*_: object) -> None:
+        raise DiskFullError("no room")
+
+    monkeypatch.setattr(checked_json, "write", refuse)
+    fill(log, 4)
+    until(lambda: log.prune(ALL).first_position == 3 * SEGMENT)
+    assert mark_of(log).position == 0
+
+
+def test_store_of_an_older_release_is_marked_at_the_next_open(
+    logs: Logs, tmp_path: Path, until: Callable[..., None]
+) -> None:
+    place = Store(tmp_path / "store", every=SOON)
+    log = logs.open(store=place)
+    fill(log, 3)
+    log.close()
+    (Path(log.path) / stored_mark.NAME).unlink()
+    with commitlog.open(log.path, store=place) as again:
+        until(lambda: mark_of(again).position == 3 * SEGMENT)
 
 
 def test_log_without_a_store_is_pruned_as_before(logs: Logs) -> None:
