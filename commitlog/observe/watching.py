@@ -28,6 +28,7 @@ from commitlog.stats import StoreStats
 from commitlog.tail import tailer_state
 from commitlog.tail.tailer_state import TailerState
 
+_UNSETTLED = 16  # sealed segments that may still give back blocks
 WriterState = Literal["dead", "stopped", "held up", "appending", "idle", "live"]
 # If several apply, the first.
 WRITER_STATES: tuple[WriterState, ...] = ("dead", "stopped", "held up", "appending", "idle", "live")
@@ -205,6 +206,7 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
     lag = replication_lag(parts)
     first_sequence, next_sequence = _sequences(log)
     free, device = (None, None) if directory.detached else _room(directory)
+    directory.settled_below = flushed // log.segment_size - _UNSETTLED
     shared = cells.shared
     moved = before is None or tail > before.tail_position
     owners = [] if not shared else cursors_file.writers(directory.fd, cells)

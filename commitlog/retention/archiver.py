@@ -36,6 +36,7 @@ class Archiver:
         self.target = target_of(store.target, store.filesystem)
         self._checked = False
         self._named = False
+        self._there: frozenset[str] | None = None  # what the target had at the first look
 
     def put(self, number: int, *, replace: bool = True) -> bool:
         """Store a sealed segment durably; return False if an identical copy exists.
@@ -176,10 +177,14 @@ class Archiver:
 
     def _has(self, number: int, content: BinaryIO) -> bool:
         base = number * self._directory.segment_size
-        if archived_name(base) not in self.target.names():
+        if self._there is None:
+            self._there = frozenset(self.target.names())
+        if archived_name(base) not in self._there:
             return False
         try:
             same = self._is_same(number, content)
+        except FileNotFoundError:  # deleted since
+            return False
         except CorruptSegmentError as error:
             _logger.warning("%s; it is written again", error)
             return False

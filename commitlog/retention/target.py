@@ -20,6 +20,7 @@ from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
 from commitlog.retention.object_target import SCHEMES, ObjectTarget, is_object_store
 
 _COPY_BYTES = 1 << 20
+_PUTS_A_SWEEP = 256
 _SWEEP_S = 5.0  # a sweep of a folder takes milliseconds
 _LISTINGS_MOST = 5
 # File systems of pyarrow whose rename replaces a file in one step. In the others a file is written
@@ -162,6 +163,7 @@ class LocalTarget:
     def __init__(self, path: str) -> None:
         self.name = path  # for messages
         self.requests = 0  # calls so far, for figures
+        self._puts_until_sweep = 0
 
     def names(self) -> list[str]:
         """List the files, in no order; an empty list if the folder does not exist."""
@@ -249,19 +251,22 @@ class LocalTarget:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
-        """Open the folder with a shared lock; remove temporary files if no process has a lock.
+        """Open the folder with a shared lock; remove temporary files if no process has a lock, but
+        not at each put, because that lists the folder.
 
         A process that sweeps has the exclusive lock for a moment, so the shared lock is awaited.
         Any user who can read the folder can lock it, so the wait is bounded.
         """
         fd = os.open(self.name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            if _locked(fd, fcntl.LOCK_EX):
+            if self._puts_until_sweep <= 0 and _locked(fd, fcntl.LOCK_EX):
                 temporary_file.sweep(fd)
+                self._puts_until_sweep = _PUTS_A_SWEEP
                 failpoint("archive folder swept")
             for _ in attempts(_SWEEP_S, f"the process that locks {self.name}"):
                 if _locked(fd, fcntl.LOCK_SH):
                     break
+            self._puts_until_sweep -= 1
             yield fd
         finally:
             os.close(fd)

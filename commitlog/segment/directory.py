@@ -119,6 +119,9 @@ class LogDirectory:
         status = os.fstat(self._fd)
         # Which directory it is, by device and inode.
         self.inode = (status.st_dev, status.st_ino)
+        # Files of segments below this number do not change any more: each is measured once.
+        self.settled_below = 0
+        self._settled: dict[str, int] = {}
 
     @property
     def fd(self) -> Descriptor:
@@ -203,9 +206,7 @@ class LogDirectory:
         """Raise if no new records can arrive, because their source is out of reach."""
 
     def look_again(self) -> None:
-        """List another place anew, if segments come from one: an error is about to say where the
-        log begins.
-        """
+        """List another place anew, if segments come from one: an error will name the first."""
 
     def fetch(self, number: int) -> None:
         """Fetch a segment file, if it comes from another place."""
@@ -235,7 +236,10 @@ class LogDirectory:
 
     def whole_disk_bytes(self) -> int:
         """Return the disk space of all files, also of those that are no segments."""
-        return sum(map(self._disk_bytes_of, self.names()))
+        known, stop = self._settled, segment_name(self.settled_below * self.segment_size)
+        taken = {name: known.get(name) or self._disk_bytes_of(name) for name in self.names()}
+        self._settled = {name: taken[name] for name in taken if name[:1].isdigit() and name < stop}
+        return sum(taken.values())
 
     def _disk_bytes_of(self, name: str) -> int:
         with contextlib.suppress(FileNotFoundError):
@@ -320,9 +324,8 @@ class LogDirectory:
 
     def remove_index(self, number: int) -> None:
         """Remove the index of a segment that was deleted or changed."""
-        self._unlink(
-            index_name(number * self.segment_size), IsADirectoryError
-        )  # a directory is never read as an index
+        # A directory is never read as an index.
+        self._unlink(index_name(number * self.segment_size), IsADirectoryError)
 
     def landing(self, position: int) -> int:
         """Return where a reader from the segment's start continues at or behind a position: behind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -150,7 +151,7 @@ class LogCycles:
             self._queue.first_number,
             self._core.tail_position // self._directory.segment_size + 1,
         )
-        for candidate in (*range(number, first - 1, -1), *range(number + 1, stop)):
+        for candidate in itertools.chain(range(number, first - 1, -1), range(number + 1, stop)):
             opened_ns = self._opened_ns(candidate)
             if opened_ns:
                 return clock.number_at(opened_ns)

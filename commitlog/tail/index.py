@@ -15,6 +15,7 @@ from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.seal_table import Seal, SealTable
 
 _ENTRIES_KEPT = 2 << 20  # 32 MiB
+_INDEXES_KEPT = 1 << 10
 _WHO = "an index"
 _PATIENCE = 20  # a claim of a dead owner is rolled back only after several polls
 _NAP_S = 0.0001
@@ -334,7 +335,9 @@ class LogIndex:
             )
         self._indexes[segment.number] = index
         kept = sum(map(len, list(self._indexes.values())))  # a finaliser may add one meanwhile
-        while kept > _ENTRIES_KEPT and len(self._indexes) > 1:
+        while len(self._indexes) > 1 and (
+            kept > _ENTRIES_KEPT or len(self._indexes) > _INDEXES_KEPT
+        ):
             _, oldest = self._indexes.popitem(last=False)
             kept -= len(oldest)
         return index

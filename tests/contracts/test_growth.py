@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 import commitlog
-from commitlog import CommitLog, Retention
-from commitlog.keep import prune
+from commitlog import CommitLog, Retention, Store
+from commitlog.keep import archive_segments, prune
 from commitlog.log.parts import parts_of
 from commitlog.messages import catalog
 from commitlog.segment import producers_file
+from commitlog.watching import LogWatch
 from tests.counting import calls_of, counted
 from tests.setups import BY_HAND, SEGMENT, Logs
 
@@ -37,8 +39,8 @@ def assert_linear(cost_of: Callable[[int], int]) -> None:
     assert many <= few * SLACK
 
 
-@pytest.mark.parametrize("how", ["delete_before", "prune", "outside"])
-def test_each_deletion_costs_the_same(logs: Logs, how: str) -> None:
+@pytest.mark.parametrize("how", ["delete_before", "prune", "outside", "archive"])
+def test_each_deletion_costs_the_same(logs: Logs, tmp_path: Path, how: str) -> None:
     def cost_of(number: int) -> int:
         log = filled(logs, number + 1, str(number))
         everything = Retention(max_bytes=0)
@@ -46,6 +48,7 @@ def test_each_deletion_costs_the_same(logs: Logs, how: str) -> None:
             "delete_before": lambda: log.delete_before(log.tail_position),
             "prune": lambda: log.prune(everything),
             "outside": lambda: prune(log.path, everything),
+            "archive": lambda: archive_segments(log.path, Store(tmp_path / f"archive {number}")),
         }
         calls = calls_of(work[how])
         assert parts_of(log).directory.segment_numbers()[0] == number
@@ -131,3 +134,16 @@ def test_schemas_of_more_topics_than_remembered_are_read_once(
     with counted() as calls:
         commitlog.topic(log, Message, name="another").append(Message(1))
     assert calls["open"] < 10
+
+
+def test_look_at_a_log_measures_no_old_segment_again(logs: Logs) -> None:
+    def cost_of(number: int) -> int:
+        log = filled(logs, number + 1, str(number))
+        with LogWatch(log.path) as watch:
+            watch.look()
+            with counted() as calls:
+                disk_bytes = watch.look().disk_bytes
+        assert disk_bytes == parts_of(log).directory.whole_disk_bytes()
+        return calls.total() - calls.pop("listdir")
+
+    assert cost_of(MANY) <= cost_of(FEW) * SLACK
