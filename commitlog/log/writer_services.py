@@ -56,7 +56,7 @@ class WriterServices:
         self.store: StoreService | None = None
         if options.store is not None:
             self.store = _store_service(engine, queue, cast(Store, options.store))
-        self.pruner = Pruner(directory, _log_state(engine, queue, self.store))
+        self.pruner = Pruner(directory, _log_state(engine, queue, lambda: self.store))
         with ExitStack() as undo:
             self.listener: ListenerService | None = None
             if options.listener is not None:
@@ -140,6 +140,7 @@ class WriterServices:
         """Forget threads and waiting coroutines in the child of a fork: the parent has them."""
         self.roll_turn.forked()
         self.services = []
+        self.store = None
         self.listener = None
         self.acknowledge_service = None
         self.fair_queues = {}
@@ -176,11 +177,14 @@ def _store_service(engine: Engine, queue: MappedFileQueue, store: Store) -> Stor
     )
 
 
-def _log_state(engine: Engine, queue: MappedFileQueue, store: StoreService | None) -> LogState:
+def _log_state(
+    engine: Engine, queue: MappedFileQueue, store: Callable[[], StoreService | None]
+) -> LogState:
     def ends() -> Ends:
         copies = engine.copies
         copied = copied_end(queue.directory, engine.cursors) if copies is None else copies.position
-        figures = None if store is None else store.figures()
+        service = store()
+        figures = None if service is None else service.figures()
         # Before it has compared the store with the log, the service knows nothing.
         knows = figures is not None and figures.is_storing and figures.stored_position
         stored = figures.kept_position if figures is not None and knows else None

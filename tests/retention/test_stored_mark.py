@@ -214,3 +214,21 @@ def test_place_of_a_store_has_no_credentials(target: Any, place: str) -> None:
     object.__setattr__(store, "target", target)
     object.__setattr__(store, "filesystem", None)
     assert place_of(store) == place
+
+
+def test_forked_child_keeps_what_the_file_says(
+    logs: Logs, tmp_path: Path, until: Callable[..., None], in_child: Callable[..., Any]
+) -> None:
+    """The service of the parent does not run in the child, and what it knew gets old."""
+    log = logs.open(store=Store(tmp_path / "store", every=SOON))
+    fill(log, 2)
+    until(lambda: mark_of(log).position == 2 * SEGMENT)
+
+    def prune_there() -> tuple[int, int]:
+        log.append(b"from a child")
+        store = log.stats().store
+        assert store is not None
+        pruned = log.prune(ALL)
+        return store.kept_position, pruned.first_position
+
+    assert in_child(prune_there) == (2 * SEGMENT, SEGMENT)
