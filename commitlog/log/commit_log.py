@@ -275,7 +275,7 @@ class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, TailerMeth
         """Delete the whole segments below a position, oldest first, without leaving holes.
 
         The log keeps segments that are not sealed or not flushed yet, the last sealed one, and what
-        its store, the required copies or a required tailer lack. A warning says what stops it.
+        its store, the required copies or a required tailer lack. A log message says what stops it.
 
         Parameters
         ----------

@@ -141,6 +141,7 @@ class WriterServices:
         self.roll_turn.forked()
         self.services = []
         self.store = None
+        self.pruner.forked()
         self.listener = None
         self.acknowledge_service = None
         self.fair_queues = {}

@@ -80,9 +80,8 @@ class Archiver:
             self.target.check()
 
     def check(self, number: int) -> None:
-        """Raise what `put` would, as far as that can be known without writing."""
+        """Raise what `put` would for a segment, if the target can be written."""
         with self._translate_errors(number):
-            self.target.check()
             self._open(number).close()
             self._check(number)
 

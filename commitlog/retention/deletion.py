@@ -20,7 +20,7 @@ def waived(force: object) -> frozenset[str]:
     """Return the holds that a caller waives, checked."""
     given = [force] if isinstance(force, str) else force
     known = get_args(Waivable)
-    if not isinstance(given, Collection) or not set(given) <= set(known):
+    if not isinstance(given, Collection) or not all(each in known for each in given):
         raise InvalidOptionError(f"force must be some of {', '.join(known)}, not {force!r}")
     return frozenset(given)
 

@@ -8,12 +8,21 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
 from commitlog.base.service import Service
 from commitlog.errors import CommitLogError, SegmentHeldError
 from commitlog.retention import retention as clock
 from commitlog.retention.archiver import Archiver
-from commitlog.retention.deletion import Below, Candidate, Deletion, Limits, Wish, waived
+from commitlog.retention.deletion import (
+    Below,
+    Candidate,
+    Deletion,
+    Limits,
+    Waivable,
+    Wish,
+    waived,
+)
 from commitlog.retention.holds import Ends, read_holds
 from commitlog.retention.retention import Retention
 from commitlog.segment import producers_file
@@ -101,8 +110,12 @@ class Pruner:
         self._directory = directory
         self._state = state
         self._size = directory.segment_size
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a handler of a warning may prune
         self._producers_below = 0
+
+    def forked(self) -> None:
+        """In the child of a fork: another thread of the parent may have held the lock."""
+        self._lock = threading.RLock()
 
     def prune(
         self,
@@ -151,15 +164,16 @@ class Pruner:
             finally:
                 if gone:
                     self._directory.sync()
-            hold = plan.deletion.stopping
-            if hold is not None:
-                _logger.warning(
-                    "%s: delete_before stops at the segment at position %d: %s",
-                    self._directory.path,
-                    plan.first * self._size,
-                    hold.reason,
-                )
-            return plan.done(gone)
+        hold = plan.deletion.stopping
+        if hold is not None:
+            _logger.log(
+                logging.WARNING if hold.name in get_args(Waivable) else logging.INFO,
+                "%s: delete_before stops at the segment at position %d: %s",
+                self._directory.path,
+                plan.first * self._size,
+                hold.reason,
+            )
+        return plan.done(gone)
 
     def wanted_end(self, retention: Retention) -> int:
         """Return where the segments end that exceed a limit, and that are not durable yet; 0 if

@@ -14,13 +14,13 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from commitlog._kernel import segments as kernel
 from commitlog.errors import CommitLogError, CorruptSegmentError
 from commitlog.retention.store import Store
 from commitlog.retention.store_figures import StoreFigures
 from commitlog.retention.target import is_address
 from commitlog.segment import checked_json
 from commitlog.segment.directory import LogDirectory
-from commitlog.segment.seal_table import read_seal
 
 NAME = "stored"
 _ERROR_CHARACTERS = 500
@@ -149,7 +149,10 @@ def begin(directory: LogDirectory, store: Store) -> None:
 
 def write(directory: LogDirectory, mark: StoredMark) -> None:
     """Replace the file durably."""
-    error = None if mark.error is None else mark.error[:_ERROR_CHARACTERS]
+    error = mark.error
+    if error is not None:  # of a server, and printed on terminals
+        printable = (each if each.isprintable() else " " for each in error[:_ERROR_CHARACTERS])
+        error = "".join(printable)
     content = asdict(replace(mark, error=error))
     last = mark.position // directory.segment_size - 1
     checked_json.write(directory, NAME, {**content, "seal": _seal_of(directory, last)})
@@ -173,7 +176,7 @@ def read(directory: LogDirectory) -> StoredMark | None:
     last = mark.position // directory.segment_size - 1
     if last < 0 or _seal_of(directory, last) == content.get("seal"):
         return mark
-    if last < min(directory.segment_numbers(), default=0):
+    if last < min(LogDirectory.segment_numbers(directory), default=0):
         return mark  # it was deleted
     return replace(mark, position=0, end=0)
 
@@ -190,6 +193,9 @@ def _mark_of(directory: LogDirectory, content: dict[str, Any]) -> StoredMark:
 
 
 def _seal_of(directory: LogDirectory, number: int) -> list[int] | None:
-    """Return what identifies a sealed segment; None without such a segment."""
-    seal = None if number < 0 else read_seal(directory, number)
-    return None if seal is None else [seal.segment_id, seal.crc, seal.end, seal.first_sequence]
+    """Return what identifies a sealed segment of this disk; None without such a segment."""
+    # A reader's directory may also have segments of a store, which would be fetched.
+    page = LogDirectory.read_header(directory, number) if number >= 0 else None
+    base, size = number * directory.segment_size, directory.segment_size
+    seal = None if page is None else kernel.read_seal(page, directory.log_uuid, base, size)
+    return None if seal is None else list(seal[:4])

@@ -43,11 +43,13 @@ def test_every_file_of_the_log_is_deleted(log: Path) -> None:
         f"{segment}.cut.1",
         f"{segment}.broken",
         "log.json.broken",
+        "stored",
         segment.replace("seg", "idx"),
     ):
         (log / name).write_bytes(b"")
     (log / f".{segment}.0123456789abcdef.tmp").write_bytes(b"")
     (log / f".{segment}.cut.0123456789abcdef.tmp").write_bytes(b"")
+    (log / ".stored.0123456789abcdef.tmp").write_bytes(b"")
     (log / "tailers").mkdir()
     (log / "tailers" / "billing").write_bytes(b"")
     done = run("remove", "-y", log)

@@ -232,3 +232,33 @@ def test_forked_child_keeps_what_the_file_says(
         return store.kept_position, pruned.first_position
 
     assert in_child(prune_there) == (2 * SEGMENT, SEGMENT)
+
+
+def test_error_of_a_server_is_stored_as_plain_text(logs: Logs) -> None:
+    directory = parts_of(logs.open()).directory
+    stored_mark.write(directory, StoredMark("s3://bucket", error="\x1b[2J\ngone\x07" + "x" * 9999))
+    mark = stored_mark.read(directory)
+    assert mark is not None
+    assert mark.error is not None
+    assert mark.error.startswith(" [2J gone x")
+    assert len(mark.error) == 500
+
+
+def test_pruning_handler_of_a_warning_does_not_hang(logs: Logs, away: Path) -> None:
+    """Every lock that is held while something is logged can be taken again by the same thread."""
+    log = logs.open(store=Store(away / "store", every=SOON))
+    fill(log, 3)
+    pruned = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "delete_before" in record.getMessage():
+                pruned.append(log.prune(ALL).stopped_by)
+
+    handler, logger = Handler(), logging.getLogger("commitlog.keep")
+    logger.addHandler(handler)
+    try:
+        log.delete_before(log.tail_position)
+    finally:
+        logger.removeHandler(handler)
+    assert pruned == [f"{NOT_STORED} {away}/store yet"]
