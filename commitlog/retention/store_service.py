@@ -148,10 +148,10 @@ class StoreService(Service):
                 self._mark(directory)
             self._level_s, self._last_error = started_s, None
             self._warned = False
-        except (LogFailedError, LogExistsError):
-            raise
-        except FencedError:
-            self._fenced()
+        except (LogFailedError, LogExistsError, FencedError) as error:
+            self._last_error = str(error)
+            if isinstance(error, FencedError):
+                self._fenced()
             raise
         except (CommitLogError, OSError) as error:
             self._last_error, self._failed_rounds = str(error), self._failed_rounds + 1

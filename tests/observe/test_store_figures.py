@@ -117,3 +117,20 @@ def test_damaged_mark_is_the_error_of_the_figures(logs: Logs, tmp_path: Path) ->
         store = watch.look().store
     assert store is not None
     assert "`stored` is damaged" in str(store.last_error)
+
+
+def test_store_that_is_refused_for_good_is_visible_after_the_close(
+    logs: Logs, tmp_path: Path
+) -> None:
+    place = Store(tmp_path / "store", every=SOON)
+    other = logs.open("other", store=place)
+    other.append(b"of another log")
+    other.close()
+    log = logs.open(store=place)
+    log.append(b"one")
+    log.close()
+    with LogWatch(log.path) as watch:
+        store = watch.look().store
+    assert store is not None
+    assert "the archive of another log" in str(store.last_error)
+    assert store.position == 0
