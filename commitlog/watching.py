@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from commitlog.observe.watching import LogFigures, LogWatch, WriterFigures
+from commitlog.stats import StoreStats
 
-__all__ = ["LogFigures", "LogWatch", "WriterFigures"]
+__all__ = ["LogFigures", "LogWatch", "StoreStats", "WriterFigures"]

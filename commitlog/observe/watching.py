@@ -122,7 +122,7 @@ class LogFigures:
         By slot.
     tailers : tuple of TailerState
         The named ones, by name.
-    store : commitlog.stats.StoreStats or None
+    store : StoreStats or None
         How far the log is stored; None if it has no store.
     """
 

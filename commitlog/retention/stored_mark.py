@@ -141,7 +141,7 @@ def begin(directory: LogDirectory, store: Store) -> None:
     place = place_of(store)
     try:
         known = read(directory)
-    except CommitLogError:
+    except (CommitLogError, OSError):  # it is replaced
         known = None
     if known is None or known.target != place:
         write(directory, StoredMark(place))
