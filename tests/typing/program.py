@@ -256,7 +256,7 @@ def prune(path: Path, archive: Path) -> None:
     )
     with commitlog.open(path) as log:
         pruned: keep.Pruned = log.prune(rule, dry_run=True)
-        log.delete_before(log.first_position, force_after=1)
+        log.delete_before(log.first_position, force_after=1, force="store")
     removals: tuple[keep.Removal, ...] = keep.archive_segments(path, target, keep=True).segments
     print(pruned.bytes, pruned.kept, removals, target.level, target.filesystem)
     place = keep.target_of(archive)
@@ -333,6 +333,8 @@ def watch(path: Path, page: Path) -> None:
     watched = watching.LogWatch(path)
     figures: watching.LogFigures = watched.look()
     writers: tuple[watching.WriterFigures, ...] = figures.writers
+    store: watching.StoreStats | None = figures.store
+    assert store is None
     print(
         writers,
         figures.uncommitted_bytes,
