@@ -278,8 +278,6 @@ class AllocationService(Service):
         self._unused.give_back_below(
             min(self._sealer.reached, self._core.flushed_position // self._core.segment_size)
         )
-        if self._options.flush == "none":
-            self._core.settle_checkpoint()  # otherwise the flush service does so
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + _LOOK_S
             self._queue.drop_deleted()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -9,6 +10,7 @@ import time
 from commitlog._kernel.engine import Committer
 from commitlog._kernel.failure import REPLACED
 from commitlog.base.service import Service
+from commitlog.errors import ClosedError, LogFailedError
 
 _logger = logging.getLogger("commitlog")
 
@@ -33,7 +35,9 @@ class _Warning:
 
 
 class ReportService(Service):
-    """Poll the kernel's counters once a second: slow flushes, rolled-back claims, a failure."""
+    """Poll the kernel's counters once a second: slow flushes, rolled-back claims, a failure. Write
+    the checkpoint of a log that was flushed and is idle.
+    """
 
     def __init__(self, core: Committer) -> None:
         super().__init__(f"commitlog report {core.path}")
@@ -66,6 +70,9 @@ class ReportService(Service):
 
     def run(self) -> None:
         while not self.ending.wait(_ROUND_S):
+            # The flush loop does so, too, if there is one and its interval is not longer.
+            with contextlib.suppress(ClosedError, LogFailedError):
+                self._core.settle_checkpoint()
             self.look(time.monotonic())
         self.look(time.monotonic())
 
