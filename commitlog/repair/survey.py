@@ -29,7 +29,7 @@ from commitlog.segment.seal_table import SealTable
 from commitlog.tail import tailer_file, tailer_state
 
 _CHUNK = 1 << 20
-SEAL_BROKEN = "the CRC of its seal does not match: the seal counts as not written"
+SEAL_BROKEN = "its seal is damaged, and counts as not written"
 SEAL_WRONG = "its seal does not match its frames"
 INDEX_REMEDY = "the next seek in this segment rebuilds it"
 

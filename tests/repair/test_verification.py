@@ -255,7 +255,8 @@ def seal(**changed: int) -> oracle.Seal:
         (seal(), []),
         (seal(crc_ok=False), [SEAL_BROKEN]),
         (seal(record_count=99), [SEAL_WRONG]),
-        (seal(end=HEADER), [SEAL_WRONG]),
+        (seal(end=HEADER + 99 * STEP), [SEAL_WRONG]),
+        (seal(end=HEADER), [SEAL_BROKEN]),
     ],
 )
 def test_seal_that_contradicts_the_frames_is_reported(
