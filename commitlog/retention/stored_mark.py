@@ -11,11 +11,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from commitlog._kernel import segments as kernel
 from commitlog.errors import CommitLogError, CorruptSegmentError
+from commitlog.flush import known_durable
 from commitlog.retention.store import Store
 from commitlog.retention.store_figures import StoreFigures
 from commitlog.retention.target import is_address
@@ -199,3 +201,17 @@ def _seal_of(directory: LogDirectory, number: int) -> list[int] | None:
     base, size = number * directory.segment_size, directory.segment_size
     seal = None if page is None else kernel.read_seal(page, directory.log_uuid, base, size)
     return None if seal is None else list(seal[:4])
+
+
+def _stored_end(directory: LogDirectory, numbers: Collection[int]) -> int:
+    """Return how far the log is stored, if the last whole segment there is on this disk, too: what
+    is stored was durable before.
+    """
+    with contextlib.suppress(CommitLogError, OSError):
+        mark = read(directory)
+        if mark is not None and mark.position // directory.segment_size - 1 in numbers:
+            return mark.end if type(mark.end) is int and mark.end >= 0 else 0
+    return 0
+
+
+known_durable.register(_stored_end)

@@ -18,6 +18,8 @@ from commitlog.cli.report import report_of
 from commitlog.errors import CommitLogError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.repair.verification import verify
+from commitlog.retention import stored_mark
+from commitlog.retention.stored_mark import StoredMark
 from commitlog.segment import identity as identities
 from tests.faults import image
 from tests.log_files import HEADER, SIZE, LogFiles, numbered
@@ -273,3 +275,15 @@ def test_impossible_position_in_cursors_ends_no_reader_in_a_walk(
                 read()
         records = log.tailer()
         assert [next(records).sequence for _ in range(20)] == list(range(20))
+
+
+def test_lost_sector_below_the_stored_end_is_damage(path: Path) -> None:
+    files = LogFiles(path)
+    files.full(0, numbered(10))
+    files.create(1, opened=True)
+    end = files.records(1, numbered(60, 10))
+    stored_mark.write(files.directory, StoredMark("/store", SIZE, SIZE + end))
+    files.put(1, HEADER + 512, bytes(512))
+    with commitlog.open(path) as log, log.tailer(on_damage="skip") as tailer:
+        assert list(tailer)[-1].value == numbered(70)[-1]
+        assert (log.tail_position, len(tailer.damaged)) == (SIZE + end, 1)
