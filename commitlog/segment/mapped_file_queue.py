@@ -102,11 +102,13 @@ class MappedFile:
         self.segment.release()
 
     def retire(self) -> bool:
-        """Admit no new holder, if there is none; return whether there was none."""
-        before, self._available = self._available, False
+        """Admit no new holder, if there is none and no deletion waits; return whether so."""
+        if not self._available:
+            return False
+        self._available = False
         if not self._holders:
             return True
-        self._available = before
+        self._available = True
         return False
 
     def drain(self, force_after: float) -> None:
@@ -224,12 +226,12 @@ class MappedFileQueue:
 
     def _drop(self, file: MappedFile) -> None:
         """Unmap a segment, unless it has a holder by now."""
-        if self._files.get(file.number) is not file:
-            return  # another thread drops it
         # Before it admits no holder: a thread that is refused then maps the segment anew.
-        self._files.pop(file.number, None)
-        if not file.retire():
-            self._files.setdefault(file.number, file)
+        taken = self._files.pop(file.number, None)
+        if taken is None:
+            return  # another thread drops it
+        if taken is not file or not file.retire():
+            self._files.setdefault(file.number, taken)
             return
         if not self._writable or file.base + file.size <= self.core.flushed_position:
             self.core.forget(file.number)
@@ -302,9 +304,10 @@ class MappedFileQueue:
             pass  # another process has removed it; its index may remain
         else:
             file.drain(force_after)
-            self._files.pop(number, None)
+            is_listed = self._files.pop(number, None) is not None
             file.unmap()
-            self.report("released", number)
+            if is_listed:
+                self.report("released", number)
         self.directory.remove_segment(number)
         self._tell_deleted(number + 1)
 
