@@ -55,9 +55,9 @@ def _behind(parts: LogParts, position: int) -> tuple[int, float]:
 
 def store_stats(parts: LogParts) -> StoreStats | None:
     """Return how far a log is stored, as its directory says; the handle that stores it knows more.
-    None if it has no store.
+    None if it has no store, or is closed.
     """
-    if parts.directory.detached:
+    if parts.directory.detached or parts.closed:
         return None
     try:
         mark = stored_mark.read(parts.directory)

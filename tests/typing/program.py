@@ -334,7 +334,9 @@ def watch(path: Path, page: Path) -> None:
     figures: watching.LogFigures = watched.look()
     writers: tuple[watching.WriterFigures, ...] = figures.writers
     store: watching.StoreStats | None = figures.store
-    assert store is None
+    if store is not None:
+        age_and_state: tuple[float, bool] = store.lag_seconds, store.is_failing
+        assert age_and_state
     print(
         writers,
         figures.uncommitted_bytes,
