@@ -132,16 +132,16 @@ class ArchiveTopic(Topic):
             None if (seal := self._seal(file)) is None else seal.largest for file in self._files
         ]
 
-    def position_since(self, timestamp_ns: int) -> int | None:
+    def _since(self, timestamp_ns: int) -> int | None:
         """Find the first such record. This process scans the segments that may have it."""
         for file, largest in zip(self._files, self._largest_ns, strict=True):
             if largest is None or largest >= timestamp_ns:
-                found = self._since(file, timestamp_ns)
+                found = self._since_in(file, timestamp_ns)
                 if found is not None:
                     return found
         return None
 
-    def _since(self, file: _File, timestamp_ns: int) -> int | None:
+    def _since_in(self, file: _File, timestamp_ns: int) -> int | None:
         import pyarrow as pa
         import pyarrow.compute as pc
 

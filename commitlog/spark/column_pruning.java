@@ -7,8 +7,12 @@
 package commitlog.spark;
 
 import java.lang.reflect.Field;
+import java.sql.Timestamp;
+import java.time.Instant;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
@@ -34,6 +38,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Function1;
 import scala.Option;
+import scala.Product;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.AbstractPartialFunction;
 
@@ -42,8 +47,8 @@ public final class ColumnPruning extends AbstractFunction1 {
     final String format;
     final Field source;
 
-    /** Fails if this release of Spark builds tables in another way. */ public ColumnPruning(String
-    format) throws NoSuchFieldException {
+    /** Fails if this release of Spark builds tables in another way. */
+    public ColumnPruning(String format) throws NoSuchFieldException {
         this.format = format;
         source = PythonTable.class.getDeclaredField("ds");
         source.setAccessible(true);
@@ -157,10 +162,53 @@ public final class ColumnPruning extends AbstractFunction1 {
             return new PythonScanBuilder(new ScanSource(source), format, columns, options);
         }
 
+        /** Leaves to Spark the filters whose times Python's datetime cannot represent. */
         @Override
         public Filter[] pushFilters(Filter[] given) {
-            filters = given;
-            return builder.pushFilters(given);
+            List taken = new ArrayList();
+            List left = new ArrayList();
+            for (Filter filter : given) {
+                if (isRepresentable(filter)) {
+                    taken.add(filter);
+                } else {
+                    left.add(filter);
+                }
+            }
+            filters = (Filter[]) taken.toArray(new Filter[0]);
+            if (filters.length > 0) {
+                left.addAll(Arrays.asList(builder.pushFilters(filters)));
+            }
+            return (Filter[]) left.toArray(new Filter[0]);
+        }
+
+        private static boolean isRepresentable(Object value) {
+            if (value instanceof Timestamp) {
+                return isInRange(((Timestamp) value).getTime() / 1000);
+            }
+            if (value instanceof Instant) {
+                return isInRange(((Instant) value).getEpochSecond());
+            }
+            if (value instanceof Object[]) {
+                for (Object each : (Object[]) value) {
+                    if (!isRepresentable(each)) {
+                        return false;
+                    }
+                }
+            }
+            if (value instanceof Filter) {
+                Product parts = (Product) value;
+                for (int at = 0; at < parts.productArity(); at++) {
+                    if (!isRepresentable(parts.productElement(at))) {
+                        return false;
+                    }
+                }
+            }
+            return true;
+        }
+
+        /** The years 1 to 9999, without a week at both ends for time zones and calendars. */
+        private static boolean isInRange(long seconds) {
+            return seconds > -62134992000L && seconds < 253401696000L;
         }
 
         @Override

@@ -90,7 +90,7 @@ def _has_values(one: Any, column: str) -> bool:
             _scalar(column, each).is_valid
             for each in (value if isinstance(one, spark.In) else [value])
         )
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError):
+    except (pa.ArrowTypeError, TypeError, ValueError, OverflowError):
         return False
 
 

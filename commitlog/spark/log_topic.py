@@ -71,7 +71,7 @@ class LogTopic(Topic):
             return position
         return min(max(position, self._only), self._only + self.segment_size)
 
-    def position_since(self, timestamp_ns: int) -> int | None:
+    def _since(self, timestamp_ns: int) -> int | None:
         found = self._parts.index.position_since(timestamp_ns)
         return None if found is None or found >= self.end else self._bounded(found)
 

@@ -57,9 +57,9 @@ class RemoteTopic(LogTopic):
             self._asked_s = now_s
             self._find("flush", 0)
 
-    def position_since(self, timestamp_ns: int) -> int | None:
+    def _since(self, timestamp_ns: int) -> int | None:
         if self._is_older(self.first):
-            return super().position_since(timestamp_ns)
+            return super()._since(timestamp_ns)
         found = self._find("since", timestamp_ns)
         return None if found is None or found >= self.end else found
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from commitlog.errors import PositionError
 from commitlog.spark.slices import Slice
 
+_EARLIEST_NS, _LATEST_NS = -(1 << 63), (1 << 63) - 1  # that a record can have
 _logger = logging.getLogger("commitlog.spark")
 
 
@@ -42,11 +43,17 @@ class Topic(ABC):
     def end(self) -> int:
         """The position at which a read must end at present."""
 
-    @abstractmethod
     def position_since(self, timestamp_ns: int) -> int | None:
         """Return the position of the first record with at least this timestamp; None if there is
-        no such record.
+        no such record. The timestamp may be one that no record can have.
         """
+        if timestamp_ns > _LATEST_NS:
+            return None
+        return self._since(max(timestamp_ns, _EARLIEST_NS))
+
+    @abstractmethod
+    def _since(self, timestamp_ns: int) -> int | None:
+        """Do the same for a timestamp that a record can have."""
 
     @abstractmethod
     def boundary(self, position: int) -> int:

@@ -145,3 +145,59 @@ def test_spark_query_with_filter_pushdown_returns_right_rows(
     assert sorted(row.sequence for row in wanted.collect()) == expected
     plain = spark.read.format("commitlog").load(str(path))
     assert plain.where(f.col("offset") == positions[5]).select("sequence").collect() == [(5,)]
+
+
+SENTINELS = {
+    "timestamp >= '0001-01-01'": 2000,
+    "timestamp > date'0001-01-01'": 2000,
+    "timestamp BETWEEN '1600-01-01' AND '9999-12-31'": 2000,
+    "timestamp >= '1677-09-21 00:12:43' AND timestamp < '2262-04-11 23:47:17'": 2000,
+    "timestamp = '0001-01-01'": 0,
+    "timestamp >= '2262-04-12'": 0,
+    "timestamp >= '9999-12-31 23:59:59.999999'": 0,
+    "timestamp < timestamp'+12000-01-01'": 2000,
+    "timestamp > timestamp'-0500-01-01' AND offset > 0": 2000,
+    "timestamp >= timestamp'+294247-01-10 04:00:54.775807'": 0,
+    "timestamp NOT IN (timestamp'0001-01-01', timestamp'+20000-01-01')": 2000,
+    "timestamp <=> null": 0,
+    "timestamp >= null": 0,
+    "offset > -9223372036854775808": 2000,
+    "offset < -1": 0,
+    "offset >= 9223372036854775807": 0,
+    "offset < 99999999999999999999": 2000,
+    "offset > 4096.5": 1999,
+    "offset IN (4096, null)": 1,
+    "offset = null": 0,
+    "sequence >= 1998.5": 1,
+    "sequence > 99999999999999999999": 0,
+    "type > double('NaN')": 0,
+    "type >= -9223372036854775808": 2000,
+}
+
+
+def test_filters_on_sentinel_values_count_as_in_sql(
+    spark: Any, log: tuple[Path, list[int]]
+) -> None:
+    frame = spark.read.format("commitlog").load(str(log[0]))
+    found = {text: len(frame.where(text).select("sequence").collect()) for text in SENTINELS}
+    assert found == SENTINELS
+
+
+@pytest.mark.parametrize("java_8", ["true", "false"])
+def test_time_that_python_lacks_is_left_to_spark(
+    spark: Any, log: tuple[Path, list[int]], java_8: str
+) -> None:
+    spark.conf.set("spark.sql.datetime.java8API.enabled", java_8)
+    try:
+        frame = spark.read.format("commitlog").load(str(log[0]))
+        late = "timestamp >= timestamp'1970-01-01 00:20:00'"
+        wanted = frame.where(f"{late} AND timestamp < timestamp'+12000-01-01'")
+        assert wanted.count() == 800
+        assert wanted.where("timestamp > timestamp'-0044-03-15'").count() == 800
+    finally:
+        spark.conf.unset("spark.sql.datetime.java8API.enabled")
+
+
+@pytest.mark.parametrize("moment", [dt.datetime.min, dt.datetime.max])  # noqa: DTZ901
+def test_naive_time_at_the_ends_of_datetime_is_no_error(moment: dt.datetime) -> None:
+    assert not is_taken(GreaterThan(("timestamp",), moment)) or moment.astimezone()

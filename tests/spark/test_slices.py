@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 from pathlib import Path
@@ -373,3 +374,23 @@ def test_fifo_as_segment_raises_without_blocking(tmp_path: Path, name: str) -> N
     os.mkfifo(tmp_path / name)
     with pytest.raises(IOFailureError, match="this is a FIFO, and not a regular file"):
         segment_bytes.open_bytes(str(tmp_path / name))
+
+
+LATEST_MS = 253_402_300_799_999  # the end of the year 9999
+FAR = {"startingOffsetsByTimestampStrategy": "latest", "startingTimestamp": LATEST_MS}
+
+
+@pytest.mark.parametrize("is_archived", [False, True])
+def test_bounds_at_times_that_no_record_has_are_no_error(tmp_path: Path, is_archived: bool) -> None:
+    path = tmp_path / "log"
+    fill(path, numbered(1500))
+    if is_archived:
+        path = archive(path, tmp_path / "archive" / "log")
+    whole = values(path=path)
+    largest = json.dumps({"log": {"0": (1 << 63) - 1}})
+    assert values(path=path, endingTimestamp=LATEST_MS) == whole
+    assert values(path=path, endingTimestamp="9" * 18) == whole
+    assert values(path=path, endingOffsetsByTimestamp=largest) == whole
+    assert values(path=path, **FAR) == []
+    with pytest.raises(PositionError, match="no record of log has a timestamp"):
+        values(path=path, startingOffsetsByTimestamp=largest)
