@@ -29,7 +29,7 @@ def open_for_reading(path: str, options: Options) -> Opened:
         return _open_remote(path, options)
     detached = open_detached(path, options.tuning.archive_cache)
     if detached is not None:
-        return _open_detached(detached)
+        return opened_detached(detached)
     identity = _await_identity(path, options.wait_for_log or 0.0)
     check_options(identity, options, path)
     directory = _directory(path, identity, options)
@@ -61,7 +61,7 @@ def _directory(path: str, identity: Identity, options: Options) -> LogDirectory:
     return TieredDirectory(store, options.tuning.archive_cache, path, identity)
 
 
-def _open_detached(directory: Detached) -> Opened:
+def opened_detached(directory: Detached) -> Opened:
     """Open an archive or a single segment file, which no process writes in that place."""
     try:
         end = directory.find_end()

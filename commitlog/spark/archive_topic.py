@@ -194,6 +194,7 @@ class ArchiveTopic(Topic):
             topic=self.name,
             location=file.location,
             uuid=self.uuid,
+            log=self.location,
             base=file.base,
             size=self.segment_size,
             start=max(start - file.base, HEADER_SIZE),

@@ -38,6 +38,11 @@ class LogTopic(Topic):
         self.segment_size = self.log.segment_size
         self.uuid = self.log.identity.uuid
 
+    @property
+    def _schema_store(self) -> str | None:
+        """The store to open the log with for its schemas."""
+        return self._store
+
     def _open_log(self) -> None:
         self._open(None if self._store is None else commitlog.Store(self._store))
 
@@ -140,6 +145,8 @@ class LogTopic(Topic):
                 topic=self.name,
                 location=self._location(number),
                 uuid=self.uuid,
+                log=self.location,
+                store=self._schema_store,
                 base=base,
                 size=size,
                 scan=scan,

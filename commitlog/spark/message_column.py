@@ -8,14 +8,12 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-import commitlog
-from commitlog import CommitLog
-from commitlog.errors import LogNotFoundError, NotALogError, UndecodableError
+from commitlog.errors import UndecodableError
 from commitlog.messages.arrow_types import MISFITS, converter
 from commitlog.messages.decoding import MessageDecoder, as_json
-from commitlog.spark import places
 from commitlog.spark.columns import FIELDS, MESSAGE, MESSAGE_TYPE
-from commitlog.spark.slices import OnDamage, Slice
+from commitlog.spark.schema_log import open_schema_log
+from commitlog.spark.slices import OnDamage
 
 T = TypeVar("T")
 _NEEDED = ("type", "value", "offset", "key")
@@ -45,9 +43,11 @@ class MessageColumn:
         self._has_key = "key" in known
         self.needed = pa.schema([*given, *more])
 
-    def added(self, piece: Slice, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a slice in the requested columns."""
-        with _log_of(piece) as log:
+    def added(
+        self, place: str, store: str | None, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of slices of one log in the requested columns."""
+        with open_schema_log(place, store) as log:
             decoder = MessageDecoder(log, None if self._topic is None else [self._topic])
             for batch in batches:
                 columns = {
@@ -117,11 +117,3 @@ class MessageColumn:
                 raise
             _logger.warning("%s", error)
             return None
-
-
-def _log_of(piece: Slice) -> CommitLog:
-    """Open the log of a slice for its schemas; a segment file alone has those of its messages."""
-    try:
-        return commitlog.open(places.parent(piece.location), "r")
-    except (LogNotFoundError, NotALogError):
-        return commitlog.open(piece.location, "r")

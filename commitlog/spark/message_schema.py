@@ -9,13 +9,13 @@ from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StringType, StructType
 
-import commitlog
 from commitlog.errors import TopicNotFoundError
 from commitlog.messages.arrow_types import arrow_type_of
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.schema import Schema
 from commitlog.spark.columns import FIELDS, MESSAGE
 from commitlog.spark.read_options import ReadOptions
+from commitlog.spark.schema_log import open_schema_log
 from commitlog.spark.topics import locate
 
 
@@ -46,8 +46,9 @@ def _newest(options: Mapping[str, str]) -> Schema:
     topic = next(value for name, value in options.items() if name.lower() == "messagetopic")
     newest: tuple[int, Schema] | None = None
     missing: TopicNotFoundError | None = None
-    for place in locate(ReadOptions.of_places(options)).values():
-        with commitlog.open(place, "r") as log:
+    reading = ReadOptions.of_places(options)
+    for place in locate(reading).values():
+        with open_schema_log(place, reading.store) as log:
             try:
                 found = SchemaCatalog(log).newest(topic)
             except TopicNotFoundError as error:

@@ -97,7 +97,8 @@ def expanded(place: str) -> list[str]:
     )
 
 
-def _file_system(uri: str) -> tuple[Any, str]:
+def file_system(uri: str) -> tuple[Any, str]:
+    """Return pyarrow's file system of a URI, and the path in it."""
     import pyarrow as pa
     import pyarrow.fs
 
@@ -127,7 +128,7 @@ def open_file(place: str, *, buffered: bool = True) -> Any:
     try:
         if not is_uri(place):
             return open(open_regular(place, follow=True), "rb", buffering=-1 if buffered else 0)
-        system, path = _file_system(place)
+        system, path = file_system(place)
         return system.open_input_file(path)
     except (FileNotFoundError, CommitLogError):
         raise
@@ -151,7 +152,7 @@ def names(place: str) -> dict[str, bool] | None:
             ) from error
     import pyarrow.fs
 
-    system, path = _file_system(place)
+    system, path = file_system(place)
     try:
         found = system.get_file_info(pyarrow.fs.FileSelector(path))
     except (FileNotFoundError, NotADirectoryError):

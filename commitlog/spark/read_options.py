@@ -120,7 +120,7 @@ class ReadOptions:
             min_offsets=ask.count("minOffsetsPerTrigger"),
             max_trigger_delay_s=ask.delay("maxTriggerDelay"),
             max_bytes=ask.size("maxBytesPerTrigger"),
-            store=places.normalized(given["store"]) if "store" in given else None,
+            store=_store(given),
             decode=ask.flag("decode", False) or "messagetopic" in given,
             message_topic=given.get("messagetopic"),
         )
@@ -134,7 +134,12 @@ class ReadOptions:
             paths=_paths(given),
             subscribe=ask.names("subscribe"),
             subscribe_pattern=ask.pattern("subscribePattern"),
+            store=_store(given),
         )
+
+
+def _store(given: Mapping[str, str]) -> str | None:
+    return places.normalized(given["store"]) if "store" in given else None
 
 
 def _refuse_others(given: Mapping[str, str], *, stream: bool) -> None:

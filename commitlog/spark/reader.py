@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -77,8 +78,8 @@ class Reading:
 
         options = self._options
         column = MessageColumn(self._schema, options.on_damage, options.message_topic)
-        for piece in slices:
-            yield from column.added(piece, self._rows([piece], column.needed))
+        for (log, store), pieces in itertools.groupby(slices, lambda each: (each.log, each.store)):
+            yield from column.added(log, store, self._rows(pieces, column.needed))
 
     def _counted(self, slices: Iterable[Slice]) -> pa.RecordBatch:
         """Return one row: the number of records. Read only the slices of which it is unknown."""

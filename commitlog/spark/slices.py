@@ -34,6 +34,10 @@ class Slice:
         The segment file: a path or a URI.
     uuid : bytes
         The log's identity.
+    log : str
+        The log, its archive, its store or its only segment, to open for the schemas of messages.
+    store : str or None
+        The store of the log, which may have the schemas of deleted segments.
     base, size : int
         Base and size of the segment.
     scan : int
@@ -52,6 +56,8 @@ class Slice:
     topic: str
     location: str
     uuid: bytes
+    log: str = ""
+    store: str | None = None
     base: int
     size: int
     scan: int = HEADER_SIZE

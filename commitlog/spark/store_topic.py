@@ -57,6 +57,10 @@ class StoreTopic(LogTopic):
         assert isinstance(directory, ArchivedDirectory)
         return directory
 
+    @property
+    def _schema_store(self) -> str | None:
+        return None
+
     def _open_log(self) -> None:
         self._open(store=None)
 
