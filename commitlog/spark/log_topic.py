@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 from typing import Literal
 
 import commitlog
 from commitlog._kernel.segments import HEADER_SIZE
-from commitlog.errors import PositionError, SequenceError
+from commitlog.errors import LogNotFoundError, PositionError, SequenceError
 from commitlog.log.parts import parts_of
 from commitlog.retention.tiered_directory import TieredDirectory
+from commitlog.segment import identity as identities
+from commitlog.spark import places
 from commitlog.spark.presence import check_present
 from commitlog.spark.segment_bytes import stored_location
 from commitlog.spark.slices import Slice
 from commitlog.spark.topic import Topic, refuse_gap
+
+LOOK_S = 1.0  # between two looks of a stream for another log in the same place
 
 
 class LogTopic(Topic):
     """A log that is open for reading, up to the watermark `visibility`; with `only`, one segment of
     it, by its base. Tasks find the segments that are in the log's `store` there.
     """
+
+    _looks_always = False  # because a look costs nothing
 
     def __init__(
         self,
@@ -35,8 +43,8 @@ class LogTopic(Topic):
         self._only = only
         self._store = store
         self._open_log()
-        self.segment_size = self.log.segment_size
-        self.uuid = self.log.identity.uuid
+        self._looked_s = time.monotonic()
+        self._is_there = True
 
     @property
     def _schema_store(self) -> str | None:
@@ -47,9 +55,12 @@ class LogTopic(Topic):
         self._open(None if self._store is None else commitlog.Store(self._store))
 
     def _open(self, store: commitlog.Store | None) -> None:
+        self._stamp = self._stamped()
         self.log = commitlog.open(self.location, mode="r", store=store)
         self._parts = parts_of(self.log)
         self._seals = self._parts.index.seals
+        self.segment_size = self.log.segment_size
+        self.uuid = self.log.identity.uuid
 
     @property
     def first(self) -> int:
@@ -64,12 +75,49 @@ class LogTopic(Topic):
             else self.log.committed_position
         )
 
-    def refresh(self) -> None:
-        """Before a stream looks for the end: ask the log's writer for a flush if this read waits
-        for durable records.
+    @property
+    def tail(self) -> int:
+        """The end of what is appended, which readers may not see yet."""
+        return max(self.end, self.log.tail_position, self.log.appended_position)
+
+    def refresh(self) -> bool:
+        """Before a stream looks for the end: open the log again if another one has taken its place,
+        and ask its writer for a flush if this read waits for durable records. Return whether there
+        is a log in this place.
         """
+        now_s = time.monotonic()
+        if self._looks_always or now_s - self._looked_s >= LOOK_S:
+            self._looked_s = now_s
+            try:
+                if self._has_changed():
+                    self._open_again()
+                self._is_there = True
+            except LogNotFoundError:
+                self._is_there = False
+        self._ask_for_flush()
+        return self._is_there
+
+    def _ask_for_flush(self) -> None:
         if self._visibility == "flushed":
             self._parts.engine.ask_for_flush()
+
+    def _has_changed(self) -> bool:
+        """Return whether the files of this place are no longer those that are open."""
+        return self._stamped() != self._stamp
+
+    def _stamped(self) -> tuple[int, ...]:
+        """Return what changes if `log.json` is written again, also with the same uuid."""
+        path = places.join(self.location, identities.NAME)
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:
+            raise LogNotFoundError("there is no log here any more", path=self.location) from None
+        return found.st_dev, found.st_ino, found.st_ctime_ns
+
+    def _open_again(self) -> None:
+        before = self.log
+        self._open_log()
+        before.close()
 
     def _bounded(self, position: int) -> int:
         if self._only is None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import Literal
 
-from commitlog.errors import SequenceError
-from commitlog.remote.connection import Connection
+from commitlog.errors import NotALogError, ReplicationError, SequenceError
 from commitlog.remote.remote_directory import RemoteDirectory
 from commitlog.retention.tiered_directory import TieredDirectory
 from commitlog.spark.log_topic import LogTopic
@@ -20,6 +19,8 @@ class RemoteTopic(LogTopic):
     from there.
     """
 
+    _looks_always = True
+
     def __init__(
         self,
         name: str,
@@ -28,14 +29,16 @@ class RemoteTopic(LogTopic):
         store: str | None = None,
     ) -> None:
         super().__init__(name, place, visibility, store=store)
-        directory = self._parts.directory
-        assert isinstance(directory, RemoteDirectory)
-        self._far = directory
-        self._server: Connection = directory.connection
         self._asked_s = 0.0
 
+    @property
+    def _far(self) -> RemoteDirectory:
+        directory = self._parts.directory
+        assert isinstance(directory, RemoteDirectory)
+        return directory
+
     def _find(self, what: str, value: int) -> int | None:
-        found = self._server.ask("find", {"what": what, "value": value}).get("found")
+        found = self._far.connection.ask("find", {"what": what, "value": value}).get("found")
         return found if type(found) is int else None
 
     def _check_present(self) -> None:
@@ -49,8 +52,22 @@ class RemoteTopic(LogTopic):
         number = position // self.segment_size
         return isinstance(self._far, TieredDirectory) and self._far.is_older(number)
 
-    def refresh(self) -> None:
-        """Ask the server for a flush if this read waits for durable records."""
+    def _has_changed(self) -> bool:
+        """Return whether the server has another log by now. While it is out of reach, the query
+        waits.
+        """
+        try:
+            self._far.check()
+        except NotALogError:
+            return True
+        except ReplicationError:
+            return False
+        return False
+
+    def _stamped(self) -> tuple[int, ...]:
+        return ()  # the connection says it
+
+    def _ask_for_flush(self) -> None:
         now_s = time.monotonic()
         waits = self.log.committed_position > self.log.flushed_position
         if self._visibility == "flushed" and waits and now_s - self._asked_s >= _FLUSH_S:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import MissingExtraError
 from commitlog.retention.archived_directory import ArchivedDirectory
@@ -13,8 +11,6 @@ from commitlog.retention.target import reading, target_of
 from commitlog.segment import identity as identities
 from commitlog.spark import places
 from commitlog.spark.log_topic import LogTopic
-
-_LIST_S = 1.0  # between two listings by a stream
 
 
 def is_object_place(place: str) -> bool:
@@ -49,7 +45,6 @@ class StoreTopic(LogTopic):
 
     def __init__(self, name: str, place: str) -> None:
         super().__init__(name, place, "committed", store=place)
-        self._listed_s = time.monotonic()
 
     @property
     def _directory(self) -> ArchivedDirectory:
@@ -64,15 +59,12 @@ class StoreTopic(LogTopic):
     def _open_log(self) -> None:
         self._open(store=None)
 
-    def refresh(self) -> None:
-        """Open the store again if it has grown."""
-        now_s = time.monotonic()
-        if now_s - self._listed_s >= _LIST_S:
-            self._listed_s = now_s
-            if self._directory.has_changed():
-                before = self.log
-                self._open_log()
-                before.close()
+    def _has_changed(self) -> bool:
+        """List the store; return whether it has grown, or was made again."""
+        return self._directory.has_changed()
+
+    def _stamped(self) -> tuple[int, ...]:
+        return ()  # the listing says it
 
     def _is_stored(self, number: int) -> bool:
         return True

@@ -19,24 +19,23 @@ from pyspark.sql.types import StructType
 
 from commitlog.spark.log_topic import LogTopic
 from commitlog.spark.reader import Reading
-from commitlog.spark.stream_topics import StreamTopics, lost
+from commitlog.spark.stream_offset import (
+    Offset,
+    Place,
+    advanced,
+    ended,
+    offset_of,
+    places_of,
+    resumed,
+)
+from commitlog.spark.stream_topics import StreamTopics
 
-# The JSON that Spark keeps in the checkpoint, as Kafka's source has it: {"orders": {"0": 4096}}.
-Offset = dict[str, dict[str, int]]
-_Places = dict[str, int]
-
-
-def _offset(places: Mapping[str, int]) -> Offset:
-    return {name: {"0": position} for name, position in sorted(places.items())}
-
-
-def _places(offset: Mapping[str, Mapping[str, int]] | None) -> _Places:
-    return {name: int(partitions["0"]) for name, partitions in (offset or {}).items()}
+_Places = dict[str, Place]
 
 
 class LogStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follow some logs. An offset is a position in each log, which rolls and retention do not
-    change.
+    change, and the log's uuid.
     """
 
     _stream = True
@@ -59,27 +58,38 @@ class LogStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableN
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Return where a new query starts. Spark calls this twice; both results are the same."""
         if self._initial is None:
-            self._initial = _offset(self._topics.starts())
+            self._initial = offset_of(self._topics.starts())
         return self._initial
 
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:  # noqa: N802
         """Return where the next batch ends. Without new records this reads one watermark in memory
         for each log, because Spark then polls every 10 ms.
+
+        Spark writes the result to the checkpoint at once. So a log that is not the one of the
+        checkpoint is refused here, before it can get in.
         """
-        places, ends = _places(start), self._ends()
-        ends = {name: max(end, places.get(name, 0)) for name, end in ends.items()}
+        places = places_of(start)
+        ends = self._ends(places)
         if all(places.get(name) == end for name, end in ends.items()):
-            return _offset({**places, **ends})
+            return offset_of({**places, **ends})
+        for name in ends:
+            self._from(name, places)
         if limit is not None and not isinstance(limit, ReadAllAvailable):
             ends = self._admitted(places, ends)
         if any(places.get(name) != end for name, end in ends.items()):
             self._triggered_s = time.monotonic()
-        return _offset({**places, **ends})
+        return offset_of({**places, **ends})
 
-    def _ends(self) -> _Places:
-        ends = self._topics.ends()
+    def _ends(self, places: _Places) -> _Places:
+        ends = {
+            name: advanced(places.get(name), end, self._topics.topic(name).tail)
+            for name, end in self._topics.ends().items()
+        }
         if self._target is None:
             return ends
+        for name, target in self._target.items():
+            if name in ends and ends[name].uuid != target.uuid:
+                self._target[name] = ends[name]
         return {
             name: min(end, self._target[name]) for name, end in ends.items() if name in self._target
         }
@@ -90,7 +100,7 @@ class LogStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableN
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802
         """Return where the logs end, without limits, for the query's progress report."""
-        return _offset(self._topics.ends())
+        return offset_of(self._topics.ends())
 
     # --- admission --------------------------------------------------------------------------------
 
@@ -110,7 +120,7 @@ class LogStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableN
     def _admitted(self, places: _Places, ends: _Places) -> _Places:
         """Apply the limits to [places, ends), and return the ends of the batch."""
         spans = [
-            _Span(self._topics.topic(name), self._from(name, places), end)
+            _Span(self._topics.topic(name), self._from(name, places), end.position)
             for name, end in ends.items()
         ]
         if self._waits_for_more(spans):
@@ -120,7 +130,7 @@ class LogStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableN
             share_records(spans, options.max_offsets)
         if options.max_bytes is not None:
             share_bytes(spans, options.max_bytes)
-        return {span.topic.name: span.stop for span in spans}
+        return {span.topic.name: Place(span.stop, ends[span.topic.name].uuid) for span in spans}
 
     def _waits_for_more(self, spans: list[_Span]) -> bool:
         if self._options.min_offsets is None or self._target is not None:
@@ -132,30 +142,27 @@ class LogStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableN
         )
 
     def _from(self, name: str, places: _Places) -> int:
-        """Return where to continue in a log. If the log is new, or retention deleted that position,
-        continue at the oldest record.
-        """
-        topic = self._topics.topic(name)
-        first = topic.first
-        start = places.get(name, first)
-        if start < first:
-            lost(topic, start, first, self._options)
-            return first
+        """Return where to continue in a log; report what is lost."""
+        start, loss = resumed(places.get(name), self._topics.extent(name))
+        self._topics.report(name, start, loss)
         return start
+
+    def _to(self, name: str, place: Place) -> int:
+        """Return where a planned batch ends in a log; report what is lost."""
+        stop, loss = ended(place, self._topics.extent(name))
+        self._topics.report(name, stop, loss)
+        return stop
 
     # --- reading ----------------------------------------------------------------------------------
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Plan what each task reads of a batch."""
-        places, ends = _places(start), _places(end)
+        places, ends = places_of(start), places_of(end)
         self._topics.check_present(ends)
-        ranges = [
-            (self._topics.topic(name), self._from(name, places), stop)
+        return self._planned(
+            (self._topics.topic(name), self._from(name, places), self._to(name, stop))
             for name, stop in ends.items()
-        ]
-        for topic, _, stop in ranges:
-            self._topics.check_reached(topic, stop)
-        return self._planned(ranges)
+        )
 
     def stop(self) -> None:
         """Close the logs when the query ends."""

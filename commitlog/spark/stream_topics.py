@@ -15,28 +15,10 @@ from commitlog.spark.columns import FIELDS, RowBuilder
 from commitlog.spark.log_topic import LogTopic
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.slices import SliceReader
+from commitlog.spark.stream_offset import Extent, Loss, Place, text_of
 from commitlog.spark.topics import check_names, locate, open_topic, present, start_of
 
 _logger = logging.getLogger("commitlog.spark")
-
-
-def lost(topic: LogTopic, start: int, stop: int, options: ReadOptions) -> None:
-    """Report that retention deleted records before a query read them."""
-    if options.fail_on_data_loss:
-        raise PositionError(
-            f"retention deleted records of {topic.name} before this query read them, positions "
-            f"{start} to {stop}: keep more segments, or continue with the remaining records with "
-            "failOnDataLoss=false",
-            path=topic.location,
-            position=start,
-            first_position=stop,
-        )
-    _logger.warning(
-        "%s: retention deleted positions %d to %d before they were read",
-        topic.location,
-        start,
-        stop,
-    )
 
 
 class StreamTopics:
@@ -48,27 +30,52 @@ class StreamTopics:
         self._options = options
         self._topics: dict[str, LogTopic] = {}
         self._seen_ns: tuple[int, ...] | None = None
+        self._reported: dict[str, Loss | None] = {}
 
     def topic(self, name: str) -> LogTopic:
         return self._topics[name]
 
-    def starts(self) -> dict[str, int]:
+    def extent(self, name: str) -> Extent:
+        """Return what a log has now."""
+        topic = self._topics[name]
+        return Extent(text_of(topic.uuid), topic.first, topic.end, topic.tail)
+
+    def report(self, name: str, position: int, loss: Loss | None) -> None:
+        """Report what a query lost in a log: by an error, or once by a warning."""
+        topic = self._topics[name]
+        if loss is not None and self._options.fail_on_data_loss:
+            raise PositionError(
+                f"{loss.why}: {loss.remedy} with failOnDataLoss=false",
+                path=topic.location,
+                position=position,
+                first_position=topic.first,
+            )
+        if loss is not None and self._reported.get(name) != loss:
+            _logger.warning("%s: %s", topic.location, loss.why)
+        self._reported[name] = loss
+
+    def starts(self) -> dict[str, Place]:
         """Return where a new query starts in each log."""
         self._find_logs()
         check_names(self._options.start, "startingOffsets", list(self._topics))
         return {
-            name: _at_record(topic, start_of(topic, self._options))
+            name: Place(_at_record(topic, start_of(topic, self._options)), text_of(topic.uuid))
             for name, topic in self._topics.items()
         }
 
-    def ends(self) -> dict[str, int]:
+    def ends(self) -> dict[str, Place]:
         """Return where each log ends at present. The query will wait for records that are appended
         and not durable, so this asks the writers for a flush.
         """
         self._find_logs()
         for topic in self._topics.values():
-            topic.refresh()
-        return {name: topic.end for name, topic in self._topics.items()}
+            if not topic.refresh() and self._options.fail_on_data_loss:
+                raise LogNotFoundError(
+                    f"the log {topic.name} was deleted or moved while this query ran: restore it, "
+                    "or wait for a new log there with failOnDataLoss=false",
+                    path=topic.location,
+                )
+        return {name: Place(topic.end, text_of(topic.uuid)) for name, topic in self._topics.items()}
 
     def _find_logs(self) -> None:
         """Find the logs once. With a pattern, find them again after their directory changed."""
@@ -111,7 +118,7 @@ class StreamTopics:
             )
         return topic
 
-    def check_present(self, wanted: Mapping[str, int]) -> None:
+    def check_present(self, wanted: Mapping[str, Place]) -> None:
         """Refuse to continue if a log of the checkpoint is missing."""
         self._find_logs()
         missing = sorted(set(wanted) - set(self._topics))
@@ -120,20 +127,6 @@ class StreamTopics:
                 f"the checkpoint names the log {missing[0]!r}, which does not exist any more: "
                 "restore it, or start with a new checkpoint",
                 path=", ".join(self._options.paths),
-            )
-
-    def check_reached(self, topic: LogTopic, stop: int) -> None:
-        """Refuse an offset beyond the log's tail, because the log is then not the one of the
-        checkpoint.
-        """
-        tail = max(topic.log.tail_position, topic.log.appended_position)
-        if stop > tail and self._options.fail_on_data_loss:
-            raise PositionError(
-                f"the checkpoint has position {stop} for {topic.name}, and the log ends at {tail}: "
-                "the log was replaced or lost its end. Start with a new checkpoint, or continue "
-                "with failOnDataLoss=false",
-                path=topic.location,
-                position=stop,
             )
 
     def close(self) -> None:
