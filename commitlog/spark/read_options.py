@@ -64,11 +64,13 @@ _STREAM_ONLY = (
 @dataclass(frozen=True)
 class Bound:
     """Where a read starts or ends: at an edge, at a position for each topic, at a time for each
-    topic, or at one time for all topics. Times are nanoseconds since 1970.
+    topic, or at one time for all topics. Times are nanoseconds since 1970. `uuids` names the logs
+    that the positions are of, where the offset of a stream was given.
     """
 
     edge: Edge | None = None
     positions: Mapping[str, int | Edge] | None = None
+    uuids: Mapping[str, str] = field(default_factory=dict)
     times_ns: Mapping[str, int] | None = None
     time_ns: int | None = None
 
@@ -273,8 +275,8 @@ class _OptionText:
             return Bound(time_ns=time_ms * 1_000_000)
         name = f"{which}OffsetsByTimestamp"
         if self._get(name) is not None:
-            times = self._by_topic(name, "milliseconds since 1970")
-            if any(value < 0 for value in times.values()):
+            times, uuids = self._by_topic(name, "milliseconds since 1970")
+            if uuids or any(value < 0 for value in times.values()):
                 raise self._refuse(
                     name, 'JSON like {"orders": {"0": 1700000000000}}, milliseconds since 1970'
                 )
@@ -283,7 +285,7 @@ class _OptionText:
         text = self._get(name)
         edge = default if text is None else _edge_of(text)
         if edge is None:
-            positions = self._by_topic(name, "-2 for earliest, -1 for latest, or a position")
+            positions, uuids = self._by_topic(name, "-2 for earliest, -1 for latest, or a position")
             if any(value < -2 for value in positions.values()):
                 raise self._refuse(name, "positions, -2 for earliest or -1 for latest")
             if which == "ending" and -2 in positions.values():
@@ -291,13 +293,15 @@ class _OptionText:
                     name, "positions or -1 for latest (a read that ends at -2 is empty)"
                 )
             return Bound(
-                positions={topic: _EDGES.get(value, value) for topic, value in positions.items()}
+                positions={topic: _EDGES.get(value, value) for topic, value in positions.items()},
+                uuids=uuids,
             )
         if (which, edge) == ("ending", "earliest"):
             raise self._refuse(name, "latest or JSON (a read that ends at earliest is empty)")
         return Bound(edge=edge)
 
-    def _by_topic(self, name: str, of_what: str) -> dict[str, int]:
+    def _by_topic(self, name: str, of_what: str) -> tuple[dict[str, int], dict[str, str]]:
+        """Return the number for each topic, and the uuids that stand beside them."""
         text = self._get(name)
         wanted = f'earliest, latest, or JSON like {{"orders": {{"0": 4096}}}} with {of_what}'
         try:
@@ -306,15 +310,19 @@ class _OptionText:
             raise self._refuse(name, wanted) from None
         if not isinstance(content, dict) or not content:
             raise self._refuse(name, wanted)
-        found = {}
+        found, uuids = {}, {}
         for topic, partitions in content.items():
-            if not isinstance(partitions, dict) or list(partitions) != ["0"]:
+            if not isinstance(partitions, dict) or partitions.keys() - {"uuid"} != {"0"}:
                 raise self._refuse(name, f'{wanted}; a log has one partition, "0"')
             value = partitions["0"]
+            if isinstance(partitions.get("uuid"), str):
+                uuids[topic] = partitions["uuid"]
+            elif "uuid" in partitions:
+                raise self._refuse(name, f"{wanted}; a uuid is a string")
             if not isinstance(value, int) or isinstance(value, bool) or value >= 1 << 63:
                 raise self._refuse(name, wanted)
             found[topic] = value
-        return found
+        return found, uuids
 
 
 def _edge_of(text: str) -> Edge | None:

@@ -14,6 +14,7 @@ from commitlog.spark.log_topic import LogTopic
 from commitlog.spark.read_options import Bound, ReadOptions
 from commitlog.spark.remote_topic import RemoteTopic
 from commitlog.spark.store_topic import StoreTopic, is_object_place, is_store
+from commitlog.spark.stream_offset import text_of
 from commitlog.spark.topic import Topic
 
 _LOG_JSON = "log.json"
@@ -176,6 +177,8 @@ def start_of(topic: Topic, options: ReadOptions) -> int:
         return topic.first
     if where == "latest" or where is None:
         return topic.end
+    if _is_of_another_log(topic, bound, options, "startingOffsets"):
+        return topic.first
     return checked_position(topic, where, options, "startingOffsets")
 
 
@@ -189,7 +192,23 @@ def end_of(topic: Topic, options: ReadOptions) -> int:
     where = bound.edge if bound.positions is None else bound.positions[topic.name]
     if isinstance(where, str) or where is None:
         return topic.end
+    if _is_of_another_log(topic, bound, options, "endingOffsets"):
+        return topic.end
     return checked_position(topic, where, options, "endingOffsets")
+
+
+def _is_of_another_log(topic: Topic, bound: Bound, options: ReadOptions, what: str) -> bool:
+    """Return whether an offset names another log, which is refused with `failOnDataLoss`."""
+    named, here = bound.uuids.get(topic.name), text_of(topic.uuid)
+    if named in (None, here):
+        return False
+    if options.fail_on_data_loss:
+        raise PositionError(
+            f"{what} has an offset of the log with uuid {named}, and the log {topic.name} has uuid "
+            f"{here}: give an offset of this log, or failOnDataLoss=false to read all of it",
+            path=topic.location,
+        )
+    return True
 
 
 def checked_position(topic: Topic, position: int, options: ReadOptions, what: str) -> int:

@@ -14,7 +14,7 @@ import commitlog
 from commitlog import Store, replication
 from commitlog.errors import CommitLogError, LogNotFoundError, PositionError
 from commitlog.spark.stream import LogStreamReader
-from tests.spark.logs_in_spark import SIZE, archive, fill, numbered
+from tests.spark.logs_in_spark import SIZE, archive, fill, numbered, values
 from tests.spark.test_stream import Query
 from tests.spark.test_stream_reader import ALL, Streams, _batches, _read, stream
 
@@ -290,3 +290,19 @@ def test_checkpoint_of_an_older_release_starts(spark: Any, tmp_path: Path) -> No
     again = Query(spark, log, checkpoint)
     again.run()
     assert again.values == [b"later"]
+
+
+def test_offset_of_a_stream_is_a_bound_of_a_batch(tmp_path: Path, stream: Streams) -> None:
+    path = tmp_path / "log"
+    fill(path, OLD)
+    reader = stream(path, maxOffsetsPerTrigger=4)
+    offset = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    start, end = {"startingOffsets": json.dumps(offset)}, {"endingOffsets": json.dumps(offset)}
+    assert values(path=path, **start) == OLD[4:]
+    assert values(path=path, **end) == OLD[:4]
+    shutil.rmtree(path)
+    fill(path, NEW)
+    for bound in (start, end):
+        with pytest.raises(PositionError, match="an offset of the log with uuid"):
+            values(path=path, **bound)
+        assert values(path=path, failOnDataLoss="false", **bound) == NEW
