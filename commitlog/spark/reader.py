@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,8 @@ from commitlog.spark.columns import COUNTED, MESSAGE, RECORD_COLUMNS, arrow_sche
 from commitlog.spark.filters import RowFilter, column_of, is_taken
 from commitlog.spark.plan import LogPartition, cores, partitions_of
 from commitlog.spark.read_options import ReadOptions
-from commitlog.spark.slices import Slice, read_slices
+from commitlog.spark.share import SharePartition, shares_of
+from commitlog.spark.slices import Slice, read_slices, without_deleted
 from commitlog.spark.topic import Topic
 from commitlog.spark.topics import check_names, end_of, locate, open_topic, start_of
 
@@ -47,12 +48,14 @@ class Reading:
             message,
         )
 
-    def _planned(self, ranges: Iterable[tuple[Topic, int, int]]) -> list[InputPartition]:
+    def _planned(
+        self, ranges: Iterable[tuple[Topic, int, int]], *, for_one_task: bool = False
+    ) -> list[LogPartition]:
         columns, options = {name.lower() for name in self._schema.names}, self._options
         planned = partitions_of(
             ranges,
-            least=options.min_partitions,
-            parallelism=self._parallelism,
+            least=0 if for_one_task else options.min_partitions,
+            parallelism=1 if for_one_task else self._parallelism,
             with_sequence="sequence" in columns,
             counts=columns.isdisjoint(RECORD_COLUMNS) and options.on_damage == "fail",
             fail_on_data_loss=options.fail_on_data_loss,
@@ -60,13 +63,15 @@ class Reading:
         slices = tuple(piece for part in planned for piece in part.slices)
         if self._schema == COUNTED and all(piece.records is not None for piece in slices):
             return [LogPartition(slices)]  # one task adds up what is known
-        return [*planned]
+        return planned
+
+    def _slices_of(self, partition: InputPartition) -> tuple[Slice, ...]:
+        """Return the slices of a partition. If the plan is empty, Spark passes one of its own."""
+        return partition.slices if isinstance(partition, LogPartition) else ()
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the rows of a partition, on an executor. If the plan is empty, Spark passes a
-        partition of its own.
-        """
-        slices = partition.slices if isinstance(partition, LogPartition) else ()
+        """Yield the rows of a partition, on an executor."""
+        slices = self._slices_of(partition)
         if self._schema == COUNTED:
             yield self._counted(slices)
             return
@@ -83,8 +88,10 @@ class Reading:
 
     def _counted(self, slices: Iterable[Slice]) -> pa.RecordBatch:
         """Return one row: the number of records. Read only the slices of which it is unknown."""
-        known = sum(piece.records or 0 for piece in slices)
-        unknown = (piece for piece in slices if piece.records is None)
+        fails = self._options.fail_on_data_loss
+        there = list(without_deleted(slices, fail_on_data_loss=fails))
+        known = sum(piece.records or 0 for piece in there)
+        unknown = (piece for piece in there if piece.records is None)
         found = sum(batch.num_rows for batch in self._rows(unknown, pa.schema([])))
         return pa.record_batch([pa.array([known + found], pa.int64())], schema=COUNTED)
 
@@ -98,33 +105,68 @@ class Reading:
 
 
 class LogReader(Reading, DataSourceReader):
-    """Read the records of some logs between two bounds."""
+    """Read the records of some logs between two bounds.
+
+    Parameters
+    ----------
+    options, schema, parallelism
+        As Spark has them, and how many tasks the session runs at once.
+    is_reused : bool
+        Spark uses the plan again for other queries, so the tasks find the records.
+    """
 
     _filter = RowFilter()
 
-    def partitions(self) -> list[InputPartition]:
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        schema: StructType,
+        parallelism: int | None = None,
+        *,
+        is_reused: bool = False,
+    ) -> None:
+        super().__init__(options, schema, parallelism)
+        self._is_reused = is_reused
+
+    def partitions(self) -> Sequence[InputPartition]:
         """Plan what each task reads. Spark calls this once, on the driver."""
+        with contextlib.ExitStack() as stack:
+            planned = self._planned(self._ranges(stack))
+        return shares_of(planned) if self._is_reused else planned
+
+    def _slices_of(self, partition: InputPartition) -> tuple[Slice, ...]:
+        if not isinstance(partition, SharePartition):
+            return super()._slices_of(partition)
+        share = partition.share
+        with contextlib.ExitStack() as stack:
+            ranges = share.clipped(self._ranges(stack, share.wants))
+            planned = self._planned(ranges, for_one_task=True)
+        return tuple(piece for part in planned for piece in part.slices)
+
+    def _ranges(
+        self, stack: contextlib.ExitStack, wants: Callable[[str], bool] = lambda name: True
+    ) -> list[tuple[Topic, int, int]]:
+        """Open the logs of the read, and return what to read of each at present."""
         places = locate(self._options)
         for bound, name in (
             (self._options.start, "startingOffsets"),
             (self._options.end, "endingOffsets"),
         ):
             check_names(bound, name, list(places))
-        with contextlib.ExitStack() as stack:
-            topics = [
-                stack.enter_context(open_topic(name, place, self._options))
-                for name, place in places.items()
-                if self._filter.wants_topic(name)
-            ]
-            return self._planned(
-                (
-                    topic,
-                    *self._filter.narrowed(
-                        topic, start_of(topic, self._options), end_of(topic, self._options)
-                    ),
-                )
-                for topic in topics
+        topics = [
+            stack.enter_context(open_topic(name, place, self._options))
+            for name, place in places.items()
+            if wants(name) and self._filter.wants_topic(name)
+        ]
+        return [
+            (
+                topic,
+                *self._filter.narrowed(
+                    topic, start_of(topic, self._options), end_of(topic, self._options)
+                ),
             )
+            for topic in topics
+        ]
 
 
 class FilteringReader(LogReader):
@@ -152,6 +194,8 @@ def batch_reader(
     *,
     takes_filters: bool,
 ) -> LogReader:
-    """Return the reader of a query. It takes filters if Spark offers them."""
+    """Return the reader of a query. It takes filters if Spark offers them, and if each query has a
+    plan of its own.
+    """
     kind = FilteringReader if takes_filters and FILTER_WORKER in sys.modules else LogReader
-    return kind(options, schema, parallelism)
+    return kind(options, schema, parallelism, is_reused=not takes_filters)

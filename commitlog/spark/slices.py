@@ -84,9 +84,14 @@ class SliceReader:
         self._on_damage = on_damage
         self._sequence = piece.sequence
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def check(self) -> None:
+        """Raise `PositionError` if the segment was deleted."""
+        with self._opened() as source:
+            self._checked(Window(source, self._slice.size))
+
+    def _opened(self) -> SegmentBytes:
         try:
-            source = open_bytes(self._slice.location)
+            return open_bytes(self._slice.location)
         except FileNotFoundError:
             check_deleted(self._slice.location, self._slice.uuid, self._slice.base)
             raise PositionError(
@@ -94,7 +99,9 @@ class SliceReader:
                 path=self._slice.location,
                 position=self._slice.base + self._slice.start,
             ) from None
-        with source:
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        with self._opened() as source:
             try:
                 yield from self._decoded(source)
             except CorruptSegmentError as error:
@@ -221,21 +228,44 @@ def read_slices(
     fails in any case.
     """
     builder = RowBuilder(schema)
-    for piece in slices:
+    for piece in without_deleted(slices, fail_on_data_loss=fail_on_data_loss):
         if piece.records is not None:
             yield from builder.counted(piece.topic, piece.sequence, piece.records)
             continue
         try:
             yield from SliceReader(piece, builder, on_damage).batches()
         except PositionError as error:
-            if fail_on_data_loss:
-                raise PositionError(
-                    "the segment was deleted before it was read: start at a later offset, or skip "
-                    "the lost records with failOnDataLoss=false",
-                    path=error.path,
-                    position=error.position,
-                    first_position=error.first_position,
-                ) from None
-            _logger.warning(
-                "%s: deleted before it was read: its records are lost to this query", piece.location
-            )
+            _report_deleted(piece, error, fail_on_data_loss)
+
+
+def without_deleted(slices: Iterable[Slice], *, fail_on_data_loss: bool) -> Iterator[Slice]:
+    """Yield the slices without those that are only counted and were deleted after the plan.
+
+    Retention deletes the oldest segments first. So once one segment of a log is there, the later
+    ones are, too.
+    """
+    there: set[tuple[str, bytes]] = set()
+    for piece in slices:
+        log = piece.topic, piece.uuid
+        if piece.records is not None and log not in there:
+            try:
+                SliceReader(piece, RowBuilder(pa.schema([]), most=1)).check()
+            except PositionError as error:
+                _report_deleted(piece, error, fail_on_data_loss)
+                continue
+            there.add(log)
+        yield piece
+
+
+def _report_deleted(piece: Slice, error: PositionError, fail_on_data_loss: bool) -> None:
+    if fail_on_data_loss:
+        raise PositionError(
+            "the segment was deleted before it was read: start at a later offset, or skip the lost "
+            "records with failOnDataLoss=false",
+            path=error.path,
+            position=error.position,
+            first_position=error.first_position,
+        ) from None
+    _logger.warning(
+        "%s: deleted before it was read: its records are lost to this query", piece.location
+    )

@@ -30,7 +30,8 @@ class CommitLogSource(DataSource):
 
     # Number of tasks that the session runs at once. `register` sets it in a subclass.
     parallelism: int | None = None
-    # Each query has a scan of its own, so its filters stay in it. `register` sets it, too.
+    # Each query has a scan of its own, so its filters stay in it, and its plan is not used again.
+    # `register` sets it, too.
     takes_filters = False
 
     @classmethod

@@ -159,10 +159,11 @@ class LogStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableN
         """Plan what each task reads of a batch."""
         places, ends = places_of(start), places_of(end)
         self._topics.check_present(ends)
-        return self._planned(
+        ranges = [
             (self._topics.topic(name), self._from(name, places), self._to(name, stop))
             for name, stop in ends.items()
-        )
+        ]
+        return [*self._planned(ranges)]
 
     def stop(self) -> None:
         """Close the logs when the query ends."""
