@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 from collections.abc import Iterator
@@ -28,6 +29,8 @@ SETTINGS = {
     "spark.log.level": "ERROR",
 }
 
+# With these keys the workers of the session open sealed messages.
+WORKER_KEYS = f"w1:{base64.b64encode(bytes(range(32))).decode()}"
 
 # Spark gives the Python worker of a stream ten seconds to start, and no option changes that. A busy
 # machine sometimes takes longer.
@@ -61,6 +64,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         patch.setenv(
             "PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         )
+        patch.setenv("COMMITLOG_KEYS", WORKER_KEYS)  # of the JVM and its workers
         patch.chdir(folder)
         made = session(
             "tests",
@@ -72,6 +76,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             },
         )
         patch.chdir(ROOT)
+        patch.delenv("COMMITLOG_KEYS")
         # The SparkContext installs a SIGINT handler for the life of the process; tests of other
         # files send SIGINT to this process.
         signal.signal(signal.SIGINT, signal.default_int_handler)
