@@ -19,7 +19,7 @@ cdef class Engine(Writer):
 
     cpdef append_records(self, RecordList records, object sync):
         """Append a list, and wait for durability as `append_many` does; return the positions."""
-        cdef bint durable = self.sync_default if sync is None else sync
+        cdef bint durable = self.sync_default if sync is None else self.sync_of(sync)
         if records.count:
             self.check_durable(durable)
             self.append_rest(records, True)
@@ -108,7 +108,7 @@ cdef class Engine(Writer):
 
     cdef object append_rows(self, object rows, object timestamp_ns, object sync):
         """Append each row of an array: see `LogMethods.append_array`."""
-        cdef bint durable = self.sync_default if sync is None else sync
+        cdef bint durable = self.sync_default if sync is None else self.sync_of(sync)
         cdef cl_rows native
         cdef size_t done = 0
         cdef int code
@@ -170,7 +170,7 @@ cdef class Engine(Writer):
         numpy.ndarray
             The positions, int64, one a row; -1 of a row that was dropped.
         """
-        cdef bint durable = self.sync_default if sync is None else sync
+        cdef bint durable = self.sync_default if sync is None else self.sync_of(sync)
         cdef int64_t stamp = -1 if timestamp_ns is None else timestamp_of(timestamp_ns)
         cdef Py_ssize_t done = 0
         cdef uint64_t end = 0
@@ -253,7 +253,7 @@ cdef class Engine(Writer):
         claim.log = self
         claim.owner = owner
         claim.key = key_bytes
-        claim.sync = self.sync_default if sync is None else sync
+        claim.sync = self.sync_default if sync is None else self.sync_of(sync)
         self.check_durable(claim.sync)
         while True:
             code = cl_writer_claim(&self.writer, self.writer.largest, &record, &claim.native)

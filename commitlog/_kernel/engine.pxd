@@ -87,6 +87,7 @@ cdef class Writer(Committer):
     cdef int finish_append(self, uint64_t end, bint durable) except -1
     cpdef check_claims(self, uint64_t below)
     cdef int check_durable(self, bint durable) except -1
+    cdef int sync_of(self, object sync) except -1
     cdef uint64_t append_any(
         self, object value, object key, object type, object timestamp_ns, object expect,
         bint durable, bint waits

@@ -28,8 +28,8 @@ from commitlog._kernel.kernel cimport *
 from commitlog._kernel.memory cimport Cursors, Memory, uuid_of
 from commitlog._kernel.segments cimport Segment
 from commitlog.errors import (
-    InUseError, ClaimError, CommitLogError, ConflictError, RecordTooLargeError,
-    RecordTypeError, SequenceError, TailerLagError,
+    InUseError, ClaimError, CommitLogError, ConflictError, InvalidOptionError,
+    RecordTooLargeError, RecordTypeError, SequenceError, TailerLagError,
 )
 
 _get_ident = threading.get_ident

@@ -129,7 +129,7 @@ cdef class LogMethods:
             # `append_any` handles the refusal.
         position = self.engine.append_any(
             value, key, type, timestamp_ns, expect,
-            self.engine.sync_default if sync is None else sync, True
+            self.engine.sync_default if sync is None else self.engine.sync_of(sync), True
         )
         return -1 if position == NOT_APPENDED else position
 

@@ -106,7 +106,7 @@ cdef class MessageWriter:
         cdef MessageBytes placed
         cdef Writer log = self.target.engine
         cdef uint64_t position
-        cdef bint durable = log.sync_default if sync is None else sync
+        cdef bint durable = log.sync_default if sync is None else log.sync_of(sync)
         if PyBytes_CheckExact(message) and PyBytes_GET_SIZE(message) <= CL_FRAME_LIMIT:
             record.value = PyBytes_AS_STRING(message)
             record.value_length = <uint32_t>PyBytes_GET_SIZE(message)

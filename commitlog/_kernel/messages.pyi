@@ -9,6 +9,7 @@ from typing_extensions import Buffer, TypeVar
 
 from commitlog._kernel.engine import Claim, LogMethods, ReadableBuffer
 from commitlog._kernel.readers import Idle, ReadMethods
+from commitlog.base.units import Duration
 
 KINDS: dict[str, tuple[int, int]]
 
@@ -110,9 +111,9 @@ class MessageReader(Generic[Given]):
     def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
     def __iter__(self) -> Iterator[Given]: ...
     def follow(
-        self, timeout: float | str | None = None, idle: Idle | None = None
+        self, timeout: Duration | None = None, idle: Idle | None = None
     ) -> Iterator[Given]: ...
-    def next(self, timeout: float | str | None = 0, idle: Idle | None = None) -> bool: ...
+    def next(self, timeout: Duration | None = 0, idle: Idle | None = None) -> bool: ...
     @property
     def type(self) -> int: ...
     @property

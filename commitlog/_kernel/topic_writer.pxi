@@ -119,8 +119,8 @@ cdef class TopicWriter:
             return self.appender.append(value, key, timestamp_ns, sync, None)
         log = self.target.engine
         position = log.append_any(
-            value, key, self.type, timestamp_ns, None, log.sync_default if sync is None else sync,
-            True
+            value, key, self.type, timestamp_ns, None,
+            log.sync_default if sync is None else log.sync_of(sync), True
         )
         if position == NOT_APPENDED:
             return -1

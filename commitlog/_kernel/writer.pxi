@@ -201,6 +201,16 @@ cdef class Writer(Committer):
                     path=self.path, position=position
                 )
 
+    cdef int sync_of(self, object sync) except -1:
+        """Read the argument `sync` of an append, which is not None."""
+        if sync is True:
+            return 1
+        if sync is False:
+            return 0
+        raise InvalidOptionError(
+            f"sync must be True, False or None, not {sync!r}", path=self.path
+        )
+
     cdef int check_durable(self, bint durable) except -1:
         """Raise `ClaimError` if an append is to be durable, and an open claim would prevent it."""
         if durable and self.claims:

@@ -107,6 +107,12 @@ def switch(value: bool, name: str) -> bool:
     return value
 
 
+def check_switches(**given: bool) -> None:
+    """Refuse arguments that must be True or False and are something else."""
+    for name, value in given.items():
+        switch(value, name)
+
+
 def zone_of(name: str) -> zoneinfo.ZoneInfo:
     """Return the zone with an IANA name; if there is none, raise `ValueError`."""
     import zoneinfo

@@ -6,6 +6,7 @@ import datetime as dt
 from dataclasses import dataclass
 
 from commitlog.base.cycle_clock import NAMES, CycleClock
+from commitlog.base.keywords import refuses_unknown
 from commitlog.base.option import did_you_mean, zone_name
 from commitlog.base.units import (
     DAY_NS,
@@ -23,6 +24,7 @@ _PERIOD_SMALLEST_NS = 10 * 10**6
 _EPOCH_LARGEST_NS = 1000 * 366 * DAY_NS
 
 
+@refuses_unknown()
 @dataclass(frozen=True, init=False)
 class RollCycle:
     """Set when a log rolls by time.

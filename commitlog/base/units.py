@@ -18,7 +18,7 @@ from typing import SupportsIndex
 from commitlog.errors import InvalidOptionError
 
 Size = SupportsIndex | str
-Duration = float | str
+Duration = float | str | dt.timedelta
 Age = str | dt.timedelta
 
 KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
@@ -74,8 +74,8 @@ def parse_size(value: Size, name: str) -> int:
 
 
 def parse_duration(value: Duration, name: str) -> float:
-    """Read a duration: seconds, or a number with a unit (`ns`, `us`, `ms`, `s`, `m` or `min`, `h`,
-    `d`, `w`), such as `"500ms"` or `"1.5h"`.
+    """Read a duration: seconds, a `datetime.timedelta`, or a number with a unit (`ns`, `us`, `ms`,
+    `s`, `m` or `min`, `h`, `d`, `w`), such as `"500ms"` or `"1.5h"`.
 
     Return seconds, from 0 to 366 days. Refuse booleans, negative numbers, NaN, infinities and
     unknown units with an error that names the option.
@@ -111,6 +111,8 @@ def seconds_of(value: object) -> float:
     """Return the seconds, or NaN, which is within no bounds."""
     if isinstance(value, str):
         return _seconds(_product(value, DURATION_UNITS_NS, SECOND_NS))
+    if isinstance(value, dt.timedelta):
+        return value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, Real):
         return math.nan
     try:

@@ -30,6 +30,13 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command, given without the name of the program; return its exit status."""
     try:
+        return _run(arguments)
+    except KeyboardInterrupt:  # while modules were imported
+        return INTERRUPTED
+
+
+def _run(arguments: list[str]) -> int:
+    try:
         import click
     except ImportError:
         print(
@@ -45,7 +52,12 @@ def run(arguments: list[str]) -> int:
     logger, warnings = logging.getLogger("commitlog"), _Warnings(logging.WARNING)
     logger.addHandler(warnings)
     try:
-        status = group.main(arguments, prog_name="commitlog", standalone_mode=False)
+        status = group.main(
+            arguments,
+            prog_name="commitlog",
+            standalone_mode=False,
+            color=None if has_color() else False,
+        )
         if sys.stdout is not None:
             sys.stdout.flush()
         return status if isinstance(status, int) else 0
@@ -77,6 +89,18 @@ def run(arguments: list[str]) -> int:
         return FAILURE
     finally:
         logger.removeHandler(warnings)
+
+
+def has_color() -> bool:
+    """Return whether to color the output: it is a terminal that knows colors, and the user has not
+    refused them by NO_COLOR (https://no-color.org).
+    """
+    return (
+        sys.stdout is not None
+        and sys.stdout.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") != "dumb"
+    )
 
 
 class _Warnings(logging.Handler):

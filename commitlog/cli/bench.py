@@ -17,7 +17,7 @@ from commitlog.bench import harness, machine
 from commitlog.bench.case import QUICK, SETUPS, Case, Settings
 from commitlog.bench.results import Results, json_text
 from commitlog.bench.workloads import BY_NAME, choose
-from commitlog.cli import INTERRUPTED, parameters
+from commitlog.cli import INTERRUPTED, has_color, parameters
 from commitlog.cli.interrupt import Ending
 from commitlog.cli.progress import is_terminal
 
@@ -183,4 +183,4 @@ def _show(results: Results, html_file: Path | None) -> None:
         html_file.write_text(page.page(results), encoding="utf-8")
     terminal = is_terminal(sys.stdout)
     width = shutil.get_terminal_size().columns if terminal else None
-    click.echo(table.render(results, width, colour=terminal), nl=False)
+    click.echo(table.render(results, width, colour=has_color()), nl=False)

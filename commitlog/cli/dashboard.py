@@ -18,6 +18,7 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
+from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Sparkline, Static
 
@@ -96,7 +97,8 @@ class Help(ModalScreen[None]):
         with VerticalScroll():
             yield Static(_HELP)
 
-    def on_key(self) -> None:
+    def on_key(self, event: Key) -> None:
+        event.stop()  # else ? and h would open the help again
         self.dismiss()
 
 

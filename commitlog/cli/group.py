@@ -37,6 +37,8 @@ COMMANDS = (
     "doctor",
     "bench",
 )
+# A typo never leads to a command that deletes or changes records, as from `demo` to `remove`.
+_NEVER_SUGGESTED = ("archive", "promote", "prune", "remove", "repair", "restore")
 
 
 class LazyGroup(click.Group):
@@ -44,9 +46,9 @@ class LazyGroup(click.Group):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands = dict.fromkeys(
-            COMMANDS, click.Command(None)
-        )  # click suggests from these names
+        # click suggests from these names
+        suggested = [name for name in COMMANDS if name not in _NEVER_SUGGESTED]
+        self.commands = dict.fromkeys(suggested, click.Command(None))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

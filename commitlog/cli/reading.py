@@ -159,6 +159,14 @@ def chosen_format(format: str | None, *, as_json: bool) -> str | None:
     return "jsonl" if as_json else format
 
 
+def check_times(since: str | None, until: str | None, zone: dt.tzinfo | None) -> None:
+    """Refuse a range of times whose end is before its start."""
+    if since is None or until is None:
+        return
+    if read_moment(until, zone) < read_moment(since, zone):
+        raise click.UsageError(f"--until ({until}) is before --since ({since}): swap them")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Range:
     """A range of records, by the values of `range_options`."""
@@ -183,6 +191,7 @@ class Range:
                 )
         if self.to is not None and isinstance(self.place, int) and self.to < self.place:
             raise click.UsageError(f"--to ({self.to}) is below --from ({self.place}): swap them")
+        check_times(self.since, self.until, self.zone)
 
     def opened(self, log: str, wait_s: float = 0) -> CommitLog:
         """Open a log to read it; with its store, if there is one."""

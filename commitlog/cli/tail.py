@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
 
 from commitlog.base.units import DURATION_LARGEST_S
-from commitlog.cli import FAILURE, parameters
+from commitlog.cli import FAILURE, has_color, parameters
 from commitlog.cli.filter import Pattern
 from commitlog.cli.message_lines import MessageLines
 from commitlog.cli.output import Output
-from commitlog.cli.progress import is_terminal
 from commitlog.cli.reading import Selection, chosen_format, reading_options
 from commitlog.cli.record_format import BYTE_FORMATS, LINE, RecordFormat, Template, format_of
 from commitlog.cli.sink import ByteSink
@@ -185,5 +183,5 @@ def _format_of(format: str, selection: Selection, max_width: int | None) -> Reco
                 f"--max-width needs a template, not the format {format}: leave out one of them"
             )
         return format_of(format, selection.zone, escape=True)
-    highlight = selection.include if is_terminal(sys.stdout) else ()
+    highlight = selection.include if has_color() else ()
     return Template(format, selection.zone, escape=True, highlight=highlight, width=max_width)

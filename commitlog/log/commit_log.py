@@ -9,6 +9,7 @@ from typing import Self, Unpack
 from commitlog._kernel.engine import LogMethods
 from commitlog._kernel.readers import Record
 from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.base.option import check_switches
 from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, parse_duration, whole_of
@@ -83,6 +84,7 @@ class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, TailerMeth
         self._parts.close()
 
     def __enter__(self) -> Self:
+        self._parts.check_open()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -332,6 +334,7 @@ class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, TailerMeth
         InvalidOptionError
             Neither this call nor `open` was given a retention.
         """
+        check_switches(dry_run=dry_run)
         writer = self._parts.writing()
         chosen = checked(self.options.retention if retention is None else retention, self.path)
         writer.allocation.give_back_drained()

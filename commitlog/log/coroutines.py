@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from commitlog._kernel.engine import REFUSED_LAG, RecordList
+from commitlog.base.option import switch
 from commitlog.errors import ClosedError
 from commitlog.tail.backpressure import Hold
 
@@ -157,7 +158,7 @@ async def _append_in_turn(parts: OpenLog, records: RecordList) -> None:
 
 
 def _is_awaited(parts: OpenLog, sync: bool | None) -> bool:
-    durable = parts.options.flush == "sync" if sync is None else bool(sync)
+    durable = parts.options.flush == "sync" if sync is None else switch(sync, "sync")
     if durable:
         parts.engine.check_claims(_NOWHERE)
     return durable

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from commitlog._kernel.engine import REFUSED_FORKED, LogMethods
+from commitlog.base.option import switch
 from commitlog.errors import InvalidOptionError, ReadOnlyError
 from commitlog.log import closing, fork
 from commitlog.log.opened import Opened
@@ -66,7 +67,7 @@ class OpenLog(LogParts):
         name, whole = checked(self.path, producer, number, expect)
         self.writing()
         position = self.producers.append(name, whole, record)
-        durable = self.options.flush == "sync" if sync is None else sync
+        durable = self.options.flush == "sync" if sync is None else switch(sync, "sync")
         if durable and position >= 0:
             self.make_durable(self.options.sync_timeout)
         return position

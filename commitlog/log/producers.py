@@ -186,9 +186,17 @@ def _hash_of(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
+def _size_of(name: str) -> int:
+    """Return the bytes of a name in UTF-8; 0 for one that UTF-8 cannot encode."""
+    try:
+        return len(name.encode())
+    except UnicodeEncodeError:
+        return 0
+
+
 def checked(path: str, producer: object, number: object, expect: object) -> tuple[str, int]:
     """Check the arguments of an append of a producer."""
-    if not isinstance(producer, str) or not 0 < len(producer.encode()) <= _NAME_BYTES:
+    if not isinstance(producer, str) or not 0 < _size_of(producer) <= _NAME_BYTES:
         raise InvalidOptionError(
             f"producer must be a name of 1 to {_NAME_BYTES} bytes, not {producer!r}", path=path
         )

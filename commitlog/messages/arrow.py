@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from commitlog.base.extras import pyarrow_for
+from commitlog.base.option import check_switches
 from commitlog.errors import InvalidOptionError
 from commitlog.messages.arrow_column import message_column
 from commitlog.messages.catalog import SchemaCatalog
@@ -70,6 +71,7 @@ def to_arrow(
     CommitLogError
         As for `CommitLog.to_arrow`.
     """
+    check_switches(history=history)
     pa = pyarrow_for("topics.to_arrow")
     if isinstance(topics, str):
         raise InvalidOptionError(f"topics must be a list of names: use [{topics!r}]")

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from commitlog.base.extras import imported
+from commitlog.base.keywords import refuses_unknown
+from commitlog.base.option import check_switches
 from commitlog.errors import InvalidOptionError, SchemaError
 
 NAME = "zstd"
@@ -24,6 +26,7 @@ _WORTH = 0.9  # a dictionary is used if it makes messages at least that much sma
 _LEVELS = (-7, 22)
 
 
+@refuses_unknown()
 @dataclass(frozen=True)
 class Zstd:
     """How the messages of a topic are compressed.
@@ -45,6 +48,7 @@ class Zstd:
     delta: bool = False
 
     def __post_init__(self) -> None:
+        check_switches(delta=self.delta)
         low, high = _LEVELS
         if type(self.level) is not int or not low <= self.level <= high:
             raise InvalidOptionError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from commitlog.base.option import check_switches
 from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.call_handler import CallHandler, OnError, OnUndecodableCall, OnUnknown
@@ -83,6 +84,7 @@ def method_reader(
     SchemaError
         A method cannot take the calls that the log has.
     """
+    check_switches(history=history)
     table = MethodTable(log, objects, key_ring_of(keys), intercept)
     if after_last_written is not None and not history:
         raise InvalidOptionError("after_last_written needs history: leave history=False out")

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from commitlog.base.option import check_switches
 from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages.interception import Intercept, intercepted
@@ -60,6 +61,7 @@ def method_writer(
     MissingExtraError
         msgspec, or a package of the encryption, is not installed.
     """
+    check_switches(history=history, seal_positions=seal_positions)
     if not isinstance(interface, type):
         raise InvalidOptionError(f"an interface must be a class, not {interface!r}")
     methods = methods_of(interface)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, Unpack
 
 from commitlog._kernel.messages import LastAppend
+from commitlog.base.option import check_switches
 from commitlog.errors import (
     InvalidOptionError,
     MessageError,
@@ -136,6 +137,9 @@ def open_topic(
     CommitLogError
         As for `commitlog.open`, if `log` is a path.
     """
+    check_switches(
+        validate=validate, history=history, seal_keys=seal_keys, seal_positions=seal_positions
+    )
     made = codec_for(message_class, codec)
     zstd = zstd_of(compress)
     title = check_name(name_of(message_class) if name is None else name)

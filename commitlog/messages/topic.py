@@ -9,6 +9,7 @@ from commitlog._kernel.messages import DeclaredSegment, LastAppend, TopicWriter
 from commitlog._kernel.readers import Record
 from commitlog.base.process_bound import ProcessBound
 from commitlog.log.commit_log import CommitLog
+from commitlog.log.parts import parts_of
 from commitlog.log.producers import checked
 from commitlog.messages.appender import (
     Condition,
@@ -266,6 +267,7 @@ class Topic(ProcessBound, TopicWriter[T]):
             self.log.close()
 
     def __enter__(self) -> Self:
+        parts_of(self.log).check_open()
         return self
 
     def __exit__(self, *_: object) -> None:

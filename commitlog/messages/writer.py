@@ -9,6 +9,7 @@ from commitlog._kernel.messages import MessageWriter
 from commitlog.base.process_bound import ProcessBound
 from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog, open_log
+from commitlog.log.parts import parts_of
 from commitlog.options import OptionOverrides, Options
 
 
@@ -34,6 +35,7 @@ class BusWriter(ProcessBound, MessageWriter):
         self.log.close()
 
     def __enter__(self) -> Self:
+        parts_of(self.log).check_open()
         return self
 
     def __exit__(self, *_: object) -> None:

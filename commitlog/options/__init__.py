@@ -10,10 +10,10 @@ from typing import Any, Literal, Protocol, Self, TypedDict, TypeVar, Unpack, get
 
 from commitlog._kernel import segments
 from commitlog._kernel.engine import Engine
+from commitlog.base.keywords import refuses_unknown, unknown
 from commitlog.base.option import (
     Option,
     chosen,
-    did_you_mean,
     lasting,
     optional,
     segment_listener,
@@ -160,12 +160,20 @@ class OptionOverrides(TypedDict, total=False):
     tuning: Tuning
 
 
+def _explain(name: str) -> str | None:
+    """Return what to do with an option that has moved."""
+    if name in (field.name for field in dataclasses.fields(Tuning)):
+        return f"{name} is a field of Tuning: use tuning=commitlog.Tuning({name}=...)"
+    return None
+
+
+@refuses_unknown(_explain)
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Set how a log is written and read.
 
-    A size is a number of bytes or text such as `"64MiB"`; a duration is seconds or `"500ms"`. Both
-    are stored as numbers.
+    A size is a number of bytes or text such as `"64MiB"`; a duration is seconds, `"500ms"` or a
+    `datetime.timedelta`. Both are stored as numbers.
 
     Parameters
     ----------
@@ -323,17 +331,9 @@ class Options:
             A name is unknown, or the result is not valid.
         """
         known = [field.name for field in dataclasses.fields(self)]
-        tuned = [field.name for field in dataclasses.fields(Tuning)]
         for name in overrides:
-            if name in tuned:
-                raise InvalidOptionError(
-                    f"{name} is a field of Tuning: use tuning=commitlog.Tuning({name}=...)"
-                )
             if name not in known:
-                raise InvalidOptionError(
-                    f"there is no option {name!r}"
-                    f"{did_you_mean(name, known) or '; the options are ' + ', '.join(known)}"
-                )
+                raise InvalidOptionError(_explain(name) or unknown(name, known))
         return dataclasses.replace(self, **overrides)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import SupportsIndex
 
 from commitlog._kernel import segments
+from commitlog.base.keywords import refuses_unknown
 from commitlog.base.option import Option, counted, lasting, optional, sized
 from commitlog.base.units import Duration, Size, parse_size
 
@@ -22,6 +23,7 @@ _size_or_none = optional(parse_size)
 _interval = lasting(0.001)
 
 
+@refuses_unknown()
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
     """Set the options that few logs need to change; docs/tuning.md gives the measurements.

@@ -67,7 +67,7 @@ class BufferSet:
                 "this pool belongs to the parent process: create another pool after the fork"
             )
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
         if self.closed:
             raise ClosedError(
                 "the pool is closed: create another, and close it only after the logs that use it"
@@ -137,7 +137,7 @@ class BufferSet:
         """
         self._check_process()
         with self._turn.taken():
-            self._check_open()
+            self.check_open()
             # A returned buffer goes to a waiting borrower first, so no borrower waits for these.
             if ahead and self._short:
                 return None
@@ -198,7 +198,7 @@ class BufferSet:
     def _grow(self, owner: str) -> PoolBuffer | None:
         """Add a buffer and lend it; None if `max_buffers` or the memory does not allow it."""
         with self._turn.taken():
-            self._check_open()
+            self.check_open()
             if len(self.all) + self._growing >= self._options.most_buffers:
                 return None
             self._growing += 1
@@ -212,7 +212,7 @@ class BufferSet:
                 for listener in listeners:
                     listener(made[0].name)
             with self._turn.taken():
-                self._check_open()
+                self.check_open()
                 buffer = made.pop()
                 buffer.lend(owner)
                 self.all.append(buffer)
@@ -242,7 +242,7 @@ class BufferSet:
         """Wait for a buffer that another borrower returns; None if the time passes."""
         started = time.monotonic()
         with self._turn.taken():
-            self._check_open()
+            self.check_open()
             if self.free:  # it was returned since this borrower found none
                 buffer = self.try_borrow(owner)
                 if buffer is not None:
@@ -263,7 +263,7 @@ class BufferSet:
         finally:
             self._counters.wait_seconds += time.monotonic() - started
         if buffer is None:
-            self._check_open()
+            self.check_open()
         return buffer
 
     def _lend(self, buffer: PoolBuffer, owner: str) -> None:
@@ -340,7 +340,7 @@ class BufferSet:
         if not 0 <= buffer.index < len(self.all) or self.all[buffer.index] is not buffer:
             raise PoolBufferError(f"{buffer!r} belongs to another pool; return it there")
         if buffer.state is not BufferState.BORROWED:
-            self._check_open()
+            self.check_open()
             raise PoolBufferError(
                 f"buffer {buffer.index} is not borrowed ({buffer.state.value}); return each "
                 "buffer once"

@@ -6,12 +6,16 @@ import os
 import weakref
 from typing import Self
 
+from commitlog.base.keywords import refuses_unknown
+from commitlog.base.option import check_switches
 from commitlog.base.process_bound import ProcessBound
+from commitlog.base.units import Duration
 from commitlog.pool.buffer_set import BufferSet
 from commitlog.pool.pool_options import Backing, LockMemory, OnExhausted, PoolOptions
 from commitlog.stats import PoolStats
 
 
+@refuses_unknown()
 class TransientStorePool(ProcessBound):
     """Lend off-heap buffers, each as large as a segment, to the appenders of pooled logs.
 
@@ -63,7 +67,7 @@ class TransientStorePool(ProcessBound):
         lock_memory: LockMemory = "try",
         on_exhausted: OnExhausted = "wait",
         max_buffers: int | None = None,
-        wait_timeout: float | str = 5.0,
+        wait_timeout: Duration = 5.0,
         low_water: float = 0.4,
     ) -> None:
         self._options = PoolOptions(
@@ -125,11 +129,13 @@ class TransientStorePool(ProcessBound):
         PoolBufferError
             Buffers are lent, and `force` is not given. The pool stays open.
         """
+        check_switches(force=force)
         if self._set.process == os.getpid():
             self._set.close(force=force)
             self._finalizer.detach()
 
     def __enter__(self) -> Self:
+        self._set.check_open()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -17,6 +17,7 @@ import os
 import stat
 
 from commitlog.base.failpoint import failpoint
+from commitlog.base.option import check_switches
 from commitlog.base.path import path_of, translate_errors, translate_refusals
 from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import (
@@ -71,6 +72,7 @@ def repair(
 
     If this raises, the steps so far are complete: remove the cause and run it again.
     """
+    check_switches(dry_run=dry_run)
     path = path_of(path)
     with translate_refusals(path):
         refuse_lone_segment(path)

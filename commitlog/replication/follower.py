@@ -8,6 +8,7 @@ import socket
 import threading
 from typing import Any, Self
 
+from commitlog.base.option import check_switches
 from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.polling import attempts
 from commitlog.base.units import Duration, parse_duration
@@ -98,6 +99,7 @@ def follow(
     LogLockedError
         Another follower or a writer has the directory open.
     """
+    check_switches(plain_text=plain_text)
     timeout_s = parse_duration(connect_timeout, "connect_timeout")
     primary = Access(token, tls_roots, plain_text).primary(url)
     where = path_of(path)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
 from commitlog.base.failpoint import failpoint
+from commitlog.base.option import check_switches
 from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import (
@@ -106,6 +107,7 @@ def promote(
         `require` is not the number of some of the copies, or would change the log's and the log is
         a copy; `force` names something else; or two URLs name one copy.
     """
+    check_switches(plain_text=plain_text)
     where = path_of(path)
     waived = _waived(force)
     access = Access(token, tls_roots, plain_text)

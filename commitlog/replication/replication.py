@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 from commitlog._kernel.engine import Engine
+from commitlog.base.keywords import refuses_unknown
+from commitlog.base.option import check_switches
 from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import InvalidOptionError
 from commitlog.recovery import lineage
@@ -20,6 +22,7 @@ from commitlog.segment.directory import LogDirectory
 OnMissing = Literal["wait", "async"]
 
 
+@refuses_unknown()
 class Replication:
     """Serve logs while they are open, and have appends wait for copies of them.
 
@@ -59,6 +62,7 @@ class Replication:
         on_missing: OnMissing = "wait",
         timeout: Duration | None = None,
     ) -> None:
+        check_switches(plain_text=plain_text)
         if whole_of(require) is None or not 0 <= require <= lineage.REQUIRE_LIMIT:
             raise InvalidOptionError(
                 f"require must be an int from 0 to {lineage.REQUIRE_LIMIT}, not {require!r}"

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Self
 
+from commitlog.base.option import check_switches
 from commitlog.base.path import absolute, path_of
 from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import InvalidOptionError, ReplicationError
@@ -70,6 +71,7 @@ def serve(
     InvalidOptionError, LogNotFoundError, NotALogError, ReplicationError
         An option or a path is wrong, or the port cannot be listened on.
     """
+    check_switches(plain_text=plain_text)
     wanted = [logs] if isinstance(logs, str | os.PathLike) else list(logs)
     promises = {
         path_of(log): functools.partial(fence_closed, absolute(path_of(log))) for log in wanted

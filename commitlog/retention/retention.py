@@ -8,6 +8,7 @@ import re
 import time
 from dataclasses import dataclass
 
+from commitlog.base.keywords import refuses_unknown
 from commitlog.base.option import Option, lasting, optional, zone_name, zone_of
 from commitlog.base.units import Age, Duration, Size, parse_age, parse_size, seconds_of
 from commitlog.errors import InvalidOptionError
@@ -17,7 +18,7 @@ _WINDOW_FORM = re.compile(r"((?:[01][0-9]|2[0-3]):[0-5][0-9])-((?:[01][0-9]|2[0-
 
 
 def _percent(value: object, name: str) -> float:
-    part = math.nan if isinstance(value, str) else seconds_of(value)
+    part = math.nan if isinstance(value, str | dt.timedelta) else seconds_of(value)
     if not 0 <= part <= 100:
         raise InvalidOptionError(f"{name} must be a number from 0 to 100, not {value!r}")
     return part
@@ -35,6 +36,7 @@ def _between(value: object, name: str) -> str:
 _size_or_none = optional(parse_size)
 
 
+@refuses_unknown()
 @dataclass(frozen=True, kw_only=True)
 class Retention(RetentionRule):
     """Set which old segments to delete; a segment that exceeds any limit is deleted, oldest first.

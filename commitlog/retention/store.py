@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from commitlog.base.keywords import refuses_unknown
 from commitlog.base.option import Option, lasting, optional
 from commitlog.base.units import Age, Duration, Size, parse_age, parse_size
 from commitlog.errors import InvalidOptionError
@@ -19,6 +20,7 @@ EVERY_LEAST_S = 0.01
 _size_or_none = optional(parse_size)
 
 
+@refuses_unknown()
 @dataclass(frozen=True)
 class Store(StoreRule):
     """Set where a log is stored, and how often while it is open. See docs/stores.md.

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import re
+import sys
 from collections.abc import Iterator
 
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError
@@ -47,6 +48,13 @@ def check_name(name: object) -> str:
             f"name must be 1 to {NAME_LONGEST} bytes of letters, digits and _ @ : + . -, and must "
             f"not begin with . or -: {name!r} is invalid"
         )
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        raise InvalidOptionError(
+            f"name {name!a} cannot be a file name in the encoding {sys.getfilesystemencoding()} of "
+            "this process: use ASCII, or set a UTF-8 locale such as LC_ALL=C.UTF-8"
+        ) from None
     return str(name)  # the kernel takes no subclass
 
 

@@ -178,3 +178,23 @@ def test_any_text_is_a_size_or_refused(text: str) -> None:
             assert parse(text, "some_option") >= 0
         except InvalidOptionError as error:
             assert str(error).startswith("some_option ")  # noqa: PT017 - what else it raises is what the test is about
+
+
+@pytest.mark.parametrize(
+    ("value", "duration_s"),
+    [
+        (dt.timedelta(milliseconds=500), 0.5),
+        (dt.timedelta(days=366), 366 * 86400),
+        (dt.timedelta(), 0),
+    ],
+)
+def test_duration_may_be_a_timedelta(value: dt.timedelta, duration_s: float) -> None:
+    assert parse_duration(value, "wait") == duration_s
+
+
+@pytest.mark.parametrize(
+    "value", [dt.timedelta(-1), dt.timedelta(367), dt.timedelta.max, dt.timedelta.min]
+)
+def test_timedelta_out_of_bounds_is_refused(value: dt.timedelta) -> None:
+    with pytest.raises(InvalidOptionError, match="wait must be a duration"):
+        parse_duration(value, "wait")

@@ -209,10 +209,10 @@ def interrupted(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
 
 @contextmanager
 def on_terminal(
-    *arguments: object, feed: int | None = None, output: int | None = None
+    *arguments: object, feed: int | None = None, output: int | None = None, term: str = "xterm"
 ) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Run a command on a pseudo-terminal; yield its process and the other end. `feed` and `output`
-    replace the terminal.
+    """Run a command on a pseudo-terminal of a type; yield its process and the other end. `feed` and
+    `output` replace the terminal.
     """
     master, slave = pty.openpty()
     settings = termios.tcgetattr(slave)
@@ -225,7 +225,7 @@ def on_terminal(
         stdout=slave if output is None else output,
         stderr=slave,
         start_new_session=True,
-        env=os.environ | {"TERM": "xterm", "COLUMNS": "120"},
+        env=os.environ | {"TERM": term, "COLUMNS": "120"},
     )
     os.close(slave)
     try:

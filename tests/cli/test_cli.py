@@ -152,6 +152,37 @@ def test_unknown_command_or_option_suggests_a_known_one() -> None:
     )
 
 
+def test_typo_is_never_answered_by_a_command_that_deletes() -> None:
+    for typo in ("demo", "removed", "remvoe", "prun", "promot", "repare", "archiv", "restor"):
+        said = commitlog(typo, "log").stderr
+        assert f"No such command {typo!r}." in said
+        for name in ("remove", "prune", "promote", "repair", "archive", "restore"):
+            assert repr(name) not in said
+
+
+@pytest.mark.parametrize("module", ["commitlog.errors", "click", "commitlog.cli.group"])
+def test_ctrl_c_during_an_import_prints_no_stack_trace(module: str) -> None:
+    program = f"""
+import signal, sys
+from importlib.abc import MetaPathFinder
+import commitlog_program
+
+class Interrupt(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+sys.argv = ["commitlog", "--help"]
+commitlog_program.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize(
     "arguments", [["verify"], ["nonsense"], ["verify", "--nonsense", "log"], []]
 )

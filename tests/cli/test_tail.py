@@ -335,7 +335,32 @@ def test_lines_are_cut_to_columns_of_the_terminal(tmp_path: Path) -> None:
     assert lines == ["short", "x" * 9 + "\u2026", "\u6f22\u5b57\u6f22\u5b57 \u2026", "a\\tb"]
 
 
-def test_matches_are_highlighted_on_a_terminal_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("no_color", "term"), [("1", "xterm-256color"), ("", "dumb")])
+def test_no_color_is_printed_where_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_color: str, term: str
+) -> None:
+    run("append", tmp_path / "log", feed=b"an ERROR here\n")
+    monkeypatch.setenv("NO_COLOR", no_color)
+    with on_terminal("tail", "-i", "ERROR", tmp_path / "log", term=term) as (_, terminal):
+        assert b"\x1b" not in read_until(terminal, b"here\r\n")
+    with on_terminal("doctor", tmp_path, term=term) as (_, terminal):
+        assert b"\x1b[" not in read_until(terminal, b" FAILED\r\n")
+
+
+def test_range_that_ends_before_it_starts_is_refused(tmp_path: Path) -> None:
+    run("append", tmp_path / "log", feed=b"line\n")
+    for command in ("tail", "cat"):
+        done = run(command, "--since", "2026-05-02", "--until", "2026-05-01", tmp_path / "log")
+        assert done.returncode == 2
+        assert b"--until (2026-05-01) is before --since (2026-05-02): swap them" in done.stderr
+        equal = run(command, "--since", "2026-05-02", "--until", "2026-05-02", tmp_path / "log")
+        assert (equal.returncode, equal.stdout) == (0, b"")
+
+
+def test_matches_are_highlighted_on_a_terminal_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
     run("append", tmp_path / "log", feed=b"an ERROR\xc3\x9c here\n")
     arguments = (
         "tail",

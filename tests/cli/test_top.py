@@ -226,6 +226,11 @@ def test_help_key_opens_help_and_any_key_closes_it(path: Path) -> None:
                 assert dashboard.screen.query_one(Static).region.right <= 40
                 await pilot.press("x")
                 assert not isinstance(dashboard.screen, Help)
+                for key in ("question_mark", "h", "escape", "space", "q"):
+                    await pilot.press("h")
+                    assert isinstance(dashboard.screen, Help)
+                    await pilot.press(key)
+                    assert not isinstance(dashboard.screen, Help), key
 
     asyncio.run(look())
 

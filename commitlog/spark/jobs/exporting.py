@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from commitlog.base.failpoint import failpoint
+from commitlog.base.option import check_switches
 from commitlog.base.units import Size, parse_size
 from commitlog.errors import InvalidOptionError, IOFailureError
 from commitlog.spark.jobs.folder import Folder
@@ -94,6 +95,7 @@ def export(
     CommitLogError
         The log cannot be read, or retention has deleted records that are not exported yet.
     """
+    check_switches(text=text)
     topic, place = open_only(log, "an export")
     with topic:
         name, start, end, segment_size, uuid = (
