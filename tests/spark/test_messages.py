@@ -95,6 +95,12 @@ def test_archive_and_single_segment_are_decoded(spark: Any, log: Path, tmp_path:
     alone.parent.mkdir()
     shutil.copy(log / alone.name, alone)
     assert len(messages(read(spark, alone), "Order")) > 10
+    packed = tmp_path / "packed" / f"{SIZE:020d}.seg.zst"
+    packed.parent.mkdir()
+    shutil.copy(place / packed.name, packed)
+    assert len(messages(read(spark, packed), "Order")) > 10
+    typed = read(spark, packed, messageTopic="Refund").where("message is not null")
+    assert typed.count() > 10
 
 
 def test_tasks_decode_deltas_of_key_frames_before_them(spark: Any, tmp_path: Path) -> None:
