@@ -9,7 +9,6 @@ from typing import Self, Unpack
 from commitlog._kernel.engine import LogMethods
 from commitlog._kernel.readers import Record
 from commitlog._kernel.segments import HEADER_SIZE
-from commitlog.base.option import check_switches
 from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, parse_duration, whole_of
@@ -334,7 +333,6 @@ class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, TailerMeth
         InvalidOptionError
             Neither this call nor `open` was given a retention.
         """
-        check_switches(dry_run=dry_run)
         writer = self._parts.writing()
         chosen = checked(self.options.retention if retention is None else retention, self.path)
         writer.allocation.give_back_drained()
@@ -344,9 +342,8 @@ class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, TailerMeth
     def _position_of(self, value: object, name: str) -> int:
         position = whole_of(value)
         if position is None or not 0 <= position < 1 << 63:
-            raise InvalidOptionError(
-                f"{name} must be a position (an int of at least 0), not {value!r}", path=self.path
-            )
+            why = f"{name} must be a position (an int of at least 0), not {value!r}"
+            raise InvalidOptionError(why, path=self.path)
         return position
 
     # --- figures ----------------------------------------------------------------------------------

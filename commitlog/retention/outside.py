@@ -7,7 +7,6 @@ import errno
 import os
 from collections.abc import Collection, Iterator
 
-from commitlog.base.option import check_switches
 from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.polling import attempts
 from commitlog.base.units import Age
@@ -61,7 +60,6 @@ def prune(
     LogLockedError
         Another process recovers the log and does not finish in time.
     """
-    check_switches(dry_run=dry_run)
     return _prune(path, retention, None, dry_run=dry_run, keep=False, force=force)
 
 
@@ -121,7 +119,6 @@ def archive_segments(
         The target belongs to another log, or cannot be reached or written; also if there is nothing
         to archive.
     """
-    check_switches(keep=keep, dry_run=dry_run)
     return _prune(path, Retention(max_age=older_than), store, dry_run=dry_run, keep=keep)
 
 

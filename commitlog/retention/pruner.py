@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
+from commitlog.base.option import check_switches
 from commitlog.base.service import Service
 from commitlog.errors import CommitLogError, SegmentHeldError
 from commitlog.retention import retention as clock
@@ -132,6 +133,7 @@ class Pruner:
         last sealed segment and segments that a hold keeps are archived, too. If one cannot be
         deleted or archived, this raises; the segments before it are deleted.
         """
+        check_switches(dry_run=dry_run, keep=keep)
         with self._lock:
             plan = self._plan(self._limits(retention), waived(force), copies_only=keep)
             gone: list[Removal] = []
