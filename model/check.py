@@ -98,7 +98,7 @@ SEARCHES = (
     Search("full disk: appends fail again and again", (STOPS, SMALL, "APPENDS=2")),
     Search("every run ends", (NO_STOPS,), cycles=True),
     Search("every run ends, two segments", (NO_STOPS, *ROLLS, *OTHERS, ONE_READER), cycles=True),
-    Search("promotions, one of two followers", (*TWO_FOLLOWERS, "LENGTH=3"), model=REPLICATION),
+    Search("promotions, one of two followers", TWO_FOLLOWERS, model=REPLICATION),
     Search("promotions, two of two followers", BOTH_FOLLOWERS, model=REPLICATION),
     Search("promotions, followers of followers", (*TWO_FOLLOWERS, "CHAINS=1"), model=REPLICATION),
     Search("promotions, two of three followers", TWO_OF_THREE, model=REPLICATION),
@@ -106,8 +106,8 @@ SEARCHES = (
     Search("restarts, two of two followers", (*BOTH_FOLLOWERS, *ONCE), model=REPLICATION),
     Search("restarts, three records", (*RESTARTED, "LENGTH=3"), model=REPLICATION),
     Search("restarts, two promotions", RESTARTED_TWICE, model=REPLICATION),
-    Search("changes of require, from one to two", RAISED, model=REPLICATION),
-    Search("changes of require, from two to one", LOWERED, model=REPLICATION),
+    Search("changes of require, from one to two", (*RAISED, "LENGTH=1"), model=REPLICATION),
+    Search("changes of require, from two to one", (*LOWERED, "LENGTH=1"), model=REPLICATION),
 )
 
 MUTATIONS = (
@@ -142,8 +142,11 @@ MUTATIONS = (
     Mutation("compares_end", "R1", TWO_FOLLOWERS, REPLICATION),
     Mutation("compares_nothing", "R1", TWO_OF_THREE, REPLICATION),
     Mutation("one_too_few", "R1", TWO_OF_THREE, REPLICATION),
+    Mutation("forgets_a_copy", "R1", TWO_FOLLOWERS, REPLICATION),
+    Mutation("withdraws_begun", "R1", TWO_FOLLOWERS, REPLICATION),
+    Mutation("catches_up_anyway", "R4", TWO_FOLLOWERS, REPLICATION),
     Mutation("fence_does_not_stop", "R1", TWO_OF_THREE, REPLICATION),
-    Mutation("follows_lower", "R1", TWO_FOLLOWERS, REPLICATION),
+    Mutation("follows_lower", "R4", TWO_FOLLOWERS, REPLICATION),
     Mutation("never_cuts", "R3", TWO_FOLLOWERS, REPLICATION),
     Mutation("cuts_at_end", "R3", TWO_FOLLOWERS, REPLICATION),
     Mutation("streams_across_epochs", "R4", TWO_FOLLOWERS, REPLICATION),

@@ -14,8 +14,10 @@
  *   R4  a cut removes no acknowledged record
  *
  * What is modelled, in commitlog/replication
- *   promotion.py         promote: how many fences it takes, and its change of `require`
- *   quorum.py            fencing the other copies, and comparing with them
+ *   candidate.py         how many logs are counted and have to promise, comparing with them, its
+ *                        change of `require`, and withdrawing promises
+ *   catching_up.py       copying what only a log that has promised has
+ *   promise.py           promising, and taking a promise back
  *   meeting.py           meeting a primary: which lineages fit, where a log is cut
  *   replica.py           copying records, in order, of one epoch
  *   acknowledgements.py  which acknowledgements count
@@ -28,6 +30,9 @@
  *   - Epochs are numbers here. In the program a promotion's number and its random id together are
  *     in one order, so two promotions never are the same epoch. A candidate takes any free number
  *     above those that it has seen.
+ *   - A log may promise any higher epoch; in the program it refuses one if it has promised another
+ *     one since it was compared. A promise is withdrawn at any time after its promotion was given
+ *     up, or never: the message may be lost.
  *   - A follower acknowledges as soon as it has a record, and the primary tells its caller as soon
  *     as enough have: a later acknowledgement knows no more, and one that is lost asserts less.
  *   - What a copy has is flushed there: it writes and flushes a record in one step.
@@ -73,6 +78,9 @@ byte flushed[NODES];                 /* how far a primary is durable */
 byte fence[NODES];                   /* the latest epoch that the log has promised or adopted */
 byte latest[NODES];                  /* the last epoch of its lineage */
 byte primary = 1;                    /* bits: logs that a program may append to */
+byte owner = 1;                      /* bits: logs that were primaries in their last epoch */
+byte pledged[NODES];                 /* bits: epochs that the log has promised, if higher */
+byte dead;                           /* bits: epochs whose promotion was given up */
 byte followed[NODES];                /* the log that this one follows, or NONE */
 byte candidate[NODES];               /* the epoch of a promotion that has begun here, or 0 */
 byte fenced[NODES];                  /* bits: where it has taken its epoch */
@@ -99,7 +107,7 @@ hidden byte i, k, count, parted, reach, mine, theirs;
 #define IS_PRIMARY(n) ((primary & BIT(n)) != 0)
 #if CHANGED
 #define REQUIRE(n) require[n]
-#define IS_CHANGING(n) ((changing & BIT(n)) != 0)
+#define IS_CHANGING(n) ((changing & BIT(n)) != 0 || wanted[n] != 0)
 #else
 #define REQUIRE(n) REQUIRED
 #define IS_CHANGING(n) false
@@ -128,6 +136,9 @@ hidden byte i, k, count, parted, reach, mine, theirs;
 #define raises_at_once 15         /* although copies lack records */
 #define forgets_change 16         /* at the promise of a later epoch */
 #define adopts_no_change 17       /* a copy keeps its number */
+#define forgets_a_copy 18         /* a log that is not a copy counts only the others */
+#define withdraws_begun 19        /* also promises of an epoch that has begun */
+#define catches_up_anyway 20      /* also beyond where an epoch starts that the other log lacks */
 #define IS(mutation) (MUTATION == mutation)
 
 #if CHANGED
@@ -241,7 +252,31 @@ inline restart(p) {
     skip
 }
 
-/* promote: the candidate's own fence is its first one. */
+/* The promises of a log: Lineage.promised */
+inline find_fence(n) {
+    fence[n] = latest[n];
+    for (i : 1 .. RANKS) {
+        if
+        :: (pledged[n] & BIT(i)) != 0 && i > fence[n] -> fence[n] = i
+        :: else
+        fi
+    };
+    skip
+}
+
+/* A promise is taken back: Lineage.withdrawing */
+inline withdraw(n) {
+    pledged[n] = pledged[n] & ~dead;
+    find_fence(n)
+}
+
+/* A log that was closed is opened for writing again. */
+inline reopen(p) {
+    primary = primary | BIT(p);
+    flushed[p] = end[p]
+}
+
+/* promote: the log is locked, and so follows and acknowledges nothing meanwhile. */
 inline begin(c, epoch, number) {
     taken = taken | BIT(epoch);
     candidate[c] = epoch;
@@ -251,20 +286,61 @@ inline begin(c, epoch, number) {
     primary = primary & ~BIT(c);
 #if CHANGED
     wanted[c] = number;
-    if
-    :: number != 0 -> changing = changing | BIT(c)
-    :: else
-    fi;
 #endif
     skip
 }
 
-inline give_up(c) {
+inline end_promotion(c) {
 #if CHANGED
     wanted[c] = 0;
 #endif
     candidate[c] = 0;
     fenced[c] = 0
+}
+
+inline give_up(c) {
+    dead = dead | BIT(candidate[c]);
+    end_promotion(c);
+    find_fence(c)
+}
+
+/* Where the logs part: the lowest start of an epoch that only one of them has, or that starts
+ * elsewhere in the other. */
+inline find_fork(f, p) {
+    parted = NONE;
+    for (i : 1 .. RANKS) {
+        if
+        :: START(f, i) != START(p, i) && START(f, i) < parted -> parted = START(f, i)
+        :: else
+        fi;
+        if
+        :: START(f, i) != START(p, i) && START(p, i) < parted -> parted = START(p, i)
+        :: else
+        fi
+    };
+    skip
+}
+
+inline check_same(f, p) {
+    for (i : 0 .. LENGTH - 1) {
+        if
+        :: i < end[f] -> assert((i < end[p] && RECORD(f, i) == RECORD(p, i)) || R3)
+        :: else
+        fi
+    };
+    skip
+}
+
+/* The candidate copies what only another log of its epoch has: catch_up */
+inline catch_up(c, o) {
+    check_same(c, o);
+    do
+    :: end[c] < end[o] ->
+        RECORD(c, end[c]) = RECORD(o, end[c]);
+        end[c] = end[c] + 1
+    :: else -> break
+    od;
+    skip
 }
 
 inline compare(c, o) {
@@ -275,8 +351,13 @@ inline compare(c, o) {
     if
     :: IS(compares_nothing) -> skip
     :: IS(compares_end) && end[o] > end[c] -> give_up(c)
-    :: !IS(compares_end) && !IS(compares_nothing) &&
-        (theirs > mine || (theirs == mine && end[o] > end[c])) -> give_up(c)
+    :: !IS(compares_end) && !IS(compares_nothing) && theirs > mine -> give_up(c)
+    :: !IS(compares_end) && !IS(compares_nothing) && theirs == mine && end[o] > end[c] ->
+        find_fork(c, o);
+        if
+        :: parted >= end[o] || IS(catches_up_anyway) -> catch_up(c, o)
+        :: else -> give_up(c)
+        fi
 #if CHANGED
     :: NEEDS_EQUAL(c) && (theirs < mine || (theirs == mine && end[o] < end[c])) -> give_up(c)
 #endif
@@ -288,6 +369,7 @@ inline compare(c, o) {
 /* A copy, or a log that is closed, promises the epoch; then it is compared. */
 inline take(c, o) {
     fence[o] = candidate[c];
+    pledged[o] = pledged[o] | BIT(candidate[c]);
     fenced[c] = fenced[c] | BIT(o);
     primary = primary & ~BIT(o);
     if
@@ -314,7 +396,9 @@ inline finish(c) {
     }
     START(c, candidate[c]) = end[c];
     latest[c] = candidate[c];
+    pledged[c] = 0;
     primary = primary | BIT(c);
+    owner = owner | BIT(c);
     flushed[c] = end[c];
 #if CHANGED
     if
@@ -323,25 +407,12 @@ inline finish(c) {
     fi;
     changing = changing & ~BIT(c);
 #endif
-    give_up(c);
+    if
+    :: IS(withdraws_begun) -> dead = dead | BIT(candidate[c])
+    :: else
+    fi;
+    end_promotion(c);
     check_kept(c)
-}
-
-/* Where the logs part: the lowest start of an epoch that only one of them has, or that starts
- * elsewhere in the other. */
-inline find_fork(f, p) {
-    parted = NONE;
-    for (i : 1 .. RANKS) {
-        if
-        :: START(f, i) != START(p, i) && START(f, i) < parted -> parted = START(f, i)
-        :: else
-        fi;
-        if
-        :: START(f, i) != START(p, i) && START(p, i) < parted -> parted = START(p, i)
-        :: else
-        fi
-    };
-    skip
 }
 
 inline cut(f) {
@@ -357,6 +428,7 @@ inline cut(f) {
 
 inline meet(f, p) {
     primary = primary & ~BIT(f);
+    owner = owner & ~BIT(f);
     flushed[f] = 0;
     find_fork(f, p);
     if
@@ -369,6 +441,7 @@ inline meet(f, p) {
     :: end[f] <= end[p] || !CHAINS ->
         fence[f] = latest[p];
         latest[f] = latest[p];
+        pledged[f] = 0;
 #if CHANGED
         if
         :: !IS(adopts_no_change) -> require[f] = require[p]
@@ -389,16 +462,6 @@ inline meet(f, p) {
     skip
 }
 
-inline check_same(f, p) {
-    for (i : 0 .. LENGTH - 1) {
-        if
-        :: i < end[f] -> assert((i < end[p] && RECORD(f, i) == RECORD(p, i)) || R3)
-        :: else
-        fi
-    };
-    skip
-}
-
 inline copy(f, p) {
     RECORD(f, end[f]) = RECORD(p, end[f]);
     end[f] = end[f] + 1;
@@ -413,8 +476,10 @@ inline copy(f, p) {
 #define SERVED(p) (IS_PRIMARY(p) || (CHAINS && candidate[p] == 0))
 #define FITS(f, p) (latest[f] == latest[p] || IS(streams_across_epochs))
 #define NUMBER_OF(set) (((set) & 1) + (((set) >> 1) & 1) + (((set) >> 2) & 1) + (((set) >> 3) & 1))
+#define IS_OWNER(n) ((owner & BIT(n)) != 0)
+#define TOO_FEW(c) (IS(one_too_few) || (IS(forgets_a_copy) && IS_OWNER(c)))
 #define NEEDED(c) \
-    (IS_CHANGING(c) && !IS(changes_by_quorum) -> NODES : NODES - REQUIRE(c) - IS(one_too_few))
+    (IS_CHANGING(c) && !IS(changes_by_quorum) -> NODES : NODES - REQUIRE(c) - TOO_FEW(c))
 #define ENOUGH(c) (NUMBER_OF(fenced[c]) >= NEEDED(c))
 
 #define MAY_TAKE(n, e) (candidate[n] == 0 && fence[n] < (e) && (taken & BIT(e)) == 0)
@@ -445,6 +510,9 @@ endless:
 #endif
 #endif
     :: d_step { candidate[me] != 0 -> give_up(me) }
+    :: d_step { candidate[me] == 0 && (pledged[me] & dead) != 0 -> withdraw(me) }
+    :: d_step { IS_OWNER(me) && !IS_PRIMARY(me) && candidate[me] == 0 && fence[me] == latest[me] ->
+        reopen(me) }
     :: d_step { candidate[me] != 0 && ENOUGH(me) -> finish(me) }
     od
 }
