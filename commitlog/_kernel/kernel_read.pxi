@@ -97,6 +97,9 @@ cdef extern from "scan.h":
         const cl_segment *segment, uint64_t start, uint64_t stop, uint8_t *copy, uint64_t *end,
         uint32_t *crc
     ) nogil
+    uint64_t cl_segment_digest(
+        const cl_segment *segment, uint64_t start, uint64_t stop, uint64_t *digest
+    ) nogil
     uint64_t cl_first_frame_end(const cl_segment *segment, uint64_t start, uint64_t stop) nogil
     uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t start, uint64_t stop) nogil
     uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) nogil

@@ -196,6 +196,16 @@ cdef class Segment:
                 scan.tally.first_timestamp_ns, scan.tally.last_timestamp_ns,
                 scan.tally.largest_timestamp_ns)
 
+    def digest(self, uint64_t start, uint64_t stop, uint64_t known):
+        """Add the frames that are whole in [start, stop) to the digest `known`: a tuple (where they
+        end, digest). Two copies of the same frames have the same digest."""
+        cdef uint64_t end
+        cdef cl_segment *segment = self.held_at(start)
+        with nogil:
+            end = cl_segment_digest(segment, start, stop, &known)
+            cl_segment_release(segment)
+        return end, known
+
     def marks(self, uint64_t offset, uint64_t limit):
         """Return the marks of the frames in the file from an offset up to a limit, some at a time:
         (list of producer, number and position; where to continue; the code that ended the

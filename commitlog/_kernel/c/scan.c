@@ -5,6 +5,8 @@
 #include "crc32c.h"
 #include "mark.h"
 
+#define CL_DIGEST_MIX 0x9E3779B97F4A7C15ull
+
 static void scan_frames(const cl_segment *segment, uint64_t from, uint64_t to, cl_scan *scan,
                         cl_index *index) {
     cl_frame_cursor at = cl_frame_cursor_at(segment, segment->map, cl_frame_offset(from), to);
@@ -68,6 +70,23 @@ uint64_t cl_first_frame_end(const cl_segment *segment, uint64_t from, uint64_t t
     bool is_frame = code == CL_OK ? at.step <= cl_frame_aligned(cl_frame_largest(at.size))
                                   : cl_frame_verify(&at, code, &record) == CL_E_ROLLED_BACK;
     return is_frame && at.step > to - from ? from + at.step : to;
+}
+
+uint64_t cl_segment_digest(const cl_segment *segment, uint64_t from, uint64_t to,
+                           uint64_t *digest) {
+    cl_frame_cursor at = cl_frame_cursor_at(segment, segment->map, cl_frame_offset(from), to);
+    uint64_t mixed = *digest;
+    int code;
+    while ((code = cl_frame_read(&at)) == CL_OK || code == CL_E_ROLLED_BACK) {
+        if (at.step > at.limit - at.offset) {
+            break;
+        }
+        mixed = (mixed ^ at.cell) * CL_DIGEST_MIX; /* an odd factor: no two values become one */
+        mixed ^= mixed >> 32;
+        cl_frame_next(&at);
+    }
+    *digest = mixed;
+    return at.offset;
 }
 
 uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t to) {

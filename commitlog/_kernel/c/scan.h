@@ -24,6 +24,12 @@ int cl_segment_copy(const cl_segment *segment, uint64_t from, uint64_t to, uint8
 /* Returns `to`, or the end of the frame at `from` if that ends behind it. */
 uint64_t cl_first_frame_end(const cl_segment *segment, uint64_t from, uint64_t to);
 
+/* Adds the cells of the frames that are whole in [from, to) to *digest, and returns where these
+ * frames end. Does not check CRCs: the cell of a record has the CRC of its content. The rest of a
+ * SKIP is left out, because its late owner may still write there. Two digests that began as one
+ * value and once differ never become equal again by equal cells. */
+uint64_t cl_segment_digest(const cl_segment *segment, uint64_t from, uint64_t to, uint64_t *digest);
+
 /* Offset of the first byte in [from, to) that is not zero, or `to`. */
 uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t to);
 
