@@ -21,7 +21,8 @@ from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.opened import Opened, check_options, refuse_foreign
 from commitlog.options import Options, new_segment_size, ready_wait_s
 from commitlog.pool import shm_survey
-from commitlog.recovery import Recovered, lineage, recover
+from commitlog.recovery import Recovered, recover
+from commitlog.recovery.admission import note_recovery, refuse_follower
 from commitlog.recovery.pending_join import finish_pending
 from commitlog.retention.archived import is_archive
 from commitlog.segment import cursors_file
@@ -95,7 +96,7 @@ def _refuse_follower(fd: int, path: str) -> None:
     if identity is not None:
         directory = LogDirectory(path, identity)
         try:
-            lineage.refuse_follower(directory)
+            refuse_follower(directory)
         finally:
             directory.close()
 
@@ -221,7 +222,7 @@ def _open_exclusively(
     directory = LogDirectory(path, identity)
     try:
         if not follower:
-            lineage.refuse_follower(directory)
+            refuse_follower(directory)
         finish_pending(directory)
         return _recover(directory, options, lock_file)
     except BaseException:
@@ -248,7 +249,7 @@ def _recover(directory: LogDirectory, options: Options, lock_file: LockFile) -> 
     )
     _report(directory.path, recovered)
     if recovered.case in ("kept", "cut"):
-        lineage.note_recovery(directory, recovered.end)
+        note_recovery(directory, recovered.end)
     if same_place:
         for name in shm_survey.find_buffers(before.pool_names, identity.uuid).free:
             shm_survey.discard(name)

@@ -12,52 +12,38 @@ import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
-from typing import NamedTuple
 
 from commitlog._kernel.segments import HEADER_SIZE, file_version
 from commitlog.base.boot import boot_id
-from commitlog.errors import CorruptSegmentError, FencedError, ReplicationError
+from commitlog.base.regular_file import opened_regular
+from commitlog.errors import CorruptSegmentError, ReplicationError
+from commitlog.recovery.epoch import (
+    EPOCH_GAP,
+    NUMBER_LIMIT,
+    Epoch,
+    Member,
+    Rank,
+    is_id,
+    new_id,
+    parse_count,
+    parse_epoch,
+    parse_members,
+    parse_rank,
+    parse_ranks,
+)
+from commitlog.recovery.place import Place
 from commitlog.segment import checked_json
 from commitlog.segment.directory import LogDirectory
+
+__all__ = ["Epoch", "Lineage", "Member", "Rank", "parse", "parse_rank"]
 
 NAME = "epoch"
 _NAME = NAME.encode()
 _EPOCHS_LIMIT = 100_000  # some 10 MB
 REQUIRE_LIMIT = 64
-
-
-class Rank(NamedTuple):
-    """The order of promotions, and of restarts after them: a later one has the greater rank."""
-
-    number: int = 0
-    id: str = ""
-    restart: int = 0
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """One promotion, or a restart of the promoted log after a crash.
-
-    Attributes
-    ----------
-    number : int
-        1 for the first promotion of a log, and more for each later one; 0 before.
-    start : int
-        The position at which the log continued.
-    id : str
-        32 random hexadecimal digits: two promotions to the same number differ in it.
-    restart : int
-        How many times the log was recovered since its promotion: 0 for the promotion itself.
-    """
-
-    number: int
-    start: int
-    id: str
-    restart: int = 0
-
-    @property
-    def rank(self) -> Rank:
-        return Rank(self.number, self.id, self.restart)
+COPIES_LIMIT = 64
+_PROMISES_KEPT = 8  # of promotions at the same time
+_READS = 16  # of a file that other processes replace
 
 
 @dataclass(frozen=True)
@@ -66,12 +52,25 @@ class Lineage:
 
     Attributes
     ----------
+    fence : Rank, optional
+        The promotion that the log has promised to, until it has that epoch.
+    earlier : tuple of Rank
+        Lower promotions that it has promised to before, ascending, of which none has begun yet.
+    begun : bool
+        The log knows that the epoch of its fence has begun.
     stored : bool
         Its records are from a store, and the log has not followed since.
     require : int
         How many copies acknowledge a record, at least; 0: the log was never opened with a number.
     changing : bool
         An epoch that the log has promised has another `require`, and may have begun.
+    member : str
+        The log's own id; empty until its file is written.
+    members : tuple of Member
+        The logs that are counted, with this one.
+    copies : int
+        How many copies there are at least; more than `members` shows, if a promotion had to count
+        some that did not answer.
     """
 
     epochs: tuple[Epoch, ...] = field(default=())
@@ -80,6 +79,11 @@ class Lineage:
     stored: bool = False
     require: int = 0
     changing: bool = False
+    begun: bool = False
+    earlier: tuple[Rank, ...] = field(default=())
+    member: str = ""
+    members: tuple[Member, ...] = field(default=())
+    copies: int = 0
 
     @property
     def number(self) -> int:
@@ -93,7 +97,17 @@ class Lineage:
     @property
     def promised(self) -> Rank:
         """The highest promotion that the log knows: it never follows a lower one."""
-        return max(self.rank, self.fence or Rank())
+        fence = self.fence
+        return self.rank if fence is None or not self.believes(fence) else max(self.rank, fence)
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether the log is a copy, or has copies."""
+        return self.follows is not None or self.copies > 0
+
+    def believes(self, rank: Rank) -> bool:
+        """Return whether a rank from elsewhere can be one of this log: not too far ahead."""
+        return rank.number <= min(self.number + EPOCH_GAP, NUMBER_LIMIT)
 
     @property
     def start(self) -> int:
@@ -125,12 +139,28 @@ class Lineage:
         apart = set(self.epochs) ^ set(theirs)
         return min((epoch.start for epoch in apart), default=None)
 
-    def promoted(self, start: int, rank: Rank, require: int = 0) -> Lineage:
-        """Return the lineage of this log after its promotion at a position; 0: with the same number
-        of required copies.
+    def promoted(
+        self,
+        start: int,
+        rank: Rank,
+        require: int = 0,
+        *,
+        others: Iterable[Member] = (),
+        copies: int = 0,
+    ) -> Lineage:
+        """Return the lineage of this log after its promotion at a position, among other logs, and
+        with at least so many copies. `require` of 0: the same number as before.
         """
         epochs = *self.reached(start).epochs, Epoch(rank.number, start, rank.id)
-        return Lineage(epochs, require=require or self.require)
+        named = {each.id: each for each in others if each.id != self.member}
+        own = [each for each in self.members if each.id == self.member] or [Member(self.member)]
+        return Lineage(
+            epochs,
+            require=require or self.require,
+            member=self.member,
+            members=(*own, *named.values()) if self.member else (),
+            copies=max(copies, len(named)),
+        )
 
     def promising(self, rank: Rank, *, changes: bool) -> Lineage:
         """Return the lineage of this log with the promise of an epoch, which may change `require`;
@@ -138,7 +168,44 @@ class Lineage:
         """
         if rank < self.promised or rank == self.rank:
             return self
-        return replace(self, fence=rank, changing=self.changing or changes)
+        if rank == self.fence:
+            return replace(self, changing=self.changing or changes)
+        # What has begun is not withdrawn, so nothing comes back that is below it.
+        kept = () if self.begun else (*self.earlier, *([self.fence] if self.fence else []))
+        known = tuple(each for each in kept if each > self.rank)[-_PROMISES_KEPT:]
+        changing = self.changing or changes
+        return replace(self, fence=rank, earlier=known, changing=changing, begun=False)
+
+    def withdrawing(self, rank: Rank) -> Lineage:
+        """Return the lineage of this log without the promise of an epoch that never begins, and
+        with the promises that it has given beside it.
+        """
+        earlier = tuple(each for each in self.earlier if each != rank)
+        if self.fence != rank or self.begun:
+            return replace(self, earlier=earlier)
+        return replace(self, fence=earlier[-1] if earlier else None, earlier=earlier[:-1])
+
+    def fenced(self, rank: Rank) -> Lineage:
+        """Return the lineage of a log that has learned that an epoch has begun elsewhere."""
+        if rank <= self.rank or rank < self.promised:
+            return self
+        return replace(self, fence=rank, earlier=(), begun=True)
+
+    def joined(self, new: Member) -> Lineage:
+        """Return the lineage of a log that counts one more copy. Another copy of its name was there
+        before it, and is not counted any more.
+        """
+        if new in self.members or not self.member:
+            return self
+        kept = [each for each in self.members if each.id != new.id and each.name != new.name]
+        own = [] if any(each.id == self.member for each in kept) else [Member(self.member)]
+        members = (*own, *kept, new)
+        if len(members) > COPIES_LIMIT + 1:
+            raise ReplicationError(
+                f"the log counts {COPIES_LIMIT} copies, its limit: promote it with copies=, "
+                "--copies, to forget those that are gone"
+            )
+        return replace(self, members=members, copies=max(self.copies, len(members) - 1))
 
     def restarted(self, start: int) -> Lineage:
         """Return the lineage of this log after its recovery with an end at a position.
@@ -157,44 +224,40 @@ class Lineage:
 
     def adopted(self, of: Lineage, url: str) -> Lineage:
         """Return the lineage of this log when it follows another one."""
-        adopted = Lineage(of.epochs, url, require=of.require or self.require)
-        if self.fence is None or self.fence <= of.rank:
+        adopted = Lineage(
+            of.epochs,
+            url,
+            require=of.require or self.require,
+            member=self.member,
+            members=of.members,
+            copies=of.copies,
+        )
+        if self.promised <= of.rank:
             return adopted
-        return replace(adopted, fence=self.fence, changing=self.changing)
+        earlier = tuple(each for each in self.earlier if each > of.rank)
+        return replace(
+            adopted,
+            fence=self.fence,
+            changing=self.changing,
+            begun=self.begun,
+            earlier=earlier,
+        )
 
     def content(self) -> dict[str, object]:
         fence = {} if self.fence is None else {"fence": _without_zero(self.fence._asdict())}
         epochs = [_without_zero(asdict(epoch)) for epoch in self.epochs]
-        others = {"stored": self.stored, "require": self.require, "changing": self.changing}
+        others = {
+            "stored": self.stored,
+            "require": self.require,
+            "changing": self.changing,
+            "begun": self.begun,
+            "earlier": [_without_zero(each._asdict()) for each in self.earlier],
+            "member": self.member,
+            "members": [each._asdict() for each in self.members],
+            "copies": self.copies,
+        }
         set_ones = {name: value for name, value in others.items() if value}
         return {"follows": self.follows, "epochs": epochs, **fence, **set_ones}
-
-
-def next_rank(known: Iterable[Rank]) -> Rank:
-    """Return the rank of a new promotion above all known ones."""
-    return Rank(max(rank.number for rank in known) + 1, os.urandom(16).hex())
-
-
-def parse(content: dict[str, object]) -> Lineage:
-    """Check decoded JSON and build a lineage; if it is not one, raise `ValueError`."""
-    follows, listed = content.get("follows"), content.get("epochs")
-    if not isinstance(follows, str | None) or not isinstance(listed, list):
-        raise ValueError("it has no usable list of epochs")
-    if len(listed) > _EPOCHS_LIMIT:
-        raise ValueError(f"it lists {len(listed)} epochs, and the limit is {_EPOCHS_LIMIT}")
-    epochs = tuple(_epoch(each) for each in listed)
-    if any(not _follows(*ranks) for ranks in pairwise([Rank(), *(each.rank for each in epochs)])):
-        raise ValueError("its epochs are not in the order of their numbers")
-    starts = [epoch.start for epoch in epochs]
-    if starts != sorted(starts):
-        raise ValueError("its epochs do not start in their order")
-    fence = content.get("fence")
-    promised = None if fence is None else parse_rank(fence)
-    require = content.get("require", 0)
-    if type(require) is not int or not 0 <= require <= REQUIRE_LIMIT:
-        raise ValueError("its number of required copies cannot be read")
-    stored, changing = content.get("stored") is True, content.get("changing") is True
-    return Lineage(epochs, follows, promised, stored, require, changing)
 
 
 def _without_zero(content: dict[str, object]) -> dict[str, object]:
@@ -208,37 +271,77 @@ def _follows(earlier: Rank, later: Rank) -> bool:
     return earlier.number < later.number
 
 
-def parse_rank(content: object) -> Rank:
-    """Check decoded JSON and build a rank; if it is not one, raise `ValueError`."""
-    if isinstance(content, dict) and set(content) | {"restart"} == {"number", "id", "restart"}:
-        number, name, restart = content["number"], content["id"], content.get("restart", 0)
-        numbers = type(number) is int and type(restart) is int
-        sound = numbers and type(name) is str and name.isascii() and len(name) <= 32
-        if sound and 0 <= number < 1 << 63 and 0 <= restart < 1 << 63:
-            return Rank(number, name, restart)
-    raise ValueError("a rank in it cannot be read")
-
-
-def _epoch(content: object) -> Epoch:
-    if isinstance(content, dict) and "start" in content:
-        rank = parse_rank({name: value for name, value in content.items() if name != "start"})
-        start = content["start"]
-        named = len(rank.id) == 32 if rank.number else rank.restart and not rank.id
-        if type(start) is int and 0 <= start < 1 << 63 and named:
-            return Epoch(rank.number, start, rank.id, rank.restart)
-    raise ValueError("one of its epochs cannot be read")
+def parse(content: dict[str, object]) -> Lineage:
+    """Check decoded JSON and build a lineage; if it is not one, raise `ValueError`."""
+    follows, listed = content.get("follows"), content.get("epochs")
+    if not isinstance(follows, str | None) or not isinstance(listed, list):
+        raise ValueError("it has no usable list of epochs")
+    if len(listed) > _EPOCHS_LIMIT:
+        raise ValueError(f"it lists {len(listed)} epochs, and the limit is {_EPOCHS_LIMIT}")
+    epochs = tuple(parse_epoch(each) for each in listed)
+    if any(not _follows(*ranks) for ranks in pairwise([Rank(), *(each.rank for each in epochs)])):
+        raise ValueError("its epochs are not in the order of their numbers")
+    starts = [epoch.start for epoch in epochs]
+    if starts != sorted(starts):
+        raise ValueError("its epochs do not start in their order")
+    fence = content.get("fence")
+    promised = None if fence is None else parse_rank(fence)
+    require = parse_count(content, "require", REQUIRE_LIMIT)
+    member = content.get("member", "")
+    if member != "" and not is_id(member):
+        raise ValueError("its id cannot be read")
+    return Lineage(
+        epochs,
+        follows,
+        promised,
+        stored=content.get("stored") is True,
+        require=require,
+        changing=content.get("changing") is True,
+        begun=content.get("begun") is True,
+        earlier=parse_ranks(content.get("earlier", []), _PROMISES_KEPT),
+        member=str(member),
+        members=parse_members(content.get("members", []), COPIES_LIMIT + 1),
+        copies=parse_count(content, "copies", COPIES_LIMIT),
+    )
 
 
 def read(directory: LogDirectory) -> Lineage:
     """Read the file; a damaged one is a `CorruptSegmentError`."""
-    content = checked_json.read(directory, NAME)
+    return _parsed(directory, checked_json.read(directory, NAME))[0]
+
+
+def _parsed(
+    directory: LogDirectory, content: dict[str, object] | None
+) -> tuple[Lineage, Place | None]:
     try:
-        return Lineage() if content is None else parse(content)
+        if content is None:
+            return Lineage(), None
+        return parse(content), Place.parse(content.get("place"))
     except ValueError as error:
         raise CorruptSegmentError(
             f"`{NAME}` is damaged: {error}; restore it from another copy of the log",
             path=os.path.join(directory.path, NAME),
         ) from None
+
+
+def read_placed(directory: LogDirectory) -> tuple[Lineage, Place | None]:
+    """Return the lineage, and where the file was written if that was elsewhere."""
+    for _ in range(_READS):
+        before = version(directory)
+        known, written = _parsed(directory, checked_json.read(directory, NAME))
+        if written is None:
+            return known, None
+        with opened_regular(NAME, os.O_RDONLY, dir_fd=directory.fd) as fd:
+            is_same = written.is_same(Place.of(directory.fd, fd))
+        if is_same or version(directory) == before:
+            break
+    return known, None if is_same else written
+
+
+def copy_id(directory: LogDirectory) -> str:
+    """Return a text that differs between directories: this boot and the directory."""
+    status = os.fstat(directory.fd)
+    return f"{boot_id().hex()}:{status.st_dev}:{status.st_ino}"
 
 
 def version(directory: LogDirectory) -> tuple[int, int]:
@@ -254,14 +357,10 @@ def past_header(position: int, segment_size: int) -> int:
     return max(position, position // segment_size * segment_size + HEADER_SIZE)
 
 
-def copy_id(directory: LogDirectory) -> str:
-    """Return a text that differs between copies: this boot and the directory."""
-    status = os.fstat(directory.fd)
-    return f"{boot_id().hex()}:{status.st_dev}:{status.st_ino}"
-
-
-def write(directory: LogDirectory, lineage: Lineage) -> None:
-    """Replace the file durably; refuse more epochs than a reader of it accepts."""
+def write(directory: LogDirectory, lineage: Lineage, place: Place | None = None) -> Lineage:
+    """Replace the file durably, and return the lineage, with an id if it had none; refuse more
+    epochs than a reader of it accepts. `place`: where the file was written first.
+    """
     if len(lineage.epochs) > _EPOCHS_LIMIT:
         raise ReplicationError(
             f"`{NAME}` has {_EPOCHS_LIMIT} promotions and recoveries, its limit, and is not "
@@ -269,29 +368,11 @@ def write(directory: LogDirectory, lineage: Lineage) -> None:
             "follow it again; if it has a store, promote it with the store",
             path=directory.path,
         )
+    new = lineage if lineage.member else replace(lineage, member=new_id())
+
+    def placed(fd: int) -> dict[str, object]:
+        return {"place": (place or Place.of(directory.fd, fd)).content()}
+
     with directory.translate_errors(f"write `{NAME}`"):
-        checked_json.write(directory, NAME, lineage.content())
-
-
-def note_recovery(directory: LogDirectory, end: int) -> None:
-    """Note durably where a log that has copies ends after its recovery, unless it is a copy."""
-    found = read(directory)
-    if version(directory) != (0, 0) and found.follows is None:
-        write(directory, found.restarted(past_header(end, directory.segment_size)))
-
-
-def refuse_follower(directory: LogDirectory) -> None:
-    """Refuse to write to a log that follows another one, or that has promised to."""
-    found = read(directory)
-    if found.follows is not None:
-        raise FencedError(
-            f"this log follows {found.follows}, whose records it copies: open it with mode 'r', or "
-            "run `commitlog promote` to make it the primary",
-            path=directory.path,
-        )
-    if found.promised > found.rank:
-        raise FencedError(
-            f"epoch {found.promised.number} of this log was promised to a copy: follow that copy, "
-            "or run `commitlog promote` to make this log the primary",
-            path=directory.path,
-        )
+        checked_json.write(directory, NAME, new.content(), placed)
+    return new

@@ -26,10 +26,8 @@ from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.meeting import ForkedLogError, meet, prepare
 from commitlog.replication.new_replica import holds_copy
 from commitlog.replication.primary import Access, Primary
-from commitlog.replication.replica import (
-    Replica,
-    Standing,
-)
+from commitlog.replication.promise import Asked, Standing
+from commitlog.replication.replica import Replica
 from commitlog.replication.server import Port, Server, serve_promising
 
 _logger = logging.getLogger("commitlog.replication")
@@ -48,6 +46,7 @@ def follow(
     listen: str | None = None,
     tokens: str | os.PathLike[str] | None = None,
     tls: tuple[str, str] | None = None,
+    restored: bool = False,
 ) -> Follower:
     """Copy a log from its server until the follower is closed.
 
@@ -81,6 +80,9 @@ def follow(
         A file with the tokens of that server, as for `serve`.
     tls : (str, str), optional
         Paths of the certificate and private key of that server, in PEM.
+    restored : bool
+        Go on with a directory that was restored from a backup, cloned, or moved to another file
+        system, as a new copy. It may lack promises and records that the old one acknowledged.
 
     Returns
     -------
@@ -95,7 +97,8 @@ def follow(
         The server was not reached in time, refused the token, or has no such log; or the directory
         holds another log.
     FencedError
-        The directory holds a primary, or records beside those of the server's log.
+        The directory holds a primary, or records beside those of the server's log; or it was
+        restored or cloned.
     LogLockedError
         Another follower or a writer has the directory open.
     """
@@ -116,14 +119,21 @@ def follow(
         port = None if listen is None else Port(listen, known_token, tokens, tls, plain_text)
         if port is not None:
             port.permits()  # refuses a wrong file before anything is created
-        return Follower(primary, where, known, timeout_s, port)
+        return Follower(primary, where, known, timeout_s, port, restored=restored)
 
 
 class Follower:
     """Follow a log; `follow` returns it."""
 
     def __init__(
-        self, primary: Primary, path: str, name: str, timeout_s: float, port: Port | None = None
+        self,
+        primary: Primary,
+        path: str,
+        name: str,
+        timeout_s: float,
+        port: Port | None = None,
+        *,
+        restored: bool = False,
     ) -> None:
         self._primary = primary
         self._pid = os.getpid()
@@ -133,10 +143,11 @@ class Follower:
         self._flushed = 0
         self._error: CommitLogError | None = None
         self._stream: ChunkStream | None = None
+        self._restored = restored
         self._server: Server | None = None
         # Promotions ask a copy that listens also while its primary is out of reach.
         goes_on = port is not None and holds_copy(path)
-        self._replica = Replica(path) if goes_on else self._open(path, timeout_s)
+        self._replica = Replica(path, restored=restored) if goes_on else self._open(path, timeout_s)
         try:
             if port is not None:
                 self._server = serve_promising({path: self._promise}, port)
@@ -220,8 +231,8 @@ class Follower:
                 self._thread.join(_RETRY_S)
             self._replica.close()
 
-    def _promise(self, rank: Rank, changes: bool) -> tuple[Rank, Standing]:
-        promised = self._replica.promise(rank, changes)
+    def _promise(self, asked: Asked) -> tuple[Rank, Standing]:
+        promised = self._replica.promise(asked)
         self._cancel()  # the thread looks for the primary of that epoch
         return promised
 
@@ -275,7 +286,7 @@ class Follower:
         return True
 
     def _checked(self, path: str, client: Channel, said: dict[str, Any]) -> Replica:
-        replica = Replica(path)
+        replica = Replica(path, restored=self._restored)
         try:
             try:
                 meet(self._primary, client, said, replica, self.name)
@@ -352,12 +363,13 @@ class Follower:
     def _copy(self) -> None:
         replica = self._replica
         with replica.lock:
-            rank, position, unsealed = replica.lineage.rank, replica.position, replica.unsealed()
-        with self._primary.stream(self.name, rank, position, unsealed) as stream:
+            known, position, unsealed = replica.lineage, replica.position, replica.unsealed()
+        begun = self.name, known.rank, position, unsealed
+        with self._primary.stream(*begun, members=known.members, member=known.member) as stream:
             self._stream = stream
-            stream.acknowledge(rank, position)
+            stream.acknowledge(known.rank, position)
             try:
-                self._take(stream, rank)
+                self._take(stream, known.rank)
             finally:
                 with replica.lock:
                     replica.sync()

@@ -50,7 +50,7 @@ class Following:
     Attributes
     ----------
     has_epoch : bool
-        Whether the log still has the epoch that the follower knows.
+        Whether the log still has the epoch that the follower knows, and counts the same copies.
     has_position : bool
         Whether the log is not shorter than the copy.
     """
@@ -59,6 +59,7 @@ class Following:
         self._served = served
         self._acknowledged = served.acknowledged
         self._name = wire.name_of(content, _FOLLOWER)
+        self._member = str(content.get("member", ""))
         rank = wire.rank_of(content, "rank", _FOLLOWER)
         position = number_of(content, "position", _FOLLOWER)
         unsealed = wire.numbers_of(content, "unsealed", _FOLLOWER)
@@ -72,7 +73,13 @@ class Following:
         self._error: CommitLogError | None = None  # why an acknowledgement was refused
         self._sender = Sender(served, position, unsealed)
         # After the sender has noted its version.
-        self.has_epoch = served.lineage().rank == rank
+        known = served.lineage()
+        members = [each.id for each in known.members]
+        if (members or served.ahead) and "members" not in content:
+            raise ReplicationError(
+                "the follower does not say which copies it counts: upgrade commitlog there"
+            )
+        self.has_epoch = known.rank == rank and content.get("members", []) == members
         # What the follower has already is believed up to the end of this log.
         self.has_position = self._sender.sent <= past_header(served.log.committed_position, size)
 
@@ -90,7 +97,7 @@ class Following:
         taking.start()
         try:
             # ClosedError: the log is closed or opened again, and the follower connects again.
-            with contextlib.suppress(ClosedError):
+            with contextlib.suppress(ClosedError), self._served.streaming(self._member, self._name):
                 self._send(channel, throttled(is_allowed))
             if self._error is not None:
                 raise self._error

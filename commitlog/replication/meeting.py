@@ -6,11 +6,11 @@ import os
 from typing import Any
 
 from commitlog.errors import FencedError, ReplicationError
-from commitlog.recovery import lineage
-from commitlog.recovery.lineage import Lineage, past_header
-from commitlog.remote.channel import Channel
+from commitlog.recovery.lineage import Lineage, Member, past_header
+from commitlog.remote.channel import SILENCE_S, Channel
 from commitlog.remote.wire import number_of
 from commitlog.replication.chunk_stream import ChunkStream
+from commitlog.replication.comparison import first_difference
 from commitlog.replication.new_replica import begin_replica, create_replica, read_replica
 from commitlog.replication.primary import Primary
 from commitlog.replication.replica import Replica
@@ -29,7 +29,7 @@ def prepare(primary: Primary, client: Channel, said: dict[str, Any], path: str, 
     """Create the copy, or check that the directory holds one of this log."""
     url = primary.url
     identity = identities.parse(str(said.get("identity")), url)
-    theirs = _lineage_of(said, url)
+    theirs = primary.lineage_of(said)
     known = read_replica(path)
     if known is None:
         create_replica(path, identity, Lineage().adopted(theirs, url))
@@ -43,7 +43,7 @@ def prepare(primary: Primary, client: Channel, said: dict[str, Any], path: str, 
             )
     start = number_of(said, "first", url)
     if known is None or not _has_segments(path):
-        with primary.stream(name, theirs.rank, start, []) as stream:
+        with primary.stream(name, theirs.rank, start, [], members=theirs.members) as stream:
             _begin(stream, url, path, identity)
 
 
@@ -71,10 +71,13 @@ def meet(
     the new primary may come to the same address.
     """
     _check_log(said, primary.url, replica.directory.path, replica.directory.log_uuid)
-    theirs = _lineage_of(said, primary.url)
-    promised = replica.lineage.promised
-    if promised > theirs.rank:  # a primary that was replaced acknowledges no more
-        primary.acknowledge(client, name, promised, replica.position)
+    theirs = primary.lineage_of(said)
+    known = replica.identified()
+    promised = known.promised
+    if promised > theirs.rank:
+        # A promise alone fences no primary: its epoch may never begin.
+        if known.rank > theirs.rank or known.begun:
+            primary.acknowledge(client, name, promised, replica.position)
         if waits and replica.is_fenced:
             return False
         if promised[:2] == theirs.rank[:2]:
@@ -88,8 +91,12 @@ def meet(
             f"know it, but has epoch {theirs.number}: follow the log that was promoted last",
             path=replica.directory.path,
         )
+    fit(primary, client, said, replica)
+    counting = primary.join(client, Member(known.member, name))
+    if counting.rank != theirs.rank:
+        raise ConnectionError("the log has another epoch by now")
     with replica.lock:
-        _fit(replica, theirs, said, primary.url)
+        replica.adopt(replica.lineage.adopted(counting, primary.url))
     return True
 
 
@@ -102,8 +109,12 @@ def _check_log(said: dict[str, Any], url: str, path: str, uuid: bytes) -> None:
         )
 
 
-def _fit(replica: Replica, theirs: Lineage, said: dict[str, Any], url: str) -> None:
-    path, ours = replica.directory.path, replica.lineage
+def fit(primary: Primary, client: Channel, said: dict[str, Any], replica: Replica) -> Lineage:
+    """Compare epochs, ends and frames of a copy and a log that it can go on with; return the
+    lineage of the log.
+    """
+    url, path, ours = primary.url, replica.directory.path, replica.lineage
+    theirs = primary.lineage_of(said)
     parted = ours.parted(theirs)
     if parted is not None and replica.position > parted:
         raise ForkedLogError(parted)  # the primary has a later epoch: its records are kept
@@ -115,14 +126,28 @@ def _fit(replica: Replica, theirs: Lineage, said: dict[str, Any], url: str) -> N
             path=path,
             position=end,
         )
-    replica.adopt(ours.adopted(theirs, url))
+    _compare(primary, client, replica)
+    return theirs
 
 
-def _lineage_of(said: dict[str, Any], url: str) -> Lineage:
-    try:
-        return lineage.parse(said)
-    except ValueError as error:
-        raise ReplicationError(f"{url} sent an unusable lineage: {error}") from None
+def _compare(primary: Primary, client: Channel, replica: Replica) -> None:
+    """Refuse a log that has other frames than the copy, where their epochs are the same."""
+    directory = replica.directory
+    position = first_difference(
+        replica.digests,
+        lambda ends: primary.digests(client, ends, SILENCE_S),
+        directory.segment_numbers(),
+        replica.position,
+        directory.segment_size,
+    )
+    if position is not None:
+        raise FencedError(
+            f"this copy and {primary.url} have different records from position {position} on, and "
+            "the same epochs: one of the two was restored from a backup or is a clone. Keep the "
+            "log that is right: promote this copy, or remove it and follow again",
+            path=directory.path,
+            position=position,
+        )
 
 
 def _has_segments(path: str) -> bool:

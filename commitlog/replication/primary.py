@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from commitlog.errors import ReplicationError
-from commitlog.recovery.lineage import Rank
+from commitlog.recovery.epoch import NUMBER_LIMIT
+from commitlog.recovery.lineage import Lineage, Member, Rank, parse
 from commitlog.remote.channel import SILENCE_S, Channel
 from commitlog.remote.endpoint import Endpoint
 from commitlog.remote.wire import RefusedError, check_token, distrusted, number_of
 from commitlog.replication import wire
 from commitlog.replication.chunk_stream import ChunkStream
-from commitlog.replication.replica import Standing
+from commitlog.replication.digests import Digest
+from commitlog.replication.promise import Asked, Standing
 
 
 @dataclass(frozen=True)
@@ -49,27 +52,65 @@ class Primary:
         """Ask for identity, lineage and end of the log."""
         return self._endpoint.ask(client, "describe", {}, timeout_s)
 
+    def digests(
+        self, client: Channel, ends: list[tuple[int, int]], timeout_s: float
+    ) -> list[Digest | None]:
+        """Ask for the digests of segments up to offsets; None for those that the log lacks."""
+        answer = self._endpoint.ask(client, "digests", {"ends": ends}, timeout_s)
+        return wire.digests_of(answer, len(ends), self.url)
+
     def acknowledge(self, client: Channel, name: str, rank: Rank, position: int) -> Rank:
         """Say up to which position a copy is durable; return the rank of the primary."""
         content = {"name": name, "rank": rank._asdict(), "position": position}
         answer = self._endpoint.ask(client, "acknowledge", content, SILENCE_S)
         return wire.rank_of(answer, "rank", self.url)
 
-    def fence(
-        self, client: Channel, rank: Rank, timeout_s: float, *, changes: bool
-    ) -> tuple[Rank, Standing]:
+    def fence(self, client: Channel, asked: Asked, timeout_s: float) -> tuple[Rank, Standing]:
         """Ask a copy to promise an epoch; return what it has promised, and its standing."""
-        content = {"rank": rank._asdict(), "changes": changes}
+        content = wire.content_of_asked(asked)
         answer = self._endpoint.ask(client, "fence", content, timeout_s)
         promised = wire.rank_of(answer, "promised", self.url)
         reached = wire.rank_of(answer, "reached", self.url)
         return promised, Standing(reached, number_of(answer, "position", self.url))
 
-    def stream(self, name: str, rank: Rank, position: int, unsealed: list[int]) -> ChunkStream:
-        """Begin the stream of chunks of an epoch, over a connection of its own."""
+    def join(self, client: Channel, new: Member) -> Lineage:
+        """Ask a log to count a copy; return its lineage, which the copy has to have before it
+        acknowledges.
+        """
+        content = {"member": new.id, "name": new.name}
+        return self.lineage_of(self._endpoint.ask(client, "join", content, SILENCE_S))
+
+    def lineage_of(self, said: dict[str, Any]) -> Lineage:
+        """Return the lineage in an answer."""
+        try:
+            theirs = parse(said)
+        except ValueError as error:
+            raise ReplicationError(f"{self.url} sent an unusable lineage: {error}") from None
+        if theirs.number > NUMBER_LIMIT:
+            raise ReplicationError(
+                f"{self.url} has epoch {theirs.number}, and no epoch has a number above "
+                f"{NUMBER_LIMIT}"
+            )
+        return theirs
+
+    def stream(
+        self,
+        name: str,
+        rank: Rank,
+        position: int,
+        unsealed: list[int],
+        *,
+        members: Iterable[Member] = (),
+        member: str = "",
+    ) -> ChunkStream:
+        """Begin the stream of chunks of an epoch, over a connection of its own, to a copy that
+        has this id and knows these logs.
+        """
         content = {
             "name": name,
             "rank": rank._asdict(),
+            "member": member,
+            "members": [each.id for each in members],
             "position": position,
             "unsealed": unsealed[: wire.SEALS_LIMIT],
         }

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import Literal, Self, get_args
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import get_args
 
 from commitlog.base.failpoint import failpoint
 from commitlog.base.option import check_switches
 from commitlog.base.path import path_of, translate_refusals
-from commitlog.base.units import Duration, parse_duration, whole_of
+from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import (
+    CommitLogError,
     InvalidOptionError,
     LogLockedError,
     LogNotFoundError,
@@ -24,10 +25,27 @@ from commitlog.log.opened import Opened
 from commitlog.log.opening import open_for_writing
 from commitlog.options import Options
 from commitlog.recovery import lineage
+from commitlog.recovery.admission import is_restored
+from commitlog.recovery.epoch import new_id
 from commitlog.recovery.lineage import Epoch, Lineage, Rank, past_header
+from commitlog.remote.wire import FAILURES
+from commitlog.replication.candidate import Candidate
+from commitlog.replication.catching_up import catch_up
 from commitlog.replication.primary import Access
+from commitlog.replication.promise import Asked, standing_of
+from commitlog.replication.promotion_steps import (
+    Ask,
+    Begin,
+    CatchUp,
+    CaughtUp,
+    Described,
+    Doubt,
+    Own,
+    Promised,
+    Refuse,
+    Wanted,
+)
 from commitlog.replication.quorum import Quorum
-from commitlog.replication.replica import Standing, standing_of
 from commitlog.retention.archiver import Archiver
 from commitlog.retention.store import Store
 from commitlog.retention.store_epoch import StoreEpoch, highest_epoch
@@ -35,8 +53,11 @@ from commitlog.retention.tail_object import read_contents
 from commitlog.retention.target import target_of
 from commitlog.segment import identity as identities
 
+_RESTORED = (
+    "the directory is another one than before: it was restored from a backup, cloned, or moved to "
+    "another file system, so it may lack promises and records that it acknowledged"
+)
 _logger = logging.getLogger("commitlog.replication")
-Doubt = Literal["promises", "copies", "store"]
 
 
 def promote(
@@ -44,6 +65,7 @@ def promote(
     *,
     others: Iterable[str] = (),
     require: int | None = None,
+    copies: int | None = None,
     force: Doubt | Collection[Doubt] = (),
     token: str | None = None,
     tls_roots: str | None = None,
@@ -65,16 +87,22 @@ def promote(
         The log's directory. No process may have it open for writing, and no follower may run.
     others : iterable of str
         The URLs of all other copies of the log, also of those that are out of reach. Without them,
-        this copy is the only one.
+        this copy is the only one. If one of them has records of the last epoch that this one
+        lacks, they are copied from it once it has promised; so a busy primary need not be stopped.
     require : int, optional
         How many copies have a record when the program treats it as acknowledged. By default as many
         as the log was opened with, by `Replication`, or else 1. Another number than the log was
         opened with changes it: only a log that is not a copy can do that, all of its copies have to
         promise, and for a greater number also have all of its records.
-    force : {"promises", "copies", "store"}, or several of them
-        Promote although too few copies promise; although another copy has more records; although
-        the store has more. What is not named is still refused. Acknowledged records may be lost,
-        and without promises the old primary may go on acknowledging; a warning names what was
+    copies : int, optional
+        How many copies the log has, this one among them. By default as many as it counts, or as
+        are named with this one, whichever is more. Pass it if some of the copies that it counts
+        are gone for good.
+    force : {"promises", "copies", "store", "restored"}, or several of them
+        Promote although too few copies promise; although another copy has more records, which
+        cannot be copied from it; although the store has more; although the directory was restored
+        from a backup or cloned. What is not named is still refused. Acknowledged records may be
+        lost, and without promises the old primary may go on acknowledging; a warning names what was
         waived. A claim of another promotion in the store is not waived.
     token, tls_roots, plain_text
         For the connections to the other copies, as for `follow`.
@@ -98,31 +126,32 @@ def promote(
         A follower or a writer has it open.
     ReplicationError
         Too few copies promise the epoch, or one of them, or the store, has records that this one
-        lacks. The log is not promoted.
+        lacks and cannot get. The log is not promoted, and the promises are withdrawn.
     FencedError
         Another promotion has just claimed the epoch in the store. The log is not promoted.
     IOFailureError
         The disk or the store cannot be written. The epoch may have begun: promote again.
     InvalidOptionError
         `require` is not the number of some of the copies, or would change the log's and the log is
-        a copy; `force` names something else; or two URLs name one copy.
+        a copy; `copies` is fewer than are named; `force` names something else; or two URLs name one
+        copy.
     """
     check_switches(plain_text=plain_text)
     where = path_of(path)
     waived = _waived(force)
     access = Access(token, tls_roots, plain_text)
     quorum = Quorum(others, access, parse_duration(timeout, "timeout"))
+    wanted = Wanted(quorum.urls, require, copies, waived)
     with translate_refusals(where):
-        opened = _open(where)
+        promotion = _Promotion(where, quorum, wanted, store)
         try:
-            new = _promoted(opened, quorum, require, waived, store)
-            _begin(new, opened, store)
+            new = promotion.run()
         except BaseException:
-            opened.close()
+            promotion.opened.close()
             raise
         # A whole open and close seals the segments that the copy got without a seal, and marks the
         # log as closed cleanly.
-        CommitLog(OpenLog("a", opened, Options(wait_for_log=0))).close()
+        CommitLog(OpenLog("a", promotion.opened, Options(wait_for_log=0))).close()
         return new.epochs[-1]
 
 
@@ -149,129 +178,112 @@ def _open(where: str) -> Opened:
     return opened
 
 
-def _promoted(
-    opened: Opened,
-    quorum: Quorum,
-    require: int | None,
-    waived: frozenset[str],
-    store: Store | None,
-) -> Lineage:
-    """Take the next epoch at enough copies, this one first; return the log's lineage in it."""
-    directory = opened.directory
-    own = lineage.read(directory)
-    rule = _Rule.of(own, quorum, require)
-    end = past_header(opened.end, directory.segment_size)
-    standing = standing_of(own, end, directory.segment_size)
-    known = quorum.ask(directory.log_uuid, lineage.copy_id(directory))
-    claimed, behind_store = (Rank(), "") if store is None else _in_store(opened, store, end)
-    rank = lineage.next_rank([own.promised, claimed, *known])
-    check = _Check(directory.path, quorum, rule, standing, behind_store, waived)
-    check.doubts()
-    if quorum.members:
-        lineage.write(directory, own.promising(rank, changes=rule.changes))
-        failpoint("own fence written")
-        quorum.fence(rank, changes=rule.changes)
-    if text := check.doubts():
-        _logger.warning("%s: promoted by force: %s", directory.path, text)
-    if own.follows is None and store is None and not quorum.members:
-        _logger.warning(
-            "%s was not a copy: its next epoch begins, but no other log is fenced",
-            directory.path,
-        )
-    return own.promoted(end, rank, rule.require)
-
-
-def _in_store(opened: Opened, store: Store, end: int) -> tuple[Rank, str]:
-    """Return the last epoch of the store, and why the promotion should not happen, if so."""
-    archiver = Archiver(opened.directory, store)
-    archiver.prepare()
-    size = opened.directory.segment_size
-    stored = read_contents(archiver.target, size).end(size)
-    doubts = f"the store has records up to position {stored}" if stored > end else ""
-    return Rank(highest_epoch(archiver.target)), doubts
-
-
-def _begin(new: Lineage, opened: Opened, store: Store | None) -> None:
-    """Claim the new epoch in the store, then begin it durably."""
-    if store is not None:
-        target = target_of(store.target, store.filesystem)
-        StoreEpoch(new.number, new.start, new.rank.id).claim(target)
-        failpoint("epoch claimed")
-    lineage.write(opened.directory, new)
-    failpoint("epoch written")
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """How many promises a promotion needs, and how many copies acknowledge in its epoch.
+class _Promotion:
+    """Do what a `Candidate` decides.
 
     Attributes
     ----------
-    require : int
-        0: as before.
-    needed : int
-        How many copies have to promise the epoch, the promoted one among them.
-    changes : bool
-        The epoch has another `require`, or a promised epoch may have had.
-    is_equal : bool
-        The copies must have as many records as the promoted one.
+    opened : Opened
+        The log; closed while it catches up.
     """
 
-    require: int
-    needed: int
-    changes: bool = False
-    is_equal: bool = False
+    def __init__(self, where: str, quorum: Quorum, wanted: Wanted, store: Store | None) -> None:
+        self._where = where
+        self._quorum = quorum
+        self._wanted = wanted
+        self._store = store
+        self._member = ""
+        self._promised: Mapping[str, Asked] = {}  # what is withdrawn if the epoch never begins
+        self.opened = _open(where)
 
-    @classmethod
-    def of(cls, own: Lineage, quorum: Quorum, require: int | None) -> Self:
-        """Return the rule for a log.
+    def run(self) -> Lineage:
+        """Begin the next epoch, and return the log's lineage in it; or raise."""
+        try:
+            return self._run()
+        except BaseException:
+            if self._promised:
+                self._tell({url: each.to("withdrawn") for url, each in self._promised.items()})
+            raise
 
-        With the primary there are as many logs as `others`, this one, and the old primary if this
-        is a copy. An acknowledged record is on the primary and on `require` copies. So many logs
-        less `require` have at least one of these among them. See docs/replication.md.
-        """
-        logs = len(quorum.members) + (2 if own.follows is not None else 1)
-        if require is not None and (whole_of(require) is None or not 1 <= require < max(logs, 2)):
-            raise InvalidOptionError(
-                f"require must be an int from 1 to the number of copies, {max(logs - 1, 1)}, not "
-                f"{require!r}"
+    def _run(self) -> Lineage:
+        candidate = Candidate(self._own(), self._wanted)
+        uuid = self.opened.directory.log_uuid
+        action = candidate.on(Described(self._quorum.describe(uuid)))
+        while True:
+            match action:
+                case Ask():
+                    self._promised = action.asked
+                    action = candidate.on(Promised(self._quorum.ask(action.asked)))
+                    failpoint("promises asked")
+                case CatchUp():
+                    action = candidate.on(self._caught_up(action))
+                case Refuse():
+                    self._promised = action.asked
+                    raise ReplicationError(action.why, path=self._where)
+                case Begin():
+                    return self._begin(action)
+
+    def _own(self) -> Own:
+        directory = self.opened.directory
+        known = lineage.read(directory)
+        restored = is_restored(directory)
+        former = known.member if restored else ""
+        if restored or not known.member:  # an id that no other log counts
+            self._member = self._member or new_id()
+            kept = tuple(each for each in known.members if each.id != former)
+            known = replace(known, member=self._member, members=kept)
+        end = past_header(self.opened.end, directory.segment_size)
+        standing = standing_of(known, end, directory.segment_size)
+        doubt = _RESTORED if restored else ""
+        claimed, behind = (Rank(), "") if self._store is None else self._in_store(end)
+        place = lineage.copy_id(directory)
+        return Own(known, standing, place, doubt, former, behind, claimed)
+
+    def _in_store(self, end: int) -> tuple[Rank, str]:
+        """Return the last epoch of the store, and why the promotion should not happen, if so."""
+        assert self._store is not None
+        archiver = Archiver(self.opened.directory, self._store)
+        archiver.prepare()
+        size = self.opened.directory.segment_size
+        stored = read_contents(archiver.target, size).end(size)
+        doubts = f"the store has records up to position {stored}" if stored > end else ""
+        return Rank(highest_epoch(archiver.target)), doubts
+
+    def _caught_up(self, action: CatchUp) -> CaughtUp:
+        problem = ""
+        self.opened.close()
+        try:
+            other, limit_s = self._quorum.of(action.url), self._quorum.timeout_s
+            catch_up(self._where, other, action.position, limit_s)
+            failpoint("caught up")
+        except CommitLogError as error:
+            problem = error.message
+        except FAILURES as error:
+            problem = str(error)
+        self.opened = _open(self._where)
+        return CaughtUp(self._own(), problem)
+
+    def _begin(self, action: Begin) -> Lineage:
+        """Claim the new epoch in the store, begin it durably, then tell who has promised it."""
+        new = action.lineage
+        if action.waived:
+            _logger.warning("%s: promoted by force: %s", self._where, action.waived)
+        if self._store is not None:
+            target = target_of(self._store.target, self._store.filesystem)
+            StoreEpoch(new.number, new.start, new.rank.id).claim(target)
+            failpoint("epoch claimed")
+        if self._store is None and not self._wanted.urls and new.copies == 0:
+            _logger.warning(
+                "%s was not a copy: its next epoch begins, but no other log is fenced", self._where
             )
-        changed = require if own.require and require != own.require else None
-        if changed is not None and own.follows is not None:
-            raise InvalidOptionError(
-                f"{own.require} copies acknowledge the records of this log, and every log must "
-                f"promise to change that to {changed}: promote the copy without require, or the "
-                "primary, closed, with all of its copies"
-            )
-        if changed is not None or own.changing:
-            return cls(changed or 0, logs, changes=True, is_equal=(changed or 64) > own.require)
-        return cls(0, max(logs - (own.require or require or 1), 1))
+        self._promised = {}  # it may have begun from here on
+        lineage.write(self.opened.directory, new)
+        failpoint("epoch written")
+        self._tell(action.asked)
+        return new
 
-
-@dataclass(frozen=True)
-class _Check:
-    """What a promotion may lose, by the answers of the copies and the store."""
-
-    path: str
-    quorum: Quorum
-    rule: _Rule
-    standing: Standing
-    behind_store: str
-    waived: frozenset[str]
-
-    def doubts(self) -> str:
-        """Return the doubts that are waived; refuse to promote because of another one."""
-        quorum, rule, standing = self.quorum, self.rule, self.standing
-        found: dict[Doubt, str] = {
-            "promises": quorum.missing(rule.needed),
-            "copies": quorum.ahead(standing) or (quorum.behind(standing) if rule.is_equal else ""),
-            "store": self.behind_store,
-        }
-        named = {name: text for name, text in found.items() if text}
-        if not named.keys() <= self.waived:
-            raise ReplicationError(
-                f"not promoted: {'; '.join(named.values())}; correct that, or promote with force "
-                f"{', '.join(named)}, and lose what is named",
-                path=self.path,
-            )
-        return "; ".join(named.values())
+    def _tell(self, asked: Mapping[str, Asked]) -> None:
+        """Tell the logs that were asked; one that is out of reach stays as it is."""
+        for url, answer in self._quorum.ask(asked).items():
+            if isinstance(answer, str):
+                _logger.info("%s was not told of the promotion: %s", url, answer)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from commitlog._kernel.segments import FRAME_ALIGN
+from commitlog.recovery.epoch import EPOCH_GAP
 from commitlog.recovery.lineage import Lineage, Rank
 
 FOLLOWERS_LIMIT = 1024  # names that are remembered
-EPOCHS_BEYOND = 1000  # how far a peer's epoch may be above the log's
+EPOCHS_BEYOND = EPOCH_GAP  # how far a peer's epoch may be above the log's
 _RESTARTS_BEYOND = 1 << 20
 
 

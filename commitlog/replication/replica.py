@@ -6,8 +6,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import replace
 
 from commitlog._kernel.memory import MODE_POOLED, STATE_READY, write_checkpoint
 from commitlog._kernel.segments import (
@@ -30,12 +29,16 @@ from commitlog.log.opened import Opened
 from commitlog.log.opening import open_for_writing
 from commitlog.options import Options
 from commitlog.recovery import lineage
+from commitlog.recovery.admission import is_restored
 from commitlog.recovery.cut import FORK, find_cut, take_out
-from commitlog.recovery.lineage import Lineage, Rank, past_header
+from commitlog.recovery.lineage import Lineage, Rank
 from commitlog.recovery.location import Location
+from commitlog.replication.digests import Digests
 from commitlog.replication.new_replica import check_page, place_segment
+from commitlog.replication.promise import Asked, Standing, standing_of
 from commitlog.replication.wire import Chunk
 from commitlog.segment.blocks import make_solid
+from commitlog.segment.directory import LogDirectory
 from commitlog.segment.lock_file import new_holder
 
 _SCHEMAS = "topics"  # a folder: a copy of the schemas of messages
@@ -44,29 +47,11 @@ _UNFLUSHED_BYTES = 32 << 20  # while more chunks come
 _WRITTEN_BYTES = 64 << 10  # from here on a chunk is written, not copied into the mapped file
 
 
-class Standing(NamedTuple):
-    """How far a log is, for a promotion: the last epoch that it reaches, then its end."""
-
-    reached: Rank
-    position: int
-
-
-Promise = Callable[[Rank, bool], tuple[Rank, Standing]]
-"""Has a log promise an epoch, whose `require` is another one or not; returns what it has promised
-then, and its standing."""
-
-
-def standing_of(of: Lineage, end: int, segment_size: int) -> Standing:
-    """Return the standing of a log with this lineage and end."""
-    position = past_header(end, segment_size)
-    return Standing(of.reached(position).rank, position)
-
-
-def fence_closed(path: str, rank: Rank, changes: bool = False) -> tuple[Rank, Standing]:
+def fence_closed(path: str, asked: Asked) -> tuple[Rank, Standing]:
     """Have a log promise an epoch that no follower and no writer has open."""
     replica = Replica(path)
     try:
-        return replica.promise(rank, changes)
+        return replica.promise(asked)
     finally:
         replica.close()
 
@@ -78,9 +63,13 @@ class Replica:
     ----------
     path : str
         A directory with `log.json`, `epoch` and at least one segment.
+    restored : bool
+        Go on with a directory that was restored or cloned, as a new copy.
+    checked : bool
+        The caller has checked that already.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, restored: bool = False, checked: bool = False) -> None:
         opened = open_for_writing(path, "a", Options(wait_for_log=0), follower=True)
         try:
             if not opened.exclusive or opened.lock_file is None:
@@ -89,7 +78,12 @@ class Replica:
                 )
             self._opened: Opened = opened
             self.directory = opened.directory
-            self.lineage = lineage.read(opened.directory)
+            self.lineage = (
+                lineage.read(opened.directory)
+                if checked
+                else self._admitted(opened.directory, restored=restored)
+            )
+            self.digests = Digests(opened.directory)
             # Held by the thread that writes here, or that changes the lineage.
             self.lock = threading.Lock()
             self._size = opened.directory.segment_size
@@ -115,6 +109,23 @@ class Replica:
         opened.lock_file.write(new_holder(boot_id(), os.fstat(self.directory.fd).st_ino))
         cursors["state"] = STATE_READY
 
+    @staticmethod
+    def _admitted(directory: LogDirectory, *, restored: bool) -> Lineage:
+        """Return the lineage; refuse a directory that is another one than before."""
+        known = lineage.read(directory)
+        if is_restored(directory):
+            if not restored:
+                raise FencedError(
+                    "this directory is another one than before: it was restored from a backup, "
+                    "cloned, or moved to another file system, so it may lack records and promises "
+                    "that it gave. Remove it and follow again, or go on with it as a new copy: "
+                    "`commitlog follow --restored`, or restored=True",
+                    path=directory.path,
+                )
+            known = replace(known, member="")
+        # Written anew each time, so that an older state of the directory shows.
+        return lineage.write(directory, known) if known.is_replicated else known
+
     @property
     def position(self) -> int:
         """The end of what is durable here."""
@@ -125,14 +136,20 @@ class Replica:
         """Whether the copy has promised an epoch that it does not have yet."""
         return self.lineage.promised > self.lineage.rank
 
+    def identified(self) -> Lineage:
+        """Return the lineage, with an id of this log."""
+        with self.lock:
+            if not self.lineage.member:
+                self.lineage = lineage.write(self.directory, self.lineage)
+            return self.lineage
+
     def adopt(self, new: Lineage) -> None:
         """Record the primary's lineage durably, before frames of a new epoch."""
         if new != self.lineage:
-            lineage.write(self.directory, new)
-            self.lineage = new
+            self.lineage = lineage.write(self.directory, new)
             failpoint("lineage adopted")
 
-    def promise(self, rank: Rank, changes: bool = False) -> tuple[Rank, Standing]:
+    def promise(self, asked: Asked) -> tuple[Rank, Standing]:
         """Promise durably to follow nothing below an epoch, unless a higher one was promised.
 
         Returns what is promised now, and the standing, which does not change before that epoch.
@@ -143,10 +160,9 @@ class Replica:
                     "the copy is closed or cut at this moment: ask again", path=self.directory.path
                 )
             self.sync()
-            new = self.lineage.promising(rank, changes=changes)
+            new = asked.answered(self.lineage)
             if new != self.lineage:
-                lineage.write(self.directory, new)
-                self.lineage = new
+                self.lineage = lineage.write(self.directory, new)
                 failpoint("fence written")
             return self.lineage.promised, standing_of(self.lineage, self.position, self._size)
 

@@ -115,9 +115,8 @@ class Replication:
                 f"--require {self.require} and all copies first, or open with require=0, which "
                 "waits for none"
             )
-        new = known if known.require else replace(known, require=self.require)
-        if new != known or lineage.version(directory) == (0, 0):
-            lineage.write(directory, new)
+        # Written at each open, so that an older state of the directory shows.
+        lineage.write(directory, replace(known, require=known.require or self.require))
 
     def _end(self, name: str) -> None:
         with self._lock:

@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from commitlog._kernel.engine import Engine, copied_signal, wait_copied
 from commitlog._kernel.failure import REPLACED
@@ -18,7 +17,7 @@ from commitlog.errors import (
     ForkedError,
     SyncTimeoutError,
 )
-from commitlog.recovery import lineage
+from commitlog.recovery.epoch_change import change
 from commitlog.recovery.lineage import Rank
 from commitlog.segment.directory import LogDirectory
 
@@ -167,6 +166,6 @@ class RequiredCopies:
         self._engine.cursors.wake_copied()
         directory = self._directory
         try:
-            lineage.write(directory, replace(lineage.read(directory), fence=rank))
+            change(directory, lambda known: known.fenced(rank))
         except (CommitLogError, OSError) as error:
             _logger.error("%s: cannot promise epoch %d: %s", self._engine.path, rank.number, error)

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from commitlog._kernel.engine import flush_signal, wait_flush
-from commitlog.errors import CommitLogError, ReplicationError
+from commitlog.errors import CommitLogError, IOFailureError, ReplicationError
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.parts import parts_of
 from commitlog.log.presence import is_present
 from commitlog.recovery import lineage
-from commitlog.recovery.lineage import Lineage, Rank
+from commitlog.recovery.epoch_change import change
+from commitlog.recovery.lineage import Lineage, Member, Rank
 from commitlog.remote.update import text_of
 from commitlog.remote.wire import number_of
 from commitlog.replication import wire
 from commitlog.replication.acknowledgements import Acknowledgements
+from commitlog.replication.digests import Digests
 from commitlog.replication.leases import Leases
 from commitlog.replication.permits import Permit
+from commitlog.replication.promise import Promise
 from commitlog.replication.quota import Copied, Promised, beyond
 from commitlog.replication.reading import Reading
-from commitlog.replication.replica import Promise
 
 _logger = logging.getLogger("commitlog.replication")
 _FOLLOWER = "the follower"
@@ -61,6 +65,8 @@ class Served:
         self.stopping = threading.Event()
         self._promise = promise
         self._asked_s = 0.0  # when a reader asked for a flush
+        self._streams: dict[int, Member] = {}  # by the thread that sends
+        self._digests = Digests(parts_of(log).directory)
         # With the version of its file; both at once, because any thread may ask.
         self._known: tuple[tuple[int, int], Lineage] | None = None
 
@@ -73,6 +79,7 @@ class Served:
         """Open the log again, because its files were cut; streams of it end."""
         known, self.log = self.log, open_log(self.log.path, "r")
         self.leases = Leases(self.log)
+        self._digests = Digests(parts_of(self.log).directory)
         known.close()
 
     def renew(self) -> bool:
@@ -96,6 +103,7 @@ class Served:
             known, acknowledged = self.log, self.acknowledged
             self.acknowledged = acknowledged.successor()
             self.log, self.leases, self._known = log, Leases(log), None
+            self._digests = Digests(parts_of(log).directory)
             acknowledged.close()
             known.close()
             return True
@@ -134,6 +142,8 @@ class Served:
             return self._tailer(content, permit)
         answers = {
             "describe": self._describe,
+            "digests": self._digests_of,
+            "join": self._join,
             "acknowledge": self._acknowledge,
             "fence": self._fence,
             "look": self._look,
@@ -155,6 +165,39 @@ class Served:
             "end": self.log.committed_position,
             **self.lineage().content(),
         }
+
+    def _digests_of(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Return what a follower compares its copy with, frame for frame."""
+        asked = wire.digests_asked(content, _FOLLOWER)
+        return {"digests": [self._digests.of(number, stop) for number, stop in asked]}
+
+    @contextlib.contextmanager
+    def streaming(self, member: str, name: str) -> Iterator[None]:
+        """Note the copy to which a stream runs."""
+        self._streams[threading.get_ident()] = Member(member, name)
+        try:
+            yield
+        finally:
+            del self._streams[threading.get_ident()]
+
+    def _join(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Count a copy from now on, durably, so that promotions know it before it acknowledges.
+        A log that is only served counts none: none of its appends waits for copies.
+        """
+        new, known = wire.member_of(content, _FOLLOWER), self.lineage()
+        if new.id == known.member:
+            raise ReplicationError(
+                "the follower is a clone of this log: remove its directory, and follow again"
+            )
+        streams = self._streams.copy().values()
+        if any(each.id == new.id and each.name != new.name for each in streams):
+            raise IOFailureError(  # a copy that has another name may still seem to be connected
+                f"a copy with the id of {new.name!r} is connected under another name: if one is a "
+                "clone of the other, remove it, and follow again"
+            )
+        if self.ahead and known.follows is None and new not in known.members:
+            change(parts_of(self.log).directory, lambda known: known.joined(new))
+        return self.lineage().content()
 
     def _acknowledge(self, content: dict[str, Any]) -> dict[str, Any]:
         """Take the epoch that a copy has promised. Only a stream acknowledges records.
@@ -193,11 +236,11 @@ class Served:
 
     def _fence(self, content: dict[str, Any]) -> dict[str, Any]:
         """Promise an epoch durably, so that the old primary gets no acknowledgement from here."""
-        rank = wire.rank_of(content, "rank", _PROMOTION)
-        why = beyond(rank, self.lineage())
+        asked = wire.asked_of(content, _PROMOTION)
+        why = beyond(asked.rank, self.lineage())
         if why is not None:
             raise ReplicationError(f"{_PROMOTION} asks for a promise: {why}", path=self.log.path)
-        promised, standing = self._promise(rank, content.get("changes") is True)
+        promised, standing = self._promise(asked)
         return {
             "promised": promised._asdict(),
             "reached": standing.reached._asdict(),

@@ -20,7 +20,8 @@ from commitlog.log.parts import parts_of
 from commitlog.remote.wire import Address, listen_of, server_context
 from commitlog.replication.listener import Listener
 from commitlog.replication.permits import Permits
-from commitlog.replication.replica import Promise, fence_closed
+from commitlog.replication.promise import Promise
+from commitlog.replication.replica import fence_closed
 from commitlog.replication.served import Served
 from commitlog.replication.session import Sessions
 

@@ -4,24 +4,27 @@ A follower asks with the action `describe` for the identity, the lineage and the
 begins an endless stream with `follow`. The server sends chunks. A chunk has a header page of a
 segment, or frames, or neither: then it only reports how far the log is durable. The follower
 reports how far its copy is durable. With the action `acknowledge` it reports a later epoch to a
-primary. A promotion asks other copies with `fence` to promise its epoch.
+primary. A promotion asks other copies with `fence` to promise its epoch. Before the stream begins,
+a follower asks with `digests` whether the log has the same frames as its copy.
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from commitlog.errors import ReplicationError
-from commitlog.recovery.lineage import Rank, parse_rank
-from commitlog.remote.wire import answer_of
+from commitlog.recovery.epoch import Member, Rank, is_id, parse_rank
+from commitlog.remote.wire import answer_of, number_of
+from commitlog.replication.promise import Asked, State
 
 CHUNK_BYTES = 1 << 20  # a larger frame is a chunk of its own
 BODY_LIMIT = 1 << 30  # the largest segment
 HEAD_LIMIT = 1 << 16  # of a chunk, or of the error that ends a stream
 ACKNOWLEDGEMENT_LIMIT = 1 << 7
 NAME_LIMIT = 512  # characters of a follower's name
+DIGESTS_LIMIT = 1024  # of one request
 SEALS_LIMIT = 1024  # segments whose seal is sent later
 
 # Heads of fixed layout, little-endian. JSON begins with a brace, which is none of these kinds.
@@ -48,12 +51,66 @@ def numbers_of(content: dict[str, Any], name: str, peer: str) -> list[int]:
     return found
 
 
+def member_of(content: dict[str, Any], peer: str) -> Member:
+    """Return the copy that a message is from."""
+    if not is_id(content.get("member")):
+        raise ReplicationError(f"{peer} sent no usable 'member': upgrade commitlog there")
+    return Member(content["member"], name_of(content, peer))
+
+
 def name_of(content: dict[str, Any], peer: str) -> str:
     """Return the name of a follower from a message."""
     name = content.get("name")
     if type(name) is not str or not 0 < len(name) <= NAME_LIMIT:
         raise ReplicationError(f"{peer} sent no usable 'name'")
     return name
+
+
+def content_of_asked(asked: Asked) -> dict[str, Any]:
+    """Return what a promotion asks of a log, for a message."""
+    before = {} if asked.before is None else {"before": asked.before._asdict()}
+    rank = asked.rank._asdict()
+    copies = {} if asked.copies is None else {"copies": asked.copies}
+    return {"rank": rank, "changes": asked.changes, "state": asked.state, **before, **copies}
+
+
+def asked_of(content: dict[str, Any], peer: str) -> Asked:
+    """Return what a promotion asks of a log, from a message."""
+    before = None if "before" not in content else rank_of(content, "before", peer)
+    state = content.get("state", "asked")
+    if state not in get_args(State):
+        raise ReplicationError(f"{peer} sent no usable 'state'")
+    changes = content.get("changes") is True
+    copies = None if "copies" not in content else number_of(content, "copies", peer)
+    return Asked(rank_of(content, "rank", peer), changes, before, copies, state)
+
+
+def digests_asked(content: dict[str, Any], peer: str) -> list[tuple[int, int]]:
+    """Return the segments of which a peer asks for digests, and up to which offsets."""
+    ends = content.get("ends")
+    if isinstance(ends, list) and len(ends) <= DIGESTS_LIMIT and all(map(_is_pair, ends)):
+        return [(number, stop) for number, stop in ends]
+    raise ReplicationError(f"{peer} sent no usable 'ends'")
+
+
+def digests_of(content: dict[str, Any], count: int, peer: str) -> list[tuple[int, int] | None]:
+    """Return so many digests from an answer."""
+    found = content.get("digests")
+    if (
+        isinstance(found, list)
+        and len(found) == count
+        and all(each is None or _is_pair(each) for each in found)
+    ):
+        return [None if each is None else (each[0], each[1]) for each in found]
+    raise ReplicationError(f"{peer} sent no usable 'digests'")
+
+
+def _is_pair(value: object) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(type(each) is int and 0 <= each < 1 << 64 for each in value)
+    )
 
 
 @dataclass(frozen=True)

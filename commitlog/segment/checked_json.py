@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 from commitlog._kernel.segments import crc32c
@@ -21,8 +22,24 @@ def _text(content: dict[str, Any]) -> bytes:
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 
-def write(directory: LogDirectory, name: str, content: dict[str, Any]) -> None:
-    """Replace the file's content durably."""
+def write(
+    directory: LogDirectory,
+    name: str,
+    content: dict[str, Any],
+    of_file: Callable[[int], dict[str, Any]] = lambda _: {},
+) -> None:
+    """Replace the file's content durably; `of_file` returns what depends on the new file, by its
+    descriptor.
+    """
+    with temporary_file(directory.fd, name) as (fd, temporary):
+        whole = _whole(directory, name, {**content, **of_file(fd)})
+        write_whole(fd, whole, 0)
+        os.fsync(fd)
+        os.rename(temporary, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
+    directory.sync()
+
+
+def _whole(directory: LogDirectory, name: str, content: dict[str, Any]) -> bytes:
     content = {"format": FORMAT, "uuid": directory.log_uuid.hex(), **content}
     whole = _text({**content, "crc32c": crc32c(_text(content))}) + b"\n"
     if len(whole) > _SIZE_LIMIT:
@@ -32,11 +49,7 @@ def write(directory: LogDirectory, name: str, content: dict[str, Any]) -> None:
             path=os.path.join(directory.path, name),
             errno=errno.EFBIG,
         )
-    with temporary_file(directory.fd, name) as (fd, temporary):
-        write_whole(fd, whole, 0)
-        os.fsync(fd)
-        os.rename(temporary, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
-    directory.sync()
+    return whole
 
 
 def read(directory: LogDirectory, name: str) -> dict[str, Any] | None:

@@ -10,7 +10,10 @@ from pathlib import Path
 import commitlog
 from commitlog import replication
 from commitlog._kernel.segments import SEAL_AT, SEAL_SIZE
+from commitlog.recovery import lineage
 from commitlog.repair.verification import verify
+from commitlog.segment import identity as identities
+from commitlog.segment.directory import LogDirectory
 
 # Runs a call, and kills the process at a step of it.
 _KILLED = """
@@ -41,6 +44,18 @@ def records(path: Path) -> list[tuple[int, int, bytes]]:
             (record.position, record.timestamp_ns, bytes(record.value))
             for record in iter(tailer.read, None)
         ]
+
+
+def settle(path: Path) -> None:
+    """Have a copied directory pass for the one that it was copied from, as after a crash."""
+    identity = identities.read_path(str(path))
+    assert identity is not None
+    directory = LogDirectory(str(path), identity)
+    try:
+        if lineage.NAME in directory.names():
+            lineage.write(directory, lineage.read(directory))
+    finally:
+        directory.close()
 
 
 def check_same(primary: Path, copy: Path, end: int) -> None:

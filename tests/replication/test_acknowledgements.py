@@ -21,6 +21,7 @@ from commitlog.remote.wire import RefusedError
 from commitlog.replication.acknowledgements import Acknowledgements
 from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.primary import Access
+from commitlog.replication.promise import Asked
 from commitlog.replication.quota import EPOCHS_BEYOND
 from tests.replication.scene import LIMIT_S, SEGMENT, fill, records
 
@@ -216,7 +217,7 @@ def test_copy_promises_no_invented_epoch(
         assert copy.server is not None
         asked = Access().primary(copy.server.url())
         with asked.connect() as client, pytest.raises(RefusedError, match="no promotion"):
-            asked.fence(client, rank, LIMIT_S, changes=False)
+            asked.fence(client, Asked(rank), LIMIT_S)
         assert copy.wait(primary.append(b"one") + 1, LIMIT_S)
     assert replication.promote(tmp_path / "copy").number == 1
 

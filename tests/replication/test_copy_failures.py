@@ -17,6 +17,7 @@ from commitlog.errors import DiskFullError, IOFailureError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.commit_log import open_log
 from commitlog.recovery.lineage import Rank
+from commitlog.replication.promise import Asked
 from commitlog.replication.replica import Replica, fence_closed
 from commitlog.replication.sender import Sender
 from commitlog.replication.served import Served
@@ -62,7 +63,7 @@ def test_failed_flush_of_a_copy_is_final(tmp_path: Path) -> None:
     with pytest.raises(IOFailureError, match="cannot flush"):
         replica.sync()
     with pytest.raises(IOFailureError, match="cannot flush"):
-        replica.promise(Rank(1, "a" * 32))
+        replica.promise(Asked(Rank(1, "a" * 32)))
     assert replica.position == before
     uuid = replica.directory.log_uuid
     replica.close()

@@ -27,6 +27,7 @@ from commitlog.errors import (
 from commitlog.recovery.lineage import Rank
 from commitlog.replication import follower as follower_module
 from commitlog.replication import primary as primary_module
+from commitlog.replication.promise import Asked
 from commitlog.replication.sender import Sender
 from commitlog.replication.served import Served
 from commitlog.replication.wire import Chunk
@@ -102,7 +103,8 @@ def test_close_does_not_wait_for_an_answer(
         monkeypatch.setattr(follower_module, "_RETRY_LONGEST_S", 10 * LIMIT_S)
         monkeypatch.setattr(primary_module, "SILENCE_S", 10 * LIMIT_S)
         if call == "acknowledge":  # a copy that has promised an epoch tells it to the old primary
-            follower._promise(Rank(1, "a" * 32), False)
+            follower._promise(Asked(Rank(1, "a" * 32)))
+            follower._promise(Asked(Rank(1, "a" * 32), state="begun"))
         else:
             follower._cancel()  # until it connects again
         try:

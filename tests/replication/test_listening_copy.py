@@ -10,6 +10,7 @@ import commitlog
 from commitlog import replication
 from commitlog.errors import ReplicationError
 from commitlog.recovery.lineage import Rank
+from commitlog.replication.promise import Asked
 from commitlog.replication.replica import fence_closed
 from tests.replication.scene import LIMIT_S
 
@@ -48,7 +49,7 @@ def test_restarted_copy_that_has_promised_waits_and_listens(tmp_path: Path) -> N
         url = rule.server.url()
         for name in ("b", "c"):
             replication.follow(url, tmp_path / name).close()
-    fence_closed(str(tmp_path / "c"), Rank(1, "a" * 32))
+    fence_closed(str(tmp_path / "c"), Asked(Rank(1, "a" * 32)))
     with (
         replication.serve(tmp_path / "orders", listen=url.split("/")[2]),
         replication.follow(url, tmp_path / "c", listen="127.0.0.1:0") as c,

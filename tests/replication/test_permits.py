@@ -15,6 +15,7 @@ from commitlog.recovery.lineage import Rank
 from commitlog.remote.wire import RefusedError
 from commitlog.replication import leases
 from commitlog.replication.primary import Access
+from commitlog.replication.promise import Asked
 from tests.replication.scene import LIMIT_S, SEGMENT
 
 TOKENS = """\
@@ -106,7 +107,7 @@ def test_reader_can_neither_acknowledge_nor_fence_nor_copy(server: replication.S
         with pytest.raises(RefusedError):
             primary.acknowledge(client, "copy", Rank(), 1 << 20)
         with pytest.raises(RefusedError):
-            primary.fence(client, Rank(1), LIMIT_S, changes=False)
+            primary.fence(client, Asked(Rank(1)), LIMIT_S)
         # A word of a reader's call does not make it one.
         for more in ({"read": []}, {"watch": None}):
             with pytest.raises(RefusedError):

@@ -15,9 +15,16 @@ from commitlog import replication
 from commitlog.errors import FencedError, InvalidOptionError, ReplicationError
 from commitlog.recovery.lineage import Rank
 from commitlog.replication.new_replica import read_replica
-from commitlog.replication.replica import Standing
+from commitlog.replication.promise import Asked, Standing
 from commitlog.replication.served import Served
-from tests.replication.scene import LIMIT_S, SEGMENT, fill, killed_process, records
+from tests.replication.scene import (
+    LIMIT_S,
+    SEGMENT,
+    check_same,
+    fill,
+    killed_process,
+    records,
+)
 
 NOWHERE = "tcp://127.0.0.1:1/copy"
 
@@ -42,7 +49,7 @@ def cluster(
         yield log, server, copies
 
 
-def fence_closed_never(_: Rank, _changes: bool) -> tuple[Rank, Standing]:
+def fence_closed_never(_: Asked) -> tuple[Rank, Standing]:
     pytest.fail("no promotion asks")
 
 
@@ -102,20 +109,24 @@ def test_force_waives_only_what_it_names(tmp_path: Path) -> None:
             replication.promote(tmp_path / "b", others=[NOWHERE], force=("copies", "store"))
 
 
-def test_shorter_copy_is_not_promoted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("idle", [False, True])
+def test_shorter_copy_gets_the_rest_and_is_promoted(idle: bool, tmp_path: Path) -> None:
     with cluster(tmp_path, "bc") as (log, _, copies):
         copies["b"].close()
-        fill(log, 5)
+        fill(log, 300)
         assert copies["c"].wait(log.flushed_position, LIMIT_S)
-        with pytest.raises(ReplicationError, match="promote it"):
-            replication.promote(tmp_path / "b", others=[url_of(copies["c"])])
-        log.close()
-        copies["c"].close()
-        with replication.serve(tmp_path / "b") as idle:  # a copy without a follower promises, too
-            replication.promote(tmp_path / "c", others=[idle.url()])
-    with commitlog.open(tmp_path / "c") as log:
+        end = log.flushed_position
+        if idle:
+            copies["c"].close()
+            with replication.serve(tmp_path / "c") as server:
+                epoch = replication.promote(tmp_path / "b", others=[server.url()])
+        else:
+            epoch = replication.promote(tmp_path / "b", others=[url_of(copies["c"])])
+    assert epoch.start == end
+    check_same(tmp_path / "orders", tmp_path / "b", end)
+    with commitlog.open(tmp_path / "b") as log:
         log.append(b"next")
-    assert records(tmp_path / "c")[:-1] == records(tmp_path / "orders")
+    assert records(tmp_path / "b")[:-1] == records(tmp_path / "orders")
 
 
 def test_promised_copy_follows_the_new_primary_at_the_same_url(tmp_path: Path) -> None:

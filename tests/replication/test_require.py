@@ -15,6 +15,7 @@ from commitlog.errors import InvalidOptionError, ReplicationError
 from commitlog.recovery.lineage import Lineage, Rank, parse
 from commitlog.replication import Replication
 from commitlog.replication.new_replica import read_replica
+from commitlog.replication.promise import Asked
 from commitlog.replication.replica import fence_closed
 from tests.replication.scene import LIMIT_S, fill
 
@@ -112,7 +113,7 @@ def test_greater_require_needs_copies_that_caught_up(tmp_path: Path) -> None:
 def test_promised_change_makes_the_next_promotion_ask_all(tmp_path: Path) -> None:
     """The log cannot know whether the epoch with the other number has begun elsewhere."""
     append_with(tmp_path, 2, "b", "c")
-    fence_closed(str(tmp_path / "b"), Rank(1, "a" * 32), changes=True)
+    fence_closed(str(tmp_path / "b"), Asked(Rank(1, "a" * 32), changes=True))
     promoting = functools.partial(replication.promote, tmp_path / "b", timeout=LIMIT_S)
     with served(tmp_path, "c") as others:
         with pytest.raises(ReplicationError, match="2 of 3 copies"):
@@ -127,7 +128,7 @@ def test_later_promise_keeps_a_promised_change(tmp_path: Path) -> None:
     with served(tmp_path, "b", "c") as others:
         replication.promote(tmp_path / "orders", others=others, require=1)
     append_with(tmp_path, 1, "b")
-    fence_closed(str(tmp_path / "c"), Rank(2, "a" * 32))  # then that promotion is killed
+    fence_closed(str(tmp_path / "c"), Asked(Rank(2, "a" * 32)))  # then that promotion is killed
     with pytest.raises(ReplicationError, match="1 of 3 copies"):
         replication.promote(tmp_path / "c", others=[NOWHERE])
 
@@ -136,9 +137,9 @@ def test_change_of_an_epoch_that_is_known_counts(tmp_path: Path) -> None:
     """A primary may have heard of the epoch, from its copies, before it promises it."""
     append_with(tmp_path, 1, "b")
     rank = Rank(1, "a" * 32)
-    fence_closed(str(tmp_path / "b"), rank)
+    fence_closed(str(tmp_path / "b"), Asked(rank))
     assert not known(tmp_path / "b").changing
-    fence_closed(str(tmp_path / "b"), rank, changes=True)
+    fence_closed(str(tmp_path / "b"), Asked(rank, changes=True))
     assert known(tmp_path / "b").changing
 
 

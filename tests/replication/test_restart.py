@@ -15,12 +15,14 @@ from commitlog.errors import FencedError, ReplicationError
 from commitlog.log.commit_log import open_log
 from commitlog.log.parts import parts_of
 from commitlog.recovery import lineage
+from commitlog.recovery.admission import note_recovery
 from commitlog.recovery.lineage import Epoch, Lineage, Rank
 from commitlog.replication.new_replica import read_replica
+from commitlog.replication.promise import Asked
 from commitlog.replication.replica import fence_closed
 from commitlog.replication.sender import Sender
 from commitlog.replication.served import Served
-from tests.replication.scene import LIMIT_S, SEGMENT, check_same, fill, records
+from tests.replication.scene import LIMIT_S, SEGMENT, check_same, fill, records, settle
 
 
 def opened(path: Path) -> commitlog.CommitLog:
@@ -32,6 +34,7 @@ def opened(path: Path) -> commitlog.CommitLog:
 def copy_files(log: Path, to: Path) -> None:
     """Copy what a crash leaves of an open log: another boot does not use `cursors`."""
     shutil.copytree(log, to, ignore=shutil.ignore_patterns(".*.tmp", "cursors"))
+    settle(to)
 
 
 def url_of(log: commitlog.CommitLog) -> str:
@@ -133,13 +136,19 @@ def test_restart_at_the_end_of_a_segment_cuts_nothing(tmp_path: Path) -> None:
 
 
 def test_log_that_promises_an_epoch_notes_its_recovery(crashed: Path) -> None:
-    fence_closed(str(crashed), Rank())  # recovers the log, and closes it cleanly
+    fence_closed(str(crashed), Asked(Rank()))  # recovers the log, and closes it cleanly
+    assert [epoch.restart for epoch in epochs_of(crashed)] == [1]
+
+
+def test_crashed_log_promises_after_its_recovery(crashed: Path, tmp_path: Path) -> None:
+    with replication.serve(crashed) as server:
+        replication.promote(tmp_path / "copy", others=[server.url()])
     assert [epoch.restart for epoch in epochs_of(crashed)] == [1]
 
 
 def test_recovery_at_the_end_of_a_segment_begins_in_the_next_one(tmp_path: Path) -> None:
     with opened(tmp_path / "orders") as log:
-        lineage.note_recovery(parts_of(log).directory, SEGMENT)
+        note_recovery(parts_of(log).directory, SEGMENT)
     assert [epoch.start for epoch in epochs_of(tmp_path / "orders")] == [SEGMENT + HEADER_SIZE]
 
 

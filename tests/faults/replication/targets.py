@@ -27,8 +27,9 @@ from commitlog.remote.update import Update
 from commitlog.replication import serve, wire
 from commitlog.replication.new_replica import begin_replica, create_replica
 from commitlog.replication.permits import Permit, Permits
+from commitlog.replication.promise import Asked, Standing
 from commitlog.replication.reading import Reading
-from commitlog.replication.replica import Replica, Standing
+from commitlog.replication.replica import Replica
 from commitlog.replication.served import Served
 from commitlog.replication.session import Sessions
 from commitlog.replication.wire import Chunk
@@ -154,8 +155,8 @@ class Questions:
         self.log.close()
 
 
-def _promise(rank: Rank, _: bool) -> tuple[Rank, Standing]:
-    return rank, Standing(rank, 0)
+def _promise(asked: Asked) -> tuple[Rank, Standing]:
+    return asked.rank, Standing(asked.rank, 0)
 
 
 class Answers:
