@@ -49,6 +49,12 @@ from commitlog.replication import follow
     default=None,
     help="Serve COPY with this certificate and private key, files in PEM.",
 )
+@click.option(
+    "--restored",
+    is_flag=True,
+    help="Go on with a COPY that was restored from a backup, cloned or moved to another file "
+    "system, as a new copy.",
+)
 def command(
     *,
     url: str,
@@ -61,6 +67,7 @@ def command(
     listen: str | None,
     tokens: str | None,
     tls: tuple[str, str] | None,
+    restored: bool,
 ) -> None:
     """Copy the log at URL to COPY, and follow it until Ctrl-C.
 
@@ -86,6 +93,7 @@ def command(
             listen=listen,
             tokens=tokens,
             tls=tls,
+            restored=restored,
         ) as follower,
     ):
         echo(f"following {url} from position {follower.position}")

@@ -8,7 +8,10 @@ import click
 
 from commitlog.cli.output import echo, print_json
 from commitlog.cli.parameters import connection_options
-from commitlog.replication.promotion import Doubt, promote
+from commitlog.recovery.lineage import Lineage
+from commitlog.replication.new_replica import read_replica
+from commitlog.replication.promotion import promote
+from commitlog.replication.promotion_steps import Doubt
 from commitlog.retention.store import Store
 
 
@@ -29,6 +32,13 @@ from commitlog.retention.store import Store
     "opened with, else 1]",
 )
 @click.option(
+    "--copies",
+    metavar="COUNT",
+    type=int,
+    help="Assume that the log has this many copies, LOG among them, because others are gone for "
+    "good.  [default: as many as it counts]",
+)
+@click.option(
     "--store",
     metavar="ADDRESS",
     help="Claim the epoch in this store of the log, so that the old primary stops.",
@@ -37,8 +47,14 @@ from commitlog.retention.store import Store
     "--force",
     type=click.Choice(get_args(Doubt)),
     multiple=True,
-    help="Promote even if too few copies promise, if another copy has more records, or if the "
-    "store has more. Acknowledged records may be lost. Can be given several times.",
+    help="Promote even if too few copies promise, if another copy has more records, if the store "
+    "has more, or if LOG was restored from a backup or cloned. Acknowledged records may be lost. "
+    "Can be given several times.",
+)
+@click.option(
+    "--primary",
+    is_flag=True,
+    help="Begin the next epoch of a LOG that is no copy of another one.",
 )
 @connection_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
@@ -47,8 +63,10 @@ def command(
     log: str,
     others: tuple[str, ...],
     require: int | None,
+    copies: int | None,
     store: str | None,
     force: tuple[Doubt, ...],
+    primary: bool,
     token: str | None,
     tls_roots: str | None,
     plain_text: bool,
@@ -58,8 +76,8 @@ def command(
 
     Its next epoch begins, and programs can append to it. Stop its follower first. Before the epoch
     begins, other copies promise to follow no lower one. With enough promises, the old primary can
-    acknowledge nothing more. If too few copies are reachable, or one of them has more records than
-    LOG, LOG is not promoted.
+    acknowledge nothing more; it does not have to be stopped. What only another copy has is copied
+    from it. If too few copies are reachable, LOG is not promoted.
 
     \b
     Examples:
@@ -67,10 +85,13 @@ def command(
       commitlog promote --store s3://bucket/orders copy
       commitlog promote --other tls://c:7070/copy --require 1 copy
     """
+    if not (primary or others or store):
+        _refuse_plain(log)
     epoch = promote(
         log,
         others=others,
         require=require,
+        copies=copies,
         force=force,
         store=None if store is None else Store(store),
         token=token,
@@ -81,3 +102,14 @@ def command(
         print_json({"path": log, "number": epoch.number, "start": epoch.start, "id": epoch.id})
         return
     echo(f"{log}: epoch {epoch.number} begins at position {epoch.start}")
+
+
+def _refuse_plain(log: str) -> None:
+    """Refuse a log that is no copy: its next epoch cuts off what copies of it have beyond it."""
+    found = read_replica(log)
+    known = Lineage() if found is None else found[1]
+    if found is not None and known.follows is None and known.promised == known.rank:
+        raise click.UsageError(
+            f"{log} is not a copy of another log. Name its copies with --other, or begin its next "
+            "epoch all the same with --primary"
+        )

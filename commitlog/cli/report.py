@@ -23,6 +23,8 @@ from commitlog.log.figures import replication_lag, store_stats
 from commitlog.log.parts import parts_of
 from commitlog.messages.summary import layers_of, layers_text, newest, sizes_of
 from commitlog.observe.watching import writer_name
+from commitlog.recovery import lineage
+from commitlog.recovery.admission import is_restored
 from commitlog.repair.verification import opened_log_directory, read_identity
 from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.retention.detached import open_detached
@@ -182,12 +184,11 @@ def _log(path: str) -> Report:
             "checkpoint_position": None if checkpoint is None else checkpoint.position,
         }
         writers = cursors_file.live_writers(directory.fd, identity) if live else []
+        with _noted(problems):
+            report |= _epoch(directory)
     report |= _UNKNOWN
-    try:
-        with commitlog.open(path, "r") as opened:
-            _add_records(report, opened)
-    except CommitLogError as error:
-        problems.append(str(error))
+    with _noted(problems), commitlog.open(path, "r") as opened:
+        _add_records(report, opened)
     report["writers"] = [
         {"slot": one.slot, "pid": one.pid, "name": writer_name(one), "since_ns": one.since_ns}
         for one in writers
@@ -195,9 +196,31 @@ def _log(path: str) -> Report:
     return {**report, "problems": problems}
 
 
+@contextlib.contextmanager
+def _noted(problems: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except CommitLogError as error:
+        problems.append(str(error))
+
+
+def _epoch(directory: LogDirectory) -> Report:
+    """Report what a log follows, its epoch and its copies, if it has any of them."""
+    if lineage.version(directory) == (0, 0):
+        return {}
+    known = lineage.read(directory)
+    return {
+        "follows": known.follows,
+        "epoch": known.number,
+        "promised_epoch": known.promised.number if known.promised > known.rank else None,
+        "copies": known.copies,
+        "restored": is_restored(directory),
+    }
+
+
 def _remote(url: str) -> Report:
     """Report a log on another machine, by the answers of its server."""
-    problems = []
+    problems: list[str] = []
     with commitlog.open(url, "r") as opened:
         directory = parts_of(opened).directory
         report = {
@@ -205,10 +228,8 @@ def _remote(url: str) -> Report:
             **_segments(directory, opened.identity),
             **_UNKNOWN,
         }
-        try:
+        with _noted(problems):
             _add_records(report, opened)
-        except CommitLogError as error:
-            problems.append(str(error))
     return {**report, "problems": problems}
 
 

@@ -38,7 +38,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "prune": ("--min-free", "1"),
     "archive": ("--dry-run",),
     "restore": (),
-    "promote": (),
+    "promote": ("--primary",),
     "remove": ("--yes",),
     "doctor": (),
     "bench": ("--quick", "--memory", "-w", "sustained", "--setup", "mapped"),

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import commitlog
+from commitlog import replication
 from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.segment.identity import Identity
 from tests.cli.program import LIMIT_S, SEGMENT, run, started
@@ -359,3 +360,19 @@ def test_path_without_a_log_is_reported_in_one_line(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (1, b"")
         assert done.stderr.startswith(b"commitlog: " + what)
         assert done.stderr.count(b"\n") == 1
+
+
+def test_copy_reports_what_it_follows_and_its_epoch(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
+        log.append(b"one")
+    assert "epoch" not in info(tmp_path / "log")
+    with replication.serve(tmp_path / "log") as server:
+        replication.follow(server.url(), tmp_path / "copy").close()
+        found = info(tmp_path / "copy")
+        assert (found["follows"], found["epoch"]) == (server.url(), 0)
+    shutil.copytree(tmp_path / "copy", tmp_path / "clone")
+    assert (found["restored"], info(tmp_path / "clone")["restored"]) == (False, True)
+    replication.promote(tmp_path / "copy")
+    found = info(tmp_path / "copy")
+    assert (found["follows"], found["epoch"], found["copies"]) == (None, 1, 1)
+    assert "follows" in run("info", tmp_path / "clone").stdout.decode()

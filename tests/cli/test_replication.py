@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -147,3 +148,28 @@ def test_wrong_input_is_one_line(
     assert said in last
     assert b"Traceback" not in done.stderr
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
+
+
+def test_plain_log_is_promoted_only_as_a_primary(tmp_path: Path) -> None:
+    commitlog.open(tmp_path / "log").close()
+    refused = run("promote", tmp_path / "log")
+    assert refused.returncode == 2
+    assert b"is not a copy of another log" in refused.stderr
+    assert b"--primary" in refused.stderr
+    assert not (tmp_path / "log" / "epoch").exists()
+    assert run("promote", "--primary", tmp_path / "log").returncode == 0
+
+
+def test_restored_copy_follows_only_as_a_new_one(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log") as log, replication.serve(tmp_path / "log") as server:
+        log.append(b"one")
+        replication.follow(server.url(), tmp_path / "copy").close()
+        shutil.copytree(tmp_path / "copy", tmp_path / "restored")
+        refused = run("follow", server.url(), tmp_path / "restored")
+        assert refused.returncode == 1
+        assert b"commitlog follow --restored" in refused.stderr
+        refused = run("promote", tmp_path / "restored")
+        assert refused.returncode == 1
+        assert b"with force restored" in refused.stderr
+        replication.follow(server.url(), tmp_path / "restored", restored=True).close()
+    assert run("promote", tmp_path / "restored").returncode == 0

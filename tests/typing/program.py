@@ -321,6 +321,7 @@ def replicate(path: Path, copy: Path) -> None:
         copy,
         others=["tls://b:7070/copy"],
         require=1,
+        copies=2,
         force=("promises", "store"),
         token="secret",
         timeout="2s",
