@@ -119,9 +119,7 @@ def test_damaged_mark_is_the_error_of_the_figures(logs: Logs, tmp_path: Path) ->
     assert "`stored` is damaged" in str(store.last_error)
 
 
-def test_refusal_by_the_store_is_visible_after_the_close(
-    logs: Logs, tmp_path: Path
-) -> None:
+def test_refusal_by_the_store_is_visible_after_the_close(logs: Logs, tmp_path: Path) -> None:
     place = Store(tmp_path / "store", every=SOON)
     other = logs.open("other", store=place)
     other.append(b"of another log")
