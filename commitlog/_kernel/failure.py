@@ -155,8 +155,8 @@ def failure(
         )
     if code == FAILED and errno == REPLACED:
         return FencedError(
-            "a copy of this log was promoted, so nothing more is appended or acknowledged here: "
-            "stop the programs that append, and follow the copy",
+            "a copy of this log was promoted, or goes on with its store, so nothing more is "
+            "appended or acknowledged here: stop the programs that append, and use that copy",
             path=path,
             position=position,
         )

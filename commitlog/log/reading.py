@@ -12,6 +12,7 @@ from commitlog.errors import CommitLogError, LogNotFoundError, PositionError
 from commitlog.log.opened import NEVER_UNCERTAIN, Opened, check_options, refuse_foreign
 from commitlog.options import Options, ready_wait_s
 from commitlog.recovery.log_end import LogEnd, find_end
+from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.retention.detached import Detached, open_detached
 from commitlog.retention.store import Store
 from commitlog.retention.tiered_directory import TieredDirectory
@@ -29,7 +30,7 @@ def open_for_reading(path: str, options: Options) -> Opened:
         return _open_remote(path, options)
     detached = open_detached(path, options.tuning.archive_cache)
     if detached is not None:
-        return opened_detached(detached)
+        return open_directory_of(detached)
     identity = _await_identity(path, options.wait_for_log or 0.0)
     check_options(identity, options, path)
     directory = _directory(path, identity, options)
@@ -61,9 +62,14 @@ def _directory(path: str, identity: Identity, options: Options) -> LogDirectory:
     return TieredDirectory(store, options.tuning.archive_cache, path, identity)
 
 
-def opened_detached(directory: Detached) -> Opened:
-    """Open an archive or a single segment file, which no process writes in that place."""
+def open_directory_of(directory: Detached, *, allow_hole: bool = False) -> Opened:
+    """Open an archive or a single segment file, which no process writes in that place.
+
+    With `allow_hole`, a store that lacks parts before others can be read up to there.
+    """
     try:
+        if isinstance(directory, ArchivedDirectory) and not allow_hole:
+            directory.refuse_hole()
         end = directory.find_end()
     except BaseException:
         directory.close()

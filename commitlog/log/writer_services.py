@@ -155,8 +155,8 @@ def _flush_to(engine: Engine) -> Callable[[int], object]:
 def _store_service(engine: Engine, queue: MappedFileQueue, store: Store) -> StoreService:
     # Imported here, because most logs have no store.
     from commitlog.retention import stored_mark
-    from commitlog.retention.store_epoch import StoreEpoch
     from commitlog.retention.store_service import StoreService
+    from commitlog.retention.store_session import StoreSession
 
     own = lineage.read(queue.directory)
     # Before anything can be deleted.
@@ -173,7 +173,14 @@ def _store_service(engine: Engine, queue: MappedFileQueue, store: Store) -> Stor
         flush=flush,
         appended_position=lambda: engine.tail_position,
         durable_position=lambda: engine.flushed_position,
-        epoch=StoreEpoch(own.number, own.promotion.start, own.rank.id),
+        promotion=StoreSession(
+            number=0,
+            epoch=own.number,
+            start=own.promotion.start,
+            id=own.rank.id,
+            promotion=True,
+            epoch_start=own.promotion.start,
+        ),
         fenced=lambda: engine.fail(REPLACED),
     )
 

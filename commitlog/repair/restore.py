@@ -31,14 +31,19 @@ from commitlog.errors import (
     PositionError,
 )
 from commitlog.flush import checkpoint as checkpoints
-from commitlog.log.commit_log import open_log
+from commitlog.log.commit_log import CommitLog
+from commitlog.log.open_log import OpenLog
 from commitlog.log.parts import LogParts, parts_of
+from commitlog.log.reading import open_directory_of
+from commitlog.options import Options, Tuning
 from commitlog.recovery import lineage
 from commitlog.recovery.lineage import Epoch, Lineage
+from commitlog.retention import own_sessions
 from commitlog.retention.archived import is_archive
 from commitlog.retention.archived_directory import ArchivedDirectory
-from commitlog.retention.store_epoch import own_epochs
+from commitlog.retention.own_sessions import OwnSessions
 from commitlog.retention.store_lease import StoreLease
+from commitlog.retention.store_session import newest_session, promotions
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory, holes, segment_name
 
@@ -123,7 +128,7 @@ def restore(
             "there is no store and no archive here: give the address or directory of one",
             path=source,
         )
-    with _leased(source) as lease, open_log(source, "r") as log:
+    with _leased(source) as lease, _opened(source, wanted) as log:
         parts = parts_of(log)
         directory = parts.directory
         assert isinstance(directory, ArchivedDirectory)
@@ -137,6 +142,13 @@ def restore(
         return Restored(
             target, numbers[0] * directory.segment_size + HEADER_SIZE, end, len(numbers)
         )
+
+
+def _opened(place: str, wanted: tuple[int | None, int | None]) -> CommitLog:
+    """Open a store as far as it is needed: what is missing behind the wanted end is no error."""
+    directory = ArchivedDirectory(place, Tuning().archive_cache, before=wanted[0])
+    opened = open_directory_of(directory, allow_hole=wanted[0] is not None)
+    return CommitLog(OpenLog("r", opened, Options()))
 
 
 @contextlib.contextmanager
@@ -194,8 +206,9 @@ def _until(until: object) -> tuple[int | None, int | None]:
 
 def _end(parts: LogParts, wanted: tuple[int | None, int | None]) -> int:
     position, timestamp_ns = wanted
-    assert isinstance(parts.directory, ArchivedDirectory)
-    end, committed = parts.directory.find_end(), int(parts.engine.committed_position)
+    directory = parts.directory
+    assert isinstance(directory, ArchivedDirectory)
+    end, committed = directory.recorded_end(), int(parts.engine.committed_position)
     if timestamp_ns is not None:
         newer = parts.index.position_since(timestamp_ns + 1)
         return end if newer is None else newer
@@ -204,6 +217,12 @@ def _end(parts: LogParts, wanted: tuple[int | None, int | None]) -> int:
     if position > committed:
         raise PositionError(
             f"the store ends at position {end}: restore up to a position in it",
+            path=parts.path,
+            position=position,
+        )
+    if position <= directory.segment_numbers()[0] * directory.segment_size:
+        raise PositionError(
+            "the store does not have what is before this position: give a later one",
             path=parts.path,
             position=position,
         )
@@ -267,17 +286,22 @@ def _epochs(directory: ArchivedDirectory, end: int) -> tuple[Epoch, ...]:
     primary of that epoch has compared or stored each whole segment below. Otherwise a fenced writer
     may have put the last one: without the epoch here, the follower cuts the copy where it starts.
     """
-    epochs = [each for each in own_epochs(directory.target) if each.start <= end]
+    epochs = [each for each in promotions(directory.target) if each.epoch_start <= end]
     writer = directory.last_epoch()
-    while epochs and epochs[-1].start < end and epochs[-1].number != writer:
+    while epochs and epochs[-1].epoch_start < end and epochs[-1].epoch != writer:
         epochs.pop()
-    return tuple(Epoch(each.number, each.start, each.id) for each in epochs)
+    return tuple(Epoch(each.epoch, each.epoch_start, each.id) for each in epochs)
 
 
 def _finish(directory: ArchivedDirectory, path: str, follows: str | None, end: int) -> None:
     """Write the identity last: without it the directory is no log."""
-    if follows is not None:
-        with contextlib.closing(LogDirectory(path, directory.identity)) as restored:
+    with contextlib.closing(LogDirectory(path, directory.identity)) as restored:
+        if follows is None:
+            # So this directory, and no other, may go on with the store.
+            newest = newest_session(directory.target)
+            if newest.number:
+                own_sessions.write(restored, OwnSessions(restored=newest.id))
+        else:
             lineage.write(restored, Lineage(_epochs(directory, end), follows, stored=True))
     with opened_directory(path) as fd:
         # All of it is durable: a bad frame in it is damage, and no torn tail.

@@ -26,6 +26,7 @@ from commitlog.repair.lost_identity import deduce
 from commitlog.repair.reports import VerifyReport
 from commitlog.repair.survey import Survey
 from commitlog.retention.archived import refuse_archive
+from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.retention.detached import Detached, open_detached
 from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import is_live
@@ -132,4 +133,10 @@ def _survey_of_detached(directory: Detached) -> Survey:
     checkpoint = Checkpoint(end, clean=True, count=0) if end % directory.segment_size == 0 else None
     survey = Survey(directory, checkpoint, live=False, fault=None)
     survey.known = end
+    if isinstance(directory, ArchivedDirectory):
+        survey.report.notes += [
+            f"positions {gap.start} to {gap.stop} were deleted from the log before they were "
+            f"stored; `commitlog restore --until {gap.start}` restores what is before them"
+            for gap in directory.gaps
+        ]
     return survey

@@ -46,11 +46,8 @@ from commitlog.replication.promotion_steps import (
     Wanted,
 )
 from commitlog.replication.quorum import Quorum
-from commitlog.retention.archiver import Archiver
 from commitlog.retention.store import Store
-from commitlog.retention.store_epoch import StoreEpoch, highest_epoch
-from commitlog.retention.tail_object import read_contents
-from commitlog.retention.target import target_of
+from commitlog.retention.store_promotion import StoreAtPromotion
 from commitlog.segment import identity as identities
 
 _RESTORED = (
@@ -242,12 +239,8 @@ class _Promotion:
     def _in_store(self, end: int) -> tuple[Rank, str]:
         """Return the last epoch of the store, and why the promotion should not happen, if so."""
         assert self._store is not None
-        archiver = Archiver(self.opened.directory, self._store)
-        archiver.prepare()
-        size = self.opened.directory.segment_size
-        stored = read_contents(archiver.target, size).end(size)
-        doubts = f"the store has records up to position {stored}" if stored > end else ""
-        return Rank(highest_epoch(archiver.target)), doubts
+        found = StoreAtPromotion.of(self.opened.directory, self._store, end)
+        return Rank(found.epoch), found.doubt
 
     def _caught_up(self, action: CatchUp) -> CaughtUp:
         problem = ""
@@ -269,8 +262,8 @@ class _Promotion:
         if action.waived:
             _logger.warning("%s: promoted by force: %s", self._where, action.waived)
         if self._store is not None:
-            target = target_of(self._store.target, self._store.filesystem)
-            StoreEpoch(new.number, new.start, new.rank.id).claim(target)
+            found = StoreAtPromotion.of(self.opened.directory, self._store, new.start)
+            found.claim(new.number, new.start, new.rank.id)
             failpoint("epoch claimed")
         if self._store is None and not self._wanted.urls and new.copies == 0:
             _logger.warning(

@@ -22,8 +22,10 @@ from commitlog.segment.identity import Identity
 
 SUFFIX = ".seg.zst"
 _NAME = re.compile(r"^([0-9]{20})\.seg\.zst$")
-# A part of a segment: the epoch of its writer, its first position, its end.
-PART_NAME = re.compile(r"^([0-9]{10})-([0-9]{20})-([0-9]{20})\.tail\.zst$")
+# A part of a segment: see commitlog/retention/tail_object.py.
+PART_NAME = re.compile(
+    r"^([0-9]{10})-([0-9]{20})-([0-9]{20})(?:-([0-9]{10})-([0-9a-f]{8})-([0-9a-f]{8}))?\.tail\.zst$"
+)
 # A damaged frame may expand without bound: small pieces bound the memory until that is found.
 _PIECE = 16 << 10
 _FRAME_HEADER_MOST = 18

@@ -11,9 +11,10 @@ from typing import BinaryIO
 from commitlog._kernel.segments import SEAL_AT, SEAL_SIZE, Segment
 from commitlog.errors import CommitLogError, CorruptSegmentError, PositionError
 from commitlog.retention.archived import archived_name, read_header, read_identity
+from commitlog.retention.contents import Contents
 from commitlog.retention.segment_cache import SegmentCache
-from commitlog.retention.stored_segments import StoredSegments
-from commitlog.retention.tail_object import Contents
+from commitlog.retention.store_gap import StoreGap
+from commitlog.retention.stored_segments import StoredSegments, lacking
 from commitlog.retention.target import Target, target_of
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.seal_table import Seal, SealTable
@@ -25,19 +26,23 @@ _ZEROS = bytes(_HOLE_BYTES)
 
 class ArchivedDirectory(LogDirectory):
     """The segments that an archive or a store has now, each decompressed on first use into a
-    `SegmentCache` of `cache_bytes`.
+    `SegmentCache` of `cache_bytes`. `before` is as in `StoredSegments`.
     """
 
     idle_kept = 1
     kind = "archive"
 
     def __init__(
-        self, place: str | os.PathLike[str], cache_bytes: int, filesystem: object = None
+        self,
+        place: str | os.PathLike[str],
+        cache_bytes: int,
+        filesystem: object = None,
+        before: int | None = None,
     ) -> None:
         self.target: Target = target_of(place, filesystem)
         identity = read_identity(self.target)
         self.segment_size = identity.segment_size
-        self._segments = StoredSegments(self.target, identity)
+        self._segments = StoredSegments(self.target, identity, before)
         self._see(self._contents)
         self._headers: dict[int, bytes] = {}
         self._cache = SegmentCache(
@@ -68,6 +73,21 @@ class ArchivedDirectory(LogDirectory):
     def find_end(self) -> int:
         """Return the position behind the last segment, or behind its parts."""
         return self._end
+
+    @property
+    def gaps(self) -> list[StoreGap]:
+        """What the log deleted before it was stored."""
+        return self._contents.gaps
+
+    def recorded_end(self) -> int:
+        """Return where the last whole record ends: see `StoredSegments`."""
+        return min(self._end, self._segments.recorded_end())
+
+    def refuse_hole(self) -> None:
+        """Raise if parts are missing before others."""
+        hole = self._contents.hole(self.segment_size)
+        if hole is not None:
+            raise lacking(self.path, hole)
 
     def sequences(self) -> tuple[int, int]:
         """Return the first sequence, and the one behind the last, from the first and last seal, and
@@ -113,12 +133,13 @@ class ArchivedDirectory(LogDirectory):
 
     def part_start(self, position: int) -> int:
         """Return the start of the last part that begins at or before a position, else the base of
-        its segment.
+        its segment. A part of an earlier release may begin inside a record.
         """
         number, offset = divmod(position, self.segment_size)
         parts = self._contents.parts.get(number, ())
         return max(
-            (part.first for part in parts if part.first <= position), default=position - offset
+            (part.first for part in parts if part.first <= position and part.digests is not None),
+            default=position - offset,
         )
 
     def last_epoch(self) -> int | None:
@@ -187,8 +208,11 @@ class ArchivedDirectory(LogDirectory):
             self._cache.fetch(number)
 
     def _fill(self, number: int, fd: int) -> None:
+        """Write a segment, as far as its parts join: a reader meets damage where one is missing."""
+        joined = self._contents.joined_end(number, self.segment_size)
+        end = min(joined, self._end) if number in self._contents.parts else self._end
         with open(fd, "wb", closefd=False) as file:
-            self.unpack(number, file, self._end)
+            self.unpack(number, file, end)
 
     def unpack(self, number: int, file: BinaryIO, end: int) -> None:
         """Write a segment to a file, up to a position at which a record begins or ends, and without
@@ -196,7 +220,7 @@ class ArchivedDirectory(LogDirectory):
         """
         base = number * self.segment_size
         with self._noticing():
-            for piece in self._segments.pieces(base, self._end):
+            for piece in self._segments.pieces(base, end):
                 for start in range(0, len(piece), _HOLE_BYTES):
                     part = piece[start : start + _HOLE_BYTES]  # a view compares byte by byte
                     if part == _ZEROS[: len(part)]:

@@ -17,8 +17,10 @@ from commitlog.errors import (
     LogExistsError,
     PositionError,
 )
+from commitlog.retention import own_sessions
 from commitlog.retention.archived import archived_name, compressor, read_pieces
 from commitlog.retention.store import Store
+from commitlog.retention.store_session import foreign, newest_session
 from commitlog.retention.target import LocalTarget, target_of
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory, segment_name
@@ -37,6 +39,7 @@ class Archiver:
         self._checked = False
         self._named = False
         self._there: frozenset[str] | None = None  # what the target had at the first look
+        self._is_own = False
 
     def put(self, number: int, *, replace: bool = True) -> bool:
         """Store a sealed segment durably; return False if an identical copy exists.
@@ -47,6 +50,8 @@ class Archiver:
         """
         name = archived_name(number * self._directory.segment_size)
         with self._translate_errors(number):
+            if replace:
+                self._refuse_foreign()
             self._name_log()
             with self._open(number) as content:
                 self._check(number)
@@ -54,9 +59,13 @@ class Archiver:
                     self.target.settle()
                     return False
                 content.seek(0)
+                sizes: list[int] = []
                 if self.target.put(
-                    name, lambda file: self._compress(content, file), replace=replace
+                    name,
+                    lambda file: sizes.append(self._compress(content, file)),
+                    replace=replace,
                 ):
+                    self._check_size(name, sizes[-1])
                     return True
                 # This call put it and the answer was lost, an earlier process did, or another one.
                 content.seek(0)
@@ -75,8 +84,9 @@ class Archiver:
             self._name_log()
 
     def check_target(self) -> None:
-        """Raise if the target cannot be reached, or belongs to another log."""
+        """Raise if the target cannot be reached, or belongs to another log or another writer."""
         with self._translate_errors(0):
+            self._refuse_foreign()
             self.target.check()
 
     def check(self, number: int) -> None:
@@ -141,6 +151,15 @@ class Archiver:
                 path=self.target.name,
             )
 
+    def _refuse_foreign(self) -> None:
+        """Refuse a store whose writer is not this directory: a copy would replace its segments."""
+        if self._is_own:
+            return
+        newest = newest_session(self.target)
+        if newest.number and not own_sessions.read(self._directory).has(newest.id):
+            raise foreign(self.target, newest.number)
+        self._is_own = True
+
     def _lies_in_log(self) -> bool:
         """Return whether the target is in the log, where its files would be mistaken for others."""
         if not isinstance(self.target, LocalTarget):
@@ -201,8 +220,18 @@ class Archiver:
             for piece in read_pieces(self.target, base, self._directory.identity)
         )
 
-    def _compress(self, content: BinaryIO, file: BinaryIO) -> None:
+    def _check_size(self, name: str, size: int) -> None:
+        """Refuse an object that is cut short, because the segment is deleted for it."""
+        if (found := self.target.size(name)) != size:
+            raise IOFailureError(
+                f"the archive has {found} bytes of an object of {size}: check its store, then "
+                "delete the object",
+                path=self.target.path_of(name),
+            )
+
+    def _compress(self, content: BinaryIO, file: BinaryIO) -> int:
         stream = compressor(self._level).compressobj(size=self._directory.segment_size)
         file.writelines(stream.compress(piece) for piece in iter(lambda: content.read(_PIECE), b""))
         file.write(stream.flush())
         failpoint("segment compressed")
+        return file.tell()

@@ -20,28 +20,42 @@ _READ_BYTES = 1 << 20
 # tries of one call, longer each time.
 _CONNECT_S, _SILENT_S, _REQUEST_S, _TRIES_S, _TRIES_MOST = 5, 60, 3600, 60, 8
 _PAUSE_S, _PAUSE_MOST_S = 0.1, 15
+# An upload in parts waits longer for its store, because it would begin again; each part is small.
+_UPLOAD_TRIES_S, _UPLOAD_TRIES_MOST = 300, 50
+_WHOLE_MOST = 8 << 20  # bytes in one request
+_TEMPORARY = ".tmp"
+_CHUNK, _CHUNKS_AT_A_TIME = 5 << 20, 2
+_FORBIDDEN = "status code: 403"
 _METADATA = "//169.254.169.254"  # where a machine in a cloud gets credentials
 
 
 class ObjectTarget:
     """A prefix of an object store. An object appears whole or not at all."""
 
-    def __init__(self, store: Any, name: str) -> None:
+    conditional = True
+
+    def __init__(self, store: Any, name: str, address: str | None = None) -> None:
         self.name = name.rstrip("/")  # for messages
         self.requests = 0  # calls so far, for figures
         self._store = store
+        self._address = address
+        self._uploader: Any = None
         self._api = _obstore()
 
     @classmethod
-    def at(cls, address: str) -> ObjectTarget:
+    def at(
+        cls, address: str, tries_most: int | None = None, tries_s: float | None = None
+    ) -> ObjectTarget:
         """Open an address, with the credentials of the environment."""
         from datetime import timedelta
 
         _obstore()
+        on_s3 = address.startswith("s3")
         stores = imported("obstore.store", "an archive at an address", "archive")
         try:
             store = stores.from_url(
                 address,
+                config={"copy_if_not_exists": "multipart"} if on_s3 else None,
                 client_options={
                     # obstore takes the other settings from the environment by itself.
                     "allow_http": os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true"),
@@ -50,8 +64,8 @@ class ObjectTarget:
                     "timeout": timedelta(seconds=_REQUEST_S),
                 },
                 retry_config={
-                    "max_retries": _TRIES_MOST,
-                    "retry_timeout": timedelta(seconds=_TRIES_S),
+                    "max_retries": _TRIES_MOST if tries_most is None else tries_most,
+                    "retry_timeout": timedelta(seconds=_TRIES_S if tries_s is None else tries_s),
                     "backoff": {
                         "init_backoff": timedelta(seconds=_PAUSE_S),
                         "max_backoff": timedelta(seconds=_PAUSE_MOST_S),
@@ -64,7 +78,11 @@ class ObjectTarget:
                 f"target must be an address that obstore can open, not {address!r}: "
                 f"{_line_of(error)}"
             ) from None
-        return cls(store, address)
+        return cls(store, address, address)
+
+    def single_try(self) -> ObjectTarget:
+        """Return this target with a client that tries no request again, if it has an address."""
+        return self if self._address is None else self.at(self._address, tries_most=0)
 
     def names(self) -> list[str]:
         """List the objects, in no order."""
@@ -76,6 +94,14 @@ class ObjectTarget:
             found = self._api.list_with_delimiter(self._store)["objects"]
         sizes = {str(each["path"]).rpartition("/")[2]: int(each["size"]) for each in found}
         return {name: size for name, size in sizes.items() if not name.startswith(".")}
+
+    def size(self, name: str) -> int | None:
+        """Return the size of an object; None if it is missing."""
+        try:
+            with self._asking(self.path_of(name)):
+                return int(self._api.head(self._store, name)["size"])
+        except FileNotFoundError:
+            return None
 
     def open(self, name: str, most: int | None = None) -> BinaryIO:
         """Open an object, to be read once from its beginning; ask for its first bytes only, if
@@ -112,9 +138,12 @@ class ObjectTarget:
 
         with tempfile.TemporaryFile() as whole:
             write(cast(BinaryIO, whole))
+            size = whole.tell()
             whole.seek(0)
             failpoint("archive file written")
             try:
+                if size > _WHOLE_MOST and not replace and self._put_in_parts(name, whole):
+                    return True
                 with self._asking(self.path_of(name)):
                     if replace:
                         self._api.put(self._store, name, whole)
@@ -128,6 +157,50 @@ class ObjectTarget:
                 return False
             failpoint("archive file renamed")
         return True
+
+    def _put_in_parts(self, name: str, whole: Any) -> bool:
+        """Upload a large file in parts under a temporary name, then copy it if there is no object
+        of its name; return False if this store cannot do that. What is uploaded stays so while a
+        part of it is tried again.
+        """
+        temporary = f".{name}.{os.urandom(8).hex()}{_TEMPORARY}"
+        if self._uploader is None:
+            self._uploader = (
+                self._store
+                if self._address is None
+                else self.at(self._address, _UPLOAD_TRIES_MOST, _UPLOAD_TRIES_S)._store
+            )
+        try:
+            with self._asking(self.path_of(name)):
+                self._api.put(
+                    self._uploader,
+                    temporary,
+                    whole,
+                    chunk_size=_CHUNK,
+                    max_concurrency=_CHUNKS_AT_A_TIME,
+                )
+            failpoint("object uploaded")
+            with self._asking(self.path_of(name)):
+                self._api.copy(self._store, temporary, name, overwrite=False)
+        except OSError as error:
+            if not isinstance(error.__cause__, self._api.exceptions.NotSupportedError):
+                raise
+            whole.seek(0)
+            return False
+        finally:
+            with contextlib.suppress(OSError):
+                self.delete([temporary])
+        failpoint("archive file renamed")
+        return True
+
+    def sweep(self) -> None:
+        """Delete what uploads of killed processes left."""
+        with self._asking(self.name):
+            found = self._api.list_with_delimiter(self._store)["objects"]
+        names = [str(each["path"]).rpartition("/")[2] for each in found]
+        left = [name for name in names if name.startswith(".") and name.endswith(_TEMPORARY)]
+        if left:
+            self.delete(left)
 
     def _refuse_missing(self, name: str) -> None:
         """Raise if a put was refused although there is no object: the store was busy with another
@@ -172,6 +245,8 @@ class ObjectTarget:
         except (errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
             raise PermissionError(errno.EACCES, _line_of(error), path) from error
         except errors.BaseError as error:
+            if _FORBIDDEN in str(error):  # a refused listing is a GenericError
+                raise PermissionError(errno.EACCES, _line_of(error), path) from error
             raise OSError(errno.EIO, _line_of(error), path) from error
 
 

@@ -37,8 +37,7 @@ class Store(StoreRule):
     level : int
         The zstd level, 1 to 22. Higher: smaller objects, and more processor time.
     filesystem : store of obstore, pyarrow.fs.FileSystem or fsspec file system, optional
-        The store or file system in which `target` is a path. pyarrow and fsspec have no conditional
-        put: with them, two machines that store the same log can overwrite each other's objects.
+        The store or file system in which `target` is a path.
     every : float or str
         How many seconds, at least 0.01, the end of the log waits to be stored; 1 MiB is stored at
         once. If the machine is lost, the records of this time and of a running upload are lost. A
@@ -48,6 +47,10 @@ class Store(StoreRule):
     max_bytes : int or str, optional
         Delete the oldest segments while the store takes more bytes than that. Neither limit deletes
         the last whole segment. Records that are deleted from both store and log are lost.
+    single_writer : bool
+        Store a log although the target has no conditional put, as those of pyarrow and fsspec. You
+        see to it that one machine at a time stores the log. If two do, their records are mixed, and
+        what is restored never existed.
 
     Raises
     ------
@@ -63,6 +66,7 @@ class Store(StoreRule):
     every: Option[float, Duration] = Option(1.0, lasting(EVERY_LEAST_S))
     max_age: Option[dt.timedelta | None, Age | None] = Option(None, optional(parse_age))
     max_bytes: Option[int | None, Size | None] = Option(None, _size_or_none)
+    single_writer: bool = False
 
     def __post_init__(self) -> None:
         if type(self.level) is not int or not LEVEL_LEAST <= self.level <= LEVEL_MOST:
@@ -70,5 +74,20 @@ class Store(StoreRule):
                 f"level must be a whole number from {LEVEL_LEAST} to {LEVEL_MOST}, not "
                 f"{self.level!r}"
             )
+        if type(self.single_writer) is not bool:
+            raise InvalidOptionError(
+                f"single_writer must be True or False, not {self.single_writer!r}"
+            )
         zstandard()
         target_of(self.target, self.filesystem)
+
+
+def refuse_unsafe(store: Store) -> None:
+    """Refuse a target without a conditional put, in which two writers would mix records."""
+    target = target_of(store.target, store.filesystem)
+    if not target.conditional and not store.single_writer:
+        raise InvalidOptionError(
+            f"{target.name}: pyarrow and fsspec have no conditional put, so two machines could "
+            "mix their records there. Use an address that obstore opens, such as s3://, or "
+            "Store(..., single_writer=True) if only one machine ever stores this log"
+        )

@@ -13,7 +13,7 @@ from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import InvalidOptionError, PositionError
 from commitlog.retention import retention as clock
 from commitlog.retention.archived import read_identity
-from commitlog.retention.tail_object import read_contents
+from commitlog.retention.contents import read_contents
 from commitlog.retention.target import Target, reading, target_of, writing
 
 _NAME = re.compile(r"^([0-9]{20})-([0-9]{20})-[0-9a-f]{32}\.lease$")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from itertools import pairwise
 
 from commitlog._kernel.segments import read_opened
 from commitlog.base.failpoint import failpoint
 from commitlog.retention import retention as clock
 from commitlog.retention.archived import archived_name, read_header
+from commitlog.retention.contents import Contents, read_contents
 from commitlog.retention.store import Store
 from commitlog.retention.store_lease import leased_position
-from commitlog.retention.tail_object import read_contents
 from commitlog.retention.target import Target
 from commitlog.segment.identity import Identity
 
@@ -24,35 +25,44 @@ def prune_store(target: Target, identity: Identity, store: Store) -> None:
     """
     if store.max_age is None and store.max_bytes is None:
         return
-    wanted = list(_exceeding(target, identity, store))
-    leased = leased_position(target) if wanted else None
     size = identity.segment_size
+    contents = read_contents(target, size)
+    wanted = list(_exceeding(target, identity, store, contents))
+    leased = leased_position(target) if wanted else None
     gone = [number for number in wanted if leased is None or (number + 1) * size <= leased]
     for number in gone:
         target.delete([archived_name(number * size)])
         failpoint("stored segment deleted")
     if gone:
         _logger.info("%s: deleted %d old segments", target.name, len(gone))
+        first = next(number for number in contents.sizes if number not in gone)
+        _delete_before(target, contents, first, size)
 
 
-def _exceeding(target: Target, identity: Identity, store: Store) -> Iterator[int]:
-    contents = read_contents(target, identity.segment_size)
+def _delete_before(target: Target, contents: Contents, first: int, size: int) -> None:
+    """Delete the gaps before a segment, and the parts before them."""
+    names = [gap.name for gap in contents.gaps if gap.stop <= first * size]
+    names += [part.name for each, parts in contents.parts.items() if each < first for part in parts]
+    target.delete(names)
+
+
+def _exceeding(
+    target: Target, identity: Identity, store: Store, contents: Contents
+) -> Iterator[int]:
     stored = sum(contents.sizes.values()) + sum(contents.part_bytes.values())
-    for number in list(contents.sizes)[:-1]:
+    for number, onward in pairwise(contents.sizes):
         too_large = store.max_bytes is not None and stored > store.max_bytes
-        if not too_large and not _is_old(target, identity, store, number, contents.sizes):
+        if not too_large and not _is_old(target, identity, store, onward):
             return
         stored -= contents.sizes[number]
         yield number
 
 
-def _is_old(
-    target: Target, identity: Identity, store: Store, number: int, sizes: dict[int, int]
-) -> bool:
-    """Return whether the log rolled past a segment long enough ago, by its successor's header."""
-    if store.max_age is None or number + 1 not in sizes:
+def _is_old(target: Target, identity: Identity, store: Store, onward: int) -> bool:
+    """Return whether the log rolled long enough ago into a segment, by its header."""
+    if store.max_age is None:
         return False
-    header = read_header(target, (number + 1) * identity.segment_size, identity)
+    header = read_header(target, onward * identity.segment_size, identity)
     opened = read_opened(header)
     if opened is None:
         return False

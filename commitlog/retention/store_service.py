@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
@@ -18,18 +19,32 @@ from commitlog.errors import (
     CommitLogError,
     CorruptSegmentError,
     FencedError,
+    InvalidOptionError,
     LogExistsError,
     LogFailedError,
 )
-from commitlog.retention.archived import archived_name, read_header
+from commitlog.retention import own_sessions
 from commitlog.retention.archiver import Archiver
-from commitlog.retention.store import Store
-from commitlog.retention.store_epoch import StoreEpoch
+from commitlog.retention.own_sessions import OwnSessions
+from commitlog.retention.store import Store, refuse_unsafe
+from commitlog.retention.store_comparison import Comparison
 from commitlog.retention.store_figures import StoreFigures
+from commitlog.retention.store_gap import StoreGap
 from commitlog.retention.store_pruner import prune_store
+from commitlog.retention.store_rights import check_rights
+from commitlog.retention.store_session import (
+    StoreSession,
+    begin_epoch,
+    fenced_by_epoch,
+    foreign,
+    newest_session,
+    refuse_unconditional,
+    retire,
+)
 from commitlog.retention.stored_mark import Marker
 from commitlog.retention.stored_tail import StoredTail
-from commitlog.retention.tail_object import read_contents
+from commitlog.retention.storing import Standing, Step, StoreWhole, Storing, standing
+from commitlog.retention.target import Target
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
@@ -44,8 +59,9 @@ class StoreService(Service):
     """Store what is durable. Of the handles that have a log open, one stores it.
 
     `flush` makes durable what is appended, and returns where that ends. `durable_position` returns
-    where the durable part ends, and `appended_position` the log's end. `fenced` is called
-    if another log has claimed this epoch of the store or a later one.
+    where the durable part ends, and `appended_position` the log's end. `promotion` is the last one
+    of the log, as a session that it may have in the store. `fenced` is called if another log was
+    promoted, or if another writer claims the store while this one stores.
     """
 
     def __init__(
@@ -57,23 +73,25 @@ class StoreService(Service):
         flush: Callable[[], int],
         appended_position: Callable[[], int],
         durable_position: Callable[[], int],
-        epoch: StoreEpoch,
+        promotion: StoreSession,
         fenced: Callable[[], object],
     ) -> None:
         super().__init__(f"commitlog store {path}")
+        refuse_unsafe(store)
         self._path = path
         self._identity = identity
         self._store = store
         self._flush = flush
         self._appended_position = appended_position
         self._durable_position = durable_position
-        self._epoch = epoch
+        self._promotion = self._session = promotion
+        self._claim = StoreSession.of(promotion.epoch, 0)
         self._fenced = fenced
         self._ending = threading.Event()
         self._last = 0
-        self._next = 0  # every segment below this number is stored whole
-        self._first_in_parts = 0  # segments below this number are stored whole only
+        self._storing = Storing(identity.segment_size)
         self._tail: StoredTail | None = None
+        self._unneeded: list[str] = []
         self._warned = False
         self._archiver: Archiver | None = None
         self._level_s = time.monotonic()  # when all of the log was stored
@@ -84,11 +102,11 @@ class StoreService(Service):
     @property
     def kept_position(self) -> int:
         """Return the position below which each segment is stored whole and may be deleted."""
-        return self._next * self._identity.segment_size
+        return self._storing.kept_position
 
     def figures(self) -> StoreFigures:
         """Return how far the log is stored. Any thread may call this; it asks no store."""
-        stored = 0 if self._tail is None else self._tail.end
+        stored = self._storing.stored
         lag_bytes = max(0, self._recorded(self._appended_position()) - stored)
         return StoreFigures(
             stored_position=stored,
@@ -144,14 +162,13 @@ class StoreService(Service):
         """Store what is durable; warn of a failure, after which the next round tries again."""
         started_s = time.monotonic()
         try:
+            # The end is stored between two segments, which may take long.
             while self._round(directory, self._durable()):
                 self._mark(directory)
             self._level_s, self._last_error = started_s, None
             self._warned = False
-        except (LogFailedError, LogExistsError, FencedError) as error:
+        except (LogFailedError, LogExistsError, FencedError, InvalidOptionError) as error:
             self._last_error = str(error)
-            if isinstance(error, FencedError):
-                self._fenced()
             raise
         except (CommitLogError, OSError) as error:
             self._last_error, self._failed_rounds = str(error), self._failed_rounds + 1
@@ -182,10 +199,8 @@ class StoreService(Service):
         return position if offset > HEADER_SIZE else position - offset
 
     def _round(self, directory: LogDirectory, durable: int) -> bool:
-        """Store the end of the log, then one sealed segment; return whether more may be sealed.
-
-        Segments that were sealed before this store was in use come first, because a store with a
-        gap before its end cannot be restored.
+        """Store the end of the log, or a gap, then a sealed segment; return whether more may be
+        sealed.
         """
         if self._archiver is None:
             self._archiver = Archiver(directory, self._store)  # one client, for all rounds
@@ -193,114 +208,148 @@ class StoreService(Service):
         if self._tail is None:
             self._tail = self._resume(directory, archiver, durable)
         else:
-            self._epoch.refuse_later(archiver.target)
-        if self._next >= self._first_in_parts:
-            self._tail.store(durable)
-        if (self._next + 1) * self._identity.segment_size > durable:
-            return False
-        if SealTable(directory).get(self._next) is None:
-            return False
+            self._refuse_later(archiver)
+        while (step := self._next_step(directory, durable)) is not None:
+            self._do(step, directory, archiver, durable)
+            self._storing.did(step)
+            if isinstance(step, StoreWhole):
+                break
+        if self._unneeded:
+            self._tail.delete(self._unneeded)
+            self._unneeded = []
+        if isinstance(step, StoreWhole):
+            self._tail.covered(step.number)
+            prune_store(archiver.target, self._identity, self._store)
+        return step is not None
+
+    def _next_step(self, directory: LogDirectory, durable: int) -> Step | None:
+        numbers = directory.segment_numbers()
+        return self._storing.next_step(
+            first_here=numbers[0] if numbers else 0,
+            durable=durable,
+            is_sealed=SealTable(directory).get(self._storing.next) is not None,
+        )
+
+    def _do(self, step: Step, directory: LogDirectory, archiver: Archiver, durable: int) -> None:
+        assert self._tail is not None
+        if isinstance(step, StoreGap):
+            self._record_gap(step, self._tail, directory, archiver, durable)
+        elif isinstance(step, StoreWhole):
+            self._store_whole(archiver, step.number)
+        else:
+            self._tail.store(step.stop)
+
+    def _refuse_later(self, archiver: Archiver) -> None:
         try:
-            self._store_whole(archiver, self._next)
-        except CorruptSegmentError:
-            self._first_in_parts = 0  # the end is stored all the same
+            self._session.refuse_later(archiver.target)
+        except FencedError:
+            self._fenced()
             raise
-        failpoint("segment stored")
-        self._tail.covered(self._next)
-        self._next += 1
-        prune_store(archiver.target, self._identity, self._store)
-        return True
+
+    def _record_gap(
+        self,
+        gap: StoreGap,
+        tail: StoredTail,
+        directory: LogDirectory,
+        archiver: Archiver,
+        durable: int,
+    ) -> None:
+        """Go on behind records that were deleted before they were stored."""
+        if gap.start < gap.stop:
+            gap.put(archiver.target)
+            failpoint("gap recorded")
+            _logger.warning(
+                "%s: positions %d to %d were deleted from the log before they were stored; the "
+                "store goes on behind them",
+                self._path,
+                gap.start,
+                gap.stop,
+            )
+        size = self._identity.segment_size
+        first_in_parts = self._first_open(directory, gap.stop // size, durable)
+        self._storing.first_in_parts = first_in_parts
+        tail.skip_to(max(gap.stop, first_in_parts * size))
 
     def _store_whole(self, archiver: Archiver, number: int) -> None:
+        size = self._identity.segment_size
         try:
             archiver.put(number, replace=False)
+        except CorruptSegmentError:
+            self._storing.skipped_damage()  # the end is stored all the same
+            raise
         except LogExistsError:
-            size = self._identity.segment_size
-            if not self._epoch.number or (number + 1) * size <= self._epoch.start:
+            if (number + 1) * size <= self._session.start:
                 raise
-            # A fenced writer's last put came after this epoch was claimed.
-            archiver.target.delete([archived_name(number * size)])
-            archiver.put(number, replace=False)
+            # A fenced writer's last put came after this session was claimed.
+            self._refuse_later(archiver)
+            archiver.put(number)
+        failpoint("segment stored")
 
     def _report_rest(self) -> None:
-        stored = 0 if self._tail is None else self._tail.end
-        if stored < self._durable():
+        stored, durable = self._storing.stored, self._durable()
+        if stored < durable:
             _logger.warning(
                 "%s: closed before positions %d to %d were stored; the next handle with the store "
                 "continues there",
                 self._path,
                 stored,
-                self._last,
+                durable,
             )
 
     # --- what is stored already -------------------------------------------------------------------
 
     def _resume(self, directory: LogDirectory, archiver: Archiver, durable: int) -> StoredTail:
-        """Compare the store with the log, and continue where it ends.
-
-        If the store has records that are not in this log, it belongs to a fork of it: the log was
-        restored from an older state, or another machine writes it. Then nothing is stored.
-        """
+        """Compare the store with the log, begin a session, and continue where the store ends."""
+        check_rights(archiver.target)
         archiver.prepare()
-        self._epoch.claim(archiver.target)
-        size = self._identity.segment_size
-        contents = read_contents(archiver.target, size)
-        tail = StoredTail(archiver.target, directory, self._store.level, self._epoch.number)
-        numbers = directory.segment_numbers()
-        first = numbers[0] if numbers else 0
-        if self._cut(directory, archiver, [each for each in contents.sizes if each >= first]):
-            contents = read_contents(archiver.target, size)
-        if contents.end(size) > durable:
-            raise self._forked(archiver, contents.end(size))
-        stored = [number for number in contents.sizes if number >= first]
-        if stored:
-            theirs = read_header(archiver.target, stored[-1] * size, self._identity)
-            if theirs != directory.read_header(stored[-1]):
-                raise self._forked(archiver, stored[-1] * size)
-        # What the store's own retention has deleted is not stored again.
-        self._next = max(first, min(contents.sizes, default=0))
-        while self._next in contents.sizes:
-            self._next += 1
+        target, size = archiver.target, self._identity.segment_size
+        own = own_sessions.read(directory)
+        comparison = Comparison(directory, target, durable)
+        how, newest = self._standing(target, own, comparison)
+        position = comparison.compared(how, newest.start)
+        # A second try has the same id, because the request of the first one may arrive late.
+        session = replace(self._claim, start=position)
+        own_sessions.write(directory, own.claiming(target.name, newest, session.id))
+        failpoint("session noted")
+        self._session = session.claimed_behind(target, newest)
+        # What a writer of an earlier session stored meanwhile does not count.
+        contents = comparison.segments.list_again()
+        self._storing = storing = Storing(size)
+        storing.begin(comparison.first, contents, position)
+        storing.first_in_parts = self._first_open(directory, storing.next, durable)
         parts = [part for number in sorted(contents.parts) for part in contents.parts[number]]
-        if parts and not tail.has(parts[-1]):
-            raise self._forked(archiver, parts[-1].first)
-        tail.delete(contents.covered)
-        self._first_in_parts = self._first_open(directory, first, durable)
-        tail.resume(parts, contents.end(size), self._first_in_parts * size)
+        tail = StoredTail(target, directory, self._store.level, self._session)
+        least = storing.first_in_parts * size
+        tail.resume(parts, storing.stored, least, again=how.takes_over)
+        storing.stored = min(storing.stored, tail.end)
+        self._unneeded = contents.covered
+        target.sweep()
+        retire(target, self._session, min((part.session for part in parts), default=1 << 62))
         return tail
 
-    def _cut(self, directory: LogDirectory, archiver: Archiver, stored: list[int]) -> bool:
-        """Delete whole segments that an earlier epoch's writer stored behind this one's start."""
-        size = self._identity.segment_size
-        gone = []
-        for number in stored:
-            if self._epoch.number and (number + 1) * size > self._epoch.start:
-                theirs = read_header(archiver.target, number * size, self._identity)
-                if not directory.has(number) or directory.read_header(number) != theirs:
-                    gone.append(number)
-        if gone:
-            _logger.warning(
-                "%s: deleted %d segments of an earlier epoch that go on behind position %d",
-                archiver.target.name,
-                len(gone),
-                self._epoch.start,
-            )
-            archiver.target.delete([archived_name(number * size) for number in gone])
-        return bool(gone)
+    def _standing(
+        self, target: Target, own: OwnSessions, comparison: Comparison
+    ) -> tuple[Standing, StoreSession]:
+        """Return how the log stands to the newest session of the store; raise if it is fenced."""
+        newest, promotion = newest_session(target), self._promotion
+        if not self._store.single_writer:
+            refuse_unconditional(target, newest)
+        how = standing(newest, promotion, own)
+        if how is Standing.BEHIND or (how is Standing.FOREIGN and promotion.epoch):
+            self._fenced()
+            raise fenced_by_epoch(target, newest.epoch)
+        if how is Standing.FOREIGN:
+            raise foreign(target, newest.number)
+        if how is Standing.ADVANCES:
+            start = min(promotion.start, comparison.common())
+            begin_epoch(target, replace(promotion, start=start))
+            newest = newest_session(target)
+        return how, newest
 
     def _first_open(self, directory: LogDirectory, first: int, durable: int) -> int:
         """Return the number of the first segment that cannot be stored whole now."""
         stop = durable // self._identity.segment_size
         return SealTable(directory).sealed_before(first, max(first, stop))
-
-    def _forked(self, archiver: Archiver, position: int) -> LogExistsError:
-        return LogExistsError(
-            f"the store has records at position {position} that this log does not have: the log "
-            "was restored from an older state, or another machine writes it; nothing is stored. "
-            "Use a new target",
-            path=archiver.target.name,
-            position=position,
-        )
 
     def join(self, timeout_s: float) -> bool:
         if not self._ending.is_set():

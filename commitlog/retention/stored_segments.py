@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
+from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE
 from commitlog.errors import CorruptSegmentError, PositionError
-from commitlog.retention.archived import archived_name, missing, segment_pieces
-from commitlog.retention.tail_object import Contents, read_contents, read_part
+from commitlog.retention.archived import archived_name, damaged, missing, segment_pieces
+from commitlog.retention.contents import Contents, read_contents
+from commitlog.retention.store_session import StoreSession
+from commitlog.retention.tail_object import TailObject, digest, read_part
 from commitlog.retention.target import Target
 from commitlog.segment.identity import Identity
 
 _LISTINGS_MOST = 5
+_LENGTH, _SKIP = (1 << 28) - 1, 1 << 29  # of the word of a cell: docs/format.md
 
 
 class StoredSegments:
     """Read segments of a store or an archive. Parts are deleted once a larger object covers them,
     so if one is missing, the store is listed again.
+
+    If the store has a recorded gap, these are the segments behind it, or those before it that are
+    needed for a position.
     """
 
-    def __init__(self, target: Target, identity: Identity) -> None:
+    def __init__(self, target: Target, identity: Identity, before: int | None = None) -> None:
+        self._before = before
         self.target = target
         self._identity = identity
         self._size = identity.segment_size
         self._contents: Contents | None = None
+        self._sessions: dict[int, StoreSession] = {}
 
     @property
     def contents(self) -> Contents:
@@ -30,7 +39,8 @@ class StoredSegments:
         return self.list_again() if self._contents is None else self._contents
 
     def list_again(self) -> Contents:
-        self._contents = read_contents(self.target, self._size)
+        found = read_contents(self.target, self._size, self._sessions)
+        self._contents = found.between_gaps(self._size, self._before)
         return self._contents
 
     def lists(self, base: int) -> bool:
@@ -39,7 +49,8 @@ class StoredSegments:
 
     def pieces(self, start: int, stop: int | None = None) -> Generator[bytes, None, None]:
         """Yield the bytes of a segment from position `start` to the end of its object, or of its
-        parts, which must reach `stop`. Damage is detected only at the end of an object.
+        parts, which must reach `stop`, or where the last part ends. Damage is detected only at the
+        end of an object.
 
         Raises
         ------
@@ -50,6 +61,7 @@ class StoredSegments:
         """
         number = start // self._size
         at, end = start, (number + 1) * self._size
+        known = 0 if start % self._size == 0 else None
         for _ in range(_LISTINGS_MOST):
             try:
                 if self._contents is None or number in self._contents.sizes:
@@ -58,23 +70,46 @@ class StoredSegments:
                         at += len(piece)
                     return
                 for part in self._contents.parts.get(number, ()):
-                    if part.end > at:
-                        yield read_part(self.target, part, self._identity)[at - part.first :]
-                        at = part.end
+                    if part.stop > at:
+                        content = self._continued(part, at, known)
+                        yield content
+                        known = None if known is None else digest(content, at, self._size, known)
+                        at = part.stop
             except FileNotFoundError:
                 self.list_again()
                 self.refuse_deleted(number)
                 continue
-            if stop is None or at >= min(stop, end):
+            contents = self.contents
+            needed = contents.stops.get(number, end) if stop is None else min(stop, end)
+            if at >= needed and at > number * self._size:
                 return
             self.list_again()
             self.refuse_deleted(number)
-        raise CorruptSegmentError(
-            f"the store lacks the parts of this segment from position {at} on, or its listing is "
-            "behind: try again, then restore them from another copy of the store",
-            path=self.target.name,
-            position=at,
-        )
+        raise lacking(self.target.name, at)
+
+    def recorded_end(self) -> int:
+        """Return where the last record ends of those that join, by the last listing.
+
+        A part of an earlier release may end inside a record, of which the store then has a piece.
+        """
+        contents = self.contents
+        last = max(contents.numbers, default=0)
+        parts = contents.parts.get(last)
+        if not parts:
+            return contents.end(self._size)
+        if parts[-1].digests is not None or parts[-1].stop < parts[-1].end:
+            return parts[-1].stop
+        return whole_frames_end(self.pieces(last * self._size, parts[-1].stop), last * self._size)
+
+    def _continued(self, part: TailObject, at: int, known: int | None) -> bytes:
+        """Read a part from a position on; `known` is the digest of the segment up to there."""
+        content = read_part(self.target, part, self._identity)
+        follows = None if part.digests is None or part.first != at else part.digests[0]
+        if None not in (known, follows) and known != follows:
+            raise damaged(
+                self.target.path_of(part.name), at, "does not continue the part before it"
+            )
+        return content[at - part.first :]
 
     def _whole(self, number: int, start: int) -> Iterator[bytes]:
         left_out = start - number * self._size
@@ -98,3 +133,33 @@ class StoredSegments:
             position=base,
             first_position=numbers[0] * self._size,
         )
+
+
+def lacking(path: str, position: int) -> CorruptSegmentError:
+    """Return the error for parts that are missing before others."""
+    return CorruptSegmentError(
+        f"the store lacks the parts of a segment from position {position} on, or its listing is "
+        "behind: try again, restore them from another copy of the store, or restore the log up to "
+        f"position {position}",
+        path=path,
+        position=position,
+    )
+
+
+def whole_frames_end(pieces: Iterable[bytes], base: int) -> int:
+    """Return where the last whole frame ends in the first bytes of a segment."""
+    at, start, content = HEADER_SIZE, 0, bytearray()
+    for piece in pieces:
+        content += piece
+        while at + 4 <= start + len(content):
+            word = int.from_bytes(content[at - start : at - start + 4], "little")
+            length = word & _LENGTH
+            if word & _SKIP and not length:
+                return base + start + len(content)  # it reaches to the segment's end
+            if not length or at + length > start + len(content):
+                break
+            at += -(-length // FRAME_ALIGN) * FRAME_ALIGN
+        done = min(at - start, len(content))
+        del content[:done]
+        start += done
+    return base + at

@@ -1,40 +1,63 @@
 """Tail objects: the end of a log in a store, before its segment is sealed and stored whole.
 
-A tail object is a zstd frame of the bytes `[first, end)` of one segment. Its name has the epoch of
-its writer and both positions, `<epoch>-<first>-<end>.tail.zst`, so a listing shows what is there.
+A tail object is a zstd frame of the bytes `[first, end)` of one segment. Its name is
+`<epoch>-<first>-<end>-<session>-<follows>-<reaches>.tail.zst`: who wrote it, where it belongs, and
+the digests of the segment up to both positions. So a listing shows what is there and what joins.
+Earlier releases wrote `<epoch>-<first>-<end>.tail.zst`.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from commitlog._kernel.segments import HEADER_SIZE, check_header
+from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, check_header
 from commitlog.retention.archived import (
     PART_NAME,
-    archived_bases_in,
     compressor,
     damaged,
     decompressed,
     zstandard,
 )
-from commitlog.retention.store_epoch import epochs_in, read_epoch
 from commitlog.retention.target import Target, reading
 from commitlog.segment.identity import Identity
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class TailObject:
-    """The bytes from position `first` to `end`, which an appender of `epoch` wrote."""
+    """The bytes from position `first` to `end`.
+
+    Attributes
+    ----------
+    epoch, first, end : int
+        The epoch of the writer, and the positions.
+    session : int
+        The session of the writer. Earlier releases had one session in each epoch, of its number.
+    digests : tuple of int, or None
+        The digests of the segment up to `first` and up to `end`: see `digest`. None in a name of an
+        earlier release, whose parts may end inside a record.
+    stop : int
+        Where it stops to count, because a later session starts there; else `end`.
+    """
 
     epoch: int
     first: int
     end: int
+    session: int = 0
+    digests: tuple[int, int] | None = None
+    stop: int = field(default=0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stop", self.stop or self.end)
 
     @property
     def name(self) -> str:
-        return f"{self.epoch:010d}-{self.first:020d}-{self.end:020d}.tail.zst"
+        place = f"{self.epoch:010d}-{self.first:020d}-{self.end:020d}"
+        if self.digests is None:
+            return f"{place}.tail.zst"
+        follows, reaches = self.digests
+        return f"{place}-{self.session:010d}-{follows:08x}-{reaches:08x}.tail.zst"
 
     @staticmethod
     def is_named(name: str) -> bool:
@@ -47,93 +70,45 @@ class TailObject:
         match = PART_NAME.match(name)
         if match is None:
             return None
-        found = cls(*map(int, match.groups()))
-        in_one = found.first < found.end <= (found.first // segment_size + 1) * segment_size
-        return found if in_one else None
+        epoch, first, end = map(int, match.groups()[:3])
+        if not first < end <= (first // segment_size + 1) * segment_size:
+            return None
+        if match[4] is None:
+            return cls(epoch, first, end, epoch)
+        return cls(epoch, first, end, int(match[4]), (int(match[5], 16), int(match[6], 16)))
 
 
-@dataclass(frozen=True)
-class Contents:
-    """What a store has: the compressed size of each whole segment, and the parts of others, in the
-    order in which they are joined, by segment number. `covered` names parts that are not needed.
+def digest(content: bytes, first: int, segment_size: int, before: int = 0) -> int:
+    """Return the digest of a segment up to the end of these bytes, which start at `first`.
+
+    `before` is the digest up to `first`. The header page is left out, because a part of it changes.
     """
-
-    sizes: dict[int, int]
-    parts: dict[int, list[TailObject]]
-    part_bytes: dict[int, int]
-    covered: list[str]
-
-    @property
-    def numbers(self) -> list[int]:
-        return sorted(self.sizes | self.parts)
-
-    def end(self, segment_size: int) -> int:
-        """Return the position at which the last segment ends."""
-        if not self.numbers:
-            return 0
-        last = self.numbers[-1]
-        return self.parts[last][-1].end if last in self.parts else (last + 1) * segment_size
-
-
-def read_contents(target: Target, segment_size: int) -> Contents:
-    """List a store. Parts that do not join to the beginning of their segment are left out, and so
-    is a segment with a part only, unless it is the last one.
-    """
-    with reading(target.name):
-        listed = target.sizes()
-    sizes = {
-        base // segment_size: listed[name]
-        for name, base in archived_bases_in(listed, segment_size).items()
-    }
-    objects: dict[int, list[TailObject]] = defaultdict(list)
-    named = [TailObject.named(name, segment_size) for name in listed]
-    found = [each for each in named if each is not None]
-    kept = _before_later_epochs(target, found, epochs_in(list(listed)))
-    for each in kept:
-        objects[each.first // segment_size].append(each)
-    last = max((*sizes, *objects), default=0)
-    parts: dict[int, list[TailObject]] = {}
-    covered = [each.name for each in set(found).difference(kept)]
-    for number in sorted(objects):
-        joined = join(objects[number], number * segment_size)
-        end = joined[-1].end if joined else 0
-        if number in sizes:
-            joined, end = [], (number + 1) * segment_size
-        elif joined and (number == last or end == (number + 1) * segment_size):
-            parts[number] = joined
-        covered += [each.name for each in objects[number] if each.end <= end and each not in joined]
-    part_bytes = {number: sum(listed[part.name] for part in parts[number]) for number in parts}
-    return Contents(dict(sorted(sizes.items())), parts, part_bytes, covered)
-
-
-def _before_later_epochs(
-    target: Target, objects: list[TailObject], epochs: list[int]
-) -> list[TailObject]:
-    """Leave out what a fenced writer stored behind the start of a later epoch."""
-    oldest = min((each.epoch for each in objects), default=0)
-    later = [read_epoch(target, number) for number in epochs if number > oldest]
-    starts = [(each.number, each.start) for each in later if each is not None]
-    return [
-        each
-        for each in objects
-        if all(each.end <= start for number, start in starts if number > each.epoch)
-    ]
+    page = max(0, HEADER_SIZE - first % segment_size)
+    return zlib.crc32(memoryview(content)[page:], before)
 
 
 def join(objects: Iterable[TailObject], start: int) -> list[TailObject]:
     """Return the fewest objects that reach from `start` as far as possible without a gap, those of
-    a higher epoch first.
+    a later session first. Each one continues the bytes that the one before ends with.
     """
-    left = sorted(objects)
+    left = sorted(objects, key=lambda each: (each.first, each.end, each.session))
     joined: list[TailObject] = []
-    at = start
+    at, reached = start, 0
     while True:
-        onward = [each for each in left if each.first <= at < each.end]
+        onward = [
+            each for each in left if each.first <= at < each.stop and _fits(each, at, reached)
+        ]
         if not onward:
             return joined
-        best = max(onward, key=lambda each: (each.epoch, each.end))
+        best = max(onward, key=lambda each: (each.session, each.stop))
         joined.append(best)
-        at = best.end
+        whole = best.stop == best.end and best.digests is not None
+        at, reached = best.stop, best.digests[1] if whole and best.digests is not None else -1
+
+
+def _fits(part: TailObject, at: int, reached: int) -> bool:
+    """Return whether a part continues a segment at a position with that digest; -1: unknown."""
+    return part.first < at or part.digests is None or reached in (-1, part.digests[0])
 
 
 def pack(content: bytes, level: int) -> bytes:
@@ -142,11 +117,22 @@ def pack(content: bytes, level: int) -> bytes:
     return packed
 
 
-def read_part(target: Target, part: TailObject, identity: Identity) -> bytes:
-    """Read and check a tail object. If it is gone, raise `FileNotFoundError`; if it is damaged or
-    belongs to another log, raise `CorruptSegmentError`.
+def without_seal(content: bytes, first: int, segment_size: int) -> bytes:
+    """Return bytes of a segment without the seal.
+
+    A part is read after the log may have rolled, so the first page may have the seal of records
+    that are not in the store, and that another machine never has.
     """
-    path = target.path_of(part.name)
+    if first % segment_size or len(content) < SEAL_AT + SEAL_SIZE:
+        return content
+    return content[:SEAL_AT] + bytes(SEAL_SIZE) + content[SEAL_AT + SEAL_SIZE :]
+
+
+def read_part(target: Target, part: TailObject, identity: Identity) -> bytes:
+    """Read and check a tail object, as far as it counts. If it is gone, raise `FileNotFoundError`;
+    if it is damaged or belongs to another log, raise `CorruptSegmentError`.
+    """
+    path, size = target.path_of(part.name), identity.segment_size
     library = zstandard()
     with reading(path), target.open(part.name) as file:
         try:
@@ -154,7 +140,11 @@ def read_part(target: Target, part: TailObject, identity: Identity) -> bytes:
             content = b"".join(pieces)
         except library.ZstdError as error:
             raise damaged(path, part.first, f"is damaged: {error}") from None
-    base, size = part.first - part.first % identity.segment_size, identity.segment_size
+    base = part.first - part.first % size
     if part.first == base and check_header(content[:HEADER_SIZE], identity.uuid, base, size) != 0:
         raise damaged(path, part.first, "does not have the header of this segment")
-    return content
+    if part.digests is not None:
+        follows, reaches = part.digests
+        if digest(content, part.first, size, follows) != reaches:
+            raise damaged(path, part.first, "does not have the bytes that its name says")
+    return without_seal(content[: part.stop - part.first], part.first, size)

@@ -63,6 +63,7 @@ def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Targe
         return _of_filesystem(filesystem, text)
     if not is_address(text):
         return LocalTarget(text)
+    _refuse_cut_short(text)
     if text.startswith("file://"):
         import urllib.parse
 
@@ -75,6 +76,18 @@ def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Targe
     if text.partition("://")[0] in SCHEMES:
         return ObjectTarget.at(text)
     return _of_address(text)
+
+
+def _refuse_cut_short(text: str) -> None:
+    """Refuse an address of which its library would drop the end."""
+    scheme = text.partition("://")[0]
+    # pyarrow takes options behind "?".
+    cutting = "#?" if scheme in ("file", *SCHEMES) else "#"
+    if any(sign in text for sign in cutting):
+        raise InvalidOptionError(
+            f"target must not have {' or '.join(cutting)} in its address, because what follows is "
+            f"dropped, so another place would be used: write %23 for # and %3F for ?, not {text!r}"
+        )
 
 
 def is_address(text: str) -> bool:
@@ -160,6 +173,8 @@ def _pyarrow_fs() -> Any:
 class LocalTarget:
     """A directory of this machine. A file is written under a temporary name, synced and renamed."""
 
+    conditional = True  # `put` without `replace` never replaces a file, of any writer
+
     def __init__(self, path: str) -> None:
         self.name = path  # for messages
         self.requests = 0  # calls so far, for figures
@@ -189,6 +204,14 @@ class LocalTarget:
             if names == before == found.keys():
                 break
         return found
+
+    def size(self, name: str) -> int | None:
+        """Return the size of a file; None if it is missing."""
+        self.requests += 1
+        try:
+            return os.stat(self.path_of(name)).st_size
+        except FileNotFoundError:
+            return None
 
     def open(self, name: str, most: int | None = None) -> BinaryIO:
         """Open a file, to be read once from its beginning; the caller reads `most` bytes of it."""
@@ -244,6 +267,9 @@ class LocalTarget:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.path_of(name))
 
+    def sweep(self) -> None:
+        """Do nothing: each put removes what killed processes left."""
+
     def settle(self) -> None:
         """Make all file names durable; a killed process may have left the last one unsynced."""
         with self._opened() as folder_fd:
@@ -290,6 +316,8 @@ class ArrowTarget:
     under its own name. It counts as durable if the store reports its size.
     """
 
+    conditional = False  # two writers may both put a name, and the later one replaces the other's
+
     def __init__(self, filesystem: Any, path: str, name: str) -> None:
         self.name = name.rstrip("/")
         self._filesystem = filesystem
@@ -309,6 +337,11 @@ class ArrowTarget:
             if info.is_file and not info.base_name.startswith(".")
         }
 
+    def size(self, name: str) -> int | None:
+        self.requests += 1
+        info = self._filesystem.get_file_info(self._inside(name))
+        return int(info.size or 0) if info.is_file else None
+
     def open(self, name: str, most: int | None = None) -> BinaryIO:
         self.requests += 1
         # By default pyarrow decompresses and compresses files that are named .zst.
@@ -327,6 +360,9 @@ class ArrowTarget:
 
     def settle(self) -> None:
         """A store reports a file only when it has it."""
+
+    def sweep(self) -> None:
+        """Do nothing: what a killed process left begins with a dot, and is no object."""
 
     def put(self, name: str, write: Write, *, replace: bool = True) -> bool:
         """Write a file. Without `replace`, return False if there is one of that name; two writers

@@ -17,7 +17,7 @@ from commitlog.errors import (
     NotALogError,
 )
 from commitlog.log.open_log import OpenLog
-from commitlog.log.reading import opened_detached
+from commitlog.log.reading import open_directory_of
 from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.spark import places
 from commitlog.spark.segment_bytes import COMPRESSED, open_bytes
@@ -86,4 +86,4 @@ def _open_by_pyarrow(place: str) -> CommitLog:
             f"messages are not decoded from uncompressed segments at {places.shown(place)}: "
             "archive the log with `commitlog archive`, or copy the segments to a directory"
         )
-    return CommitLog(OpenLog("r", opened_detached(directory), options))
+    return CommitLog(OpenLog("r", open_directory_of(directory), options))

@@ -34,9 +34,13 @@ class S3Server:
         self.objects: dict[str, bytes] = {}
         self.requests: list[tuple[str, str]] = []
         self.sent = 0  # bytes of answers
+        self.received: list[int] = []  # bytes of each body
+        self.connections = 0
         self.parts: dict[str, dict[int, bytes]] = {}  # of uploads that are not complete
+        self.blocks: dict[str, dict[str, bytes]] = {}
         self.fault: Callable[[str, str], Fault] = lambda method, key: None
         self.listed: dict[str, bytes] | None = None  # an old state that listings show
+        self.knows_conditions = True  # such as If-None-Match
         self.lock = threading.Lock()
         self.closing = threading.Event()
         self._server = ThreadingHTTPServer((host, 0), _Handler)
@@ -93,6 +97,10 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *given: Any) -> None:
         pass
 
+    def setup(self) -> None:
+        super().setup()
+        self.server.bucket.connections += 1  # type: ignore[attr-defined]
+
     def handle_any(self) -> None:
         bucket: S3Server = self.server.bucket  # type: ignore[attr-defined]
         path = urllib.parse.urlsplit(self.path)
@@ -101,6 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         with bucket.lock:
             bucket.requests.append((self.command, key))
+            bucket.received.append(len(body))
             fault = bucket.fault(self.command, key)
             if fault is not None and fault.isdecimal():
                 status, answer, headers = int(fault), f"<Error>{fault}</Error>".encode(), {}
@@ -143,6 +152,8 @@ class _Handler(BaseHTTPRequestHandler):
     ) -> tuple[int, bytes, dict[str, str]]:
         if "uploads" in query or "uploadId" in query:
             return self._take_part(bucket, key, query, body)
+        if query.get("comp") in ("block", "blocklist"):
+            return self._take_block(bucket, key, query, body)
         if self.command == "PUT":
             return self._put(bucket, key, body)
         if self.command in ("DELETE", "POST"):
@@ -153,12 +164,39 @@ class _Handler(BaseHTTPRequestHandler):
         return self._content(bucket.objects.get(key))
 
     def _put(self, bucket: S3Server, key: str, body: bytes) -> tuple[int, bytes, dict[str, str]]:
+        if self._is_refused(bucket, key):
+            return 412, b"<Error><Code>PreconditionFailed</Code></Error>", {}
+        copied = self._copied(bucket)
+        bucket.objects[key] = body = body if copied is None else copied
+        return 201, b"", {"etag": _tag(body), "last-modified": _MODIFIED}
+
+    def _take_block(
+        self, bucket: S3Server, key: str, query: dict[str, str], body: bytes
+    ) -> tuple[int, bytes, dict[str, str]]:
+        """Do the same for Azure, whose parts have names."""
+        blocks = bucket.blocks.setdefault(key, {})
+        if query["comp"] == "block":
+            blocks[query["blockid"]] = body
+            return 201, b"", {}
+        names = re.findall(r"<(?:Latest|Uncommitted)>(.*?)</", body.decode())
+        bucket.objects[key] = b"".join(blocks[name] for name in names)
+        del bucket.blocks[key]
+        return 201, b"", {"etag": _tag(bucket.objects[key]), "last-modified": _MODIFIED}
+
+    def _is_refused(self, bucket: S3Server, key: str) -> bool:
         new = self.headers.get("if-none-match") == "*"
         new = new or self.headers.get("x-goog-if-generation-match") == "0"
-        if new and key in bucket.objects:
-            return 412, b"<Error><Code>PreconditionFailed</Code></Error>", {}
-        bucket.objects[key] = body
-        return 201, b"", {"etag": _tag(body), "last-modified": _MODIFIED}
+        return new and key in bucket.objects and bucket.knows_conditions
+
+    def _copied(self, bucket: S3Server) -> bytes | None:
+        """Return the object that a request copies; None if it copies none."""
+        names = ("x-amz-copy-source", "x-goog-copy-source", "x-ms-copy-source")
+        source = next((each for name in names if (each := self.headers.get(name))), None)
+        if source is None:
+            return None
+        return bucket.objects[
+            urllib.parse.unquote(source).partition("bucket/")[2].partition("?")[0]
+        ]
 
     def _take_part(
         self, bucket: S3Server, key: str, query: dict[str, str], body: bytes
@@ -169,9 +207,16 @@ class _Handler(BaseHTTPRequestHandler):
             begun = "InitiateMultipartUploadResult"
             return 200, f"<{begun}><UploadId>1</UploadId></{begun}>".encode(), {}
         parts = bucket.parts[key]
+        if self.command == "DELETE":
+            del bucket.parts[key]
+            return 204, b"", {}
         if self.command == "PUT":
-            parts[int(query["partNumber"])] = body
-            return 200, b"", {"etag": _tag(body)}
+            copied = self._copied(bucket)
+            parts[int(query["partNumber"])] = body = body if copied is None else copied
+            answer = f"<CopyPartResult><ETag>{escape(_tag(body))}</ETag></CopyPartResult>"
+            return 200, b"" if copied is None else answer.encode(), {"etag": _tag(body)}
+        if self._is_refused(bucket, key):
+            return 412, b"<Error><Code>PreconditionFailed</Code></Error>", {}
         bucket.objects[key] = b"".join(parts[number] for number in sorted(parts))
         del bucket.parts[key]
         done = "CompleteMultipartUploadResult"

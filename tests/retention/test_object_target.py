@@ -154,7 +154,7 @@ def test_stale_listing_is_read_up_to_its_last_object(
 ) -> None:
     log = logs.open(store=Store(ADDRESS, every=0.01))
     log.append(b"one")
-    until(lambda: any(f"{log.tail_position:020d}.tail" in key for key in s3.objects))
+    until(lambda: any(f"-{log.tail_position:020d}-" in key for key in s3.objects))
     s3.listed = dict(s3.objects)
     log.append(b"two")
     log.close()

@@ -19,10 +19,11 @@ from commitlog.keep import archive_segments, restore, target_of
 from commitlog.log.parts import parts_of
 from commitlog.repair.verification import verify
 from commitlog.retention import stored_tail
-from commitlog.retention.store_epoch import StoreEpoch
+from commitlog.retention.contents import read_contents
 from commitlog.retention.store_service import StoreService
+from commitlog.retention.store_session import StoreSession
 from commitlog.retention.stored_tail import StoredTail
-from commitlog.retention.tail_object import TailObject, join, read_contents
+from commitlog.retention.tail_object import TailObject, join
 from commitlog.retention.target import Target
 from tests.setups import HEADER, SEGMENT, SETUPS, Logs, Setup, values
 from tests.steps import killed_at
@@ -50,7 +51,9 @@ def is_stored(log: CommitLog) -> bool:
 
 
 def names(place: Path) -> list[str]:
-    return sorted(path.name for path in place.iterdir() if not path.name.startswith("."))
+    """Return the objects of a store, without its sessions."""
+    found = (path.name for path in place.iterdir() if not path.name.startswith("."))
+    return sorted(name for name in found if not name.endswith(".epoch"))
 
 
 @pytest.fixture
@@ -187,13 +190,13 @@ def test_many_small_parts_are_merged(logs: Logs, place: Path) -> None:
     assert stored(place) == appended
 
 
-def test_join_takes_the_fewest_parts_of_the_highest_epoch() -> None:
+def test_join_takes_the_fewest_parts_of_the_last_session() -> None:
     seed = random.randrange(1 << 32)
     print("seed", seed)
     rng = random.Random(seed)
     for _ in range(300):
         objects = [
-            TailObject(rng.randrange(3), first, first + rng.randrange(1, 6))
+            TailObject(0, first, first + rng.randrange(1, 6), rng.randrange(3))
             for first in (rng.randrange(20) for _ in range(12))
         ]
         joined = join(objects, 0)
@@ -201,14 +204,17 @@ def test_join_takes_the_fewest_parts_of_the_highest_epoch() -> None:
         for part in joined:
             assert part.first <= at < part.end
             onward = [each for each in objects if each.first <= at < each.end]
-            assert part.epoch == max(each.epoch for each in onward)
+            assert part.session == max(each.session for each in onward)
             at = part.end
         assert not [each for each in objects if each.first <= at < each.end]
 
 
 def test_unfit_names_are_no_parts() -> None:
-    good = TailObject(3, SEGMENT, SEGMENT + 8)
-    assert TailObject.named(good.name, SEGMENT) == good
+    for good in (
+        TailObject(3, SEGMENT, SEGMENT + 8, 3),  # of an earlier release
+        TailObject(3, SEGMENT, SEGMENT + 8, 7, (1, 0xFFFFFFFF)),
+    ):
+        assert TailObject.named(good.name, SEGMENT) == good
     for bad in (
         TailObject(0, 8, 8),
         TailObject(0, 16, 8),
@@ -419,7 +425,7 @@ def _storing(here: Path, place: Path, sealed_before: int) -> Callable[[], object
         flush=lambda: log.flushed_position,
         appended_position=lambda: log.tail_position,
         durable_position=lambda: log.flushed_position,
-        epoch=StoreEpoch(),
+        promotion=StoreSession(0, 0, 0, ""),
         fenced=lambda: None,
     )
 
@@ -498,7 +504,12 @@ def test_lost_answer_is_distinguished_from_a_conflict(
     log.append(b"two")
     log.close()
     assert stored(place) == [b"one", b"two"]
-    assert {name.rpartition(".")[0].rpartition(".")[2] for name in lost} == {"log", "seg", "tail"}
+    assert {name.rpartition(".")[0].rpartition(".")[2] for name in lost} == {
+        "log",
+        "seg",
+        "tail",
+        "0000000001",
+    }
 
 
 def test_conflicting_part_stops_the_store(

@@ -12,7 +12,6 @@ import pytest
 import commitlog
 from commitlog import CommitLog, Retention, Store
 from commitlog.errors import (
-    CorruptSegmentError,
     FencedError,
     LogExistsError,
     ReplicationError,
@@ -22,9 +21,9 @@ from commitlog.log.parts import parts_of
 from commitlog.repair.verification import verify
 from commitlog.replication import promote
 from commitlog.retention.archiver import Archiver
-from commitlog.retention.store_epoch import StoreEpoch, highest_epoch, read_epoch
+from commitlog.retention.contents import read_contents
+from commitlog.retention.store_session import newest_session
 from commitlog.retention.stored_tail import StoredTail
-from commitlog.retention.tail_object import read_contents
 from commitlog.retention.target import target_of
 from tests.retention.test_store import SOON, is_stored, service_of, stored
 from tests.setups import SEGMENT, Logs, values
@@ -67,7 +66,7 @@ def test_open_primary_that_meets_a_later_epoch_fails(
 ) -> None:
     restore(place, tmp_path / "copy")
     epoch = promote(tmp_path / "copy", store=Store(place))
-    assert epoch.number == highest_epoch(target_of(place)) == 1
+    assert epoch.number == newest_session(target_of(place)).epoch == 1
     until(lambda: is_fenced(primary))
     until(lambda: service_of(primary).error is not None)
     assert isinstance(service_of(primary).error, FencedError)
@@ -112,7 +111,7 @@ def test_late_puts_of_a_fenced_writer_reach_no_reader(
         seal_first(zombie)
         directory = parts_of(zombie).directory
         part = StoredTail(target_of(place), directory, 1)
-        part.resume([], epoch.start - 100, 0)
+        part.resume([], epoch.start - 100, 0, again=False)
         part.store(epoch.start + 200)
         assert stored(place) == stored(tmp_path / "copy")
         Archiver(directory, Store(place)).put(0, replace=False)
@@ -169,7 +168,7 @@ def test_log_behind_its_store_is_promoted_only_by_force(
     restore(place, tmp_path / "copy", until=middle)
     with pytest.raises(ReplicationError, match="the store has records up to position"):
         promote(tmp_path / "copy", store=Store(place))
-    assert highest_epoch(target_of(place)) == 0
+    assert newest_session(target_of(place)).epoch == 0
     with pytest.raises(ReplicationError, match="with force store, and lose"):
         promote(tmp_path / "copy", store=Store(place), force=("promises", "copies"))
     absent = [f"tcp://127.0.0.1:1/copy{number}" for number in (1, 2)]
@@ -220,31 +219,6 @@ def test_promotion_with_the_store_of_another_log_is_refused(
     assert {each.name for each in after[1]} == {each.name for each in before[1]}
 
 
-def test_claim_of_an_epoch_that_another_log_has_is_refused(place: Path) -> None:
-    target = target_of(place)
-    StoreEpoch(3, 4096, "a").claim(target)
-    assert [read_epoch(target, number) for number in (1, 3, 4)] == [
-        StoreEpoch(1, 4096, "a"),
-        StoreEpoch(3, 4096, "a"),
-        None,
-    ]
-    StoreEpoch(3, 4096, "a").claim(target)
-    for other in (StoreEpoch(3, 4096, "b"), StoreEpoch(2, 0, "a"), StoreEpoch()):
-        with pytest.raises(FencedError, match="another log has claimed epoch"):
-            other.claim(target)
-    with pytest.raises(FencedError, match="too far"):
-        StoreEpoch(10**6, 0, "c").claim(target)
-    assert highest_epoch(target) == 3
-
-
-@pytest.mark.parametrize("harm", [b"", b"[]", b'{"number":1,"start":-1,"id":"a"}', b"{" * 5000])
-def test_damaged_epoch_object_is_named(place: Path, harm: bytes) -> None:
-    place.mkdir()
-    (place / "0000000001.epoch").write_bytes(harm)
-    with pytest.raises(CorruptSegmentError, match=r"0000000001\.epoch is damaged"):
-        read_epoch(target_of(place), 1)
-
-
 def test_kill_at_any_step_of_a_promotion_leaves_one_primary(
     logs: Logs, place: Path, tmp_path: Path, until: Until
 ) -> None:
@@ -259,7 +233,7 @@ def test_kill_at_any_step_of_a_promotion_leaves_one_primary(
         restore(kept, here)
         killed = killed_at(step, partial(partial, promote, here, store=Store(kept)))
         promoted = promote(here, store=Store(kept))
-        assert promoted.number == highest_epoch(target_of(kept))
+        assert promoted.number == newest_session(target_of(kept)).epoch
         with commitlog.open(here, store=Store(kept)) as copy:
             copy.append(b"on")
         assert stored(kept) == [b"one", b"two", b"on"]

@@ -15,7 +15,7 @@ from commitlog.keep import StoreLease, restore, target_of
 from commitlog.repair import restore as restoring
 from commitlog.retention import retention as clock
 from commitlog.retention import store_lease
-from commitlog.retention.store_epoch import StoreEpoch
+from commitlog.retention.store_session import StoreSession
 from tests.retention.test_store import names, stored
 from tests.setups import HEADER, SEGMENT, Logs, values
 
@@ -148,6 +148,6 @@ def test_invalid_lease_is_refused(logs: Logs, place: Path) -> None:
 def test_foreign_names_are_no_leases(logs: Logs, place: Path) -> None:
     append_segments(logs, Store(place))
     target = target_of(place)
-    for name in ("x.lease", "0-0-0.lease", StoreEpoch(7).name):
+    for name in ("x.lease", "0-0-0.lease", StoreSession(7, 0, 0, "").name):
         target.put(name, lambda file: None)
     assert store_lease.leased_position(target) is None

@@ -161,6 +161,7 @@ def test_retention_of_the_storing_handle_works_on_a_full_disk(
 ) -> None:
     """The file cannot be written, and the deletion of what is stored is what makes room."""
     log = logs.open(store=Store(tmp_path / "store", every=SOON))
+    until((tmp_path / "store" / "0000000001.epoch").exists)  # its session is noted
 
     def refuse(*_: object) -> None:
         raise DiskFullError("no room")

@@ -325,7 +325,7 @@ def replicate(path: Path, copy: Path) -> None:
         force=("promises", "store"),
         token="secret",
         timeout="2s",
-        store=commitlog.Store("memory://bucket"),
+        store=commitlog.Store("memory://bucket", single_writer=True),
     )
     print(epoch.number, epoch.start, epoch.id, epoch.restart, epoch.rank)
 

@@ -19,7 +19,7 @@ from commitlog.keep import restore
 from commitlog.recovery.lineage import Lineage, Rank
 from commitlog.repair.verification import verify
 from commitlog.replication.new_replica import read_replica
-from commitlog.retention.store_epoch import read_epoch
+from commitlog.retention.store_session import promotions
 from commitlog.retention.target import target_of
 from tests.faults import small_disk
 from tests.faults.replication import programs
@@ -243,8 +243,10 @@ class World:
         """Return whether the store fences a log of this rank: of two promotions with the same
         number, the one with the lower id may be the only one that was given the store.
         """
-        claimed = read_epoch(target_of(self.store), rank.number)
-        return claimed is not None and claimed.id != rank.id
+        claimed = [
+            each.id for each in promotions(target_of(self.store)) if each.epoch == rank.number
+        ]
+        return claimed not in ([], [rank.id])
 
     def settle(self) -> None:
         """End the old primary. If there is no new one, promote a log with the promises of all."""

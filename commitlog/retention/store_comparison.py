@@ -1,0 +1,132 @@
+"""Comparison: a store against the log that is to be stored there."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from dataclasses import replace
+
+from commitlog._kernel.segments import HEADER_SIZE, header_fields, read_seal
+from commitlog.errors import LogExistsError, PositionError
+from commitlog.retention.archived import archived_name, read_header
+from commitlog.retention.stored_segments import StoredSegments
+from commitlog.retention.stored_tail import StoredTail
+from commitlog.retention.storing import Standing
+from commitlog.retention.tail_object import TailObject
+from commitlog.retention.target import Target
+from commitlog.segment.directory import LogDirectory
+
+_logger = logging.getLogger("commitlog.store")
+
+
+class Comparison:
+    """Find out where a store ends, and refuse one that has records which the log does not have.
+
+    Such a store belongs to a fork of the log: it was restored from an older state, or two machines
+    wrote it.
+    """
+
+    def __init__(self, directory: LogDirectory, target: Target, durable: int) -> None:
+        self.segments = StoredSegments(target, directory.identity)
+        self._directory = directory
+        self._target = target
+        self._durable = durable
+        self._size = directory.segment_size
+        numbers = directory.segment_numbers()
+        self.first = numbers[0] if numbers else 0
+
+    def compared(self, how: Standing, fenced_behind: int) -> int:
+        """Return the position up to which the store has this log.
+
+        Whole segments do not say who put them. Those that go on behind `fenced_behind`, where a
+        session of this log started, and that are not its own, are of a fenced writer.
+        """
+        self._cut(self._late(how, fenced_behind))
+        common = self.common()
+        contents, end = self.segments.contents, self.segments.recorded_end()
+        beyond = contents.end(self._size) if contents.hole(self._size) is not None else end
+        if end > common or beyond > self._durable:
+            raise self._forked(common)
+        return end
+
+    def common(self) -> int:
+        """Return the position up to which the store and the log have the same records.
+
+        Behind the first difference, nothing is the same.
+        """
+        contents = self.segments.list_again()
+        whole = [number for number in contents.sizes if number >= self.first]
+        same = bisect_left(whole, True, key=self._differs)
+        if same < len(whole):
+            return whole[same] * self._size
+        end = self.segments.recorded_end()
+        for number in sorted(contents.parts, reverse=True):
+            if number < self.first:
+                break
+            for part in reversed(contents.parts[number]):
+                stop = min(part.stop, end, self._durable)
+                if part.first < stop and self._has(replace(part, stop=stop), number * self._size):
+                    return stop
+        unstored = [number for number in contents.parts if number >= self.first]
+        return min(unstored) * self._size if unstored else end
+
+    def _has(self, part: TailObject, base: int) -> bool:
+        """Return whether the log has the bytes of a part, and of its segment before it."""
+        tail = StoredTail(self._target, self._directory, 1)
+        whole = part.digests if part.stop == part.end else None
+        try:
+            if whole is not None and tail.digest_at(part.end, base) != whole[1]:
+                return False
+            return tail.has(part)
+        except PositionError:  # the log has no such segment
+            return False
+
+    def _late(self, how: Standing, fenced_behind: int) -> list[int]:
+        """Return the whole segments that only a fenced writer can have put.
+
+        A log that continues its session may have been restored from a backup that is younger than
+        that: what it lacks may be its own.
+        """
+        if how not in (Standing.CONTINUES, Standing.PROMOTED, Standing.ADVANCES):
+            return []
+        stop = self._durable if how is Standing.CONTINUES else 1 << 63
+        late = [number for number in self.segments.list_again().sizes if number >= self.first]
+        ends = {number: (number + 1) * self._size for number in late}
+        return [each for each in late if fenced_behind < ends[each] <= stop and self._differs(each)]
+
+    def _differs(self, number: int) -> bool:
+        """Return whether a whole segment is not one of the log, by its header, or by the frames of
+        one that is not sealed here.
+        """
+        theirs = read_header(self._target, number * self._size, self._directory.identity)
+        ours = self._directory.read_header(number) if self._directory.has(number) else None
+        if ours is None or ours == theirs:
+            return ours is None
+        place = self._directory.log_uuid, number * self._size, self._size
+        seal = read_seal(theirs, *place)
+        if seal is None or read_seal(ours, *place) is not None:
+            return True
+        segment_id, _, end, _, *counted = seal
+        with self._directory.opened_segment(number) as segment:
+            found = segment.scan(HEADER_SIZE)
+        same = (found[4], found[2], *found[5:]) == (end, *counted)
+        return segment_id != header_fields(ours)[1] or not same
+
+    def _cut(self, late: list[int]) -> None:
+        if late:
+            _logger.warning(
+                "%s: deleted %d segments that a fenced writer put too late, from position %d on",
+                self._target.name,
+                len(late),
+                late[0] * self._size,
+            )
+            self._target.delete([archived_name(number * self._size) for number in late])
+
+    def _forked(self, position: int) -> LogExistsError:
+        return LogExistsError(
+            f"the store has records at position {position} that this log does not have: the log "
+            "was restored from an older state, or another machine writes it; nothing is stored. "
+            "Use a new target",
+            path=self._target.name,
+            position=position,
+        )
