@@ -10,6 +10,7 @@ from commitlog.cli.output import echo, print_json
 from commitlog.cli.parameters import connection_options
 from commitlog.recovery.lineage import Lineage
 from commitlog.replication.new_replica import read_replica
+from commitlog.replication.primary import Access
 from commitlog.replication.promotion import promote
 from commitlog.replication.promotion_steps import Doubt
 from commitlog.retention.store import Store
@@ -85,6 +86,7 @@ def command(
       commitlog promote --store s3://bucket/orders copy
       commitlog promote --other tls://c:7070/copy --require 1 copy
     """
+    Access(token, tls_roots, plain_text)  # refuses a wrong token first
     if not (primary or others or store):
         _refuse_plain(log)
     epoch = promote(
