@@ -46,6 +46,7 @@ from commitlog.replication.promotion_steps import (
     Wanted,
 )
 from commitlog.replication.quorum import Quorum
+from commitlog.retention import stored_mark
 from commitlog.retention.store import Store
 from commitlog.retention.store_promotion import StoreAtPromotion
 from commitlog.segment import identity as identities
@@ -265,6 +266,7 @@ class _Promotion:
             found = StoreAtPromotion.of(self.opened.directory, self._store, new.start)
             found.claim(new.number, new.start, new.rank.id)
             failpoint("epoch claimed")
+            stored_mark.begin(self.opened.directory, self._store)
         if self._store is None and not self._wanted.urls and new.copies == 0:
             _logger.warning(
                 "%s was not a copy: its next epoch begins, but no other log is fenced", self._where

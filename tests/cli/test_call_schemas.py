@@ -1,4 +1,4 @@
-"""`commitlog call` makes only calls that a method reader decodes, whatever types a method has."""
+"""`commitlog call` makes only calls that a method reader decodes, with parameters of any type."""
 
 from __future__ import annotations
 
