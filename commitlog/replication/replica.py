@@ -37,6 +37,7 @@ from commitlog.replication.digests import Digests
 from commitlog.replication.new_replica import check_page, place_segment
 from commitlog.replication.promise import Asked, Standing, standing_of
 from commitlog.replication.wire import Chunk
+from commitlog.retention import stored_mark
 from commitlog.segment.blocks import make_solid
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.lock_file import new_holder
@@ -179,6 +180,7 @@ class Replica:
                 position=position,
             )
         self._release()
+        stored_mark.forget(self.directory)
         # It may name schemas that are cut, and is made again from those in the segments.
         shutil.rmtree(os.path.join(self.directory.path, _SCHEMAS), ignore_errors=True)
         self._number, self._offset = divmod(position, self._size)

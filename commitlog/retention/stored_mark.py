@@ -160,6 +160,15 @@ def write(directory: LogDirectory, mark: StoredMark) -> None:
     checked_json.write(directory, NAME, {**content, "seal": _seal_of(directory, last)})
 
 
+def forget(directory: LogDirectory) -> None:
+    """Remove the file durably, before records are cut: the end that it has would prove that what
+    replaces them was durable.
+    """
+    with directory.translate_errors(f"remove `{NAME}`"), contextlib.suppress(FileNotFoundError):
+        os.unlink(NAME, dir_fd=directory.fd)
+        directory.sync()
+
+
 def read(directory: LogDirectory) -> StoredMark | None:
     """Read the file; None if the log has no store.
 

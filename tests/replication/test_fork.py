@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import commitlog
-from commitlog import replication
+from commitlog import Store, replication
 from commitlog.repair.verification import verify
 from tests.replication.scene import (
     LIMIT_S,
@@ -41,6 +41,18 @@ def test_records_of_a_returning_primary_are_cut_and_saved(tmp_path: Path) -> Non
         base = int(path.name.partition(".")[0])
         begin, end = max(epoch.start - base, 4096), min(stop - base, SEGMENT - 4096)
         assert path.read_bytes()[begin:end] == late[base][begin:end]
+
+
+def test_cut_of_a_returning_primary_forgets_its_store(tmp_path: Path) -> None:
+    copy_of(tmp_path / "orders", tmp_path / "copy")
+    replication.promote(tmp_path / "copy")
+    with commitlog.open(tmp_path / "orders", store=Store(tmp_path / "store", every=0.01)) as old:
+        fill(old, 100, "late")
+    mark = tmp_path / "orders" / "stored"
+    assert mark.exists()
+    with replication.serve(tmp_path / "copy") as server:
+        replication.follow(server.url(), tmp_path / "orders").close()
+    assert not mark.exists()
 
 
 def test_cut_of_a_returning_primary_survives_kills(tmp_path: Path) -> None:
