@@ -12,6 +12,8 @@
 #   make bench       the benchmarks
 #   make instructions counts instructions of the hot paths (needs valgrind)
 #   make bench-peers commitlog beside other stores: ROWS=burst,sync PEERS=chronicle TURNS=5
+#   make defects     runs small scripts, each of which prints what it expects and what it sees:
+#                    DEFECTS=folder with a run.sh, NAMES=script.py
 #   make screenshots takes the pictures of docs/images: site, benchmark page, top (needs Chromium)
 #   make clean       removes what was built        make distclean   and the virtual environment
 #
@@ -53,7 +55,7 @@ INSTALLED := .venv/.installed-$(HERE)
 KERNELS := .venv/.built-$(HERE) .venv/.asserts-$(HERE)
 BUILT := $(word $(if $(COMMITLOG_ASSERT),2,1),$(KERNELS))
 
-.PHONY: help demo test test-long asan lint docs model build asserts wheels bench bench-peers \
+.PHONY: help demo test test-long asan lint docs model build asserts wheels bench bench-peers defects \
 	screenshots instructions clean distclean check FORCE
 .DELETE_ON_ERROR:
 
@@ -91,6 +93,10 @@ bench: build $(DEPENDENCIES)
 bench-peers: build $(DEPENDENCIES)
 	@$(BIN)/python -m bench.peers --rows "$(ROWS)" --peers "$(PEERS)" --turns $(or $(TURNS),5) \
 		$(if $(LIST),--list) --home "$(or $(PEERS_HOME),.peers)"
+
+defects: build $(DEPENDENCIES)
+	@[ -n "$(DEFECTS)" ] || { echo "make: name the scripts' folder: make defects DEFECTS=..." >&2; exit 1; }
+	@bash "$(DEFECTS)/run.sh" $(NAMES)
 
 screenshots: docs
 	@$(BIN)/python docs/site/screenshots.py $(PAGE)
