@@ -23,6 +23,8 @@ _ROOM_STEP = 4096
 # Further byte locks in the file, besides its beginning and the slots. Only users who may write to
 # the log can open it.
 TERMS: Span = byte(1 << 33)
+EPOCH: Span = byte((1 << 33) + 1)
+STORING: Span = byte((1 << 33) + 2)
 _TAILERS_AT = 1 << 62
 
 
