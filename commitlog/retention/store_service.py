@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +11,7 @@ from dataclasses import replace
 
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
-from commitlog.base.regular_file import open_regular
+from commitlog.base.life_lock import LifeLock, open_lock_file
 from commitlog.base.service import Service
 from commitlog.errors import (
     CommitLogError,
@@ -45,7 +43,7 @@ from commitlog.retention.stored_mark import Marker
 from commitlog.retention.stored_tail import StoredTail
 from commitlog.retention.storing import Standing, Step, StoreWhole, Storing, standing
 from commitlog.retention.target import Target
-from commitlog.segment import identity as identities
+from commitlog.segment import lock_file
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
 from commitlog.segment.seal_table import SealTable
@@ -136,18 +134,15 @@ class StoreService(Service):
     @contextlib.contextmanager
     def _being_the_one(self, directory: LogDirectory) -> Iterator[bool]:
         """Wait until no other handle stores this log; yield False if this one is closed before."""
-        fd = open_regular(identities.NAME, dir_fd=directory.fd)
-        try:
-            locked = False
-            while not locked:
-                with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    locked = True
-                if not locked and self._ending.wait(self._store.every):
+        # A byte of `lock`: a user who may only read could lock any other file for good.
+        lock = LifeLock(
+            lambda: open_lock_file(lock_file.NAME, directory.fd), kind=None, span=lock_file.STORING
+        )
+        with contextlib.closing(lock):
+            while not (is_the_one := lock.acquire("exclusive")):
+                if self._ending.wait(self._store.every):
                     break
-            yield locked
-        finally:
-            os.close(fd)
+            yield is_the_one
 
     def _wait(self) -> None:
         """Wait until the next object is due, or a MiB is to be stored."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import random
 import shutil
 import threading
@@ -533,3 +534,13 @@ def test_conflicting_part_stops_the_store(
     until(lambda: service_of(log).error is not None)
     assert (place / part.name).read_bytes() == theirs
     assert "does not have" in str(service_of(log).error)
+
+
+def test_locked_identity_does_not_stop_the_store(tmp_path: Path) -> None:
+    commitlog.open(tmp_path / "orders").close()
+    with open(tmp_path / "orders" / "log.json", "rb") as reader:
+        fcntl.flock(reader, fcntl.LOCK_SH)  # which any reader may do, and for good
+        with commitlog.open(tmp_path / "orders", store=Store(tmp_path / "store")) as log:
+            log.append(b"two lamps")
+    with commitlog.open(tmp_path / "store", "r") as stored:
+        assert list(stored.tailer().values()) == [b"two lamps"]
