@@ -124,8 +124,8 @@ def _try_to_join(
         holder = lock_file.read()
         if _is_there(fd, path, holder):
             raise LogLockedError(
-                f"a pooled log has one writer, and this one is held by {holder.describe()}: close "
-                "it there, or open it with mode 'r'",
+                f"the log is held by {holder.describe()}, and a pool, a follower or a promotion "
+                "admits no other writer: end it there, or open the log with mode 'r'",
                 path=path,
                 holder=holder.describe(),
             )

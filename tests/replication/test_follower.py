@@ -187,7 +187,7 @@ def test_copy_cannot_be_opened_for_writing(primary: commitlog.CommitLog, tmp_pat
         with replication.follow(server.url(), tmp_path / "copy"):
             with pytest.raises(FencedError, match="promote"):
                 commitlog.open(tmp_path / "copy")
-            with pytest.raises(LogLockedError):
+            with pytest.raises(LogLockedError, match="a follower"):
                 replication.follow(server.url(), tmp_path / "copy")
         with pytest.raises(FencedError, match="promote"):
             commitlog.open(tmp_path / "copy")
