@@ -8,6 +8,7 @@ import click
 
 from commitlog.cli import parameters
 from commitlog.cli.output import echo, print_json
+from commitlog.cli.quantities import counted
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import restore
 
@@ -50,6 +51,6 @@ def command(
         print_json(dataclasses.asdict(done))
     else:
         echo(
-            f"{done.path}: restored {done.segments} segments, positions {done.first_position} to "
-            f"{done.end_position}"
+            f"{done.path}: restored {counted(done.segments, 'segment')}, positions "
+            f"{done.first_position} to {done.end_position}"
         )

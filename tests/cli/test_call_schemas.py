@@ -1,4 +1,4 @@
-"""`commitlog call` makes only calls that a method reader decodes, with parameters of any type."""
+"""`commitlog call` makes only calls that a method reader decodes, for methods of any types."""
 
 from __future__ import annotations
 

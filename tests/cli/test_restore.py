@@ -25,7 +25,7 @@ def place(tmp_path: Path) -> Path:
 def test_restored_log_is_read_by_other_commands(place: Path, tmp_path: Path) -> None:
     done = run("restore", place, tmp_path / "again")
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode().startswith(f"{tmp_path / 'again'}: restored 1 segments, ")
+    assert done.stdout.decode().startswith(f"{tmp_path / 'again'}: restored 1 segment, ")
     assert run("cat", tmp_path / "again").stdout == b"one\ntwo\nthree\n"
     assert run("verify", place).stdout.decode().splitlines()[-1] == "sound"
 
