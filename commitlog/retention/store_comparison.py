@@ -9,6 +9,7 @@ from dataclasses import replace
 from commitlog._kernel.segments import HEADER_SIZE, header_fields, read_seal
 from commitlog.errors import LogExistsError, PositionError
 from commitlog.retention.archived import archived_name, read_header
+from commitlog.retention.store_session import StoreSession
 from commitlog.retention.stored_segments import StoredSegments
 from commitlog.retention.stored_tail import StoredTail
 from commitlog.retention.storing import Standing
@@ -35,13 +36,13 @@ class Comparison:
         numbers = directory.segment_numbers()
         self.first = numbers[0] if numbers else 0
 
-    def compared(self, how: Standing, fenced_behind: int) -> int:
+    def compared(self, how: Standing, newest: StoreSession) -> int:
         """Return the position up to which the store has this log.
 
-        Whole segments do not say who put them. Those that go on behind `fenced_behind`, where a
-        session of this log started, and that are not its own, are of a fenced writer.
+        Whole segments do not say who put them. Those that go on behind the start of the newest
+        session, which is of this log, and that are not its own, are of a fenced writer.
         """
-        self._cut(self._late(how, fenced_behind))
+        self._cut(self._late(how, newest))
         common = self.common()
         contents, end = self.segments.contents, self.segments.recorded_end()
         beyond = contents.end(self._size) if contents.hole(self._size) is not None else end
@@ -81,18 +82,36 @@ class Comparison:
         except PositionError:  # the log has no such segment
             return False
 
-    def _late(self, how: Standing, fenced_behind: int) -> list[int]:
+    def _late(self, how: Standing, newest: StoreSession) -> list[int]:
         """Return the whole segments that only a fenced writer can have put.
 
         A log that continues its session may have been restored from a backup that is younger than
-        that: what it lacks may be its own.
+        that, and then went on. So what differs may be its own: it is not, if the session has left
+        the parts of this log, which are deleted once it stores their segment.
         """
         if how not in (Standing.CONTINUES, Standing.PROMOTED, Standing.ADVANCES):
             return []
-        stop = self._durable if how is Standing.CONTINUES else 1 << 63
-        late = [number for number in self.segments.list_again().sizes if number >= self.first]
-        ends = {number: (number + 1) * self._size for number in late}
-        return [each for each in late if fenced_behind < ends[each] <= stop and self._differs(each)]
+        whole = [number for number in self.segments.list_again().sizes if number >= self.first]
+        behind = [number for number in whole if (number + 1) * self._size > newest.start]
+        if how is Standing.CONTINUES:
+            behind = [number for number in behind if self._has_parts(number, newest.number)]
+        return [number for number in behind if self._differs(number)]
+
+    def _has_parts(self, number: int, session: int) -> bool:
+        """Return whether the store has parts of a whole segment by a session, all of this log."""
+        base, tail = number * self._size, StoredTail(self._target, self._directory, 1)
+        named = (TailObject.named(name, self._size) for name in self.segments.contents.covered)
+        parts = [part for part in named if part is not None and part.session == session]
+        ends = {part.end: part.digests for part in parts if part.first // self._size == number}
+        try:
+            return bool(ends) and all(
+                digests is not None
+                and end <= self._durable
+                and tail.digest_at(end, base) == digests[1]
+                for end, digests in sorted(ends.items())
+            )
+        except PositionError:  # the log has no such segment
+            return False
 
     def _differs(self, number: int) -> bool:
         """Return whether a whole segment is not one of the log, by its header, or by the frames of

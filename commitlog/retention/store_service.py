@@ -301,7 +301,7 @@ class StoreService(Service):
         own = own_sessions.read(directory)
         comparison = Comparison(directory, target, durable)
         how, newest = self._standing(target, own, comparison)
-        position = comparison.compared(how, newest.start)
+        position = comparison.compared(how, newest)
         # A second try has the same id, because the request of the first one may arrive late.
         session = replace(self._claim, start=position)
         own_sessions.write(directory, own.claiming(target.name, newest, session.id))

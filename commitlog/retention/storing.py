@@ -95,7 +95,8 @@ class Storing:
         if numbers:
             last = numbers[-1]
             end = contents.joined_end(last, size) if last in contents.parts else (last + 1) * size
-        while self.next in contents.sizes:
+        # What another writer stored since the comparison is replaced.
+        while self.next in contents.sizes and (self.next + 1) * size <= compared:
             self.next += 1
         self.stored = min(end, compared) if numbers else end
 

@@ -145,6 +145,28 @@ def test_backup_of_the_running_session_is_refused_as_a_fork(
     assert {name: (place / name).read_bytes() for name in names(place)} == before
 
 
+def test_backup_that_passed_its_store_deletes_nothing_there(
+    logs: Logs, place: Path, tmp_path: Path, until: Until
+) -> None:
+    log = logs.open(store=Store(place, every=SOON))
+    log.append(b"one")
+    until(lambda: is_stored(log))
+    copy_live(log, tmp_path / "backup")
+    for number in range(3):
+        log.append(b"%d" % number)
+        log.roll()
+    log.close()
+    before = {name: (place / name).read_bytes() for name in names(place)}
+    with commitlog.open(tmp_path / "backup") as backup:  # the store was out of reach
+        for number in range(5):
+            backup.append(b"other %d" % number)
+            backup.roll()
+    backup = logs.open("backup", store=Store(place, every=SOON))
+    until(lambda: service_of(backup).error is not None)
+    assert isinstance(service_of(backup).error, LogExistsError)
+    assert {name: (place / name).read_bytes() for name in names(place)} == before
+
+
 def test_restored_log_goes_on_and_fences_the_old_one(
     logs: Logs, place: Path, tmp_path: Path, until: Until
 ) -> None:
@@ -413,8 +435,9 @@ def test_kill_of_a_restored_log_lets_it_continue(tmp_path: Path) -> None:
     assert step > 5
 
 
+@pytest.mark.parametrize("reopened", [False, True])
 def test_late_whole_segment_of_a_copied_writer_is_replaced(
-    logs: Logs, place: Path, tmp_path: Path, until: Until
+    logs: Logs, place: Path, tmp_path: Path, until: Until, reopened: bool
 ) -> None:
     log = logs.open(store=Store(place))
     log.append(b"one")
@@ -427,6 +450,9 @@ def test_late_whole_segment_of_a_copied_writer_is_replaced(
         late.append(b"late")
         seal(late)
         Archiver(parts_of(late).directory, Store(place)).put(0, replace=False)
+    if reopened:
+        log.close()
+        log = logs.open(store=Store(place, every=SOON))
     log.roll()
     log.append(b"three")
     log.close()
