@@ -165,14 +165,16 @@ class StoreService(Service):
         except (LogFailedError, LogExistsError, FencedError, InvalidOptionError) as error:
             self._last_error = str(error)
             raise
-        except (CommitLogError, OSError) as error:
-            self._last_error, self._failed_rounds = str(error), self._failed_rounds + 1
+        except Exception as error:  # a library of a store may raise any
+            self._last_error = str(error) or type(error).__name__
+            self._failed_rounds += 1
             if not self._warned:  # once, because the texts of some stores have times in them
                 self._warned = True
                 _logger.warning(
                     "%s: the log cannot be stored now, and is stored as soon as it can be: %s",
                     self._path,
-                    error,
+                    self._last_error,
+                    exc_info=not isinstance(error, (CommitLogError, OSError)),
                 )
         finally:
             self._mark(directory)
@@ -337,7 +339,16 @@ class StoreService(Service):
             raise foreign(target, newest.number)
         if how is Standing.ADVANCES:
             start = min(promotion.start, comparison.common())
+            end = comparison.segments.recorded_end()
             begin_epoch(target, replace(promotion, start=start))
+            if start < end:
+                _logger.warning(
+                    "%s: the log was promoted without its store, and goes on there at position "
+                    "%d: what the store has from there to position %d is given up",
+                    self._path,
+                    start,
+                    end,
+                )
             newest = newest_session(target)
         return how, newest
 

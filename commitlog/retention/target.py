@@ -7,25 +7,21 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from commitlog._kernel.segments import rename_noreplace
 from commitlog.base import temporary_file
-from commitlog.base.extras import imported
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import make_directory
 from commitlog.base.polling import attempts
 from commitlog.base.regular_file import open_regular
 from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
+from commitlog.retention.arrow_target import ArrowTarget, pyarrow_fs
 from commitlog.retention.object_target import SCHEMES, ObjectTarget, is_object_store
 
-_COPY_BYTES = 1 << 20
 _PUTS_A_SWEEP = 256
 _SWEEP_S = 5.0  # a sweep of a folder takes milliseconds
 _LISTINGS_MOST = 5
-# File systems of pyarrow whose rename replaces a file in one step. In the others a file is written
-# under its own name.
-_RENAMING = ("local", "hdfs")
 
 Write = Callable[[BinaryIO], object]
 
@@ -96,7 +92,7 @@ def is_address(text: str) -> bool:
 
 
 def _of_address(text: str) -> Target:
-    pa_fs = _pyarrow_fs()
+    pa_fs = pyarrow_fs()
     import pyarrow as pa
 
     with reading(text):
@@ -116,7 +112,7 @@ def _of_fsspec(text: str) -> tuple[Any, str]:
         raise InvalidOptionError(
             f"target must be an address that pyarrow or fsspec can open, not {text!r}: {error}"
         ) from None
-    pa_fs = _pyarrow_fs()
+    pa_fs = pyarrow_fs()
     return pa_fs.PyFileSystem(pa_fs.FSSpecHandler(found)), path
 
 
@@ -155,7 +151,7 @@ def _translate_errors(path: str, done: str) -> Iterator[None]:
 def _of_filesystem(filesystem: object, path: str) -> Target:
     if is_object_store(filesystem):
         return ObjectTarget(filesystem, path)
-    pa_fs = _pyarrow_fs()
+    pa_fs = pyarrow_fs()
     if not isinstance(filesystem, pa_fs.FileSystem):
         if not hasattr(filesystem, "open") or not hasattr(filesystem, "protocol"):
             raise InvalidOptionError(
@@ -164,10 +160,6 @@ def _of_filesystem(filesystem: object, path: str) -> Target:
             )
         filesystem = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(filesystem))
     return ArrowTarget(filesystem, path, path)
-
-
-def _pyarrow_fs() -> Any:
-    return imported("pyarrow.fs", "an archive at an address", "archive")
 
 
 class LocalTarget:
@@ -306,99 +298,6 @@ def _locked(fd: int, kind: int) -> bool:
         # A file system without locks: there, nothing is swept, and no lock is needed.
         return kind == fcntl.LOCK_SH and not isinstance(error, BlockingIOError)
     return True
-
-
-class ArrowTarget:
-    """A folder in a file system of pyarrow.
-
-    A file is compressed to a temporary local file first. If a rename replaces a file in one step,
-    it is copied under another name and renamed; otherwise, as in an object store, it is written
-    under its own name. It counts as durable if the store reports its size.
-    """
-
-    conditional = False  # two writers may both put a name, and the later one replaces the other's
-
-    def __init__(self, filesystem: Any, path: str, name: str) -> None:
-        self.name = name.rstrip("/")
-        self._filesystem = filesystem
-        self._path = path.rstrip("/")
-        self.requests = 0
-
-    def names(self) -> list[str]:
-        return list(self.sizes())
-
-    def sizes(self) -> dict[str, int]:
-        self.requests += 1
-        selector = _pyarrow_fs().FileSelector(self._path, allow_not_found=True)
-        found = self._filesystem.get_file_info(selector)
-        return {
-            info.base_name: info.size or 0
-            for info in found
-            if info.is_file and not info.base_name.startswith(".")
-        }
-
-    def size(self, name: str) -> int | None:
-        self.requests += 1
-        info = self._filesystem.get_file_info(self._inside(name))
-        return int(info.size or 0) if info.is_file else None
-
-    def open(self, name: str, most: int | None = None) -> BinaryIO:
-        self.requests += 1
-        # By default pyarrow decompresses and compresses files that are named .zst.
-        return cast(
-            BinaryIO, self._filesystem.open_input_stream(self._inside(name), compression=None)
-        )
-
-    def path_of(self, name: str) -> str:
-        return f"{self.name}/{name}"
-
-    def check(self) -> None:
-        self.names()
-
-    def _inside(self, name: str) -> str:
-        return f"{self._path}/{name}"
-
-    def settle(self) -> None:
-        """A store reports a file only when it has it."""
-
-    def sweep(self) -> None:
-        """Do nothing: what a killed process left begins with a dot, and is no object."""
-
-    def put(self, name: str, write: Write, *, replace: bool = True) -> bool:
-        """Write a file. Without `replace`, return False if there is one of that name; two writers
-        may still both write it, because these stores have no conditional put.
-        """
-        import shutil
-        import tempfile
-
-        self.requests += 1
-        if not replace and self._filesystem.get_file_info(self._inside(name)).is_file:
-            return False
-        self._filesystem.create_dir(self._path, recursive=True)
-        with tempfile.TemporaryFile() as whole:
-            write(whole)
-            size = whole.tell()
-            whole.seek(0)
-            failpoint("archive file written")
-            renames = self._filesystem.type_name in _RENAMING
-            written = f".{name}.{os.urandom(8).hex()}.tmp" if renames else name
-            with self._filesystem.open_output_stream(
-                self._inside(written), compression=None
-            ) as stream:
-                shutil.copyfileobj(whole, stream, _COPY_BYTES)
-            if renames:
-                self._filesystem.move(self._inside(written), self._inside(name))
-            failpoint("archive file renamed")
-        found = self._filesystem.get_file_info(self._inside(name))
-        if not found.is_file or found.size != size:
-            raise OSError(f"{self.path_of(name)} has {found.size} bytes after {size} were written")
-        return True
-
-    def delete(self, names: list[str]) -> None:
-        self.requests += len(names)
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                self._filesystem.delete_file(self._inside(name))
 
 
 Target = LocalTarget | ObjectTarget | ArrowTarget

@@ -235,6 +235,35 @@ def test_target_without_conditional_put_is_refused(logs: Logs, tmp_path: Path) -
         Store(tmp_path, single_writer=1)  # type: ignore[arg-type]
 
 
+def test_file_system_that_raises_its_own_errors_is_tried_again(
+    logs: Logs, tmp_path: Path, until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    class SlowDownError(Exception):
+        """As those of s3fs and gcsfs, which are no `OSError`."""
+
+    fsspec = pytest.importorskip("fsspec")
+    failures = [SlowDownError("503 slow down")] * 3
+
+    class Busy(fsspec.get_filesystem_class("file")):  # type: ignore[misc]
+        def info(self, path: object, **given: object) -> object:
+            if failures and str(path).endswith(".tail.zst"):
+                raise failures.pop()
+            return super().info(path, **given)
+
+    place = Store(
+        str(tmp_path / "store"), filesystem=Busy(auto_mkdir=True), every=SOON, single_writer=True
+    )
+    log = logs.open(store=place)
+    log.append(b"one")
+    until(lambda: is_stored(log))
+    assert service_of(log).figures().failed_rounds == 3
+    assert "is stored as soon as it can be: the archive cannot be written: 503" in caplog.text
+    log.close()
+    restore(tmp_path / "store", tmp_path / "again")
+    with commitlog.open(tmp_path / "again", "r") as again:
+        assert values(again) == [b"one"]
+
+
 # --- addresses and sizes --------------------------------------------------------------------------
 
 
