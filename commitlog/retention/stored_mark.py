@@ -157,7 +157,8 @@ def write(directory: LogDirectory, mark: StoredMark) -> None:
         error = "".join(printable)
     content = asdict(replace(mark, error=error))
     last = mark.position // directory.segment_size - 1
-    checked_json.write(directory, NAME, {**content, "seal": _seal_of(directory, last)})
+    with directory.translate_errors(f"write `{NAME}`"):
+        checked_json.write(directory, NAME, {**content, "seal": _seal_of(directory, last)})
 
 
 def forget(directory: LogDirectory) -> None:

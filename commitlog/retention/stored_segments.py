@@ -94,9 +94,11 @@ class StoredSegments:
         """
         contents = self.contents
         last = max(contents.numbers, default=0)
-        parts = contents.parts.get(last)
-        if not parts:
+        if last not in contents.parts:
             return contents.end(self._size)
+        parts = contents.parts[last]
+        if not parts:
+            return last * self._size
         if parts[-1].digests is not None or parts[-1].stop < parts[-1].end:
             return parts[-1].stop
         return whole_frames_end(self.pieces(last * self._size, parts[-1].stop), last * self._size)

@@ -203,6 +203,28 @@ def test_number_of_a_promotion_without_the_store_may_be_claimed(
     assert stored(place) == stored(Path(log.path))
 
 
+def test_what_a_promotion_without_the_store_gives_up_is_logged(
+    logs: Logs, place: Path, tmp_path: Path, until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = logs.open(store=Store(place))
+    log.append(b"one")
+    common = log.tail_position
+    log.close()
+    shutil.copytree(log.path, tmp_path / "backup")
+    log = logs.open(store=Store(place))
+    log.append(b"two")
+    end = log.tail_position
+    log.close()
+    promote(tmp_path / "backup")
+    backup = logs.open("backup", store=Store(place, every=SOON))
+    until(lambda: "is given up" in caplog.text)
+    assert f"goes on there at position {common}" in caplog.text
+    assert f"from there to position {end} is given up" in caplog.text
+    backup.append(b"on")
+    backup.close()
+    assert stored(place) == [b"one", b"on"]
+
+
 def test_promotion_with_the_store_of_another_log_is_refused(
     primary: CommitLog, place: Path, logs: Logs
 ) -> None:

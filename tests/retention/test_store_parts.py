@@ -102,11 +102,12 @@ def parts_of_store(log: CommitLog) -> object:
         return parts_of(closed).directory.identity
 
 
+@pytest.mark.parametrize("missing", [0, 4, 9])
 def test_log_that_has_the_missing_records_stores_them_again(
-    logs: Logs, place: Path, until: Until
+    logs: Logs, place: Path, until: Until, missing: int
 ) -> None:
     store_parts(logs, place, until).close()
-    (place / parts(place)[4].name).unlink()
+    (place / parts(place)[missing].name).unlink()
     log = logs.open(store=Store(place))
     log.append(b"on")
     log.close()

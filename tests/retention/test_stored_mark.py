@@ -13,7 +13,7 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog, Retention, Store
-from commitlog.errors import DiskFullError, InvalidOptionError
+from commitlog.errors import DiskFullError, InvalidOptionError, IOFailureError
 from commitlog.keep import prune
 from commitlog.log.parts import parts_of
 from commitlog.retention import stored_mark
@@ -155,6 +155,13 @@ def test_damaged_mark_keeps_everything_until_the_next_open(
     with commitlog.open(log.path, store=place) as again:
         until(lambda: mark_of(again).position == 3 * SEGMENT)
         assert len(again.prune(ALL).segments) == 2
+
+
+def test_folder_instead_of_the_mark_is_named(logs: Logs, tmp_path: Path) -> None:
+    log = logs.open()
+    (Path(log.path) / stored_mark.NAME).mkdir()
+    with pytest.raises(IOFailureError, match="cannot write `stored`: Is a directory"):
+        commitlog.open(log.path, store=Store(tmp_path / "store"))
 
 
 def test_retention_of_the_storing_handle_works_on_a_full_disk(
