@@ -108,7 +108,8 @@ def _contents(
     sizes = {base // size: listed[name] for name, base in archived_bases_in(listed, size).items()}
     found = [part for name in listed if (part := TailObject.named(name, size)) is not None]
     kept = _before_later_sessions(found, _sessions(target, found, listed, known))
-    gaps = sorted(gap for name in listed if (gap := StoreGap.named(name)) is not None)
+    named = (gap for name in listed if (gap := StoreGap.named(name)) is not None)
+    gaps = sorted(gap for gap in named if gap.is_possible(size) and gap.last(size) not in sizes)
     objects: dict[int, list[TailObject]] = defaultdict(list)
     for each in kept:
         objects[each.first // size].append(each)

@@ -27,6 +27,14 @@ class StoreGap:
         match = _NAME.match(name)
         return None if match is None else cls(int(match[1]), int(match[2]))
 
+    def is_possible(self, segment_size: int) -> bool:
+        """Return whether a log can have recorded the gap: it goes on with a whole segment."""
+        return self.start < self.stop and self.stop % segment_size == 0
+
+    def last(self, segment_size: int) -> int:
+        """Return the number of the last segment in the gap. If the store has it, there is none."""
+        return self.stop // segment_size - 1
+
     def put(self, target: Target) -> None:
         """Record the gap; it may be recorded already."""
         target.put(self.name, lambda file: None, replace=False)

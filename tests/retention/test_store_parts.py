@@ -21,6 +21,7 @@ from commitlog.repair.verification import verify
 from commitlog.replication import promote
 from commitlog.retention import stored_tail
 from commitlog.retention.contents import read_contents
+from commitlog.retention.store_gap import StoreGap
 from commitlog.retention.stored_segments import StoredSegments, whole_frames_end
 from commitlog.retention.stored_tail import StoredTail
 from commitlog.retention.tail_object import TailObject, pack, read_part
@@ -417,6 +418,22 @@ def test_whole_segment_is_missing_without_a_recorded_gap(
     assert not verify(place).sound
     with pytest.raises(CorruptSegmentError, match="are missing in the store"):
         restore(place, tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    ("start", "stop"),
+    [(HEADER, SEGMENT), (0, 2 * SEGMENT), (5000, 5000), (2 * SEGMENT, SEGMENT), (0, SEGMENT + 8)],
+)
+def test_gap_that_no_log_can_have_hides_nothing(
+    logs: Logs, place: Path, start: int, stop: int
+) -> None:
+    log = logs.open(store=Store(place))
+    for number in range(3):
+        log.append(b"%d" % number)
+        log.roll()
+    log.close()
+    StoreGap(start, stop).put(target_of(place))
+    assert stored(place) == [b"0", b"1", b"2"]
 
 
 def test_kill_behind_the_gap_lets_the_store_go_on(tmp_path: Path) -> None:
