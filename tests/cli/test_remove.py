@@ -43,6 +43,7 @@ def test_every_file_of_the_log_is_deleted(log: Path) -> None:
         f"{segment}.cut.1",
         f"{segment}.broken",
         "log.json.broken",
+        "sessions",
         "stored",
         segment.replace("seg", "idx"),
     ):
