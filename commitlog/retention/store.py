@@ -13,7 +13,7 @@ from commitlog.base.units import Age, Duration, Size, parse_age, parse_size
 from commitlog.errors import InvalidOptionError
 from commitlog.options import StoreRule
 from commitlog.retention.archived import zstandard
-from commitlog.retention.target import target_of
+from commitlog.retention.target import LocalTarget, is_address, target_of
 
 LEVEL_LEAST, LEVEL_MOST, LEVEL_DEFAULT = 1, 22, 3
 EVERY_LEAST_S = 0.01
@@ -32,8 +32,8 @@ class Store(StoreRule):
     Parameters
     ----------
     target : str or path
-        An address such as ``"s3://bucket/orders"``, or a directory of another machine or disk. It
-        holds one log's records and nothing else.
+        An address such as ``"s3://bucket/orders"``, or a directory of another machine or disk,
+        which becomes an absolute path. It holds one log's records and nothing else.
     level : int
         The zstd level, 1 to 22. Higher: smaller objects, and more processor time.
     filesystem : store of obstore, pyarrow.fs.FileSystem or fsspec file system, optional
@@ -79,7 +79,10 @@ class Store(StoreRule):
                 f"single_writer must be True or False, not {self.single_writer!r}"
             )
         zstandard()
-        target_of(self.target, self.filesystem)
+        if isinstance(target_of(self.target, self.filesystem), LocalTarget):
+            text = os.fsdecode(self.target)
+            if not is_address(text):  # the process may change its directory before it stores
+                object.__setattr__(self, "target", os.path.abspath(text))
 
 
 def refuse_unsafe(store: Store) -> None:

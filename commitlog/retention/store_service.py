@@ -39,7 +39,7 @@ from commitlog.retention.store_session import (
     refuse_unconditional,
     retire,
 )
-from commitlog.retention.stored_mark import Marker
+from commitlog.retention.stored_mark import Marker, place_of
 from commitlog.retention.stored_tail import StoredTail
 from commitlog.retention.storing import Standing, Step, StoreWhole, Storing, standing
 from commitlog.retention.target import Target
@@ -167,6 +167,8 @@ class StoreService(Service):
             raise
         except Exception as error:  # a library of a store may raise any
             self._last_error = str(error) or type(error).__name__
+            if not isinstance(error, CommitLogError):  # it does not say what failed
+                self._last_error += f" (store {place_of(self._store)})"
             self._failed_rounds += 1
             if not self._warned:  # once, because the texts of some stores have times in them
                 self._warned = True

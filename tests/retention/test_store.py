@@ -79,6 +79,20 @@ def test_durable_end_is_stored_while_the_log_is_open(
     assert (report.sound, report.records, report.end) == (True, 3, log.tail_position)
 
 
+def test_store_stays_where_it_was_if_the_process_moves(
+    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a daemon does, which goes to `/` after it has opened its log."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    log = logs.open(store=Store("store", every=3600))
+    monkeypatch.chdir("elsewhere")
+    log.append(b"one")
+    log.close()
+    assert stored(tmp_path / "store") == [b"one"]
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 def test_sealed_segments_replace_their_parts(logs: Logs, place: Path, until: Until) -> None:
     log = logs.open(store=Store(place, every=SOON))
     for number in range(3):
