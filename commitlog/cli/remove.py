@@ -33,7 +33,7 @@ _IDENTITY = "log.json"
 _ANY = re.compile(".*")
 _SCHEMA = re.compile(r"[0-9a-f]{8}\.json|complete|\..*\.tmp")
 _SEGMENT = re.compile(r"[0-9]{20}\.(?:seg|idx)")
-_BESIDE = r"log\.json|checkpoint|epoch|joining|joined|producers|sessions|stored"
+_BESIDE = r"log\.json|checkpoint|epoch|followed|joining|joined|producers|sessions|stored"
 _OURS = re.compile(
     rf"(?:[0-9]{{20}}\.(?:seg|idx)|cursors|lock|{_BESIDE})(?:\.(?:cut|broken)(?:\.[0-9]+)?)?"
     rf"|\.(?:[0-9]{{20}}\.seg|{_BESIDE})(?:\.(?:cut|broken))?\.[0-9a-f]{{16}}\.tmp"

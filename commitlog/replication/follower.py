@@ -373,6 +373,7 @@ class Follower:
             finally:
                 with replica.lock:
                     replica.sync()
+                    replica.followed.settle()
 
     def _take(self, stream: ChunkStream, rank: Rank) -> None:
         replica = self._replica

@@ -91,7 +91,7 @@ def meet(
             f"know it, but has epoch {theirs.number}: follow the log that was promoted last",
             path=replica.directory.path,
         )
-    fit(primary, client, said, replica)
+    replica.follows_primary = fit(primary, client, said, replica).follows is None
     counting = primary.join(client, Member(known.member, name))
     if counting.rank != theirs.rank:
         raise ConnectionError("the log has another epoch by now")
@@ -117,6 +117,7 @@ def fit(primary: Primary, client: Channel, said: dict[str, Any], replica: Replic
     theirs = primary.lineage_of(said)
     parted = ours.parted(theirs)
     if parted is not None and replica.position > parted:
+        _refuse_older(url, theirs, replica, parted)
         raise ForkedLogError(parted)  # the primary has a later epoch: its records are kept
     end = max(number_of(said, "end", url), number_of(said, "first", url))
     if replica.position > past_header(end, replica.directory.segment_size):
@@ -128,6 +129,19 @@ def fit(primary: Primary, client: Channel, said: dict[str, Any], replica: Replic
         )
     _compare(primary, client, replica)
     return theirs
+
+
+def _refuse_older(url: str, theirs: Lineage, replica: Replica, start: int) -> None:
+    """Refuse a primary that recovered at `start`, and lacks records that were durable there."""
+    durable = replica.followed.position
+    if theirs.promotion.rank == replica.lineage.promotion.rank and start < durable:
+        raise FencedError(
+            f"{url} recovered at {start}, and had all records below {durable} durably before: it "
+            "has an older state, restored from a backup or a snapshot. Promote this copy; or, to "
+            "lose what only it has, remove it and follow again",
+            path=replica.directory.path,
+            position=start,
+        )
 
 
 def _compare(primary: Primary, client: Channel, replica: Replica) -> None:

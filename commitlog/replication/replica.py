@@ -34,6 +34,7 @@ from commitlog.recovery.cut import FORK, find_cut, take_out
 from commitlog.recovery.lineage import Lineage, Rank
 from commitlog.recovery.location import Location
 from commitlog.replication.digests import Digests
+from commitlog.replication.followed_mark import FollowedMark
 from commitlog.replication.new_replica import check_page, place_segment
 from commitlog.replication.promise import Asked, Standing, standing_of
 from commitlog.replication.wire import Chunk
@@ -85,6 +86,8 @@ class Replica:
                 else self._admitted(opened.directory, restored=restored)
             )
             self.digests = Digests(opened.directory)
+            self.followed = FollowedMark(opened.directory)
+            self.follows_primary = False  # and not another copy of it
             # Held by the thread that writes here, or that changes the lineage.
             self.lock = threading.Lock()
             self._size = opened.directory.segment_size
@@ -179,6 +182,7 @@ class Replica:
                 path=self.directory.path,
                 position=position,
             )
+        self.followed.lower(position)
         self._release()
         stored_mark.forget(self.directory)
         # It may name schemas that are cut, and is made again from those in the segments.
@@ -213,6 +217,8 @@ class Replica:
                 self._write_header(chunk)
             elif chunk.frames:
                 self._write_frames(chunk)
+            if self.follows_primary:  # a copy flushes what its primary may not have flushed yet
+                self.followed.note(min(chunk.flushed, self._durable))
             if time.monotonic() - self._checked_at >= _CHECKPOINT_INTERVAL_S:
                 self._mark(clean=False)
 

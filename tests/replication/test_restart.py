@@ -53,11 +53,17 @@ def epochs_of(path: Path) -> tuple[Epoch, ...]:
 def crashed(tmp_path: Path) -> Path:
     """A log as a crash of its machine leaves it, whose copy has more records."""
     primary, left = tmp_path / "orders", tmp_path / "left"
-    with opened(primary) as log, replication.follow(url_of(log), tmp_path / "copy") as follower:
+    rule = replication.Replication(require=0)
+    with (
+        commitlog.open(primary, segment_size=SEGMENT, flush="none", replicate=rule) as log,
+        replication.follow(url_of(log), tmp_path / "copy") as follower,
+    ):
         fill(log, 10)
         copy_files(primary, left)
-        fill(log, 200, "lost")
-        assert follower.wait(log.flushed_position, LIMIT_S)
+        for number in range(100):
+            log.append(f"lost {number} ".encode() * (1 + number % 90))
+        log.commit()  # and no flush: the copy has them, and the crash takes them
+        assert follower.wait(log.committed_position, LIMIT_S)
     shutil.rmtree(primary)
     left.rename(primary)
     return primary

@@ -1,0 +1,116 @@
+"""A primary that is recovered from a snapshot lacks what was durable: its copies are not cut."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog import replication
+from commitlog.errors import FencedError
+from commitlog.replication.followed_mark import NAME, FollowedMark
+from commitlog.segment import identity as identities
+from commitlog.segment.directory import LogDirectory
+from tests.replication.scene import LIMIT_S, SEGMENT, fill, records, settle
+
+
+def opened(path: Path) -> commitlog.CommitLog:
+    rule = replication.Replication(require=1)
+    return commitlog.open(path, segment_size=SEGMENT, flush="sync", replicate=rule)
+
+
+def url_of(log: commitlog.CommitLog) -> str:
+    rule = log.options.replicate
+    assert isinstance(rule, replication.Replication)
+    return rule.server.url(Path(log.path).name)
+
+
+@pytest.fixture
+def restored(tmp_path: Path) -> Path:
+    """A log that was restored from a snapshot of its volume, taken while it was open."""
+    primary, snapshot = tmp_path / "orders", tmp_path / "snapshot"
+    with opened(primary) as log, replication.follow(url_of(log), tmp_path / "copy") as follower:
+        fill(log, 10)
+        shutil.copytree(primary, snapshot, ignore=shutil.ignore_patterns(".*.tmp", "cursors"))
+        settle(snapshot)
+        fill(log, 30, "acknowledged")
+        assert follower.wait(log.flushed_position, LIMIT_S)
+    shutil.rmtree(primary)
+    snapshot.rename(primary)
+    return primary
+
+
+def mark_of(path: Path) -> int:
+    identity = identities.read_path(str(path))
+    assert identity is not None
+    directory = LogDirectory(str(path), identity)
+    try:
+        return FollowedMark(directory).position
+    finally:
+        directory.close()
+
+
+def test_snapshot_that_recovers_does_not_cut_its_copy(restored: Path, tmp_path: Path) -> None:
+    before = records(tmp_path / "copy")
+    assert len(before) == 40
+    with (
+        opened(restored) as log,
+        pytest.raises(FencedError, match="an older state, restored") as caught,
+    ):
+        replication.follow(url_of(log), tmp_path / "copy")
+    assert caught.value.position is not None
+    assert caught.value.position < before[-1][0]
+    assert records(tmp_path / "copy") == before
+    assert not list((tmp_path / "copy").glob("*.fork*"))
+
+
+def test_promoted_copy_cuts_its_restored_primary(restored: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    commitlog.open(restored).close()  # recovers
+    replication.promote(copy)
+    with opened(copy) as log, replication.follow(url_of(log), restored) as follower:
+        assert follower.wait(log.append(b"one", sync=True), LIMIT_S)
+    assert records(restored) == records(copy)
+
+
+def test_cut_by_a_promotion_lowers_the_mark(tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    with opened(a) as log:
+        with replication.follow(url_of(log), b) as follower:
+            fill(log, 5)
+            assert follower.wait(log.flushed_position, LIMIT_S)
+        shutil.copytree(b, tmp_path / "c")
+        with replication.follow(url_of(log), b) as follower:
+            fill(log, 5)
+            assert follower.wait(log.flushed_position, LIMIT_S)
+    before = mark_of(b)
+    start = replication.promote(tmp_path / "c", force=("restored", "promises")).start
+    assert before > start
+    with commitlog.open(tmp_path / "c"), replication.serve(tmp_path / "c") as server:
+        replication.follow(server.url(), b).close()
+    assert mark_of(b) <= start
+
+
+def test_copy_of_a_copy_notes_no_durable_position(tmp_path: Path) -> None:
+    """A copy may have durably what its primary loses in a crash."""
+    with (
+        opened(tmp_path / "a") as log,
+        replication.follow(url_of(log), tmp_path / "b", listen="127.0.0.1:0") as b,
+    ):
+        fill(log, 5)
+        assert b.server is not None
+        with replication.follow(b.server.url(), tmp_path / "c") as c:
+            assert c.wait(log.flushed_position, LIMIT_S)
+    assert mark_of(tmp_path / "b") > 0
+    assert mark_of(tmp_path / "c") == 0
+
+
+def test_damaged_mark_counts_as_none(
+    restored: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "copy" / NAME).write_bytes(b"{")
+    assert mark_of(tmp_path / "copy") == 0
+    assert "`followed` is damaged" in caplog.text
+    assert restored.exists()
