@@ -43,6 +43,7 @@ _EPOCHS_LIMIT = 100_000  # some 10 MB
 REQUIRE_LIMIT = 64
 COPIES_LIMIT = 64
 _PROMISES_KEPT = 8  # of promotions at the same time
+_RESTART_GAP = 1 << 20  # recoveries that a log may have missed
 _READS = 16  # of a file that other processes replace
 
 
@@ -106,8 +107,24 @@ class Lineage:
         return self.follows is not None or self.copies > 0
 
     def believes(self, rank: Rank) -> bool:
-        """Return whether a rank from elsewhere can be one of this log: not too far ahead."""
-        return rank.number <= min(self.number + EPOCH_GAP, NUMBER_LIMIT)
+        """Return whether a rank from elsewhere can be one of this log: not too far ahead.
+
+        Each promotion takes the next number, so an epoch far above the known one was invented.
+        Without this bound, one message could fence a log above every number that a promotion can
+        take.
+        """
+        known = self.rank
+        return (
+            rank.number <= min(known.number + EPOCH_GAP, NUMBER_LIMIT)
+            and rank.restart <= known.restart + _RESTART_GAP
+        )
+
+    def disbelief(self, rank: Rank) -> str:
+        """Return the text of an error for a rank that the log does not believe."""
+        return (
+            f"epoch {rank.number} with restart {rank.restart} is too far above epoch {self.number} "
+            f"with restart {self.rank.restart} of this log, so no promotion has made it"
+        )
 
     @property
     def start(self) -> int:

@@ -45,10 +45,7 @@ class Asked(NamedTuple):
     def answered(self, known: Lineage) -> Lineage:
         """Return the lineage of a log that has this one, and does what is asked."""
         if not known.believes(self.rank):
-            raise ReplicationError(
-                f"epoch {self.rank.number} is too far from epoch {known.number} of this log to be "
-                "one of it"
-            )
+            raise ReplicationError(known.disbelief(self.rank))
         if self.state == "begun":
             return known.fenced(self.rank)
         if self.state == "withdrawn":

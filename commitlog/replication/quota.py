@@ -10,12 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from commitlog._kernel.segments import FRAME_ALIGN
-from commitlog.recovery.epoch import EPOCH_GAP
 from commitlog.recovery.lineage import Lineage, Rank
 
 FOLLOWERS_LIMIT = 1024  # names that are remembered
-EPOCHS_BEYOND = EPOCH_GAP  # how far a peer's epoch may be above the log's
-_RESTARTS_BEYOND = 1 << 20
 
 
 # --- events ---------------------------------------------------------------------------------------
@@ -115,22 +112,6 @@ class Refused:
 Action = Reached | Expired | Fenced | Refused
 
 
-def beyond(rank: Rank, current: Lineage) -> str | None:
-    """Return why an epoch that a peer names cannot be one of the log; None if it can.
-
-    Each promotion takes the next number, so an epoch far above the known one was invented. Without
-    this bound, one message could fence a log above every number that a promotion can take.
-    """
-    known = current.rank
-    numbers, restarts = rank.number - known.number, rank.restart - known.restart
-    if numbers <= EPOCHS_BEYOND and restarts <= _RESTARTS_BEYOND:
-        return None
-    return (
-        f"epoch {rank.number} with restart {rank.restart} is too far above epoch {known.number} "
-        f"with restart {known.restart} of this log, so no promotion has made it"
-    )
-
-
 class Quota:
     """Remember the end of each copy by the name of its follower, and who waits for them.
 
@@ -202,9 +183,8 @@ class Quota:
         return self._ended(list(self._awaited.values()))
 
     def _promised(self, rank: Rank, current: Lineage) -> list[Action]:
-        why = beyond(rank, current)
-        if why is not None:
-            return [Refused(why)]
+        if not current.believes(rank):
+            return [Refused(current.disbelief(rank))]
         if rank.number < 1 or rank <= max(current.rank, self._fence or current.rank):
             return []
         self._fence = rank

@@ -16,13 +16,13 @@ import pytest
 import commitlog
 from commitlog import replication
 from commitlog.errors import FencedError, InvalidOptionError, SyncTimeoutError
+from commitlog.recovery.epoch import EPOCH_GAP
 from commitlog.recovery.lineage import Rank
 from commitlog.remote.wire import RefusedError
 from commitlog.replication.acknowledgements import Acknowledgements
 from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.primary import Access
 from commitlog.replication.promise import Asked
-from commitlog.replication.quota import EPOCHS_BEYOND
 from tests.replication.scene import LIMIT_S, SEGMENT, fill, records
 
 _FOLLOW = """
@@ -224,7 +224,7 @@ def test_copy_promises_no_invented_epoch(
 
 def test_fence_by_a_peer_is_undone_by_a_promotion(tmp_path: Path) -> None:
     rule = replication.Replication(require=0)
-    rank = Rank(EPOCHS_BEYOND, "f" * 32)
+    rank = Rank(EPOCH_GAP, "f" * 32)
     log = commitlog.open(tmp_path / "orders", flush="sync", replicate=rule)
     primary = Access().primary(rule.server.url())
     with primary.connect() as client:

@@ -186,7 +186,7 @@ def test_epoch_that_is_too_far_away_is_not_believed(number: int) -> None:
     begun = decided(own(replace(log("a", "", copy=False), fence=far)), {})
     assert isinstance(begun, Begin)
     assert begun.lineage.number == 1
-    with pytest.raises(ReplicationError, match="too far from epoch 0"):
+    with pytest.raises(ReplicationError, match="too far above epoch 0"):
         Asked(far).answered(log("c"))
 
 

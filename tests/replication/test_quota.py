@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from commitlog.recovery.epoch import EPOCH_GAP
 from commitlog.recovery.lineage import Epoch, Lineage, Rank
 from commitlog.replication.quota import (
-    EPOCHS_BEYOND,
     FOLLOWERS_LIMIT,
     Awaited,
     Copied,
@@ -93,7 +93,7 @@ def test_later_epoch_fences_once() -> None:
 @pytest.mark.parametrize(
     "rank",
     [
-        Rank(EPOCHS_BEYOND + 2, "b" * 32),
+        Rank(EPOCH_GAP + 2, "b" * 32),
         Rank((1 << 63) - 1, "b" * 32),
         Rank(1, "a" * 32, (1 << 20) + 1),
     ],
