@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from commitlog._kernel.segments import HEADER_SIZE
+from typing import NamedTuple
+
+from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.errors import CorruptSegmentError
 from commitlog.segment.directory import LogDirectory
 
 _REMEMBERED = 4096  # segments
+_NEAR_BYTES = 64 << 10  # that are read again
 
 # Where the frames of a segment end, and their digest.
 Digest = tuple[int, int]
+
+
+class _Known(NamedTuple):
+    """A digest, the one a little before it, and the id of their segment."""
+
+    segment_id: int
+    near: Digest
+    end: Digest
+
+    def is_of(self, segment: Segment) -> bool:
+        """Return whether the segment still has these frames, and was not overwritten.
+
+        Logs that once differ never become equal again, so the last frames show it.
+        """
+        return self.segment_id == segment.id and self.end == segment.digest(
+            self.near[0], self.end[0], self.near[1]
+        )
 
 
 class Digests:
@@ -22,12 +42,12 @@ class Digests:
     Parameters
     ----------
     directory : LogDirectory
-        Of the log. What was digested once must not be cut while this object is in use.
+        Of the log.
     """
 
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
-        self._known: dict[int, tuple[int, Digest]] = {}  # with the id of the segment
+        self._known: dict[int, _Known] = {}
 
     def of(self, number: int, stop: int) -> Digest | None:
         """Return the digest of the whole frames of a segment up to an offset; None if the log does
@@ -38,16 +58,20 @@ class Digests:
                 return None
             with self._directory.opened_segment(number) as segment:
                 first = HEADER_SIZE, segment.id
-                known_id, known = self._known.get(number, (segment.id, first))
-                if known_id != segment.id or known[0] > stop:
-                    known = first
-                found = segment.digest(known[0], max(min(stop, segment.size), known[0]), known[1])
-                self._remember(number, segment.id, found)
+                known = self._known.get(number)
+                if known is None or known.end[0] > stop or not known.is_of(segment):
+                    known = _Known(segment.id, first, first)
+                stop = max(min(stop, segment.size), known.end[0])
+                at, digest = known.end
+                near = segment.digest(at, max(stop - _NEAR_BYTES, at), digest)
+                found = segment.digest(near[0], stop, near[1])
+                if found[0] > near[0]:
+                    self._remember(number, _Known(segment.id, near, found))
                 return found
         except (CorruptSegmentError, FileNotFoundError):
             return None
 
-    def _remember(self, number: int, segment_id: int, found: Digest) -> None:
+    def _remember(self, number: int, known: _Known) -> None:
         if number not in self._known and len(self._known) >= _REMEMBERED:
             self._known.clear()
-        self._known[number] = segment_id, found
+        self._known[number] = known

@@ -44,6 +44,7 @@ class Sender:
         self._number, self._offset = divmod(self.sent, self._size)
         self._unsealed = unsealed[:SEALS_LIMIT]
         self._lineage = lineage.version(self._parts.directory)
+        self._acknowledged = served.acknowledged
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield chunks until the server stops or the log is promoted."""
@@ -60,6 +61,9 @@ class Sender:
             # After `end`: an epoch is in its file before its first record is committed.
             if lineage.version(self._parts.directory) != self._lineage:
                 return  # the follower adopts the new epoch when it connects again
+            self._served.drop_overwritten()
+            if self._served.acknowledged is not self._acknowledged:
+                return  # the follower compares its records when it connects again
             if self._unsealed:
                 yield from self._seals(flushed)
             if end > self._number * self._size + self._offset:
@@ -109,6 +113,10 @@ class Sender:
                     path=self._log.path,
                     position=base + self._offset,
                 )
+            if not self._served.ahead:  # else its writer has the log open all the time
+                size = len(frames)
+                _, digest = segment.digest(self._offset, self._offset + size, 0)
+                self._served.note_sent(base + self._offset, size, digest)
         chunk = Chunk(self._number, self._offset, flushed, crc, frames=frames)
         self._offset += len(frames)
         # Before the follower has them, so that its acknowledgement is not above.

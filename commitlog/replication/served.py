@@ -26,7 +26,7 @@ from commitlog.replication.digests import Digests
 from commitlog.replication.leases import Leases
 from commitlog.replication.permits import Permit
 from commitlog.replication.promise import Promise
-from commitlog.replication.quota import Copied, Promised, beyond
+from commitlog.replication.quota import Copied, Promised
 from commitlog.replication.reading import Reading
 
 _logger = logging.getLogger("commitlog.replication")
@@ -67,6 +67,8 @@ class Served:
         self._asked_s = 0.0  # when a reader asked for a flush
         self._streams: dict[int, Member] = {}  # by the thread that sends
         self._digests = Digests(parts_of(log).directory)
+        # Position, size and digest of the last frames that were sent to any follower.
+        self._sent: tuple[int, int, int] | None = None
         # With the version of its file; both at once, because any thread may ask.
         self._known: tuple[tuple[int, int], Lineage] | None = None
 
@@ -79,7 +81,7 @@ class Served:
         """Open the log again, because its files were cut; streams of it end."""
         known, self.log = self.log, open_log(self.log.path, "r")
         self.leases = Leases(self.log)
-        self._digests = Digests(parts_of(self.log).directory)
+        self._digests, self._sent = Digests(parts_of(self.log).directory), None
         known.close()
 
     def renew(self) -> bool:
@@ -102,14 +104,48 @@ class Served:
             _logger.warning("%s: another log is at this path, and is served", self._path)
             known, acknowledged = self.log, self.acknowledged
             self.acknowledged = acknowledged.successor()
-            self.log, self.leases, self._known = log, Leases(log), None
+            self.log, self.leases, self._known, self._sent = log, Leases(log), None, None
             self._digests = Digests(parts_of(log).directory)
             acknowledged.close()
             known.close()
             return True
 
+    def note_sent(self, position: int, size: int, digest: int) -> None:
+        """Note which frames were sent to a follower."""
+        if not self.ahead and (self._sent is None or position >= self._sent[0]):
+            self._sent = position, size, digest
+
+    def drop_overwritten(self) -> None:
+        """If the log has other frames than were sent, because a backup was written over its files,
+        forget what its copies have, and end its streams. The followers compare then.
+        """
+        known = self._sent
+        if known is None:
+            return
+        position, size, digest = known
+        number, offset = divmod(position, self.log.segment_size)
+        with parts_of(self.log).queue.held(number, "replication") as segment:
+            # None: the segment was deleted.
+            if segment is None or segment.digest(offset, offset + size, 0) == (
+                offset + size,
+                digest,
+            ):
+                return
+        with self._renewing:
+            if self._sent is known:
+                _logger.warning(
+                    "%s: from position %d on, there are other records than were sent: was a backup "
+                    "written over the log?",
+                    self._path,
+                    position,
+                )
+                self._sent, acknowledged = None, self.acknowledged
+                self.acknowledged = acknowledged.successor()
+                acknowledged.close()
+
     def wait_replicated(self, position: int, copies: int, timeout_s: float | None) -> bool:
         """Wait until a record is durable here and on so many copies; False after the timeout."""
+        self.drop_overwritten()
         core, began_s = parts_of(self.log).engine, time.monotonic()
         if not self.acknowledged.wait(position, copies, timeout_s):
             return False
@@ -125,6 +161,7 @@ class Served:
 
     def reached(self, copies: int) -> int:
         """Return the position up to which the log is durable here and on so many copies."""
+        self.drop_overwritten()
         return min(self.acknowledged.reached(copies), self.log.flushed_position)
 
     def lineage(self) -> Lineage:
@@ -189,11 +226,16 @@ class Served:
             raise ReplicationError(
                 "the follower is a clone of this log: remove its directory, and follow again"
             )
-        streams = self._streams.copy().values()
+        streams = list(self._streams.copy().values())
         if any(each.id == new.id and each.name != new.name for each in streams):
             raise IOFailureError(  # a copy that has another name may still seem to be connected
                 f"a copy with the id of {new.name!r} is connected under another name: if one is a "
                 "clone of the other, remove it, and follow again"
+            )
+        if any(each.id != new.id and each.name == new.name for each in streams):
+            raise IOFailureError(  # it would take the place of that copy
+                f"another copy of the name {new.name!r} is connected: give each follower a name= "
+                "of its own"
             )
         if self.ahead and known.follows is None and new not in known.members:
             change(parts_of(self.log).directory, lambda known: known.joined(new))
@@ -237,9 +279,6 @@ class Served:
     def _fence(self, content: dict[str, Any]) -> dict[str, Any]:
         """Promise an epoch durably, so that the old primary gets no acknowledgement from here."""
         asked = wire.asked_of(content, _PROMOTION)
-        why = beyond(asked.rank, self.lineage())
-        if why is not None:
-            raise ReplicationError(f"{_PROMOTION} asks for a promise: {why}", path=self.log.path)
         promised, standing = self._promise(asked)
         return {
             "promised": promised._asdict(),

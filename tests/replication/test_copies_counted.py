@@ -72,6 +72,21 @@ def test_copy_is_counted_before_it_acknowledges(tmp_path: Path) -> None:
         assert len({known(each).member for each in (a, b, c)}) == 3
 
 
+def test_second_follower_of_a_name_is_refused_while_both_run(tmp_path: Path) -> None:
+    """It would take the place of the first one, which has acknowledged what it lacks."""
+    a, b, c = (tmp_path / name for name in "abc")
+    with primary(a) as (log, url):
+        with replication.follow(url, b, name="x") as follower:
+            fill(log, 3)
+            assert follower.wait(log.flushed_position, LIMIT_S)
+            with pytest.raises(ReplicationError, match="another copy of the name 'x'"):
+                replication.follow(url, c, name="x", connect_timeout=0.2)
+            assert known(b).member in {each.id for each in known(a).members}
+        replication.follow(url, c, name="x").close()  # as a copy that was made again
+    assert known(c).member in {each.id for each in known(a).members}
+    assert known(a).copies == 1
+
+
 def test_copy_that_joins_later_is_known_to_those_that_follow(tmp_path: Path) -> None:
     a, b, c, d = (tmp_path / name for name in "abcd")
     with (

@@ -1,4 +1,4 @@
-"""A primary that is recovered from a snapshot lacks what was durable: its copies are not cut."""
+"""A primary that has an older state of itself: its copies are not cut, and acknowledge nothing."""
 
 from __future__ import annotations
 
@@ -114,3 +114,36 @@ def test_damaged_mark_counts_as_none(
     assert mark_of(tmp_path / "copy") == 0
     assert "`followed` is damaged" in caplog.text
     assert restored.exists()
+
+
+def overwrite(path: Path, files: dict[str, bytes]) -> None:
+    """Write the content of files over a log's files, as `rsync --inplace` does."""
+    for name, content in files.items():
+        with (path / name).open("r+b") as file:
+            file.write(content)
+            file.truncate()
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_log_that_was_overwritten_is_not_acknowledged(count: int, tmp_path: Path) -> None:
+    path = tmp_path / "orders"
+    with commitlog.open(path, segment_size=SEGMENT) as log:
+        fill(log, 5)
+    backup = {each.name: each.read_bytes() for each in path.iterdir() if each.is_file()}
+    with (
+        replication.serve(path) as server,
+        replication.follow(server.url(), tmp_path / "copy") as follower,
+    ):
+        with commitlog.open(path) as log:
+            fill(log, 20, "old")
+            assert server.wait_replicated(log.append(b"old"), timeout=LIMIT_S)
+        before = records(tmp_path / "copy")
+        overwrite(path, backup)
+        with commitlog.open(path) as log:
+            positions = [log.append(b"new" * 40) for _ in range(count)]
+            log.flush()
+            assert not server.wait_replicated(positions[0], timeout=0.1)
+        with pytest.raises(FencedError, match="different records|has lost records"):
+            follower.wait(timeout=LIMIT_S)
+        assert server.followers() == {}
+    assert records(tmp_path / "copy") == before
