@@ -15,7 +15,7 @@ from commitlog.base.units import whole_of
 from commitlog.errors import InvalidOptionError
 from commitlog.recovery.epoch import next_rank
 from commitlog.recovery.lineage import COPIES_LIMIT, Member, Rank
-from commitlog.replication.promise import Asked, Standing, State
+from commitlog.replication.promise import Asked, Standing, State, lost_at
 from commitlog.replication.promotion_steps import (
     Action,
     Answer,
@@ -171,7 +171,7 @@ class Candidate:
         found: dict[Doubt, str] = {
             "restored": self._own.restored,
             "promises": self._missing(),
-            "copies": self._ahead(can_catch_up=can_catch_up) or behind,
+            "copies": self._ahead(can_catch_up=can_catch_up) or behind or self._lost(),
             "store": self._own.behind_store,
         }
         return {name: text for name, text in found.items() if text}
@@ -219,6 +219,20 @@ class Candidate:
         return self._others(
             lambda url, other: other > own and not (can_catch_up and self._has_rest(url)),
             f"what only the other copy has would be lost; promote it{why}",
+        )
+
+    def _lost(self) -> str:
+        """Return which logs show that the own one is an older state."""
+        own = self._own.lineage
+        found = {
+            url: (lost_at(own, answer.lineage, answer.durable), answer.durable)
+            for url, answer in self._answers.items()
+        }
+        return "; ".join(
+            f"this log diverged at {start} from {url}, and its primary had all records below "
+            f"{durable} durably: this log has an older state, from a backup or a snapshot"
+            for url, (start, durable) in found.items()
+            if start is not None
         )
 
     def _behind(self) -> str:

@@ -13,6 +13,7 @@ from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.comparison import first_difference
 from commitlog.replication.new_replica import begin_replica, create_replica, read_replica
 from commitlog.replication.primary import Primary
+from commitlog.replication.promise import lost_at
 from commitlog.replication.replica import Replica
 from commitlog.segment import identity as identities
 
@@ -117,7 +118,7 @@ def fit(primary: Primary, client: Channel, said: dict[str, Any], replica: Replic
     theirs = primary.lineage_of(said)
     parted = ours.parted(theirs)
     if parted is not None and replica.position > parted:
-        _refuse_older(url, theirs, replica, parted)
+        _refuse_older(url, theirs, replica)
         raise ForkedLogError(parted)  # the primary has a later epoch: its records are kept
     end = max(number_of(said, "end", url), number_of(said, "first", url))
     if replica.position > past_header(end, replica.directory.segment_size):
@@ -131,10 +132,11 @@ def fit(primary: Primary, client: Channel, said: dict[str, Any], replica: Replic
     return theirs
 
 
-def _refuse_older(url: str, theirs: Lineage, replica: Replica, start: int) -> None:
-    """Refuse a primary that recovered at `start`, and lacks records that were durable there."""
+def _refuse_older(url: str, theirs: Lineage, replica: Replica) -> None:
+    """Refuse a primary that recovered below records that were durable there."""
     durable = replica.followed.position
-    if theirs.promotion.rank == replica.lineage.promotion.rank and start < durable:
+    start = lost_at(theirs, replica.lineage, durable)
+    if start is not None:
         raise FencedError(
             f"{url} recovered at {start}, and had all records below {durable} durably before: it "
             "has an older state, restored from a backup or a snapshot. Promote this copy; or, to "

@@ -67,3 +67,12 @@ def standing_of(of: Lineage, end: int, segment_size: int) -> Standing:
     """Return the standing of a log with this lineage and end."""
     position = past_header(end, segment_size)
     return Standing(of.reached(position).rank, position)
+
+
+def lost_at(log: Lineage, copy: Lineage, durable: int) -> int | None:
+    """Return where a log diverged from a copy, if that is below what the copy knows to have been
+    durable at their primary, and no promotion explains it: the log is an older state.
+    """
+    start = log.parted(copy)
+    same = log.promotion.rank == copy.promotion.rank
+    return start if start is not None and start < durable and same else None

@@ -59,11 +59,12 @@ class Own:
 
 @dataclass(frozen=True)
 class Answer:
-    """What another log has said of itself."""
+    """What another log has said of itself; `durable`: below it, its primary had everything."""
 
     lineage: Lineage
     standing: Standing
     place: str
+    durable: int = 0
 
 
 @dataclass(frozen=True)

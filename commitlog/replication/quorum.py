@@ -64,7 +64,8 @@ class Quorum:
             raise ReplicationError(f"{other.url} is another log: name the copies of this one")
         theirs, end = other.lineage_of(said), number_of(said, "end", other.url)
         standing = standing_of(theirs, end, identity.segment_size)
-        return Answer(theirs, standing, str(said.get("copy")))
+        durable = min(number_of({"durable": 0, **said}, "durable", other.url), end)
+        return Answer(theirs, standing, str(said.get("copy")), durable)
 
     def _each(self, urls: Iterable[str], act: Callable[[str], T]) -> dict[str, T | str]:
         def asked(url: str) -> T | str:

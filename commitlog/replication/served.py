@@ -23,6 +23,7 @@ from commitlog.remote.wire import number_of
 from commitlog.replication import wire
 from commitlog.replication.acknowledgements import Acknowledgements
 from commitlog.replication.digests import Digests
+from commitlog.replication.followed_mark import FollowedMark
 from commitlog.replication.leases import Leases
 from commitlog.replication.permits import Permit
 from commitlog.replication.promise import Promise
@@ -200,6 +201,7 @@ class Served:
             # Not the flushed position: after a crash it is only a lower bound until a writer
             # recovers.
             "end": self.log.committed_position,
+            "durable": FollowedMark(parts.directory).position,
             **self.lineage().content(),
         }
 
@@ -232,7 +234,7 @@ class Served:
                 f"a copy with the id of {new.name!r} is connected under another name: if one is a "
                 "clone of the other, remove it, and follow again"
             )
-        if any(each.id != new.id and each.name == new.name for each in streams):
+        if any(each.id not in ("", new.id) and each.name == new.name for each in streams):
             raise IOFailureError(  # it would take the place of that copy
                 f"another copy of the name {new.name!r} is connected: give each follower a name= "
                 "of its own"

@@ -9,7 +9,7 @@ import pytest
 
 import commitlog
 from commitlog import replication
-from commitlog.errors import FencedError
+from commitlog.errors import FencedError, ReplicationError
 from commitlog.replication.followed_mark import NAME, FollowedMark
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
@@ -147,3 +147,16 @@ def test_log_that_was_overwritten_is_not_acknowledged(count: int, tmp_path: Path
             follower.wait(timeout=LIMIT_S)
         assert server.followers() == {}
     assert records(tmp_path / "copy") == before
+
+
+def test_promotion_of_an_older_state_is_refused(restored: Path, tmp_path: Path) -> None:
+    """Its recovery is a later restart, and its own record makes it reach that."""
+    rule = replication.Replication(require=0)
+    with commitlog.open(restored, replicate=rule) as log:
+        log.append(b"own")
+    with (
+        replication.serve(tmp_path / "copy") as server,
+        pytest.raises(ReplicationError, match="an older state, from a backup"),
+    ):
+        replication.promote(restored, others=[server.url()])
+    assert len(records(tmp_path / "copy")) == 40
