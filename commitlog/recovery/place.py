@@ -16,6 +16,7 @@ from typing import Any, Self
 from commitlog.segment.directory import file_system_type
 
 _OVERLAY = 0x794C7630
+_WITHOUT_INODES = (0x4D44, 0x2011BAB0)  # FAT, exFAT: a remount gives files other ones
 _STATX_BTIME, _AT_EMPTY_PATH = 0x800, 0x1000
 _STATX_SIZE = 256  # bytes
 _MASK = struct.Struct("=I")
@@ -29,8 +30,8 @@ class Place:
 
     Attributes
     ----------
-    file : int
-        Its inode.
+    file : int or None
+        Its inode; None on FAT and exFAT, where nothing is known.
     directory : int or None
         The inode of its directory; None on overlayfs, where that changes.
     born_ns : int or None
@@ -38,15 +39,17 @@ class Place:
         changes when a container changes the file's owner.
     """
 
-    file: int
+    file: int | None
     directory: int | None
     born_ns: int | None
 
     @classmethod
     def of(cls, directory_fd: int, fd: int) -> Self:
         """Return the place of an open file."""
-        inode = os.fstat(fd).st_ino
-        if file_system_type(directory_fd) == _OVERLAY:
+        kind, inode = file_system_type(directory_fd), os.fstat(fd).st_ino
+        if kind in _WITHOUT_INODES:
+            return cls(None, None, None)
+        if kind == _OVERLAY:
             return cls(inode, None, None)
         return cls(inode, os.fstat(directory_fd).st_ino, _born_ns(fd))
 
@@ -57,7 +60,7 @@ class Place:
             return None
         if isinstance(content, dict):
             file, directory, born_ns = (content.get(key) for key in ("file", "directory", "born"))
-            if type(file) is int and _is_known(directory) and _is_known(born_ns):
+            if _is_known(file) and _is_known(directory) and _is_known(born_ns):
                 return cls(file, directory, born_ns)
         raise ValueError("its place cannot be read")
 
@@ -67,7 +70,7 @@ class Place:
     def is_same(self, other: Place) -> bool:
         """Return whether both are one file, as far as both are known."""
         return (
-            self.file == other.file
+            _agree(self.file, other.file)
             and _agree(self.directory, other.directory)
             and _agree(self.born_ns, other.born_ns)
         )

@@ -315,3 +315,13 @@ def test_clone_of_a_copy_does_not_count_beside_it(
         assert rule.server.followers().keys() == {"b"}
         replication.follow(url, tmp_path / "b", name="renamed").close()
     assert [each.name for each in known(tmp_path / "orders").members] == ["", "renamed"]
+
+
+@pytest.mark.parametrize("kind", [0x4D44, 0x2011BAB0])
+def test_file_system_without_inodes_compares_no_place(
+    kind: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of FAT and exFAT, a remount gives each file another inode."""
+    monkeypatch.setattr("commitlog.recovery.place.file_system_type", lambda _: kind)
+    replicated(tmp_path, "b")
+    commitlog.open(copied(tmp_path / "orders")).close()
