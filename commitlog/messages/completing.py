@@ -18,7 +18,7 @@ from commitlog.messages.changes import (
     changed_object,
     needed,
 )
-from commitlog.messages.forms import Form, check_form, target_of
+from commitlog.messages.forms import Form, alternatives_of, check_form, fits, target_of
 from commitlog.messages.schema import Schema
 
 
@@ -57,15 +57,19 @@ def omitted_of(form: Form, forms: dict[str, Form], *, has_bytes: bool) -> dict[s
 
 def native_default(form: Form, default: Any, forms: dict[str, Form]) -> Any:
     """Return a default of a schema as MessagePack writes it."""
-    form = target_of(form, forms)
+    form = _alternative(target_of(form, forms), default, forms)
     if "contentEncoding" in form and isinstance(default, str):
         try:
             return base64.b64decode(default, validate=True)
         except (binascii.Error, ValueError):
             return default
-    items = form.get("items")
-    if isinstance(default, list) and isinstance(items, dict):
-        return [native_default(items, each, forms) for each in default]
+    if isinstance(default, list):
+        first, rest = form.get("prefixItems", []), form.get("items")
+        other = rest if isinstance(rest, dict) else {}
+        return [
+            native_default(first[index] if index < len(first) else other, each, forms)
+            for index, each in enumerate(default)
+        ]
     if isinstance(default, dict):
         parts, rest = form.get("properties", {}), form.get("additionalProperties")
         other = rest if isinstance(rest, dict) else {}
@@ -74,6 +78,14 @@ def native_default(form: Form, default: Any, forms: dict[str, Form]) -> Any:
             for name, each in default.items()
         }
     return default
+
+
+def _alternative(form: Form, default: Any, forms: dict[str, Form]) -> Form:
+    """Return the alternative of a union that a default has."""
+    if "anyOf" not in form:
+        return form
+    found = (target_of(each, forms) for each in alternatives_of(form))
+    return next((each for each in found if fits(each, default)), {})
 
 
 class _Completion:

@@ -210,8 +210,8 @@ class _Walk:
         if "properties" in writer:
             return self._completed(writer)
         ours, theirs = reader.get("keys"), writer.get("keys")
-        if theirs is not None and "properties" not in reader and not _are_keys(ours, theirs):
-            _fail(f"{path}[...]", f"keys of {text_of(theirs)} cannot be read as {_keys_text(ours)}")
+        if theirs is not None and "properties" not in reader:
+            _check_keys(ours, theirs, f"{path}[...]")
         ours, theirs = reader.get("additionalProperties"), writer.get("additionalProperties")
         if not isinstance(ours, dict) or not isinstance(theirs, dict):
             return None
@@ -332,10 +332,18 @@ def _is_same(ours: Any, theirs: Any) -> bool:
     return type(ours) is type(theirs) and bool(ours == theirs)
 
 
-def _are_keys(ours: Form | None, theirs: Form) -> bool:
-    """Return whether the keys of dicts are read as they were written."""
-    if ours is None:
-        return False
+def _check_keys(ours: Form | None, theirs: Form, path: str) -> None:
+    """Refuse keys of dicts that would be read as others. They are read as they are."""
+    if ours is None or not _are_keys(ours, theirs):
+        _fail(path, f"keys of {text_of(theirs)} cannot be read as {_keys_text(ours)}")
+    for one in alternatives_of(ours):
+        for other in alternatives_of(theirs):
+            _check_members(one, other, path)
+            if one.get("fields") != other.get("fields") and "fields" in one and "fields" in other:
+                _fail(path, f"keys had the items {other['fields']}, and have {one['fields']}")
+
+
+def _are_keys(ours: Form, theirs: Form) -> bool:
     kinds = [{kind_of(each) for each in alternatives_of(form)} for form in (ours, theirs)]
     return None in kinds[0] | kinds[1] or kinds[1] <= kinds[0]
 
@@ -363,10 +371,7 @@ def _source(name: str, ours: dict[str, Form], theirs: dict[str, Form]) -> str | 
 def _check_enum(reader: Form, writer: Form, path: str) -> None:
     ours, theirs = reader.get("enum"), writer.get("enum")
     if ours is not None and theirs is not None:
-        members = reader.get("members", {})
-        for name, value in writer.get("members", {}).items():
-            if members.get(name, value) != value:
-                _fail(path, f"{name} was {value!r}, and is {members[name]!r} in the class")
+        _check_members(reader, writer, path)
         if not set(ours) & set(theirs):
             _fail(path, f"{text_of(writer)} has no value of {text_of(reader)}")
         return
@@ -375,3 +380,10 @@ def _check_enum(reader: Form, writer: Form, path: str) -> None:
     fits = {"integer": (int,), "number": (int, float), "string": (str,)}.get(kind or "", ())
     if kind is not None and not all(isinstance(each, fits) for each in values or ()):
         _fail(path, f"{text_of(writer)} cannot be read as {text_of(reader)}")
+
+
+def _check_members(reader: Form, writer: Form, path: str) -> None:
+    members = reader.get("members", {})
+    for name, value in writer.get("members", {}).items():
+        if members.get(name, value) != value:
+            _fail(path, f"{name} was {value!r}, and is {members[name]!r} in the class")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import enum
 import json
 from typing import Any
@@ -23,7 +25,6 @@ _KEYS: dict[str, Form] = {
     "DecimalType": {"type": "string", "format": "decimal"},
     "TupleType": {"type": "array"},
     "VarTupleType": {"type": "array"},
-    "NamedTupleType": {"type": "array"},
 }
 # What msgspec writes without a format, if it may have no time zone.
 _KINDS = {"DateTimeType": "date-time", "TimeType": "time"}
@@ -94,15 +95,22 @@ def _describe(kind: Any, form: Form) -> None:
         return
     fields = list(kind.fields)
     if "prefixItems" in form:
-        tag = [kind.tag_field] if len(form["prefixItems"]) > len(fields) else []
-        form["fields"] = [*tag, *[field.encode_name for field in fields]]
-        parts = form["prefixItems"][len(tag) :]
+        form["fields"] = _item_names(kind)
+        parts = form["prefixItems"][len(form["fields"]) - len(fields) :]
     else:
         parts = [form["properties"][field.encode_name] for field in fields]
     for field, part in zip(fields, parts, strict=True):
         _complete(field.type, part)
-        if isinstance(part.get("default"), list | dict):
+        if isinstance(field.default, bytes) and bare(field.type).__class__.__name__ == "AnyType":
+            part["contentEncoding"] = "base64"  # of the default, which may be any value
+        elif isinstance(part.get("default"), list | tuple | dict):
             part["default"] = _in_order(field.default, part["default"])
+
+
+def _item_names(kind: Any) -> list[str]:
+    """Return the names of the items of an array that is an object."""
+    tag = [kind.tag_field] if hasattr(kind, "tag_field") and kind.tag_field is not None else []
+    return [*tag, *[field.encode_name for field in kind.fields]]
 
 
 def _plain_class(given: Any) -> Any:
@@ -111,13 +119,32 @@ def _plain_class(given: Any) -> Any:
 
 def _in_order(default: Any, found: Any) -> Any:
     """Return a default with sets in an order that does not depend on the process."""
-    if isinstance(default, set | frozenset):
-        return sorted(found, key=lambda each: json.dumps(each, sort_keys=True))
     msgspec = imported("msgspec", "the schema of a topic", "topics")
     try:
-        return msgspec.to_builtins(default, str_keys=True, order="deterministic")
-    except TypeError:
+        return msgspec.to_builtins(_without_sets(default), str_keys=True, order="deterministic")
+    except (TypeError, ValueError):
         return found
+
+
+def _without_sets(value: Any) -> Any:
+    """Return a value with a sorted list in place of each set, at any depth."""
+    msgspec = imported("msgspec", "the schema of a topic", "topics")
+    if isinstance(value, set | frozenset):
+        plain = [msgspec.to_builtins(_without_sets(each), str_keys=True) for each in value]
+        return sorted(plain, key=lambda each: json.dumps(each, sort_keys=True))
+    if isinstance(value, list | tuple):
+        return [_without_sets(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _without_sets(each) for name, each in value.items()}
+    is_struct = isinstance(value, msgspec.Struct)
+    if not is_struct and not (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        return value
+    made = copy.copy(value)
+    assign = msgspec.structs.force_setattr if is_struct else object.__setattr__
+    names = value.__struct_fields__ if is_struct else value.__dataclass_fields__
+    for name in names:
+        assign(made, name, _without_sets(getattr(value, name)))
+    return made
 
 
 def _complete(kind: Any, form: Form) -> None:
@@ -169,7 +196,11 @@ def _keys_form(kind: Any) -> Form | None:
         parts = [_keys_form(bare(part)) or {"type": "string"} for part in kind.types]
         return {"anyOf": parts}
     if name == "EnumType":
-        return {"enum": sorted(each.value for each in kind.cls)}
+        values = sorted(each.value for each in kind.cls)
+        return {"enum": values, "members": {each.name: each.value for each in kind.cls}}
     if name == "LiteralType":
         return {"enum": list(kind.values)}
+    if name == "NamedTupleType" or (name == "StructType" and kind.array_like):
+        names = _item_names(kind)
+        return {"type": "array", "fields": names, "prefixItems": [{} for _ in names]}
     return dict(_KEYS[name]) if name in _KEYS else None

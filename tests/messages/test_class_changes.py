@@ -221,3 +221,55 @@ def test_raw_field_is_read_after_a_rename(tmp_path: Path, codec: Any) -> None:
     )
     appended(tmp_path, before, before(raw=raw, price=2), codec)
     assert read(tmp_path, after, codec) == [after(raw=raw, amount=2)]
+
+
+class Side(enum.Enum):
+    BUY = "b"
+    SELL = "s"
+
+
+Traded = enum.Enum("Side", {"BUY": "s", "SELL": "b"})  # type: ignore[misc]
+
+
+class FrozenQuote(Quote, array_like=True, frozen=True):
+    pass
+
+
+class FrozenTurned(Turned, array_like=True, frozen=True):
+    pass
+
+
+@CODECS
+def test_enum_with_other_values_as_dict_keys_is_refused(tmp_path: Path, codec: Any) -> None:
+    appended(tmp_path, dict[Side, int], {Side.BUY: 1}, codec)
+    with pytest.raises(SchemaError, match="BUY was 'b', and is 's'"):
+        read(tmp_path, dict[Traded, int], codec)  # type: ignore[valid-type]
+    assert read(tmp_path, dict[Side, int], codec) == [{Side.BUY: 1}]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(TupleBefore, Tuple), (FrozenQuote, FrozenTurned)], ids=["tuple", "array"]
+)
+def test_moved_field_of_a_dict_key_is_refused(tmp_path: Path, before: Any, after: Any) -> None:
+    message = {before(bid=1.0, ask=2.0): 1}
+    appended(tmp_path, dict[before, int], message, "msgpack")
+    with pytest.raises(SchemaError, match=r"keys had the items \['bid', 'ask'\]"):
+        read(tmp_path, dict[after, int], "msgpack")
+    assert read(tmp_path, dict[before, int], "msgpack") == [message]
+
+
+class Filed(msgspec.Struct, omit_defaults=True):
+    raw: bytes | None = b"\xff"
+    pair: tuple[int, bytes] = (1, b"\xff")
+    free: Any = b"\xff"
+
+
+class Refiled(msgspec.Struct):
+    raw: bytes | None = None
+    pair: tuple[int, bytes] = (0, b"")
+    free: Any = None
+
+
+def test_omitted_bytes_in_other_types_are_the_writers(tmp_path: Path) -> None:
+    appended(tmp_path, Filed, Filed(), "msgpack")
+    assert read(tmp_path, Refiled, "msgpack") == [Refiled(b"\xff", (1, b"\xff"), b"\xff")]
