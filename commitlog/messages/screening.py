@@ -11,16 +11,19 @@ import datetime as dt
 import enum
 import math
 import uuid
+from collections import abc
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from commitlog._kernel.messages import MessageScreen
 from commitlog.base.extras import imported
-from commitlog.messages.schema_form import WITH_FIELDS, bare, classes_of, parts_of
+from commitlog.messages.schema_form import WITH_FIELDS, bare, parts_of
 
 _LEAVES = (bytes, bytearray, Decimal, uuid.UUID, dt.date, dt.timedelta)
+# A value of another class, such as a tuple, is one of these, and is read as a list or a set.
+_ABSTRACT = (abc.Collection, abc.Sequence, abc.MutableSequence, abc.Set, abc.MutableSet)
 _DEEPEST = 100
 _HAS_NUMBERS = 'the codec "msgpack" has such numbers'
 _SHOWN = 100  # characters of a value in an error
@@ -54,6 +57,7 @@ def screen_of(
     msgspec = imported("msgspec", "the screen of a topic", "topics")
     look = _Look(takes_any_float=codec != "json")
     look.at(msgspec.inspect.type_info(message_class))
+    look.is_open |= _has_abstract(message_class)
     walks = not (validate or look.needs_decoding)
     if walks and not (look.is_open or look.has_parts or look.has_null):
         return None
@@ -74,7 +78,7 @@ class _Look:
     """What the types of a message class say about its values."""
 
     takes_any_float: bool
-    is_open: bool = False  # a field takes any value
+    is_open: bool = False  # a field takes any value, or any collection
     has_parts: bool = False  # a value may be of a subclass, or a time of a zone with seconds
     has_null: bool = False  # JSON may write null for a number
     needs_decoding: bool = False
@@ -85,10 +89,12 @@ class _Look:
     def at(self, info: Any) -> None:
         """Look at a type and at all its parts."""
         seen: set[int] = set()
+        dicts = 0  # uses of a TypedDict
         pending = [info]
         while pending:
             kind = bare(pending.pop())
             name = type(kind).__name__
+            dicts += name == "TypedDictType"
             if name in WITH_FIELDS:
                 if id(kind) in seen or self._class_of(kind) in self.classes:
                     continue
@@ -102,8 +108,9 @@ class _Look:
         if type(root).__name__ == "TypedDictType":
             self.names = frozenset(each.encode_name for each in root.fields)
             self.has_parts = True
-        dicts = [each for each in classes_of(info).values() if _is_typed_dict(each)]
-        self.needs_decoding |= any(each is not root for each in dicts) or self._are_related()
+            dicts -= 1
+        # The walk knows the keys of the message itself only.
+        self.needs_decoding |= dicts > 0 or self._are_related()
 
     def _are_related(self) -> bool:
         """Return whether one class derives from another: the walk does not see which is meant."""
@@ -142,6 +149,7 @@ class _Look:
         except (NameError, TypeError, AttributeError):
             hints = {}
         unset = imported("msgspec", "the screen of a topic", "topics").UnsetType
+        self.is_open |= any(map(_has_abstract, hints.values()))
         for each in kind.fields:
             # The encoder leaves an unset field out, and a reader gives it the default.
             if unset in get_args(hints.get(each.name)) and type(each.default) is not type(
@@ -150,8 +158,10 @@ class _Look:
                 self.needs_decoding = True
 
 
-def _is_typed_dict(kind: Any) -> bool:
-    return type(kind).__name__ == "TypedDictType"
+def _has_abstract(hint: Any) -> bool:
+    """Return whether a type, or a part of it, is an abstract collection."""
+    plain = getattr(hint, "__supertype__", hint)  # of a NewType
+    return (get_origin(plain) or plain) in _ABSTRACT or any(map(_has_abstract, get_args(plain)))
 
 
 def _has_doubtful_keys(kind: Any) -> bool:
@@ -185,16 +195,12 @@ def _text(value: Any) -> str:
 
 
 def _difference(given: Any, read: Any, path: str, depth: int) -> tuple[str, Any, Any] | None:
-    """Return the first difference of two values: its path, and both; None if they are equal. NaN
-    equals NaN.
+    """Return the first difference of two values: its path, and both; None if there is none. The
+    parts decide, because the `__eq__` of a class may leave fields out.
     """
-    if _are_equal(given, read):
-        return None
-    if isinstance(given, float) and isinstance(read, float):
-        return None if math.isnan(given) and math.isnan(read) else (path, given, read)
     pairs = None if depth > _DEEPEST else _pairs(given, read)
     if pairs is None:
-        return path, given, read
+        return None if _are_equal(given, read) else (path, given, read)
     for step, one, other in pairs:
         found = _difference(one, other, f"{path}{step}", depth + 1)
         if found is not None:
@@ -203,32 +209,53 @@ def _difference(given: Any, read: Any, path: str, depth: int) -> tuple[str, Any,
 
 
 def _pairs(given: Any, read: Any) -> list[tuple[str, Any, Any]] | None:
-    """Return the parts of two values that are not equal, each with its step of a path; None if they
-    have no common parts.
+    """Return the parts of two values, each with its step of a path; None if they have no common
+    parts.
     """
     if type(given) is not type(read):
         return None
     if isinstance(given, dict):
-        if given.keys() != read.keys():
-            return None
-        return [(f"[{name!r:.40}]", part, read[name]) for name, part in given.items()]
+        same = given.keys() == read.keys()
+        return (
+            [(f"[{key!r:.40}]", part, read[key]) for key, part in given.items()] if same else None
+        )
     if isinstance(given, list | tuple):
-        if len(given) != len(read):
-            return None
-        return [("[...]", *both) for both in zip(given, read, strict=True)]
-    names = _field_names(given)
-    return [(f".{name}", getattr(given, name), getattr(read, name)) for name in names] or None
+        same = len(given) == len(read)
+        return [("[...]", *both) for both in zip(given, read, strict=True)] if same else None
+    fields = _field_names(given)
+    if fields is None:
+        return None
+    return [(f".{name}", getattr(given, name), getattr(read, name)) for name in fields]
 
 
 def _are_equal(given: Any, read: Any) -> bool:
+    """Return whether two values without common parts are equal. NaN equals NaN."""
+    if isinstance(given, float) and isinstance(read, float) and math.isnan(given):
+        return math.isnan(read)
+    if type(given) is not type(read) and _field_names(given) is not None:
+        return False
     try:
-        return bool(given == read)
+        return are_same_time(given, read) or bool(given == read)
     except (ArithmeticError, RecursionError, TypeError):  # a signaling NaN of decimal
         return str(given) == str(read)
 
 
-def _field_names(value: Any) -> tuple[str, ...]:
+def are_same_time(given: Any, read: Any) -> bool:
+    """Return whether two values are times with zones, and the same moment. While clocks change,
+    times of different zones are never equal for Python.
+    """
+    if not (isinstance(given, dt.datetime) and isinstance(read, dt.datetime)):
+        return False
+    if given.utcoffset() is None or read.utcoffset() is None:
+        return False
+    return given - read == dt.timedelta()
+
+
+def _field_names(value: Any) -> tuple[str, ...] | None:
+    """Return the names of the fields of a value; None if its class has no fields."""
     if isinstance(value, enum.Enum):
-        return ()
+        return None
     names = getattr(value, "__struct_fields__", None)
-    return tuple(getattr(value, "__dataclass_fields__", ()) if names is None else names)
+    if names is None:
+        names = getattr(value, "__dataclass_fields__", None)
+    return None if names is None else tuple(names)

@@ -7,8 +7,10 @@ import datetime as dt
 import math
 import subprocess
 import sys
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
@@ -57,6 +59,42 @@ class Nested(msgspec.Struct):
 
 class Keyed(TypedDict):
     x: int
+
+
+class Chained(TypedDict, total=False):
+    x: int
+    next: Chained
+
+
+@dataclasses.dataclass
+class Ranked:
+    rank: int
+    value: float | None = dataclasses.field(default=None, compare=False)
+
+
+class Named(msgspec.Struct):
+    name: str
+    content: Any = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Named) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+class Plainest(msgspec.Struct, eq=False):
+    pass
+
+
+class Listed(msgspec.Struct):
+    numbers: Sequence[int]
+    more: Collection[int] | None = None
+
+
+class Timed(msgspec.Struct):
+    at: dt.datetime
+    content: Any = None
 
 
 class Place(NamedTuple):
@@ -156,6 +194,54 @@ def test_wrong_type_is_refused_by_validation(tmp_path: Path) -> None:
             topic.append(Required("1"))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("validate", [False, True])
+def test_part_that_eq_leaves_out_is_compared(tmp_path: Path, validate: bool) -> None:
+    with commitlog.open(tmp_path / "log") as log:
+        ranked = commitlog.topic(log, Ranked, validate=validate)
+        named = commitlog.topic(log, Named, validate=validate)
+        with pytest.raises(MessageValueError, match=r"\$\.value is float nan"):
+            ranked.append(Ranked(1, math.nan))
+        with pytest.raises(MessageValueError, match=r"\$\.content is tuple"):
+            named.append(Named("a", (1, 2)))
+        named.append(Named("a", [1, 2]))
+        assert named.tailer().read() == Named("a")
+
+
+@pytest.mark.parametrize("validate", [False, True])
+def test_class_without_equality_is_appended(tmp_path: Path, validate: bool) -> None:
+    kind = msgspec.defstruct("Holder", [("part", Plainest), ("content", Any)])
+    with commitlog.topic(tmp_path / "log", kind, validate=validate) as topic:
+        topic.append(kind(Plainest(), {"a": 1}))
+
+
+@pytest.mark.parametrize("codec", ["json", "msgpack"])
+def test_collection_that_becomes_a_list_is_refused(tmp_path: Path, codec: Any) -> None:
+    with commitlog.topic(tmp_path / "log", Listed, codec=codec) as topic:
+        for message in Listed((1, 2)), Listed([], {1}), Listed([], frozenset()):
+            with pytest.raises(MessageValueError, match="would be read as list"):
+                topic.append(message)
+        topic.append(Listed([1, 2], [3]))
+        assert list(topic.tailer()) == [Listed([1, 2], [3])]
+
+
+def test_unknown_key_of_an_inner_dict_is_refused(tmp_path: Path) -> None:
+    with commitlog.topic(tmp_path / "log", Chained, name="t") as topic:
+        with pytest.raises(MessageValueError, match="would be read as dict"):
+            topic.append({"x": 1, "next": {"y": 2}})  # type: ignore[typeddict-item]
+        topic.append({"x": 1, "next": {"x": 2}})
+
+
+@pytest.mark.parametrize("validate", [False, True])
+def test_time_while_clocks_change_is_appended(tmp_path: Path, validate: bool) -> None:
+    at = dt.datetime(2024, 10, 27, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    times = [at, at.replace(fold=1), at.replace(month=3, day=31)]
+    with commitlog.topic(tmp_path / "log", Timed, codec="msgpack", validate=validate) as topic:
+        for each in times:
+            topic.append(Timed(each, each))
+        found = [message.at.timestamp() for message in topic.tailer()]
+    assert found == [each.timestamp() for each in times]
+
+
 SCHEMA = """
 import enum, msgspec, typing
 from commitlog.messages.codec import codec_for
@@ -165,12 +251,17 @@ class Word(enum.Enum):
     ONE = "one"; TWO = "two"; THREE = "three"
 class Part(msgspec.Struct, frozen=True):
     names: frozenset[str] = frozenset({"x", "y", "z", "xx"})
+class Pair(typing.NamedTuple):
+    names: frozenset[str] = frozenset({"x", "y", "z", "xx"})
 class Made(msgspec.Struct):
     words: frozenset[Word] = frozenset(Word)
     either: frozenset[int | str] = frozenset({1, "a", 2, "b"})
     chosen: set[typing.Literal["a", "b", "c", 1, None]] = msgspec.field(default_factory=set)
     union: int | str | None | list[Word] = None
     part: Part = Part()
+    pair: Pair = Pair()
+    several: tuple[frozenset[str], ...] = (frozenset({"x", "y", "z", "xx"}),)
+    sets: frozenset[frozenset[str]] = frozenset({frozenset({"x", "y"}), frozenset({"z", "v"})})
 class Shop:
     def sold(self, words: frozenset[str] = frozenset({"a", "b", "c", "d"})) -> None: ...
 for codec in codec_for(Made, "json"), codec_for(Made, "msgpack"), Method([Step(Shop, Shop.sold)]):
