@@ -11,7 +11,8 @@ from typing import Any
 
 _DEEPEST = 100
 _MOST_DIGITS = 1000  # of a decimal number
-_MOST_EMPTY = 1000  # items without bytes, beyond one for each byte of the message
+_FEW_EMPTY = 16
+_MOST_EMPTY = 1000  # values without bytes, beyond one for each byte of the message
 _WIDTHS = {"float": 4, "double": 8, "boolean": 1}
 
 
@@ -33,14 +34,16 @@ class AvroBounds:
         self._schema = schema
         self._named: dict[str, Any] = {}
         self.are_needed = False
+        self._sizes: dict[str, tuple[int, int]] = {}
         self._look(schema, (), 0)
+        self.are_needed |= self._least(schema)[1] > _FEW_EMPTY
 
     def check(self, value: bytes) -> None:
         """Raise ValueError if a message is out of bounds."""
-        if self.are_needed and self._end(self._schema, value, 0, 0) != len(value):
+        if not self.are_needed:
+            return
+        if _Message(self._named, value).end(self._schema, 0, 0) != len(value):
             raise ValueError("the message has another length than its schema says")
-
-    # --- the schema -------------------------------------------------------------------------------
 
     def _look(self, form: Any, above: tuple[str, ...], depth: int) -> None:
         """Note the named types, and whether bounds are needed."""
@@ -58,24 +61,53 @@ class AvroBounds:
         for part in parts:
             self._look(part, above, depth + 1)
         if isinstance(form, dict) and form.get("type") == "array":
-            self.are_needed |= self._may_be_empty(form["items"])
+            size, empty = self._least(form["items"])
+            self.are_needed |= size == 0 or empty > _FEW_EMPTY
+        elif isinstance(form, dict) and form.get("type") == "map":
+            self.are_needed |= self._least(form["values"])[1] > _FEW_EMPTY
 
-    def _may_be_empty(self, form: Any) -> bool:
-        """Return whether a value may have no bytes."""
+    def _least(self, form: Any) -> tuple[int, int]:
+        """Return how many bytes a value has at least, and how many values without bytes are in it.
+        Records that have others twice have more of them than the schema is long.
+        """
+        name = form if isinstance(form, str) else None
         form = self._named.get(form, form) if isinstance(form, str) else form
+        if isinstance(form, dict):
+            name = form.get("name")
+        if name is not None and name in self._sizes:
+            return self._sizes[name]
+        if name in self._named:
+            self._sizes[name] = 1, 0  # for a record within itself, which is always checked
+        found = self._sum(form)
+        if name in self._named:
+            self._sizes[name] = found
+        return found
+
+    def _sum(self, form: Any) -> tuple[int, int]:
         if isinstance(form, list):
-            return False
+            return 1, max((self._least(each)[1] for each in form), default=0)
         kind = form if isinstance(form, str) else form["type"]
         if kind in ("record", "error"):
-            return all(self._may_be_empty(field["type"]) for field in form["fields"])
+            parts = [self._least(field["type"]) for field in form["fields"]]
+            size = sum(each[0] for each in parts)
+            return size, sum(each[1] for each in parts) + (not parts)
         if not isinstance(kind, str) or (isinstance(form, dict) and kind in self._named):
-            return self._may_be_empty(kind)
-        return kind == "null" or (kind == "fixed" and form["size"] == 0)
+            return self._least(kind)
+        size = form["size"] if kind == "fixed" else int(kind != "null")
+        return size, int(size == 0)
 
-    # --- a message --------------------------------------------------------------------------------
 
-    def _end(self, form: Any, value: bytes, at: int, depth: int) -> int:
+class _Message:
+    """The bytes of a message, which are walked through once."""
+
+    def __init__(self, named: dict[str, Any], value: bytes) -> None:
+        self._named = named
+        self._value = value
+        self._empty = len(value) + _MOST_EMPTY  # values without bytes that it may still have
+
+    def end(self, form: Any, at: int, depth: int) -> int:
         """Return where a value ends."""
+        value = self._value
         if depth > _DEEPEST:
             raise ValueError(f"the message has more than {_DEEPEST} levels")
         form = self._named.get(form, form) if isinstance(form, str) else form
@@ -83,19 +115,27 @@ class AvroBounds:
             index, at = _number(value, at)
             if not 0 <= index < len(form):
                 raise ValueError(f"the union has no alternative {index}")
-            return self._end(form[index], value, at, depth + 1)
+            return self.end(form[index], at, depth + 1)
         kind = form if isinstance(form, str) else form["type"]
         if not isinstance(kind, str) or kind in self._named:
-            return self._end(kind, value, at, depth + 1)
+            return self.end(kind, at, depth + 1)
         if kind in ("array", "map"):
-            return self._blocks(form, value, at, depth)
+            return self._blocks(form, at, depth)
         if kind in ("record", "error"):
             for field in form["fields"]:
-                at = self._end(field["type"], value, at, depth + 1)
-            return at
-        return self._leaf(form, kind, value, at)
+                at = self.end(field["type"], at, depth + 1)
+            return at if form["fields"] else self._empty_at(at)
+        end = self._leaf(form, kind, at)
+        return end if end > at else self._empty_at(at)
 
-    def _leaf(self, form: Any, kind: str, value: bytes, at: int) -> int:
+    def _empty_at(self, at: int) -> int:
+        self._empty -= 1
+        if self._empty < 0:
+            raise ValueError(f"too many values do not fit {len(self._value)} bytes")
+        return at
+
+    def _leaf(self, form: Any, kind: str, at: int) -> int:
+        value = self._value
         if kind in ("bytes", "string", "fixed"):
             length = form["size"] if kind == "fixed" else 0
             if kind != "fixed":
@@ -111,9 +151,9 @@ class AvroBounds:
             return at + _WIDTHS[kind]
         return at if kind == "null" else _number(value, at)[1]
 
-    def _blocks(self, form: Any, value: bytes, at: int, depth: int) -> int:
+    def _blocks(self, form: Any, at: int, depth: int) -> int:
         """Return where an array or a map ends."""
-        total = 0
+        value = self._value
         while True:
             count, at = _number(value, at)
             if count == 0:
@@ -121,15 +161,14 @@ class AvroBounds:
             if count < 0:  # the size of the block in bytes follows
                 count = -count
                 _, at = _number(value, at)
-            total += count
-            if total > len(value) + _MOST_EMPTY:
-                raise ValueError(f"{total} items do not fit a message of {len(value)} bytes")
+            if count > len(value) + _MOST_EMPTY:
+                raise ValueError(f"{count} items do not fit a message of {len(value)} bytes")
             for _ in range(count):
                 if form["type"] == "map":
-                    at = self._leaf("string", "string", value, at)
-                    at = self._end(form["values"], value, at, depth + 1)
+                    at = self._leaf("string", "string", at)
+                    at = self.end(form["values"], at, depth + 1)
                 else:
-                    at = self._end(form["items"], value, at, depth + 1)
+                    at = self.end(form["items"], at, depth + 1)
 
 
 def _parts_of(form: Any) -> list[Any]:

@@ -13,10 +13,11 @@ from uuid import UUID
 from commitlog.base.extras import imported
 from commitlog.errors import MessageError
 from commitlog.messages.avro_bounds import bounded
+from commitlog.messages.avro_samples import samples_of
 from commitlog.messages.codec import Decode, conflict, other_codec
 from commitlog.messages.schema import Schema
+from commitlog.messages.screening import are_same_time
 
-_SAMPLES = 16
 _FLOAT = struct.Struct("<f")
 _MISSING = object()
 
@@ -107,7 +108,6 @@ def plain_decoder(schema: Schema) -> Decode[Any]:
 
 
 def _fastavro() -> Any:
-    imported("fastavro.utils", "the codec 'avro' of a topic", "avro")
     return imported("fastavro", "the codec 'avro' of a topic", "avro")
 
 
@@ -145,7 +145,9 @@ def _lost(given: Any, read: Any, path: str) -> tuple[str, Any, Any] | None:
 
 
 def _is_kept(given: Any, read: Any) -> bool:
-    if given == read or (isinstance(read, UUID) and str(read) == str(given).lower()):
+    if given == read or are_same_time(given, read):
+        return True
+    if isinstance(read, UUID) and str(read) == str(given).lower():
         return True
     if not isinstance(given, int | float) or not isinstance(read, float):
         return False
@@ -158,9 +160,8 @@ def _is_kept(given: Any, read: Any) -> bool:
 def _refusal(writer: Any, reader: Any) -> str | None:
     """Return why the reader's schema cannot take messages of the writer's; None if it can."""
     fastavro = _fastavro()
-    for index in range(_SAMPLES):
+    for sample in samples_of(writer):
         buffer = io.BytesIO()
-        sample = list(fastavro.utils.generate_many(writer, index + 1))[index]
         fastavro.schemaless_writer(buffer, writer, sample)
         buffer.seek(0)
         try:

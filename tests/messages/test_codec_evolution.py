@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
@@ -219,3 +221,27 @@ def test_arrow_number_that_does_not_fit_is_undecodable(tmp_path: Path) -> None:
             topic.tailer().read()
         assert caught.value.position == position
         assert list(topic.tailer(on_undecodable="skip")) == []
+
+
+def test_avro_record_that_contains_itself_is_read(tmp_path: Path) -> None:
+    fields: list[Any] = [
+        {"name": "id", "type": "int"},
+        {"name": "below", "type": {"type": "array", "items": "Node"}},
+    ]
+    form = {"type": "record", "name": "Node", "fields": fields}
+    more = {**form, "fields": [*fields, {"name": "more", "type": "int", "default": 3}]}
+    with opened(tmp_path / "log", dict, topics.AvroCodec(form)) as topic:
+        topic.append({"id": 1, "below": [{"id": 2, "below": []}]})
+        assert list(topic.tailer()) == [{"id": 1, "below": [{"id": 2, "below": []}]}]
+    with opened(tmp_path / "log", dict, topics.AvroCodec(more)) as topic:
+        (found,) = topic.tailer()
+    assert found["below"] == [{"id": 2, "below": [], "more": 3}]
+
+
+def test_avro_time_while_clocks_change_is_appended(tmp_path: Path) -> None:
+    kind = {"type": "long", "logicalType": "timestamp-micros"}
+    form = {"type": "record", "name": "T", "fields": [{"name": "at", "type": kind}]}
+    at = dt.datetime(2024, 10, 27, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    with opened(tmp_path / "log", dict, topics.AvroCodec(form)) as topic:
+        topic.append({"at": at})
+        assert topic.tailer().read()["at"].timestamp() == at.timestamp()

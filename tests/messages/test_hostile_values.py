@@ -30,7 +30,7 @@ from commitlog.errors import (
 )
 from commitlog.messages.arrow_message import read_batch
 from commitlog.messages.avro_bounds import AvroBounds
-from commitlog.messages.codec import plain_decoder
+from commitlog.messages.codec import plain_decoder, typed_decoder
 from commitlog.messages.decoding import MessageDecoder, as_json
 from commitlog.messages.schema import SCHEMA_TYPE, Schema
 from tests.messages.test_codecs import protobuf
@@ -238,10 +238,26 @@ def deep(levels: int) -> bytes:
     return (level + avro_number(1)) * levels + level + avro_number(0)
 
 
+def doubled(levels: int, leaf: str) -> Any:
+    """Return a record that has another one twice, which has another one twice, and so on."""
+    form: Any = {"type": "record", "name": "R0", "fields": [{"name": "x", "type": leaf}]}
+    for number in range(1, levels):
+        parts = [{"name": "a", "type": form}, {"name": "b", "type": f"R{number - 1}"}]
+        form = {"type": "record", "name": f"R{number}", "fields": parts}
+    return form
+
+
 @pytest.mark.parametrize(
     ("form", "value"),
     [
         (NODE, deep(200_000)),
+        (doubled(60, "null"), b""),
+        ({"type": "array", "items": doubled(60, "null")}, avro_number(1) + b"\0"),
+        ({"type": "map", "values": doubled(60, "null")}, avro_number(1) + b"\2a\0"),
+        (
+            {"type": "array", "items": {"type": "array", "items": "null"}},
+            avro_number(9000) + (avro_number(9000) + b"\0") * 9000 + b"\0",
+        ),
         ({"type": "array", "items": "null"}, avro_number(1 << 40) + b"\0"),
         (
             {"type": "map", "values": {"type": "array", "items": "null"}},
@@ -255,7 +271,7 @@ def deep(levels: int) -> bytes:
 )
 def test_avro_bomb_is_refused(form: Any, value: bytes) -> None:
     decode = plain_decoder(Schema("t", "avro", {"avro": form}))
-    with pytest.raises(ValueError, match="levels|items do not fit|decimal number"):
+    with pytest.raises(ValueError, match="levels|do not fit|decimal number"):
         decode(value)
 
 
@@ -264,6 +280,15 @@ def test_bounds_of_avro_are_used_only_where_needed() -> None:
     assert not AvroBounds({"type": "array", "items": "long"}).are_needed
     assert deep(20)
     AvroBounds(NODE).check(deep(20))
+
+
+@pytest.mark.parametrize(
+    "form", [doubled(60, "int"), {"type": "fixed", "name": "F", "size": 1 << 40}]
+)
+def test_avro_schema_of_giant_values_is_refused(form: Any) -> None:
+    codec = topics.AvroCodec({"type": "record", "name": "R", "fields": []})
+    with pytest.raises(SchemaError, match="a value of the schema"):
+        typed_decoder(codec, Schema("t", "avro", {"avro": form}))
 
 
 def test_decimal_of_a_giant_exponent_takes_no_time(tmp_path: Path) -> None:
