@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from commitlog.base.extras import pyarrow_for
 from commitlog.base.option import check_switches
-from commitlog.errors import InvalidOptionError
+from commitlog.errors import CommitLogError, InvalidOptionError, UndecodableError
 from commitlog.messages.arrow_column import message_column
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.decoding import MessageDecoder
@@ -100,16 +100,21 @@ def to_arrow(
     schema = log.to_reader(end=log.first_position, columns=_COLUMNS).schema
     table = pa.Table.from_batches(parts, schema)
     names = sorted(set(found_topics))
-    of_topics = [
-        message_column(
-            [
-                message if topic == name else None
-                for topic, message in zip(found_topics, messages, strict=True)
-            ],
-            list(catalog.schemas_of(name).values()),
-        )
-        for name in names
-    ]
+    of_topics = []
+    for name in names:
+        both = zip(found_topics, messages, strict=True)
+        own = [message if topic == name else None for topic, message in both]
+        try:
+            of_topics.append(message_column(own, list(catalog.schemas_of(name).values())))
+        except CommitLogError:
+            raise
+        except ValueError as error:
+            raise UndecodableError(
+                f"the messages of topic {name!r} cannot be a column: {error}; name the other "
+                "topics with topics=",
+                path=log.path,
+                topic=name,
+            ) from error
     fields = pa.struct([(name, column.type) for name, column in zip(names, of_topics, strict=True)])
     message = (
         pa.StructArray.from_arrays(of_topics, fields=list(fields))

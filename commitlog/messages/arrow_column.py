@@ -28,6 +28,11 @@ def message_column(messages: Sequence[Any], schemas: Sequence[Schema]) -> Any:
         Dicts, lists and plain values.
     schemas : sequence of Schema
         All schemas of the topic.
+
+    Raises
+    ------
+    ValueError
+        A message is nested too deeply.
     """
     pa = pyarrow_for("topics.to_arrow")
     guides = [made_by_schema(schema, functools.partial(_guide_of, schema)) for schema in schemas]
@@ -39,7 +44,7 @@ def message_column(messages: Sequence[Any], schemas: Sequence[Schema]) -> Any:
         return pa.array(messages) if len(keys) <= _MOST_KEYS else _text(messages)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
         return _text(messages)
-    except UnicodeEncodeError:  # a lone surrogate
+    except (UnicodeEncodeError, RecursionError):  # a lone surrogate, or a deep nest
         return _text(messages)
 
 

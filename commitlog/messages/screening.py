@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import itertools
 import math
 import uuid
 from collections import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, get_args, get_origin, get_type_hints
@@ -24,6 +25,7 @@ from commitlog.messages.schema_form import WITH_FIELDS, bare, parts_of
 _LEAVES = (bytes, bytearray, Decimal, uuid.UUID, dt.date, dt.timedelta)
 # A value of another class, such as a tuple, is one of these, and is read as a list or a set.
 _ABSTRACT = (abc.Collection, abc.Sequence, abc.MutableSequence, abc.Set, abc.MutableSet)
+_SIMPLE = frozenset([str, int, float, bool, bytes, type(None)])
 _DEEPEST = 100
 _HAS_NUMBERS = 'the codec "msgpack" has such numbers'
 _SHOWN = 100  # characters of a value in an error
@@ -179,13 +181,13 @@ def check_read_back(message: Any, value: bytes, decode: Callable[[bytes], Any]) 
     except (ValueError, RecursionError) as error:
         hint = f"; JSON writes NaN and infinity as null: {_HAS_NUMBERS}" if b"null" in value else ""
         raise ReadBackError(f"readers could not decode it: {error}{hint}") from error
-    place = _difference(message, found, "$", 0)
+    place = _difference(message, found)
     if place is not None:
         path, given, read = place
         is_number = isinstance(given, float) and read is None
         advice = _HAS_NUMBERS if is_number else "give one that is kept"
         raise ReadBackError(
-            f"{path} is {_text(given)}, and would be read as {_text(read)}: {advice}"
+            f"${path} is {_text(given)}, and would be read as {_text(read)}: {advice}"
         )
 
 
@@ -194,38 +196,45 @@ def _text(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def _difference(given: Any, read: Any, path: str, depth: int) -> tuple[str, Any, Any] | None:
+def _difference(given: Any, read: Any, depth: int = 0) -> tuple[str, Any, Any] | None:
     """Return the first difference of two values: its path, and both; None if there is none. The
     parts decide, because the `__eq__` of a class may leave fields out.
     """
+    if type(given) in _SIMPLE and type(given) is type(read) and given == read:
+        return None
     pairs = None if depth > _DEEPEST else _pairs(given, read)
     if pairs is None:
-        return None if _are_equal(given, read) else (path, given, read)
+        return None if _are_equal(given, read) else ("", given, read)
     for step, one, other in pairs:
-        found = _difference(one, other, f"{path}{step}", depth + 1)
+        found = _difference(one, other, depth + 1)
         if found is not None:
-            return found
+            path, *both = found
+            return f"{_step_text(given, step)}{path}", both[0], both[1]
     return None
 
 
-def _pairs(given: Any, read: Any) -> list[tuple[str, Any, Any]] | None:
-    """Return the parts of two values, each with its step of a path; None if they have no common
+def _pairs(given: Any, read: Any) -> Iterable[tuple[Any, Any, Any]] | None:
+    """Return the parts of two values, each with its key, index or name; None if they have no common
     parts.
     """
     if type(given) is not type(read):
         return None
     if isinstance(given, dict):
-        same = given.keys() == read.keys()
-        return (
-            [(f"[{key!r:.40}]", part, read[key]) for key, part in given.items()] if same else None
-        )
+        if given.keys() != read.keys():
+            return None
+        return [(name, part, read[name]) for name, part in given.items()]
     if isinstance(given, list | tuple):
-        same = len(given) == len(read)
-        return [("[...]", *both) for both in zip(given, read, strict=True)] if same else None
-    fields = _field_names(given)
-    if fields is None:
+        return zip(itertools.count(), given, read) if len(given) == len(read) else None
+    names = _field_names(given)
+    if names is None:
         return None
-    return [(f".{name}", getattr(given, name), getattr(read, name)) for name in fields]
+    return [(name, getattr(given, name), getattr(read, name)) for name in names]
+
+
+def _step_text(whole: Any, step: Any) -> str:
+    if isinstance(whole, dict):
+        return f"[{step!r:.40}]"
+    return "[...]" if isinstance(whole, list | tuple) else f".{step}"
 
 
 def _are_equal(given: Any, read: Any) -> bool:
@@ -255,7 +264,7 @@ def _field_names(value: Any) -> tuple[str, ...] | None:
     """Return the names of the fields of a value; None if its class has no fields."""
     if isinstance(value, enum.Enum):
         return None
-    names = getattr(value, "__struct_fields__", None)
+    names: Iterable[str] | None = getattr(value, "__struct_fields__", None)
     if names is None:
         names = getattr(value, "__dataclass_fields__", None)
     return None if names is None else tuple(names)

@@ -93,3 +93,12 @@ def test_unknown_keys_of_a_foreign_program_are_bounded(tmp_path: Path) -> None:
         topic.log.append_many(values, types=[number] * len(values))
         table = topics.to_arrow(topic.log)
     assert table.nbytes < 2_000_000
+
+
+def test_message_of_a_deep_nest_is_text(tmp_path: Path) -> None:
+    kind = msgspec.defstruct("Open", [("content", Any)])
+    with commitlog.topic(tmp_path / "log", kind, name="t") as topic:
+        number = topic.log.read(topic.append(kind(1))).type
+        topic.log.append(b'{"content":' + b"[" * 800 + b"]" * 800 + b"}", type=number)
+        _, text = column(topic.log, "t").to_pylist()
+    assert text.count("[") == 800
