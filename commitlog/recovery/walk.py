@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from commitlog._kernel.failure import BUSY, DAMAGE, END
-from commitlog._kernel.segments import CELL_SIZE, HEADER_SIZE, Segment
+from commitlog._kernel.segments import CELL_SIZE, FRAME_ALIGN, HEADER_SIZE, Segment
 from commitlog.base.failpoint import failpoint
 from commitlog.pool.shm_survey import RecoverableBuffer
 from commitlog.recovery.location import Location
@@ -74,31 +74,32 @@ def behind_damage(segment: Segment, offset: int) -> int | None:
     """Return where the frames continue behind a bad frame that is damaged and not torn; None if it
     may be torn.
 
-    A sector that was not written is zeros, because recovery zeroes what it cuts. So a frame is torn
-    only if a sector of it is zeros. If all were written and a valid frame follows, or the seal says
-    where the frames end, the frame was whole once.
+    A valid frame follows, or the seal says where the frames end. So the bad frame was whole once,
+    unless it looks unfinished. Only its own bytes count: other appenders may have written behind it
+    before it was published.
     """
     resume = segment.resume(offset)
     if resume >= segment.size:
         seal = segment.sealed()
         if seal is None:
             return None
-        resume = seal[0] if offset < seal[0] else segment.size
-        written_below = max(seal[0], offset + CELL_SIZE)
-    else:
-        written_below = resume
-    return resume if _is_written(segment, offset, written_below) else None
+        if offset >= seal[0]:
+            return segment.size
+        resume = seal[0]
+    step = segment.step(offset)[1]
+    end = min(offset + step, resume) if step else resume
+    return None if _is_unfinished(segment, offset, end) else resume
 
 
-def _is_written(segment: Segment, start: int, stop: int) -> bool:
-    """Return whether no sector in a range is zeros."""
-    at = start
-    while at < stop:
-        end = min(at - at % _SECTOR + _SECTOR, stop)
-        if segment.nonzero(at, end) == end:
-            return False
-        at = end
-    return True
+def _is_unfinished(segment: Segment, start: int, stop: int) -> bool:
+    """Return whether a sector's part of a frame ends with a word of zeros.
+
+    Recovery zeroes what it cuts, and a frame is written from its beginning to its end. So what a
+    power cut leaves of a sector that was not written, or was read while the frame was being
+    written, ends with zeros.
+    """
+    ends = (*range(start - start % _SECTOR + _SECTOR, stop, _SECTOR), stop)
+    return any(segment.nonzero(end - FRAME_ALIGN, end) == end for end in ends)
 
 
 def walk_claimed(directory: LogDirectory, start: Location, tail: Location) -> Walk:

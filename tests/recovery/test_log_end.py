@@ -200,6 +200,22 @@ def damaged_last(files: LogFiles) -> None:
     files.flip(1, files.records(1, numbered(3, 10)) - 15)
 
 
+def torn_beside_a_claim(files: LogFiles) -> None:
+    """The disk has the page behind the cell as it was before three appenders had finished."""
+    end = files.records(1, [b"x" * 84] * 39)
+    behind = files.record(1, end, b"x" * 300)
+    files.put(1, 8192, bytes(behind - 8192))
+    files.record(1, files.claim(1, behind, 104), b"x" * 100)
+
+
+def half_copied(files: LogFiles) -> None:
+    """The disk has the page behind the cell as it was while the record was copied into it."""
+    end = files.records(1, [b"x" * 84] * 39)
+    behind = files.record(1, end, b"x" * 300)
+    files.put(1, 8192 + 100, bytes(behind - 8192 - 100))
+    files.record(1, behind, b"x" * 100)
+
+
 def claimed(files: LogFiles) -> None:
     end = files.records(1, numbered(3, 10))
     files.records(1, numbered(3, 20), files.claim(1, end, 64))
@@ -209,7 +225,10 @@ def empty_last(files: LogFiles) -> None:
     """The roll has begun: the next segment is there, and nothing is in it."""
 
 
-@pytest.mark.parametrize("build", [torn, damaged, damaged_last, claimed, empty_last])
+TORN = [torn, torn_beside_a_claim, half_copied]
+
+
+@pytest.mark.parametrize("build", [*TORN, damaged, damaged_last, claimed, empty_last])
 @pytest.mark.parametrize(
     "checkpoint", [None, 0, HEADER, SIZE, SIZE + HEADER + 64, 9 * SIZE, 1 << 62]
 )
@@ -228,6 +247,20 @@ def test_reader_ends_where_recovery_ends(
     assert recovered.end in (end, end - HEADER)
     with commitlog.open(path) as log:
         assert [record.position for record in log.tailer(on_damage="skip")] == positions
+
+
+@pytest.mark.parametrize("build", TORN)
+def test_torn_record_before_a_whole_one_is_cut(
+    path: Path, build: Callable[[LogFiles], None]
+) -> None:
+    """No later reader finds it damaged."""
+    files = LogFiles(path)
+    files.full(0, numbered(10))
+    files.create(1, opened=True)
+    build(files)
+    with commitlog.open(path) as log:
+        assert log.append(b"later") == log.tail_position - 24
+        assert list(log.tailer())[-1].value == b"later"
 
 
 def test_damage_in_a_sealed_segment_is_never_cut(path: Path, in_dead_child: Any) -> None:
