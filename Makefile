@@ -55,8 +55,8 @@ INSTALLED := .venv/.installed-$(HERE)
 KERNELS := .venv/.built-$(HERE) .venv/.asserts-$(HERE)
 BUILT := $(word $(if $(COMMITLOG_ASSERT),2,1),$(KERNELS))
 
-.PHONY: help demo test test-long asan lint docs model build asserts wheels bench bench-peers defects \
-	screenshots instructions clean distclean check FORCE
+.PHONY: help demo test test-long asan lint docs model build asserts wheels bench bench-peers \
+	defects screenshots instructions clean distclean check FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -95,7 +95,8 @@ bench-peers: build $(DEPENDENCIES)
 		$(if $(LIST),--list) --home "$(or $(PEERS_HOME),.peers)"
 
 defects: build $(DEPENDENCIES)
-	@[ -n "$(DEFECTS)" ] || { echo "make: name the scripts' folder: make defects DEFECTS=..." >&2; exit 1; }
+	@[ -n "$(DEFECTS)" ] || { \
+		echo "make: name the folder of the scripts: make defects DEFECTS=..." >&2; exit 1; }
 	@bash "$(DEFECTS)/run.sh" $(NAMES)
 
 screenshots: docs

@@ -240,8 +240,8 @@ def test_forked_child_counts_its_own_sequences(
     assert log.last_sequence == 100
 
 
-def test_unclean_damaged_copy_counts_the_readable_records(logs: Logs, tmp_path: Path) -> None:
-    """After the first bad frame above the checkpoint the copy has whole, sealed segments, which the
+def test_unclean_torn_copy_counts_the_readable_records(logs: Logs, tmp_path: Path) -> None:
+    """After the first torn frame above the checkpoint the copy has whole, sealed segments, which the
     next writable open cuts off.
     """
     log = logs.open(flush="none", checkpoint_interval=3600)
@@ -252,7 +252,7 @@ def test_unclean_damaged_copy_counts_the_readable_records(logs: Logs, tmp_path: 
     assert bad < SEGMENT < later
     copy_live(Path(log.path), tmp_path / "copy")
     logs.close()
-    poke(tmp_path / "copy" / f"{0:020d}.seg", bad + 100, b"\xff")
+    poke(tmp_path / "copy" / f"{0:020d}.seg", bad + 896, bytes(24))  # its end was not written
     with commitlog.open(tmp_path / "copy", "r") as reader:
         tailer = reader.tailer()
         records = list(tailer)

@@ -145,4 +145,4 @@ def test_kill_at_any_step_keeps_the_numbers(tmp_path: Path) -> None:
             assert len(kept) == len(set(kept)) == sum(at >= before for at in positions), step
         if not was_killed:
             break
-    assert step > 10
+    assert step >= 10
