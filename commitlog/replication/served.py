@@ -11,7 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from commitlog._kernel.engine import flush_signal, wait_flush
-from commitlog.errors import CommitLogError, IOFailureError, ReplicationError
+from commitlog.errors import (
+    CommitLogError,
+    CorruptSegmentError,
+    IOFailureError,
+    PositionError,
+    ReplicationError,
+)
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.parts import parts_of
 from commitlog.log.presence import is_present
@@ -97,19 +103,23 @@ class Served:
                 return True  # another thread has opened it
             if not self._renews:
                 return False
-            try:
-                log = open_log(self._path, "r")
-            except CommitLogError as error:
-                _logger.info("%s: the log that was served is gone: %s", self._path, error)
-                return False
-            _logger.warning("%s: another log is at this path, and is served", self._path)
-            known, acknowledged = self.log, self.acknowledged
-            self.acknowledged = acknowledged.successor()
-            self.log, self.leases, self._known, self._sent = log, Leases(log), None, None
-            self._digests = Digests(parts_of(log).directory)
-            acknowledged.close()
-            known.close()
-            return True
+            return self._replace()
+
+    def _replace(self) -> bool:
+        """Serve what is at the path now; the caller holds `_renewing`."""
+        try:
+            log = open_log(self._path, "r")
+        except CommitLogError as error:
+            _logger.info("%s: the log that was served is gone: %s", self._path, error)
+            return False
+        _logger.warning("%s: another log is at this path, and is served", self._path)
+        known, acknowledged = self.log, self.acknowledged
+        self.acknowledged = acknowledged.successor()
+        self.log, self.leases, self._known, self._sent = log, Leases(log), None, None
+        self._digests = Digests(parts_of(log).directory)
+        acknowledged.close()
+        known.close()
+        return True
 
     def note_sent(self, position: int, size: int, digest: int) -> None:
         """Note which frames were sent to a follower."""
@@ -125,13 +135,14 @@ class Served:
             return
         position, size, digest = known
         number, offset = divmod(position, self.log.segment_size)
-        with parts_of(self.log).queue.held(number, "replication") as segment:
-            # None: the segment was deleted.
-            if segment is None or segment.digest(offset, offset + size, 0) == (
-                offset + size,
-                digest,
-            ):
-                return
+        try:
+            # By its name, because another file may have it by now.
+            with parts_of(self.log).directory.opened_segment(number) as segment:
+                found = segment.digest(offset, offset + size, 0)
+        except (CorruptSegmentError, PositionError, FileNotFoundError):
+            return  # it was deleted, or is just being written
+        if found == (offset + size, digest):
+            return
         with self._renewing:
             if self._sent is known:
                 _logger.warning(
@@ -140,12 +151,16 @@ class Served:
                     self._path,
                     position,
                 )
-                self._sent, acknowledged = None, self.acknowledged
-                self.acknowledged = acknowledged.successor()
-                acknowledged.close()
+                self._sent = None
+                if not (self._renews and self._replace()):
+                    acknowledged = self.acknowledged
+                    self.acknowledged = acknowledged.successor()
+                    acknowledged.close()
 
     def wait_replicated(self, position: int, copies: int, timeout_s: float | None) -> bool:
         """Wait until a record is durable here and on so many copies; False after the timeout."""
+        if self._renews and not self.renew():
+            return False  # the log was removed
         self.drop_overwritten()
         core, began_s = parts_of(self.log).engine, time.monotonic()
         if not self.acknowledged.wait(position, copies, timeout_s):

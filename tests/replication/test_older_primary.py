@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -116,20 +117,38 @@ def test_damaged_mark_counts_as_none(
     assert restored.exists()
 
 
-def overwrite(path: Path, files: dict[str, bytes]) -> None:
+def overwritten(path: Path, backup: Path) -> None:
     """Write the content of files over a log's files, as `rsync --inplace` does."""
-    for name, content in files.items():
-        with (path / name).open("r+b") as file:
-            file.write(content)
-            file.truncate()
+    for each in backup.glob("[!.]*"):
+        if each.is_file():
+            with (path / each.name).open("r+b") as file:
+                file.write(each.read_bytes())
+                file.truncate()
+
+
+def replaced(path: Path, backup: Path) -> None:
+    """Replace a log's files in its directory, as `rsync` does."""
+    for each in backup.glob("[!.]*"):
+        if each.is_file():
+            (path / each.name).unlink()
+            shutil.copy2(each, path / each.name)
+
+
+def moved(path: Path, backup: Path) -> None:
+    """Replace the directory."""
+    shutil.rmtree(path)
+    shutil.copytree(backup, path)
 
 
 @pytest.mark.parametrize("count", [1, 40])
-def test_log_that_was_overwritten_is_not_acknowledged(count: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("restore", [overwritten, replaced, moved])
+def test_log_restored_under_its_server_gets_no_old_count(
+    restore: Callable[[Path, Path], None], count: int, tmp_path: Path
+) -> None:
     path = tmp_path / "orders"
     with commitlog.open(path, segment_size=SEGMENT) as log:
         fill(log, 5)
-    backup = {each.name: each.read_bytes() for each in path.iterdir() if each.is_file()}
+    shutil.copytree(path, tmp_path / "backup")
     with (
         replication.serve(path) as server,
         replication.follow(server.url(), tmp_path / "copy") as follower,
@@ -138,7 +157,7 @@ def test_log_that_was_overwritten_is_not_acknowledged(count: int, tmp_path: Path
             fill(log, 20, "old")
             assert server.wait_replicated(log.append(b"old"), timeout=LIMIT_S)
         before = records(tmp_path / "copy")
-        overwrite(path, backup)
+        restore(path, tmp_path / "backup")
         with commitlog.open(path) as log:
             positions = [log.append(b"new" * 40) for _ in range(count)]
             log.flush()
