@@ -61,12 +61,15 @@ class Sender:
             # After `end`: an epoch is in its file before its first record is committed.
             if lineage.version(self._parts.directory) != self._lineage:
                 return  # the follower adopts the new epoch when it connects again
-            self._served.drop_overwritten()
+            has_more = end > self._number * self._size + self._offset
+            is_silent = time.monotonic() - sent_at >= HEARTBEAT_S
+            if has_more or is_silent:
+                self._served.drop_overwritten()
             if self._served.acknowledged is not self._acknowledged:
                 return  # the follower compares its records when it connects again
             if self._unsealed:
                 yield from self._seals(flushed)
-            if end > self._number * self._size + self._offset:
+            if has_more:
                 if not begun:
                     begun = True
                     yield self._header(self._number, flushed, sealed=False)
@@ -78,7 +81,7 @@ class Sender:
                 # What came after `seen` ends the sleep at once.
                 if self._number * self._size + self._offset < end:
                     continue
-            elif time.monotonic() - sent_at >= HEARTBEAT_S:
+            elif is_silent:
                 sent_at = time.monotonic()
                 self._parts.find_cursors()
                 yield Chunk(self._number, self._offset, flushed)
