@@ -346,58 +346,6 @@ cdef class Core:
         with nogil:
             cl_table_trim(&self.log.table, number, keep)
 
-    def attach(self, Segment segment not None, Memory memory not None, lease=None, *,
-               bint opening=False):
-        """Attach a zeroed buffer for a segment's claims, until `detach`. The views of its claims
-        keep the lease alive, beyond that if necessary.
-
-        Return False, and attach nothing, if the log has entered the segment: claims may be in the
-        mapping. While the log is `opening`, there are none.
-        """
-        segment.check()
-        if memory.size < segment.segment.size:
-            raise ValueError("the buffer is smaller than the segment")
-        if segment.segment.bytes != segment.segment.map:
-            raise ValueError("the segment has a buffer")
-        memory.hold()
-        self.memories[segment.segment.number] = (memory, lease)
-        # No Python code runs from here on, so no thread rolls into the segment meanwhile.
-        if not opening and self.has_entered(segment.segment.number):
-            del self.memories[segment.segment.number]
-            memory.release()
-            return False
-        segment.segment.drained = 0
-        segment.segment.bytes = memory.bytes
-        return True
-
-    cdef bint has_entered(self, uint64_t number) noexcept:
-        return self.log.tail != NULL and cl_tail_number(cl_load(self.log.tail)) >= number
-
-    def detach(self, Segment segment not None):
-        """Detach the buffer, if there is one; any further claims live in the mapping."""
-        segment.check()
-        with nogil:
-            cl_log_pass_commits(&self.log)
-        segment.segment.bytes = segment.segment.map
-        self.release_memory(segment)
-
-    def detach_unused(self, Segment segment not None):
-        """Detach a buffer in which nothing was claimed; return False, and keep it, if the log has
-        entered the segment.
-        """
-        segment.check()
-        if self.has_entered(segment.segment.number):
-            return False
-        segment.segment.bytes = segment.segment.map
-        self.release_memory(segment)
-        return True
-
-    cdef int release_memory(self, Segment segment) except -1:
-        held = self.memories.pop(segment.segment.number, None)
-        if held is not None:
-            (<Memory>held[0]).release()
-        return 0
-
     # --- the end ----------------------------------------------------------------------------------
 
     def stop(self):

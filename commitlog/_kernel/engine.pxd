@@ -44,8 +44,6 @@ cdef class Core:
     cdef void pause_native(self) noexcept
     cdef void resume_native(self) noexcept
     cdef int look(self) except -1
-    cdef bint has_entered(self, uint64_t number) noexcept
-    cdef int release_memory(self, Segment segment) except -1
     cpdef ask_for_flush(self)
     cdef object failed_with(self, int code, int cause, position)
 
@@ -59,6 +57,8 @@ cdef class Committer(Core):
         self, loop_of loop, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes
     ) except -1
     cdef cl_histogram *histogram(self, str name) except NULL
+    cdef bint has_entered(self, uint64_t number) noexcept
+    cdef int release_memory(self, Segment segment) except -1
 
 
 cdef enum:

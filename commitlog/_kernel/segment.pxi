@@ -377,9 +377,8 @@ cdef class Segment:
         """When a roll reached this segment, wall-clock nanoseconds; 0: none has."""
         cdef cl_header_opened opened
         self.check()
-        if not cl_header_opened_read(self.segment.map, self.segment.id, &opened):
-            return 0
-        return opened.opened_ns
+        is_known = cl_header_opened_read(self.segment.map, self.segment.id, &opened)
+        return opened.opened_ns if is_known else 0
 
     def view(self, uint64_t offset, uint64_t length):
         """A read-only memoryview of the mapping, which lasts as long as the view does, and counts
