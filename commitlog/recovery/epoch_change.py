@@ -21,7 +21,7 @@ def change(directory: LogDirectory, of: Callable[[Lineage], Lineage]) -> Lineage
     it has then.
     """
     with directory.translate_errors(f"lock `{lineage.NAME}`"):
-        # A byte of `lock`: a user who may only read could lock the directory for good.
+        # A byte of `lock`: a user who may only read could lock the directory without end.
         lock = LifeLock(
             lambda: open_lock_file(lock_file.NAME, directory.fd), kind=None, span=lock_file.EPOCH
         )

@@ -184,11 +184,12 @@ class Candidate:
             return ""
         problems = [f"{url}: {self._problems[url]}" for url in urls if url in self._problems]
         names = [each.name for each in self._members() if each.name]
-        counted = f"; it counts {rule.logs - 1} copies" + (f", {', '.join(names)}" if names else "")
+        listed = f", among them {', '.join(names)}" if names else ""
+        counted = f"; the log counts {rule.logs - 1} copies{listed}"
         return (
             f"{promise} of {rule.needed} copies that are needed promise the epoch, so acknowledged "
             "records that only the others have would be lost, and the old primary could go on "
-            f"acknowledging ({'; '.join(problems) or 'name them all'}{counted}: if some of them "
+            f"acknowledging ({'; '.join(problems) or 'name all of them'}{counted}: if some of them "
             "are gone for good, say how many are left with copies=, --copies)"
         )
 

@@ -281,4 +281,4 @@ class _Promotion:
         """Tell the logs that were asked; one that is out of reach stays as it is."""
         for url, answer in self._quorum.ask(asked).items():
             if isinstance(answer, str):
-                _logger.info("%s was not told of the promotion: %s", url, answer)
+                _logger.info("%s does not know of the promotion: %s", url, answer)

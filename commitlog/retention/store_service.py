@@ -134,7 +134,7 @@ class StoreService(Service):
     @contextlib.contextmanager
     def _being_the_one(self, directory: LogDirectory) -> Iterator[bool]:
         """Wait until no other handle stores this log; yield False if this one is closed before."""
-        # A byte of `lock`: a user who may only read could lock any other file for good.
+        # A byte of `lock`: a user who may only read could lock any other file without end.
         lock = LifeLock(
             lambda: open_lock_file(lock_file.NAME, directory.fd), kind=None, span=lock_file.STORING
         )

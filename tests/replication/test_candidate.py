@@ -78,7 +78,7 @@ def test_returned_primary_counts_the_copies_that_it_had() -> None:
     refused = decided(own(log("a", copy=False)), {"c": GONE})
     assert isinstance(refused, Refuse)
     assert "1 of 2 copies that are needed promise" in refused.why
-    assert "it counts 2 copies, b, c" in refused.why
+    assert "the log counts 2 copies, among them b, c" in refused.why
     assert isinstance(decided(own(log("a", copy=False)), {}), Refuse)
     begun = decided(own(log("a", copy=False)), {"c": answer(log("c"))})
     assert isinstance(begun, Begin)
