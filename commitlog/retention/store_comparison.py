@@ -7,7 +7,7 @@ from bisect import bisect_left
 from dataclasses import replace
 
 from commitlog._kernel.segments import HEADER_SIZE, header_fields, read_seal
-from commitlog.errors import LogExistsError, PositionError
+from commitlog.errors import CorruptSegmentError, LogExistsError, PositionError
 from commitlog.retention.archived import archived_name, read_header
 from commitlog.retention.store_session import StoreSession
 from commitlog.retention.stored_segments import StoredSegments
@@ -33,6 +33,7 @@ class Comparison:
         self._target = target
         self._durable = durable
         self._size = directory.segment_size
+        self._damaged_from = 1 << 63
         numbers = directory.segment_numbers()
         self.first = numbers[0] if numbers else 0
 
@@ -44,11 +45,15 @@ class Comparison:
         """
         self._cut(self._late(how, newest))
         common = self.common()
-        contents, end = self.segments.contents, self.segments.recorded_end()
+        contents, end = self.segments.contents, self.end()
         beyond = contents.end(self._size) if contents.hole(self._size) is not None else end
         if end > common or beyond > self._durable:
             raise self._forked(common)
         return end
+
+    def end(self) -> int:
+        """Return where the records of the store end, without damaged parts of `common`."""
+        return min(self.segments.recorded_end(), self._damaged_from)
 
     def common(self) -> int:
         """Return the position up to which the store and the log have the same records.
@@ -66,13 +71,21 @@ class Comparison:
                 break
             for part in reversed(contents.parts[number]):
                 stop = min(part.stop, end, self._durable)
-                if part.first < stop and self._has(replace(part, stop=stop), number * self._size):
+                try:
+                    has = part.first < stop and self._has(replace(part, stop=stop), number)
+                except CorruptSegmentError:
+                    if part.digests is None or stop < part.end:
+                        raise
+                    self._damaged_from = part.first  # the log has what its name says
+                    continue
+                if has:
                     return stop
         unstored = [number for number in contents.parts if number >= self.first]
         return min(unstored) * self._size if unstored else end
 
-    def _has(self, part: TailObject, base: int) -> bool:
+    def _has(self, part: TailObject, number: int) -> bool:
         """Return whether the log has the bytes of a part, and of its segment before it."""
+        base = number * self._size
         tail = StoredTail(self._target, self._directory, 1)
         whole = part.digests if part.stop == part.end else None
         try:

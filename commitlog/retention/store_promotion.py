@@ -56,7 +56,7 @@ class StoreAtPromotion:
             refuse_unconditional(archiver.target, newest)
         comparison = Comparison(directory, archiver.target, log_end)
         common = comparison.common()
-        return cls(store, newest.epoch, comparison.segments.recorded_end(), common)
+        return cls(store, newest.epoch, comparison.end(), common)
 
     @property
     def doubt(self) -> str:

@@ -341,7 +341,7 @@ class StoreService(Service):
             raise foreign(target, newest.number)
         if how is Standing.ADVANCES:
             start = min(promotion.start, comparison.common())
-            end = comparison.segments.recorded_end()
+            end = comparison.end()
             begin_epoch(target, replace(promotion, start=start))
             if start < end:
                 _logger.warning(

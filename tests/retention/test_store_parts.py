@@ -103,6 +103,22 @@ def parts_of_store(log: CommitLog) -> object:
         return parts_of(closed).directory.identity
 
 
+@pytest.mark.parametrize("damaged", [1, 2, 10])
+def test_log_that_has_the_damaged_end_stores_it_again(
+    logs: Logs, place: Path, until: Until, damaged: int
+) -> None:
+    store_parts(logs, place, until).close()
+    for part in parts(place)[-damaged:]:
+        (place / part.name).write_bytes(b"")
+    with pytest.raises(CorruptSegmentError, match="is empty"):
+        stored(place)
+    log = logs.open(store=Store(place))
+    log.append(b"on")
+    log.close()
+    assert stored(place) == [*(b"%d" % number * 20 for number in range(10)), b"on"]
+    assert verify(place).sound
+
+
 @pytest.mark.parametrize("missing", [0, 4, 9])
 def test_log_that_has_the_missing_records_stores_them_again(
     logs: Logs, place: Path, until: Until, missing: int
