@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import fcntl
 import logging
 import os
 from collections.abc import Iterator
@@ -253,18 +254,37 @@ def _numbers(directory: ArchivedDirectory, end: int) -> list[int]:
 
 @contextlib.contextmanager
 def _empty(path: str) -> Iterator[None]:
-    """Refuse a directory that is not empty; empty it again if the block raises."""
+    """Refuse a directory that is not empty, or in which another process restores; empty it again if
+    the block raises.
+    """
     make_directory(path)
-    if os.listdir(path):
-        raise LogExistsError(
-            "the directory is not empty: restore into a new or an empty one", path=path
-        )
+    with opened_directory(path) as fd:
+        if _is_locked(fd):
+            raise LogExistsError(
+                "another process restores a log here: wait for it, or restore into a new directory",
+                path=path,
+            )
+        if os.listdir(path):
+            raise LogExistsError(
+                "the directory is not empty: restore into a new or an empty one", path=path
+            )
+        try:
+            yield
+        except BaseException:
+            for name in os.listdir(path):
+                os.unlink(os.path.join(path, name))
+            raise
+
+
+def _is_locked(fd: int) -> bool:
+    """Lock a directory; return whether another process has locked it."""
     try:
-        yield
-    except BaseException:
-        for name in os.listdir(path):
-            os.unlink(os.path.join(path, name))
-        raise
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        pass
+    return False
 
 
 def _write(directory: ArchivedDirectory, path: str, number: int, end: int) -> None:

@@ -25,7 +25,7 @@ from commitlog.keep import restore
 from commitlog.repair.verification import verify
 from tests.faults.image import poke
 from tests.setups import HEADER, SEGMENT, Logs
-from tests.steps import killed_at
+from tests.steps import killed_at, replace_hook
 
 pytest.importorskip("zstandard")
 Row = tuple[int, int, bytes]
@@ -113,6 +113,31 @@ def test_directory_that_is_not_empty_is_left_unchanged(place: Path, tmp_path: Pa
             restore(place, there)
     assert os.listdir(tmp_path / "full") == ["mine"]
     assert rows(tmp_path / "log") == before
+
+
+def test_directory_of_another_restore_is_left_unchanged(place: Path, tmp_path: Path) -> None:
+    """Both began while it was empty."""
+    again, seen = tmp_path / "again", list[Exception]()
+
+    def passed(step: str) -> None:
+        if step != "segments durable":
+            return
+        replace_hook(None)
+        names = {name: (again / name).rename(tmp_path / name) for name in os.listdir(again)}
+        try:
+            restore(place, again)
+        except LogExistsError as error:
+            seen.append(error)
+        for name, path in names.items():
+            path.rename(again / name)
+
+    replace_hook(passed)
+    try:
+        restore(place, again)
+    finally:
+        replace_hook(None)
+    assert "another process restores a log here" in str(seen)
+    assert rows(again) == rows(place)
 
 
 def test_place_without_a_store_is_refused(place: Path, tmp_path: Path) -> None:
