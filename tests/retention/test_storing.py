@@ -66,6 +66,12 @@ def test_deleted_segments_are_a_gap_from_the_stored_end() -> None:
     assert storing.next_step(first_here=4, durable=450, is_sealed=False) == StoreEnd(450)
 
 
+def test_segments_put_after_the_comparison_are_stored_again() -> None:
+    storing = Storing(SIZE)
+    storing.begin(0, Contents(dict.fromkeys(range(4), 9), {}, {}, {}, [], []), 250)
+    assert (storing.next, storing.stored) == (2, 250)
+
+
 def test_segments_that_parts_cover_are_no_gap() -> None:
     storing = Storing(SIZE, next=1, stored=450)
     step = storing.next_step(first_here=4, durable=450, is_sealed=False)
