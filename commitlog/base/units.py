@@ -15,6 +15,8 @@ from fractions import Fraction
 from numbers import Real
 from typing import SupportsIndex
 
+import numpy as np
+
 from commitlog.errors import InvalidOptionError
 
 Size = SupportsIndex | str
@@ -113,7 +115,8 @@ def seconds_of(value: object) -> float:
         return _seconds(_product(value, DURATION_UNITS_NS, SECOND_NS))
     if isinstance(value, dt.timedelta):
         return value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, Real):
+    # NumPy's duration is a Real whose number counts any unit.
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, Real):
         return math.nan
     try:
         return float(value)

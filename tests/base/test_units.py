@@ -198,3 +198,11 @@ def test_duration_may_be_a_timedelta(value: dt.timedelta, duration_s: float) -> 
 def test_timedelta_out_of_bounds_is_refused(value: dt.timedelta) -> None:
     with pytest.raises(InvalidOptionError, match="wait must be a duration"):
         parse_duration(value, "wait")
+
+
+@pytest.mark.parametrize("count", [500, "NaT"])
+@pytest.mark.parametrize("unit", ["ns", "s", "Y"])
+def test_duration_of_numpy_is_refused(count: int | str, unit: str) -> None:
+    """Its number counts nanoseconds, or anything else."""
+    with pytest.raises(InvalidOptionError, match="wait must be a duration"):
+        parse_duration(np.timedelta64(count, unit), "wait")  # type: ignore[arg-type]
