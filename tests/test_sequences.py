@@ -241,8 +241,8 @@ def test_forked_child_counts_its_own_sequences(
 
 
 def test_unclean_torn_copy_counts_the_readable_records(logs: Logs, tmp_path: Path) -> None:
-    """After the first torn frame above the checkpoint the copy has whole, sealed segments, which the
-    next writable open cuts off.
+    """After the first torn frame above the checkpoint, the copy has whole, sealed segments, which
+    the next writable open cuts off.
     """
     log = logs.open(flush="none", checkpoint_interval=3600)
     log.append_many([b"%03d" % index * 300 for index in range(200)])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import commitlog
+from commitlog import replication
 from commitlog.cli import group
 from commitlog.cli.spark import as_object
 from tests.cli.program import ROOT, SEGMENT, run, sealed_log
@@ -157,7 +158,7 @@ def test_json_of_every_command_follows_the_page(log: Path, damaged: Path, tmp_pa
         ("doctor", printed("doctor", tmp_path)),
         ("remove", printed("remove", "--yes", tmp_path / "open")),
         ("topics", printed("topics", _with_topics(tmp_path / "topics"))),
-        ("info", printed("info", tmp_path / "topics")),
+        ("info", printed("info", tmp_path / "topics") + printed("info", _copy(log, tmp_path))),
         ("history", printed("history", _with_histories(tmp_path / "histories"))),
         *((each, printed(each, "--history", tmp_path / "histories")) for each in ("cat", "tail")),
         ("spark export", [as_object(_export())]),
@@ -175,6 +176,12 @@ def test_json_of_every_command_follows_the_page(log: Path, damaged: Path, tmp_pa
     )
     without = {"export-metrics", "bench", "call", "serve", "follow", "spark"}
     assert {name.split()[0] for name in known} | without == set(group.COMMANDS) | {"spark"}
+
+
+def _copy(log: Path, folder: Path) -> Path:
+    with replication.serve(log) as server:
+        replication.follow(server.url(), folder / "copied").close()
+    return folder / "copied"
 
 
 def _with_topics(path: Path) -> Path:

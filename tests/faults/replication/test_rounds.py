@@ -40,7 +40,9 @@ def test_log_that_the_store_fences_is_promoted_again(
             world.end(name)
         # Each record is on all copies: one promise is enough, so neither learns of the other.
         with monkeypatch.context() as patch:
-            patch.setattr(candidate, "next_rank", lambda known: ranked(known)._replace(id=next(ids)))
+            patch.setattr(
+                candidate, "next_rank", lambda known: ranked(known)._replace(id=next(ids))
+            )
             for name, store in (("c", Store(world.store)), ("b", None)):
                 others = [world.backs[other].url(LOG) for other in world.followers if other != name]
                 replication.promote(
