@@ -25,6 +25,7 @@ from commitlog.segment import checked_json
 from commitlog.segment.directory import LogDirectory
 
 NAME = "stored"
+_NUMBERS = ("end", "failed_rounds", "requests")
 _ERROR_CHARACTERS = 500
 _INTERVAL_S = 5.0  # between two writes while only the end moves
 
@@ -186,7 +187,8 @@ def read(directory: LogDirectory) -> StoredMark | None:
         return None
     mark = _mark_of(directory, content)
     last = mark.position // directory.segment_size - 1
-    if last < 0 or _seal_of(directory, last) == content.get("seal"):
+    seal = content.get("seal")
+    if last < 0 or (seal is not None and _seal_of(directory, last) == seal):
         return mark
     if last < min(LogDirectory.segment_numbers(directory), default=0):
         return mark  # it was deleted
@@ -196,9 +198,13 @@ def read(directory: LogDirectory) -> StoredMark | None:
 def _mark_of(directory: LogDirectory, content: dict[str, Any]) -> StoredMark:
     fields = StoredMark.__dataclass_fields__
     given = {name: content[name] for name in fields if name in content}
-    if type(given.get("target")) is not str or type(given.get("position")) is not int:
+    since, error = given.get("failing_since_ns"), given.get("error")
+    numbers = [given.get("position"), *(given.get(name, 0) for name in _NUMBERS)]
+    numbers += [] if since is None else [since]
+    sound = all(type(each) is int and 0 <= each < 1 << 63 for each in numbers)
+    if not sound or type(given.get("target")) is not str or type(error) not in (str, type(None)):
         raise CorruptSegmentError(
-            f"`{NAME}` lacks the store or the position: open the log with its store",
+            f"`{NAME}` is damaged: open the log with its store",
             path=os.path.join(directory.path, NAME),
         )
     return StoredMark(**given)
@@ -220,7 +226,7 @@ def _stored_end(directory: LogDirectory, numbers: Collection[int]) -> int:
     with contextlib.suppress(CommitLogError, OSError):
         mark = read(directory)
         if mark is not None and mark.position // directory.segment_size - 1 in numbers:
-            return mark.end if type(mark.end) is int and mark.end >= 0 else 0
+            return mark.end
     return 0
 
 

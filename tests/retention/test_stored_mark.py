@@ -13,7 +13,7 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog, Retention, Store
-from commitlog.errors import DiskFullError, InvalidOptionError, IOFailureError
+from commitlog.errors import CorruptSegmentError, DiskFullError, InvalidOptionError, IOFailureError
 from commitlog.keep import prune
 from commitlog.log.parts import parts_of
 from commitlog.retention import stored_mark
@@ -155,6 +155,27 @@ def test_damaged_mark_keeps_everything_until_the_next_open(
     with commitlog.open(log.path, store=place) as again:
         until(lambda: mark_of(again).position == 3 * SEGMENT)
         assert len(again.prune(ALL).segments) == 2
+
+
+@pytest.mark.parametrize(
+    "harm", [{"position": -5}, {"end": "a"}, {"end": 1 << 70}, {"error": 5}, {"requests": None}]
+)
+def test_mark_with_impossible_values_is_damaged(logs: Logs, harm: dict[str, object]) -> None:
+    log = logs.open()
+    fill(log, 3)
+    directory = parts_of(log).directory
+    checked_json.write(directory, stored_mark.NAME, {"target": "x", "position": 0, **harm})
+    with pytest.raises(CorruptSegmentError, match="`stored` is damaged"):
+        stored_mark.read(directory)
+    assert "it is not known what the store has" in str(prune(log.path, ALL).stopped_by)
+
+
+def test_mark_beyond_the_log_counts_nothing(logs: Logs) -> None:
+    log = logs.open()
+    fill(log, 3)
+    stored_mark.write(parts_of(log).directory, StoredMark("x", position=9 * SEGMENT))
+    assert mark_of(log).position == 0
+    assert prune(log.path, ALL).segments == ()
 
 
 def test_folder_instead_of_the_mark_is_named(logs: Logs, tmp_path: Path) -> None:
