@@ -303,8 +303,9 @@ class Candidate:
         named = len(wanted.urls) + (own.follows is not None)
         known = max(len(self._members()), own.copies)
         known = max([known, *(answer.lineage.copies for answer in self._answers.values())])
-        # No append has waited for the copies of a log without `require`.
-        copies = max(named, known) if own.require else named
+        copies = known if self._are_all_known() else max(named, known)
+        if not own.require:  # no append has waited for its copies
+            copies = named
         if wanted.copies is not None:
             copies = _checked_copies(wanted.copies, named)
         require = self._checked_require(copies)
@@ -315,6 +316,15 @@ class Candidate:
         needed = max(copies + 1 - (own.require or require or 1), 1)
         # A restored log may lack what it acknowledged, so its own promise does not count.
         return _Rule(copies + 1, 0, needed + bool(self._own.restored))
+
+    def _are_all_known(self) -> bool:
+        """Whether each log that is named is one of `_members`, and so is the primary.
+
+        Otherwise a log that is named may be a copy that no list has, and the primary of this copy
+        counts beside those that are named.
+        """
+        ids = [answer.lineage.member for answer in self._answers.values()]
+        return bool(self._own.lineage.members) and len(ids) == len(self._wanted.urls) and all(ids)
 
     def _checked_require(self, copies: int) -> int | None:
         own, require = self._own.lineage, self._wanted.require

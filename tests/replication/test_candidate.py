@@ -100,6 +100,13 @@ def test_copies_that_only_another_log_knows_are_counted() -> None:
     assert {each.name for each in begun.lineage.members} == set("abcd")
 
 
+def test_old_primary_that_is_named_is_counted_once() -> None:
+    answers = {"a": answer(log("a", copy=False)), "c": answer(log("c"))}
+    begun = decided(own(log("b")), answers)
+    assert isinstance(begun, Begin)
+    assert begun.lineage.copies == 2
+
+
 def test_copy_that_no_log_counts_yet_is_counted_when_named() -> None:
     assert isinstance(decided(own(log("b")), {"c": answer(log("c")), "d": GONE}), Refuse)
 
