@@ -26,6 +26,7 @@ from commitlog.observe.watching import writer_name
 from commitlog.recovery import lineage
 from commitlog.recovery.admission import is_restored
 from commitlog.repair.verification import opened_log_directory, read_identity
+from commitlog.replication.followed_mark import FollowedMark
 from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.retention.detached import open_detached
 from commitlog.segment import cursors_file
@@ -211,6 +212,7 @@ def _epoch(directory: LogDirectory) -> Report:
     known = lineage.read(directory)
     return {
         "follows": known.follows,
+        "lag_bytes": None if known.follows is None else FollowedMark(directory).lag_bytes,
         "epoch": known.number,
         "promised_epoch": known.promised.number if known.promised > known.rank else None,
         "copies": known.copies,

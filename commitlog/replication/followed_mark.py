@@ -26,38 +26,52 @@ class FollowedMark:
     ----------
     position : int
         Below it, the primary had everything durably that the copy has.
+    flushed : int
+        Up to where the primary was durable when it reported last.
     """
 
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
-        self.position = self._written = _read(directory)
+        self.position, self.flushed = self._written = _read(directory)
         self._written_s = time.monotonic()
 
-    def note(self, position: int) -> None:
-        """Note that everything below a position of the copy is durable at the primary."""
-        self.position = max(self.position, position)
+    @property
+    def lag_bytes(self) -> int:
+        """Return how many durable bytes of the primary the copy lacked then."""
+        return max(0, self.flushed - self.position)
+
+    def note(self, position: int, flushed: int) -> None:
+        """Note that everything below a position of the copy is durable at the primary, which is
+        durable up to `flushed`.
+        """
+        self.position, self.flushed = max(self.position, position), flushed
         if time.monotonic() - self._written_s >= _INTERVAL_S:
             self.settle()
 
     def lower(self, position: int) -> None:
         """Note that the copy is cut at a position."""
-        self.position = min(self.position, position)
+        self.position = self.flushed = min(self.position, position)
         self.settle()
 
     def settle(self) -> None:
-        """Write the position durably if it has changed."""
+        """Write what changed durably."""
         self._written_s = time.monotonic()
-        if self.position != self._written:
+        now = self.position, self.flushed
+        if now != self._written:
+            content = {"durable": self.position, "flushed": self.flushed}
             with self._directory.translate_errors(f"write `{NAME}`"):
-                checked_json.write(self._directory, NAME, {"durable": self.position})
-            self._written = self.position
+                checked_json.write(self._directory, NAME, content)
+            self._written = now
 
 
-def _read(directory: LogDirectory) -> int:
+def _read(directory: LogDirectory) -> tuple[int, int]:
     try:
-        content = checked_json.read(directory, NAME)
+        content = checked_json.read(directory, NAME) or {}
     except CorruptSegmentError as error:
         _logger.warning("%s", error)
-        return 0
-    found = None if content is None else content.get("durable")
-    return found if type(found) is int and found >= 0 else 0
+        return 0, 0
+    durable, flushed = (
+        found if type(found := content.get(name)) is int and found >= 0 else 0
+        for name in ("durable", "flushed")
+    )
+    return durable, flushed

@@ -218,7 +218,7 @@ class Replica:
             elif chunk.frames:
                 self._write_frames(chunk)
             if self.follows_primary:  # a copy flushes what its primary may not have flushed yet
-                self.followed.note(min(chunk.flushed, self._durable))
+                self.followed.note(min(chunk.flushed, self._durable), chunk.flushed)
             if time.monotonic() - self._checked_at >= _CHECKPOINT_INTERVAL_S:
                 self._mark(clean=False)
 

@@ -369,7 +369,7 @@ def test_copy_reports_what_it_follows_and_its_epoch(tmp_path: Path) -> None:
     with replication.serve(tmp_path / "log") as server:
         replication.follow(server.url(), tmp_path / "copy").close()
         found = info(tmp_path / "copy")
-        assert (found["follows"], found["epoch"]) == (server.url(), 0)
+        assert (found["follows"], found["epoch"], found["lag_bytes"]) == (server.url(), 0, 0)
     shutil.copytree(tmp_path / "copy", tmp_path / "clone")
     assert (found["restored"], info(tmp_path / "clone")["restored"]) == (False, True)
     replication.promote(tmp_path / "copy")
