@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import resource
 import signal
@@ -238,6 +239,13 @@ def test_racing_threads_of_a_child_adopt_the_log_once(
     assert len(list(log.tailer())) == 1701
 
 
+def _limit_that_leaves(free: int) -> int:
+    """Return the limit of descriptors below which so many numbers are unused."""
+    used = {int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/dev/fd/{name}")}
+    unused = (number for number in itertools.count() if number not in used)
+    return next(itertools.islice(unused, free, None))
+
+
 def test_adoption_that_fails_leaves_nothing_and_succeeds_later(
     logs: Logs, in_child: Callable[..., Any]
 ) -> None:
@@ -247,7 +255,7 @@ def test_adoption_that_fails_leaves_nothing_and_succeeds_later(
         descriptors = [len(os.listdir("/proc/self/fd"))]
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)
         for free in range(3):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors[0] - 1 + free, limit[1]))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (_limit_that_leaves(free), limit[1]))
             with pytest.raises(CommitLogError):
                 log.append(b"refused")
             resource.setrlimit(resource.RLIMIT_NOFILE, limit)

@@ -167,6 +167,7 @@ def test_mark_with_impossible_values_is_damaged(logs: Logs, harm: dict[str, obje
     checked_json.write(directory, stored_mark.NAME, {"target": "x", "position": 0, **harm})
     with pytest.raises(CorruptSegmentError, match="`stored` is damaged"):
         stored_mark.read(directory)
+    parts_of(log).writing().allocation.sealed_below()
     assert "it is not known what the store has" in str(prune(log.path, ALL).stopped_by)
 
 
