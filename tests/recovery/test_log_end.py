@@ -14,6 +14,7 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog
+from commitlog._kernel.segments import SparseIndex
 from commitlog.cli.report import report_of
 from commitlog.errors import CommitLogError
 from commitlog.flush import checkpoint as checkpoints
@@ -315,6 +316,9 @@ def test_lost_sector_below_the_stored_end_is_damage(path: Path) -> None:
     files.full(0, numbered(10))
     files.create(1, opened=True)
     end = files.records(1, numbered(60, 10))
+    segment = files.directory.open_segment(0, writable=True)
+    assert segment.seal(0, SparseIndex(segment.id, segment.size, 4096))
+    segment.release()
     stored_mark.write(files.directory, StoredMark("/store", SIZE, SIZE + end))
     files.put(1, HEADER + 512, bytes(512))
     with commitlog.open(path) as log, log.tailer(on_damage="skip") as tailer:
