@@ -128,12 +128,14 @@ class Comparison:
 
     def _differs(self, number: int) -> bool:
         """Return whether a whole segment is not one of the log, by its header, or by the frames of
-        one that is not sealed here.
+        one that is not sealed here. One that was deleted since the comparison began is no other.
         """
         theirs = read_header(self._target, number * self._size, self._directory.identity)
         ours = self._directory.read_header(number) if self._directory.has(number) else None
-        if ours is None or ours == theirs:
-            return ours is None
+        if ours is None:
+            return number >= min(self._directory.segment_numbers(), default=self.first)
+        if ours == theirs:
+            return False
         place = self._directory.log_uuid, number * self._size, self._size
         seal = read_seal(theirs, *place)
         if seal is None or read_seal(ours, *place) is not None:

@@ -26,6 +26,7 @@ from commitlog.retention import own_sessions, store_session
 from commitlog.retention.archiver import Archiver
 from commitlog.retention.contents import read_contents
 from commitlog.retention.own_sessions import OwnSessions
+from commitlog.retention.store_comparison import Comparison
 from commitlog.retention.store_session import (
     StoreSession,
     begin_epoch,
@@ -35,7 +36,9 @@ from commitlog.retention.store_session import (
     retire,
     sessions_in,
 )
+from commitlog.retention.storing import Standing
 from commitlog.retention.target import target_of
+from commitlog.segment.directory import LogDirectory
 from tests.retention.test_store import SOON, is_stored, names, seal, service_of, stored
 from tests.retention.test_store_epochs import is_fenced
 from tests.setups import SEGMENT, Logs, values
@@ -458,3 +461,22 @@ def test_late_whole_segment_of_a_copied_writer_is_replaced(
     log.close()
     assert stored(place) == [b"one", b"two", b"three"]
     assert verify(place).sound
+
+
+def test_segments_deleted_during_the_comparison_are_no_difference(
+    logs: Logs, place: Path, tmp_path: Path
+) -> None:
+    store_some(logs, place, count=3000)
+    directory = LogDirectory(str(tmp_path / "log"), parts_of(logs.open("log")).directory.identity)
+    target, before = target_of(place), names(place)
+    comparison = Comparison(directory, target, 1 << 62)
+    end = comparison.segments.recorded_end()
+    deleted = range(end // SEGMENT - 1)
+    assert len(deleted) > 3
+    for number in deleted:  # retention is allowed to: they are stored
+        directory.remove_segment(number)
+    assert comparison.common() == end
+    assert comparison.compared(Standing.CONTINUES, newest_session(target)) == end
+    assert comparison.compared(Standing.PROMOTED, StoreSession(1, 0, 0, "0" * 32)) == end
+    assert names(place) == before
+    directory.close()
