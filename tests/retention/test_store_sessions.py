@@ -463,7 +463,7 @@ def test_late_whole_segment_of_a_copied_writer_is_replaced(
     assert verify(place).sound
 
 
-def test_segments_deleted_during_the_comparison_are_no_difference(
+def test_segments_deleted_meanwhile_are_no_difference(
     logs: Logs, place: Path, tmp_path: Path
 ) -> None:
     store_some(logs, place, count=3000)
