@@ -18,6 +18,7 @@ from commitlog import replication
 from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.segment.identity import Identity
 from tests.cli.program import LIMIT_S, SEGMENT, run, started
+from tests.copies import copy_log
 from tests.log_files import HEADER, SIZE, LogFiles, numbered
 
 Until = Callable[..., None]
@@ -370,7 +371,7 @@ def test_copy_reports_what_it_follows_and_its_epoch(tmp_path: Path) -> None:
         replication.follow(server.url(), tmp_path / "copy").close()
         found = info(tmp_path / "copy")
         assert (found["follows"], found["epoch"], found["lag_bytes"]) == (server.url(), 0, 0)
-    shutil.copytree(tmp_path / "copy", tmp_path / "clone")
+    copy_log(tmp_path / "copy", tmp_path / "clone")
     assert (found["restored"], info(tmp_path / "clone")["restored"]) == (False, True)
     replication.promote(tmp_path / "copy")
     found = info(tmp_path / "copy")

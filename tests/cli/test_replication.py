@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 import commitlog
 from commitlog import replication
 from tests.cli.program import LIMIT_S, SEGMENT, interrupted, run, started
+from tests.copies import copy_log
 
 
 def first_line(process: subprocess.Popen[bytes]) -> str:
@@ -164,7 +164,7 @@ def test_restored_copy_follows_only_as_a_new_one(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log") as log, replication.serve(tmp_path / "log") as server:
         log.append(b"one")
         replication.follow(server.url(), tmp_path / "copy").close()
-        shutil.copytree(tmp_path / "copy", tmp_path / "restored")
+        copy_log(tmp_path / "copy", tmp_path / "restored")
         refused = run("follow", server.url(), tmp_path / "restored")
         assert refused.returncode == 1
         assert b"commitlog follow --restored" in refused.stderr

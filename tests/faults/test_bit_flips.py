@@ -13,6 +13,7 @@ import pytest
 
 import commitlog
 from commitlog.errors import CommitLogError
+from tests.copies import copy_log
 from tests.faults import image
 from tests.faults.child import Child, Link
 from tests.faults.writers import SEGMENT_SIZE, close_log, mark_of, open_log, value_of
@@ -47,7 +48,7 @@ def flip_many(link: Link, source: str, target: str, seed: str, flips: int) -> No
     segments = [file for file in files if file.suffix == ".seg"]
     for turn in range(flips):
         shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(source, target)
+        copy_log(source, target)
         file = numbers.choice(segments) if turn % 10 else numbers.choice(files)
         size = file.stat().st_size
         at = numbers.randrange(4096 if turn % 7 == 0 else size) % size

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 
 import commitlog
 from commitlog.errors import LogLockedError
+from tests.copies import copy_log
 from tests.faults import image
 from tests.faults.account import Account, check_prefixes, read_all
 from tests.faults.child import Child, Link
@@ -139,7 +139,7 @@ def test_closed_log_that_was_moved_or_copied_opens_unchanged(tmp_path: Path, pat
     positions = [log.append(value_of(0, index)) for index in range(500)]
     close_log(log, made)
     path.rename(tmp_path / "moved")
-    shutil.copytree(tmp_path / "moved", path)
+    copy_log(tmp_path / "moved", path)
     for place in (tmp_path / "moved", path):
         log, made = open_log(str(place), None, {})
         assert list(read_all(log)) == positions

@@ -5,7 +5,6 @@ behind.
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from commitlog.errors import (
 from commitlog.flush import checkpoint
 from commitlog.log.parts import parts_of
 from commitlog.segment.lock_file import LockFile
+from tests.copies import copy_log
 from tests.setups import SEGMENT, Logs
 
 
@@ -296,7 +296,7 @@ def test_open_waits_while_another_process_opens_the_log(logs: Logs, tmp_path: Pa
 def test_copied_directory_is_an_independent_log(logs: Logs, tmp_path: Path) -> None:
     log = logs.open(allocate_ahead=0)
     log.append(b"both")
-    shutil.copytree(tmp_path / "log", tmp_path / "copy")
+    copy_log(tmp_path / "log", tmp_path / "copy")
     log.append(b"original's")
     copy = logs.open("copy")
     copy.append(b"copy's")

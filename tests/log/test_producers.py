@@ -26,6 +26,7 @@ from commitlog.keep import prune as prune_outside
 from commitlog.log import producers
 from commitlog.log.parts import parts_of
 from commitlog.segment import producers_file
+from tests.copies import copy_log
 from tests.setups import LARGEST_VALUE, SEGMENT, Logs, Setup, all_appended
 
 MARK = 32
@@ -270,7 +271,7 @@ def test_file_of_other_segments_is_made_again(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with commitlog.open(path, segment_size=SEGMENT) as log:
         sent(log, 0)
-    shutil.copytree(path, tmp_path / "early")
+    copy_log(path, tmp_path / "early")
     for where, number in ((path, 1), (tmp_path / "early", 2)):
         with commitlog.open(where) as log:
             sent(log, number)
@@ -317,10 +318,10 @@ def test_tail_torn_at_any_byte_costs_no_number(tmp_path: Path) -> None:
         flushed = log.tail_position
         sent(log, 1, 2, size=20)
         end = log.tail_position
-        shutil.copytree(path, tmp_path / "live")
+        copy_log(path, tmp_path / "live")
     for cut in range(flushed, end + 1, 3):
         torn = tmp_path / f"torn{cut}"
-        shutil.copytree(tmp_path / "live", torn)
+        copy_log(tmp_path / "live", torn)
         (torn / "cursors").unlink()  # as after a power cut
         with open(torn / f"{0:020}.seg", "r+b") as file:
             file.seek(cut)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import zlib
 from itertools import chain
 from pathlib import Path
@@ -21,6 +20,7 @@ from commitlog.messages.key_frame import WHOLE, Delta, KeyFrame
 from commitlog.messages.key_ring import VARIABLE
 from commitlog.messages.schema import SCHEMA_TYPE, Schema
 from tests.cli.program import run as run_command
+from tests.copies import copy_log
 from tests.messages.sealed import NEW, OLD, RING
 from tests.messages.states import (
     DELTA,
@@ -103,7 +103,7 @@ def test_named_tailer_goes_on_at_a_delta(path: Path, states: list[State]) -> Non
 
 
 def test_archive_prune_and_copies_are_read(path: Path, states: list[State], tmp_path: Path) -> None:
-    shutil.copytree(path, tmp_path / "copy")
+    copy_log(path, tmp_path / "copy")
     keep.archive_segments(str(path), commitlog.Store(tmp_path / "archive"))
     rest = read(path)  # the archived segments are deleted
     assert 0 < len(rest) < len(states)

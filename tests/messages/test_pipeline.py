@@ -14,6 +14,7 @@ import commitlog
 from commitlog import CommitLog, method_reader, method_writer, topics
 from commitlog.errors import InvalidOptionError, LogFailedError, PositionError
 from commitlog.messages.schema import SCHEMA_TYPE
+from tests.copies import copy_log
 from tests.messages.orders import Refund, records
 
 
@@ -207,7 +208,7 @@ def test_output_whose_input_was_lost_is_refused(tmp_path: Path, later: tuple[int
     with commitlog.open(tmp_path / "out") as target:
         with commitlog.open(tmp_path / "in") as source:
             sell(source, 1)
-        shutil.copytree(source.path, kept)
+        copy_log(source.path, kept)
         with commitlog.open(tmp_path / "in") as source:
             sell(source, 2)
             handled(source, target)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from commitlog.messages.data_key import ID_BYTES, id_of
 from commitlog.messages.key_ring import unwrapped_by
 from commitlog.options import Options
 from commitlog.stage.joining import join
+from tests.copies import copy_log
 from tests.messages.orders import Order
 from tests.messages.sealed import RING, data_keys, messages, orders_of
 from tests.retention.test_tiered import drop_stored
@@ -85,7 +85,7 @@ def followed(log: CommitLog, place: Path) -> None:
 
 def copied(log: CommitLog, place: Path) -> None:
     log.close()  # an open log may remove a file while it is copied
-    shutil.copytree(log.path, place)
+    copy_log(log.path, place)
 
 
 @pytest.mark.parametrize("made", [archived, followed, copied])

@@ -17,6 +17,7 @@ from commitlog.errors import (
 from commitlog.messages import sealer
 from commitlog.messages.cipher import NONCE_BYTES
 from commitlog.messages.data_key import HEAD_BYTES, ID_BYTES
+from tests.copies import copy_log
 from tests.messages.orders import Order, ended, run
 from tests.messages.sealed import OLD, RING, data_keys, messages, orders_of
 
@@ -46,12 +47,12 @@ def sealed_heads(path: Path) -> list[bytes]:
 def test_no_nonce_repeats_after_kills_copies_and_restores(tmp_path: Path) -> None:
     path, backup = tmp_path / "log", tmp_path / "backup"
     assert ended(run(WRITER, path, OLD, "killed")) == 0
-    shutil.copytree(path, backup)
+    copy_log(path, backup)
     together = [run(WRITER, path, OLD) for _ in range(2)]
     assert [ended(each) for each in together] == [0, 0]
     original = sealed_heads(path)
     shutil.rmtree(path)
-    shutil.copytree(backup, path)  # the restored backup goes on where the lost log went on
+    copy_log(backup, path)  # the restored backup goes on where the lost log went on
     assert ended(run(WRITER, path, OLD)) == 0
     restored = sealed_heads(path)
     copied = sealed_heads(backup)

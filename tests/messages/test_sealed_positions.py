@@ -24,6 +24,7 @@ from commitlog.messages.authentication import Authentication
 from commitlog.messages.catalog import FOLDER
 from commitlog.messages.data_key import DataKey
 from commitlog.messages.schema import SCHEMA_TYPE, Schema
+from tests.copies import copy_log
 from tests.messages.orders import Order, Refund, records
 from tests.messages.sealed import NEW, OLD, RING, messages
 from tests.messages.states import SEGMENT, State, States, key_of
@@ -145,11 +146,11 @@ def pair(tmp_path: Path) -> tuple[Path, list[Record]]:
     """Return a log without its last two messages, which are equally long, and these messages."""
     with binding(tmp_path / "log") as orders:
         orders.append(Order(1))
-    shutil.copytree(tmp_path / "log", tmp_path / "cut")
+    copy_log(tmp_path / "log", tmp_path / "cut")
     with binding(tmp_path / "log", mode="a") as orders:
         orders.append(Order(2))
     shutil.rmtree(tmp_path / "cut")
-    shutil.copytree(tmp_path / "log", tmp_path / "cut")
+    copy_log(tmp_path / "log", tmp_path / "cut")
     with binding(tmp_path / "log") as orders:
         head = len(records(orders.log))
         orders.append_many([Order(3), Order(4)])

@@ -20,6 +20,7 @@ from commitlog.recovery.lineage import Lineage, Member, parse
 from commitlog.recovery.place import Place
 from commitlog.replication import Replication
 from commitlog.replication.new_replica import read_replica
+from tests.copies import copy_log
 from tests.replication.scene import LIMIT_S, SEGMENT, fill, records, settle
 
 Act = Callable[[Path], Path]
@@ -45,13 +46,13 @@ def replicated(folder: Path, *names: str, count: int = 5) -> int:
 
 
 def copied(path: Path) -> Path:
-    shutil.copytree(path, path.with_name("backup"), symlinks=True)
+    copy_log(path, path.with_name("backup"))
     shutil.rmtree(path)
     return path.with_name("backup").rename(path)
 
 
 def cloned(path: Path) -> Path:
-    return Path(shutil.copytree(path, path.with_name("clone")))
+    return copy_log(path, path.with_name("clone"))
 
 
 def linked(path: Path) -> Path:
@@ -118,7 +119,7 @@ def test_restored_copy_goes_on_as_a_new_one(tmp_path: Path) -> None:
 
 def test_restored_primary_gets_the_rest_by_a_promotion(tmp_path: Path) -> None:
     replicated(tmp_path, "b", "c")
-    shutil.copytree(tmp_path / "orders", tmp_path / "backup")
+    copy_log(tmp_path / "orders", tmp_path / "backup")
     end = replicated(tmp_path, "b", "c", count=300)
     whole = records(tmp_path / "orders")
     shutil.rmtree(tmp_path / "orders")
@@ -227,7 +228,7 @@ def test_recovery_of_a_restored_log_does_not_hide_it(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "orders", segment_size=SEGMENT, replicate=rule) as log:
         with replication.follow(rule.server.url(), tmp_path / "b"):
             fill(log, 5)
-        shutil.copytree(log.path, tmp_path / "backup", ignore=shutil.ignore_patterns("*.tmp"))
+        copy_log(log.path, tmp_path / "backup")
     with pytest.raises(ReplicationError, match="force restored"):
         replication.promote(tmp_path / "backup")  # which recovers it first
     with pytest.raises(FencedError, match="--force restored"):

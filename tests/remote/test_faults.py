@@ -24,6 +24,7 @@ from commitlog.remote import connection, wire
 from commitlog.remote.endpoint import Endpoint
 from commitlog.remote.remote_directory import RemoteDirectory
 from commitlog.remote.update import UPDATE_BYTES
+from tests.copies import copy_log
 from tests.faults.small_disk import launcher
 from tests.remote.server import FlippingProxy, free_port, garbage_port, serving
 from tests.replication.scene import LIMIT_S, SEGMENT, fill
@@ -167,7 +168,7 @@ def test_log_that_was_created_again_is_refused(primary: commitlog.CommitLog) -> 
 def test_server_that_lost_records_is_refused(primary: commitlog.CommitLog, tmp_path: Path) -> None:
     primary.close()
     older = tmp_path / "older" / "orders"
-    shutil.copytree(primary.path, older)
+    copy_log(primary.path, older)
     with commitlog.open(primary.path) as log, replication.serve(log.path) as server:
         url, port = server.url(), server.port
         log.append(b"lost")

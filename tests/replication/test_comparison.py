@@ -19,6 +19,7 @@ from commitlog.replication import comparison, wire
 from commitlog.replication.comparison import first_difference
 from commitlog.replication.digests import Digests
 from commitlog.replication.served import Served
+from tests.copies import copy_log
 from tests.replication.scene import LIMIT_S, SEGMENT, check_same, copy_of, fill, records
 
 
@@ -42,12 +43,12 @@ def follow_to(primary: Path, copy: Path, end: int) -> None:
 def restored_beside_its_copy(folder: Path, old: list[bytes], new: list[bytes]) -> int:
     """Make a log that was restored and went on beside what its copy has; return where."""
     append(folder / "orders", [b"one", b"two"])
-    shutil.copytree(folder / "orders", folder / "backup")
+    copy_log(folder / "orders", folder / "backup")
     with commitlog.open(folder / "backup", "r") as log:
         start = log.committed_position
     follow_to(folder / "orders", folder / "copy", append(folder / "orders", old))
     shutil.rmtree(folder / "orders")
-    shutil.copytree(folder / "backup", folder / "orders")
+    copy_log(folder / "backup", folder / "orders")
     append(folder / "orders", new)
     return start
 
@@ -71,7 +72,7 @@ def test_equal_last_records_do_not_hide_other_ones(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "a", segment_size=SEGMENT) as log:
         fill(log, 200)
         end = log.tail_position
-    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    copy_log(tmp_path / "a", tmp_path / "b")
     with commitlog.open(tmp_path / "b", "r") as log:
         positions = [position for position, *_ in records(tmp_path / "b")]
         parts = parts_of(log)
@@ -152,13 +153,13 @@ def test_digest_goes_on_where_it_ended(tmp_path: Path) -> None:
 
 def test_running_follower_refuses_a_restored_primary(tmp_path: Path) -> None:
     end = append(tmp_path / "orders", [b"one"])
-    shutil.copytree(tmp_path / "orders", tmp_path / "backup")
+    copy_log(tmp_path / "orders", tmp_path / "backup")
     with _served(tmp_path / "orders") as server:
         follower = replication.follow(server.url(), tmp_path / "copy")
         end = append(tmp_path / "orders", [b"old"])
         assert follower.wait(end, LIMIT_S)
     shutil.rmtree(tmp_path / "orders")
-    shutil.copytree(tmp_path / "backup", tmp_path / "orders")
+    copy_log(tmp_path / "backup", tmp_path / "orders")
     append(tmp_path / "orders", [b"new", b"next"])
     with (
         _served(tmp_path / "orders", server.port),

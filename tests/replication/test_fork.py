@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import commitlog
 from commitlog import Store, replication
 from commitlog.repair.verification import verify
+from tests.copies import copy_log
 from tests.replication.scene import (
     LIMIT_S,
     SEGMENT,
@@ -64,7 +64,7 @@ def test_cut_of_a_returning_primary_survives_kills(tmp_path: Path) -> None:
         step = 1
         while True:
             old_path = tmp_path / str(step)
-            shutil.copytree(tmp_path / "orders", old_path)
+            copy_log(tmp_path / "orders", old_path)
             killed = killed_process(step, "follow", old_path, server.url())
             replication.follow(server.url(), old_path).close()
             assert records(old_path) == records(tmp_path / "copy")

@@ -14,6 +14,7 @@ from commitlog.errors import CommitLogError, FencedError, ReplicationError
 from commitlog.replication.followed_mark import NAME, FollowedMark
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
+from tests.copies import copy_log
 from tests.replication.scene import LIMIT_S, SEGMENT, fill, records, settle
 
 
@@ -34,7 +35,7 @@ def restored(tmp_path: Path) -> Path:
     primary, snapshot = tmp_path / "orders", tmp_path / "snapshot"
     with opened(primary) as log, replication.follow(url_of(log), tmp_path / "copy") as follower:
         fill(log, 10)
-        shutil.copytree(primary, snapshot, ignore=shutil.ignore_patterns(".*.tmp", "cursors"))
+        copy_log(primary, snapshot, "cursors")
         settle(snapshot)
         fill(log, 30, "acknowledged")
         assert follower.wait(log.flushed_position, LIMIT_S)
@@ -82,7 +83,7 @@ def test_cut_by_a_promotion_lowers_the_mark(tmp_path: Path) -> None:
         with replication.follow(url_of(log), b) as follower:
             fill(log, 5)
             assert follower.wait(log.flushed_position, LIMIT_S)
-        shutil.copytree(b, tmp_path / "c")
+        copy_log(b, tmp_path / "c")
         with replication.follow(url_of(log), b) as follower:
             fill(log, 5)
             assert follower.wait(log.flushed_position, LIMIT_S)
@@ -137,7 +138,7 @@ def replaced(path: Path, backup: Path) -> None:
 def moved(path: Path, backup: Path) -> None:
     """Replace the directory."""
     shutil.rmtree(path)
-    shutil.copytree(backup, path)
+    copy_log(backup, path)
 
 
 @pytest.mark.parametrize("count", [1, 40])
@@ -148,7 +149,7 @@ def test_log_restored_under_its_server_gets_no_old_count(
     path = tmp_path / "orders"
     with commitlog.open(path, segment_size=SEGMENT) as log:
         fill(log, 5)
-    shutil.copytree(path, tmp_path / "backup")
+    copy_log(path, tmp_path / "backup")
     with (
         replication.serve(path) as server,
         replication.follow(server.url(), tmp_path / "copy") as follower,

@@ -22,6 +22,7 @@ from commitlog.replication.promise import Asked
 from commitlog.replication.replica import fence_closed
 from commitlog.replication.sender import Sender
 from commitlog.replication.served import Served
+from tests.copies import copy_log
 from tests.replication.scene import LIMIT_S, SEGMENT, check_same, fill, records, settle
 
 
@@ -33,7 +34,7 @@ def opened(path: Path) -> commitlog.CommitLog:
 
 def copy_files(log: Path, to: Path) -> None:
     """Copy what a crash leaves of an open log: another boot does not use `cursors`."""
-    shutil.copytree(log, to, ignore=shutil.ignore_patterns(".*.tmp", "cursors"))
+    copy_log(log, to, "cursors")
     settle(to)
 
 
@@ -159,7 +160,7 @@ def test_recovery_at_the_end_of_a_segment_begins_in_the_next_one(tmp_path: Path)
 
 
 def test_older_state_of_a_recovered_log_is_not_followed(crashed: Path, tmp_path: Path) -> None:
-    shutil.copytree(crashed, tmp_path / "older")
+    copy_log(crashed, tmp_path / "older")
     with opened(crashed) as log:
         replication.follow(url_of(log), tmp_path / "copy").close()
     with (

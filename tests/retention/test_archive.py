@@ -41,6 +41,7 @@ from commitlog.log.parts import parts_of
 from commitlog.repair.verification import verify
 from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.retention.target import LocalTarget
+from tests.copies import copy_log
 from tests.setups import BY_HAND, SEGMENT, Logs, values
 from tests.steps import killed_at, replace_hook
 
@@ -297,7 +298,7 @@ def test_crash_at_any_archive_step_is_resumed_without_loss(logs: Logs, tmp_path:
     while True:
         step += 1
         here, there = tmp_path / f"log{step}", tmp_path / f"archive{step}"
-        shutil.copytree(log.path, here)
+        copy_log(log.path, here)
 
         def prepare(here: Path = here, there: Path = there) -> Callable[[], object]:
             return lambda: archive_segments(here, Store(there))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from commitlog.retention.contents import read_contents
 from commitlog.retention.store_session import newest_session
 from commitlog.retention.stored_tail import StoredTail
 from commitlog.retention.target import target_of
+from tests.copies import copy_log
 from tests.retention.test_store import SOON, is_stored, service_of, stored
 from tests.setups import SEGMENT, Logs, values
 from tests.steps import killed_at
@@ -210,7 +210,7 @@ def test_what_a_promotion_without_the_store_gives_up_is_logged(
     log.append(b"one")
     common = log.tail_position
     log.close()
-    shutil.copytree(log.path, tmp_path / "backup")
+    copy_log(log.path, tmp_path / "backup")
     log = logs.open(store=Store(place))
     log.append(b"two")
     end = log.tail_position
@@ -251,7 +251,7 @@ def test_kill_at_any_step_of_a_promotion_leaves_one_primary(
     while killed:
         step += 1
         here, kept = tmp_path / f"copy{step}", tmp_path / f"store{step}"
-        shutil.copytree(place, kept)
+        copy_log(place, kept)
         restore(kept, here)
         killed = killed_at(step, partial(partial, promote, here, store=Store(kept)))
         promoted = promote(here, store=Store(kept))

@@ -26,6 +26,7 @@ from commitlog.retention.stored_segments import StoredSegments, whole_frames_end
 from commitlog.retention.stored_tail import StoredTail
 from commitlog.retention.tail_object import TailObject, pack, read_part
 from commitlog.retention.target import target_of
+from tests.copies import copy_log
 from tests.retention.test_store import SOON, is_stored, names, service_of, stored
 from tests.setups import HEADER, SEGMENT, Logs, values
 
@@ -157,7 +158,7 @@ def test_part_of_another_history_does_not_join(
     logs: Logs, place: Path, tmp_path: Path, until: Until
 ) -> None:
     log = store_parts(logs, place, until, 2)
-    shutil.copytree(log.path, tmp_path / "other")
+    copy_log(log.path, tmp_path / "other")
     log.append(b"ours" * 5)
     until(lambda: is_stored(log))
     log.append(b"ours again")
@@ -194,7 +195,7 @@ def test_store_of_an_earlier_release_is_read_and_continued(
     assert verify(place).sound
     restore(place, tmp_path / "again")
     for name in ("log", "again"):
-        shutil.copytree(place, tmp_path / f"store of {name}")
+        copy_log(place, tmp_path / f"store of {name}")
         log = logs.open(name, store=Store(tmp_path / f"store of {name}"))
         log.append(b"on")
         log.close()
@@ -235,7 +236,7 @@ def test_torn_part_of_an_earlier_release_is_replaced(
     assert not verify(place).sound
     done = restore(place, tmp_path / "again")
     assert done.end_position < parts(place)[-1].end
-    shutil.copytree(place, tmp_path / "second")
+    copy_log(place, tmp_path / "second")
     log = logs.open("again", store=Store(place))
     assert log.tail_position == done.end_position
     log.append(b"goes on")

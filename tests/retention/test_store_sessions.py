@@ -39,6 +39,7 @@ from commitlog.retention.store_session import (
 from commitlog.retention.storing import Standing
 from commitlog.retention.target import target_of
 from commitlog.segment.directory import LogDirectory
+from tests.copies import copy_log
 from tests.retention.test_store import SOON, is_stored, names, seal, service_of, stored
 from tests.retention.test_store_epochs import is_fenced
 from tests.setups import SEGMENT, Logs, values
@@ -70,7 +71,7 @@ def sessions(place: Path) -> list[StoreSession]:
 
 def copy_live(log: CommitLog, path: Path) -> None:
     """Copy the directory of a log that is open, without files that are being written."""
-    shutil.copytree(log.path, path, ignore=shutil.ignore_patterns(".*.tmp"))
+    copy_log(log.path, path)
 
 
 def is_refused(log: CommitLog) -> bool:
@@ -84,7 +85,7 @@ def test_second_opened_copy_of_a_log_stores_nothing(
     logs: Logs, place: Path, tmp_path: Path, until: Until
 ) -> None:
     common = store_some(logs, place)
-    shutil.copytree(tmp_path / "log", tmp_path / "copy")
+    copy_log(tmp_path / "log", tmp_path / "copy")
     first = logs.open(store=Store(place, every=SOON))
     until(lambda: service_of(first).figures().stored_position > 0)
     second = logs.open("copy", store=Store(place, every=SOON))
@@ -119,7 +120,7 @@ def test_backup_that_is_restored_in_place_stores_nothing(
     logs: Logs, place: Path, tmp_path: Path, until: Until
 ) -> None:
     store_some(logs, place)
-    shutil.copytree(tmp_path / "log", tmp_path / "backup")
+    copy_log(tmp_path / "log", tmp_path / "backup")
     everything = store_some(logs, place)
     shutil.rmtree(tmp_path / "log")
     shutil.move(tmp_path / "backup", tmp_path / "log")
@@ -213,7 +214,7 @@ def test_refused_copy_is_promoted_and_goes_on(
     logs: Logs, place: Path, tmp_path: Path, until: Until
 ) -> None:
     store_some(logs, place)
-    shutil.copytree(tmp_path / "log", tmp_path / "copy")
+    copy_log(tmp_path / "log", tmp_path / "copy")
     log = logs.open(store=Store(place, every=SOON))
     until(lambda: len(sessions(place)) == 2)
     epoch = promote(tmp_path / "copy", store=Store(place))
@@ -231,7 +232,7 @@ def test_copy_of_a_log_archives_nothing_into_its_store(
     log = logs.open(store=Store(place))
     log.append(b"one")
     log.close()
-    shutil.copytree(log.path, tmp_path / "copy")
+    copy_log(log.path, tmp_path / "copy")
     for name in ("log", "copy"):
         with commitlog.open(tmp_path / name) as each:
             each.append(name.encode())
@@ -250,7 +251,7 @@ def test_promotion_of_a_diverged_copy_replaces_the_rest(
     logs: Logs, place: Path, tmp_path: Path, until: Until
 ) -> None:
     common = store_some(logs, place)
-    shutil.copytree(tmp_path / "log", tmp_path / "copy")
+    copy_log(tmp_path / "log", tmp_path / "copy")
     theirs = store_some(logs, place, count=700)
     with commitlog.open(tmp_path / "copy") as copy:
         copy.append_many([b"%d other" % number * 30 for number in range(900)])
@@ -445,7 +446,7 @@ def test_late_whole_segment_of_a_copied_writer_is_replaced(
     log = logs.open(store=Store(place))
     log.append(b"one")
     log.close()
-    shutil.copytree(log.path, tmp_path / "late")
+    copy_log(log.path, tmp_path / "late")
     log = logs.open(store=Store(place, every=SOON))
     log.append(b"two")
     until(lambda: is_stored(log))

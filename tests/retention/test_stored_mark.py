@@ -19,6 +19,7 @@ from commitlog.log.parts import parts_of
 from commitlog.retention import stored_mark
 from commitlog.retention.stored_mark import StoredMark, place_of
 from commitlog.segment import checked_json
+from tests.copies import copy_log
 from tests.setups import SEGMENT, Logs
 
 SOON = 0.01
@@ -129,7 +130,7 @@ def test_mark_of_records_that_were_replaced_counts_nothing(
     until(lambda: mark_of(log).position == 2 * SEGMENT)
     log.close()
     backup = tmp_path / "backup"
-    shutil.copytree(log.path, backup)
+    copy_log(log.path, backup)
     with commitlog.open(log.path, store=Store(tmp_path / "store", every=SOON)) as longer:
         fill(longer, 2)
         until(lambda: mark_of(longer).position == 4 * SEGMENT)

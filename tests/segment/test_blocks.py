@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from commitlog import CommitLog, TransientStorePool
 from commitlog.log.parts import parts_of
 from commitlog.repair.verification import verify
 from commitlog.segment.blocks import FIRST_BYTES, blocks_for
+from tests.copies import copy_log
 from tests.setups import BY_HAND, HEADER, Logs
 from tests.steps import killed_at
 
@@ -218,7 +218,7 @@ def test_copy_of_a_log_opens_and_appends(logs: Logs, tmp_path: Path, sparse: boo
     log = logs.open(segment_size=SIZE, **CALM)
     log.append(b"one")
     log.close()
-    shutil.copytree(log.path, tmp_path / "copy")
+    copy_log(log.path, tmp_path / "copy")
     first = tmp_path / "copy" / f"{0:020}.seg"
     content = first.read_bytes()
     os.truncate(first, HEADER if sparse else 0)

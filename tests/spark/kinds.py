@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ import commitlog
 from commitlog import Store, replication, topics
 from commitlog.base.polling import attempts
 from commitlog.log.parts import parts_of
+from tests.copies import copy_log
 from tests.messages.orders import Order, Refund
 from tests.retention.s3_server import S3Server, served_bucket
 from tests.spark.conftest import WORKER_KEYS
@@ -102,7 +102,7 @@ class Kinds:
         live, self.rows = build(folder / "live" / NAME, folder / "store" / NAME)
         self._live = stack.enter_context(live)
         _await_store(live)
-        shutil.copytree(folder / "live" / NAME, folder / "closed" / NAME)
+        copy_log(folder / "live" / NAME, folder / "closed" / NAME)
         with commitlog.open(folder / "closed" / NAME):
             pass
         self._made: dict[str, Kind] = {}
@@ -129,7 +129,7 @@ class Kinds:
     def _dropped(self) -> commitlog.CommitLog:
         """A log that has deleted what its store has."""
         folder = self._folder / "dropped" / NAME
-        shutil.copytree(self._folder / "closed" / NAME, folder)
+        copy_log(self._folder / "closed" / NAME, folder)
         store = Store(self._folder / "store2" / NAME, every="10ms")
         log = self._stack.enter_context(commitlog.open(folder, store=store))
         _drop(log)

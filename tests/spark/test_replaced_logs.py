@@ -14,6 +14,7 @@ import commitlog
 from commitlog import Store, replication
 from commitlog.errors import CommitLogError, LogNotFoundError, PositionError
 from commitlog.spark.stream import LogStreamReader
+from tests.copies import copy_log
 from tests.spark.logs_in_spark import SIZE, archive, fill, numbered, values
 from tests.spark.test_stream import Query
 from tests.spark.test_stream_reader import ALL, Streams, _batches, _read, stream
@@ -237,11 +238,11 @@ def test_running_stream_follows_a_directory_restored_in_place(
     tmp_path: Path, stream: Streams, until: Any
 ) -> None:
     fill(tmp_path / "log", OLD)
-    shutil.copytree(tmp_path / "log", tmp_path / "copy")
+    copy_log(tmp_path / "log", tmp_path / "copy")
     reader = stream(tmp_path / "log")
     offset = reader.latestOffset(reader.initialOffset(), ALL)
     shutil.rmtree(tmp_path / "log")
-    shutil.copytree(tmp_path / "copy", tmp_path / "log")
+    copy_log(tmp_path / "copy", tmp_path / "log")
     fill(tmp_path / "log", [b"more"])
     end, error = _eventually(reader, offset, until)
     assert error is None

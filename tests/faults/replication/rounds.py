@@ -9,7 +9,6 @@ primary.
 from __future__ import annotations
 
 import random
-import shutil
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.copies import copy_log
 from tests.faults import small_disk
 from tests.faults.replication import programs, trouble
 from tests.faults.replication.trouble import Trouble
@@ -126,7 +126,7 @@ def _kept(world: World) -> Iterator[None]:
         for name, program in world.running.items():
             print(f"{name} {program.name}: {program.said[-8:]}"[:2000])
         kept = world.folder.with_name(f"{world.folder.name}-failed")
-        shutil.copytree(world.folder, kept, ignore=shutil.ignore_patterns("pipe*"))
+        copy_log(world.folder, kept, "pipe*")
         print(f"the files are in {kept}")
         raise
 
