@@ -23,8 +23,8 @@ from commitlog.log.commit_log import open_log as open
 from commitlog.options import Options, Tuning
 from commitlog.pool import TransientStorePool
 from commitlog.retention.retention import Retention
-from commitlog.retention.store import Store
 from commitlog.stats import Latency, LogStats
+from commitlog.stores.store import Store
 from commitlog.tail.batch import Batch
 from commitlog.tail.cycles import Cycle
 from commitlog.tail.tailer import Tailer

@@ -11,7 +11,7 @@ from commitlog.cli.output import echo, print_json
 from commitlog.cli.prune import as_object, lines
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import Pruned, Store, archive_segments
-from commitlog.retention.store import LEVEL_DEFAULT
+from commitlog.stores.store import LEVEL_DEFAULT
 
 
 @click.command()

@@ -13,7 +13,7 @@ from commitlog.replication.new_replica import read_replica
 from commitlog.replication.primary import Access
 from commitlog.replication.promotion import promote
 from commitlog.replication.promotion_steps import Doubt
-from commitlog.retention.store import Store
+from commitlog.stores.store import Store
 
 
 @click.command()

@@ -27,13 +27,13 @@ from commitlog.recovery import lineage
 from commitlog.recovery.admission import is_restored
 from commitlog.repair.verification import opened_log_directory, read_identity
 from commitlog.replication.followed_mark import FollowedMark
-from commitlog.retention.archived_directory import ArchivedDirectory
-from commitlog.retention.detached import open_detached
 from commitlog.segment import cursors_file
 from commitlog.segment.cursors_file import is_live
 from commitlog.segment.directory import LogDirectory, holes
 from commitlog.segment.identity import Identity
 from commitlog.segment.lone_segment import LoneSegment
+from commitlog.stores.archived_directory import ArchivedDirectory
+from commitlog.stores.detached import open_detached
 
 Report = dict[str, Any]
 _SEAL = (

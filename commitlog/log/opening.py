@@ -24,13 +24,13 @@ from commitlog.pool import shm_survey
 from commitlog.recovery import Recovered, recover
 from commitlog.recovery.admission import note_recovery, refuse_follower
 from commitlog.recovery.pending_join import finish_pending
-from commitlog.retention.archived import is_archive
 from commitlog.segment import cursors_file
 from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import CursorsFile
 from commitlog.segment.directory import LogDirectory, check_file_system
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import Holder, LockFile, is_foreign, is_process, new_holder
+from commitlog.stores.archived import is_archive
 
 _logger = logging.getLogger("commitlog")
 

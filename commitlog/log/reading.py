@@ -12,15 +12,15 @@ from commitlog.errors import CommitLogError, LogNotFoundError, PositionError
 from commitlog.log.opened import NEVER_UNCERTAIN, Opened, check_options, refuse_foreign
 from commitlog.options import Options, ready_wait_s
 from commitlog.recovery.log_end import LogEnd, find_end
-from commitlog.retention.archived_directory import ArchivedDirectory
-from commitlog.retention.detached import Detached, open_detached
-from commitlog.retention.store import Store
-from commitlog.retention.tiered_directory import TieredDirectory
 from commitlog.segment import cursors_file
 from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import CursorsFile
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
+from commitlog.stores.archived_directory import ArchivedDirectory
+from commitlog.stores.detached import Detached, open_detached
+from commitlog.stores.store import Store
+from commitlog.stores.tiered_directory import TieredDirectory
 
 _TRIES = 3
 

@@ -21,14 +21,14 @@ from commitlog.retention.holds import Ends, copied_end
 from commitlog.retention.listener import ListenerService
 from commitlog.retention.pruner import LogState, Pruner, RetentionService
 from commitlog.retention.retention import Retention
-from commitlog.retention.store import Store
 from commitlog.segment.mapped_file_queue import MappedFileQueue
+from commitlog.stores.store import Store
 from commitlog.tail.backpressure import Backpressure
 
 if TYPE_CHECKING:
     from commitlog.flush.acknowledge_service import AcknowledgeService
     from commitlog.log.fair_queue import FairQueues
-    from commitlog.retention.store_service import StoreService
+    from commitlog.stores.store_service import StoreService
 
 _JOIN_S = 10.0
 _FLUSH_S = 5.0
@@ -154,13 +154,13 @@ def _flush_to(engine: Engine) -> Callable[[int], object]:
 
 def _store_service(engine: Engine, queue: MappedFileQueue, store: Store) -> StoreService:
     # Imported here, because most logs have no store.
-    from commitlog.retention import stored_mark
-    from commitlog.retention.store_service import StoreService
-    from commitlog.retention.store_session import StoreSession
+    from commitlog.stores import marker
+    from commitlog.stores.store_service import StoreService
+    from commitlog.stores.store_session import StoreSession
 
     own = lineage.read(queue.directory)
     # Before anything can be deleted.
-    stored_mark.begin(queue.directory, store)
+    marker.begin(queue.directory, store)
 
     def flush() -> int:
         engine.flush_to(engine.committed_position, _FLUSH_S)

@@ -19,12 +19,12 @@ from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.figures import replication_lag, store_stats
 from commitlog.log.parts import parts_of
 from commitlog.log.presence import is_present
-from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.segment import cursors_file
 from commitlog.segment.cursors_file import Writer
 from commitlog.segment.directory import Kind, LogDirectory
 from commitlog.segment.lock_file import is_foreign, process_name
 from commitlog.stats import StoreStats
+from commitlog.stores.archived_directory import ArchivedDirectory
 from commitlog.tail import tailer_state
 from commitlog.tail.tailer_state import TailerState
 

@@ -35,11 +35,11 @@ from commitlog.remote.growing import Growing
 from commitlog.remote.live_end import LiveEnd
 from commitlog.remote.remote_tailers import RemoteTailers
 from commitlog.remote.update import Update
-from commitlog.retention.segment_cache import SegmentCache
-from commitlog.retention.tiered_directory import TieredDirectory
 from commitlog.segment import cursors_file
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
+from commitlog.segment.segment_cache import SegmentCache
+from commitlog.stores.tiered_directory import TieredDirectory
 
 _BLOCK_BYTES = 16 << 20  # of one call
 _HEADERS = 64  # that one call brings

@@ -39,14 +39,14 @@ from commitlog.log.reading import open_directory_of
 from commitlog.options import Options, Tuning
 from commitlog.recovery import lineage
 from commitlog.recovery.lineage import Epoch, Lineage
-from commitlog.retention import own_sessions
-from commitlog.retention.archived import is_archive
-from commitlog.retention.archived_directory import ArchivedDirectory
-from commitlog.retention.own_sessions import OwnSessions
-from commitlog.retention.store_lease import StoreLease
-from commitlog.retention.store_session import newest_session, promotions
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory, holes, segment_name
+from commitlog.stores import own_sessions
+from commitlog.stores.archived import is_archive
+from commitlog.stores.archived_directory import ArchivedDirectory
+from commitlog.stores.own_sessions import OwnSessions
+from commitlog.stores.store_lease import StoreLease
+from commitlog.stores.store_session import newest_session, promotions
 
 _logger = logging.getLogger("commitlog.store")
 _AT_A_TIME = 4  # segments

@@ -25,13 +25,13 @@ from commitlog.flush.checkpoint import Checkpoint
 from commitlog.repair.lost_identity import deduce
 from commitlog.repair.reports import VerifyReport
 from commitlog.repair.survey import Survey
-from commitlog.retention.archived import refuse_archive
-from commitlog.retention.archived_directory import ArchivedDirectory
-from commitlog.retention.detached import Detached, open_detached
 from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import is_live
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
+from commitlog.stores.archived import refuse_archive
+from commitlog.stores.archived_directory import ArchivedDirectory
+from commitlog.stores.detached import Detached, open_detached
 
 
 def verify(path: str | os.PathLike[str]) -> VerifyReport:

@@ -46,10 +46,10 @@ from commitlog.replication.promotion_steps import (
     Wanted,
 )
 from commitlog.replication.quorum import Quorum
-from commitlog.retention import stored_mark
-from commitlog.retention.store import Store
-from commitlog.retention.store_promotion import StoreAtPromotion
 from commitlog.segment import identity as identities
+from commitlog.stores import marker
+from commitlog.stores.store import Store
+from commitlog.stores.store_promotion import StoreAtPromotion
 
 _RESTORED = (
     "the directory is another one than before: it was restored from a backup, cloned, or moved to "
@@ -266,7 +266,7 @@ class _Promotion:
             found = StoreAtPromotion.of(self.opened.directory, self._store, new.start)
             found.claim(new.number, new.start, new.rank.id)
             failpoint("epoch claimed")
-            stored_mark.begin(self.opened.directory, self._store)
+            marker.begin(self.opened.directory, self._store)
         if self._store is None and not self._wanted.urls and new.copies == 0:
             _logger.warning(
                 "%s was not a copy: its next epoch begins, but no other log is fenced", self._where

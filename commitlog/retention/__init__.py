@@ -1,1 +1,1 @@
-"""Decides which old segments are archived or deleted, and stores a log elsewhere."""
+"""Retention: limits of age and size, what keeps segments, and the deletion of old ones."""

@@ -8,13 +8,12 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import get_args
+from typing import Protocol, get_args
 
 from commitlog.base.option import check_switches
 from commitlog.base.service import Service
 from commitlog.errors import CommitLogError, SegmentHeldError
 from commitlog.retention import retention as clock
-from commitlog.retention.archiver import Archiver
 from commitlog.retention.deletion import (
     Below,
     Candidate,
@@ -89,6 +88,16 @@ class Pruned:
         return sum(removal.bytes for removal in self.segments)
 
 
+class Archive(Protocol):
+    """Where segments are kept before they are deleted."""
+
+    def check(self, number: int) -> object:
+        """Raise if `put` would be refused."""
+
+    def put(self, number: int) -> object:
+        """Keep a sealed segment."""
+
+
 @dataclass(frozen=True)
 class LogState:
     """What a pruner must know of the log beyond its files.
@@ -121,7 +130,7 @@ class Pruner:
     def prune(
         self,
         retention: Retention,
-        archiver: Archiver | None = None,
+        archive: Archive | None = None,
         *,
         dry_run: bool = False,
         keep: bool = False,
@@ -129,7 +138,7 @@ class Pruner:
     ) -> Pruned:
         """Archive and delete the segments that exceed a limit, unless it is a dry run.
 
-        Without an archiver, they are only deleted. With `keep`, they are only archived; then the
+        Without an archive, they are only deleted. With `keep`, they are only archived; then the
         last sealed segment and segments that a hold keeps are archived, too. If one cannot be
         deleted or archived, this raises; the segments before it are deleted.
         """
@@ -140,7 +149,7 @@ class Pruner:
             try:
                 for removal in plan.removals:
                     act = self._check if dry_run else self._remove
-                    act(plan, removal, archiver, keep=keep)
+                    act(plan, removal, archive, keep=keep)
                     gone.append(removal)
             except SegmentHeldError as error:
                 # A holder appeared after the check.
@@ -255,21 +264,19 @@ class Pruner:
             return segment.opened_ns or None
         return None
 
-    def _check(
-        self, plan: _Plan, removal: Removal, archiver: Archiver | None, *, keep: bool
-    ) -> None:
+    def _check(self, plan: _Plan, removal: Removal, archive: Archive | None, *, keep: bool) -> None:
         """Raise what `_remove` would, and change nothing."""
-        if archiver is not None:
-            archiver.check(removal.position // self._size)
+        if archive is not None:
+            archive.check(removal.position // self._size)
         if not keep:
             self._state.check()
 
     def _remove(
-        self, plan: _Plan, removal: Removal, archiver: Archiver | None, *, keep: bool
+        self, plan: _Plan, removal: Removal, archive: Archive | None, *, keep: bool
     ) -> None:
         number = removal.position // self._size
-        if archiver is not None:
-            archiver.put(number)
+        if archive is not None:
+            archive.put(number)
         if not keep:
             self._keep_producers(plan)
             self._state.remove(number, 0.0)

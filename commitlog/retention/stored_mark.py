@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -18,16 +17,12 @@ from typing import Any
 from commitlog._kernel import segments as kernel
 from commitlog.errors import CommitLogError, CorruptSegmentError
 from commitlog.flush import known_durable
-from commitlog.retention.store import Store
-from commitlog.retention.store_figures import StoreFigures
-from commitlog.retention.target import is_address
 from commitlog.segment import checked_json
 from commitlog.segment.directory import LogDirectory
 
 NAME = "stored"
 _NUMBERS = ("end", "failed_rounds", "requests")
 _ERROR_CHARACTERS = 500
-_INTERVAL_S = 5.0  # between two writes while only the end moves
 
 
 @dataclass(frozen=True)
@@ -59,95 +54,6 @@ class StoredMark:
     failing_since_ns: int | None = None
     failed_rounds: int = 0
     requests: int = 0
-
-
-class Marker:
-    """Keep the file up to date, for the thread that stores the log."""
-
-    def __init__(self, store: Store) -> None:
-        self._place = place_of(store)
-        self._last: StoredMark | None = None
-        self._written_s = 0.0
-        self._failing_since_ns: int | None = None
-
-    def note(
-        self, directory: LogDirectory, figures: StoreFigures, *, compared: bool, at_once: bool
-    ) -> None:
-        """Note how far the log is stored: if a segment was stored or an error came or went, else
-        every few seconds.
-
-        If the file cannot be written, the next call tries again; what it says then is too little.
-
-        Parameters
-        ----------
-        directory : LogDirectory
-            Of the log.
-        figures : StoreFigures
-            What the store has.
-        compared : bool
-            The store was compared with the log. Before, the positions of the figures mean nothing.
-        at_once : bool
-            Note a new end now.
-        """
-        if figures.last_error is None:
-            self._failing_since_ns = None
-        elif self._failing_since_ns is None:
-            self._failing_since_ns = time.time_ns()
-        mark = StoredMark(
-            self._place,
-            figures.kept_position,
-            figures.stored_position,
-            figures.last_error,
-            self._failing_since_ns,
-            figures.failed_rounds,
-            figures.requests,
-        )
-        with contextlib.suppress(CommitLogError, OSError):
-            if not compared:
-                known = read(directory)
-                if known is None or known.target != self._place:
-                    known = StoredMark(self._place)
-                mark = replace(mark, position=known.position, end=known.end)
-            if self._is_due(mark, at_once=at_once):
-                write(directory, mark)
-                self._last, self._written_s = mark, time.monotonic()
-
-    def _is_due(self, mark: StoredMark, *, at_once: bool) -> bool:
-        last = self._last
-        if last is None or (mark.position, mark.failing_since_ns) != (
-            last.position,
-            last.failing_since_ns,
-        ):
-            return True
-        return mark.end != last.end and (
-            at_once or time.monotonic() - self._written_s >= _INTERVAL_S
-        )
-
-
-def place_of(store: Store) -> str:
-    """Return a store's address without credentials; the absolute path if it is a directory."""
-    text = os.fsdecode(store.target)
-    if store.filesystem is not None:
-        return text.rstrip("/")
-    if not is_address(text):
-        return os.path.abspath(text)
-    from urllib.parse import unquote, urlsplit  # most logs have no store
-
-    parts = urlsplit(text)
-    if parts.scheme == "file":
-        return os.path.abspath(unquote(parts.path))
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
-
-
-def begin(directory: LogDirectory, store: Store) -> None:
-    """Note durably that a log has a store. A store at another place has nothing yet."""
-    place = place_of(store)
-    try:
-        known = read(directory)
-    except (CommitLogError, OSError):  # it is replaced
-        known = None
-    if known is None or known.target != place:
-        write(directory, StoredMark(place))
 
 
 def write(directory: LogDirectory, mark: StoredMark) -> None:

@@ -11,13 +11,13 @@ import commitlog
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import LogNotFoundError, PositionError, SequenceError
 from commitlog.log.parts import parts_of
-from commitlog.retention.tiered_directory import TieredDirectory
 from commitlog.segment import identity as identities
 from commitlog.spark import places
 from commitlog.spark.presence import check_present
 from commitlog.spark.segment_bytes import stored_location
 from commitlog.spark.slices import Slice
 from commitlog.spark.topic import Topic, refuse_gap
+from commitlog.stores.tiered_directory import TieredDirectory
 
 LOOK_S = 1.0  # between two looks of a stream for another log in the same place
 

@@ -7,8 +7,8 @@ from typing import Literal
 
 from commitlog.errors import NotALogError, ReplicationError, SequenceError
 from commitlog.remote.remote_directory import RemoteDirectory
-from commitlog.retention.tiered_directory import TieredDirectory
 from commitlog.spark.log_topic import LogTopic
+from commitlog.stores.tiered_directory import TieredDirectory
 
 _FLUSH_S = 0.1  # between two questions for a flush
 

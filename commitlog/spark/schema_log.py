@@ -18,11 +18,11 @@ from commitlog.errors import (
 )
 from commitlog.log.open_log import OpenLog
 from commitlog.log.reading import open_directory_of
-from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.spark import places
 from commitlog.spark.segment_bytes import COMPRESSED, open_bytes
 from commitlog.spark.slices import PIECE_BYTES
 from commitlog.spark.store_topic import is_object_place
+from commitlog.stores.archived_directory import ArchivedDirectory
 
 
 @contextlib.contextmanager

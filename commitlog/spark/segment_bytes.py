@@ -13,10 +13,10 @@ from commitlog.base.path import is_remote
 from commitlog.errors import CorruptSegmentError, IOFailureError, PositionError
 from commitlog.remote.connection import Connection
 from commitlog.remote.update import Update
-from commitlog.retention.archived import read_identity, zstandard
-from commitlog.retention.stored_segments import StoredSegments
-from commitlog.retention.target import target_of
 from commitlog.spark import places
+from commitlog.stores.archived import read_identity, zstandard
+from commitlog.stores.stored_segments import StoredSegments
+from commitlog.stores.target import target_of
 
 COMPRESSED = ".zst"
 _STORE = "store:"
@@ -92,7 +92,7 @@ class LocalBytes(SegmentBytes):
 class CompressedBytes(SegmentBytes):
     """A file that is one zstd frame. It can be read forward only."""
 
-    # `retention.archived.read_pieces` checks a frame as a whole, at its end. A slice may end before
+    # `stores.archived.read_pieces` checks a frame as a whole, at its end. A slice may end before
     # that. Its records have CRCs, and those before a damage must be readable. Decompressing into
     # the window's memory also saves a copy.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import MissingExtraError
-from commitlog.retention.archived_directory import ArchivedDirectory
-from commitlog.retention.object_target import SCHEMES
-from commitlog.retention.tail_object import TailObject
-from commitlog.retention.target import reading, target_of
 from commitlog.segment import identity as identities
 from commitlog.spark import places
 from commitlog.spark.log_topic import LogTopic
+from commitlog.stores.archived_directory import ArchivedDirectory
+from commitlog.stores.object_target import SCHEMES
+from commitlog.stores.tail_object import TailObject
+from commitlog.stores.target import reading, target_of
 
 
 def is_object_place(place: str) -> bool:

@@ -15,8 +15,8 @@ import pytest
 
 import commitlog
 from commitlog import replication
-from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.segment.identity import Identity
+from commitlog.stores.archived_directory import ArchivedDirectory
 from tests.cli.program import LIMIT_S, SEGMENT, run, started
 from tests.copies import copy_log
 from tests.log_files import HEADER, SIZE, LogFiles, numbered

@@ -21,8 +21,8 @@ from commitlog.stage.joining import join
 from tests.copies import copy_log
 from tests.messages.orders import Order
 from tests.messages.sealed import RING, data_keys, messages, orders_of
-from tests.retention.test_tiered import drop_stored
 from tests.stage.making import stage
+from tests.stores.test_tiered import drop_stored
 
 pytest.importorskip("cryptography")
 pytest.importorskip("zstandard")

@@ -13,10 +13,10 @@ from commitlog.errors import FencedError, InvalidOptionError
 from commitlog.keep import restore
 from commitlog.log.parts import parts_of
 from commitlog.replication import Replication, follow, promote, serve
-from commitlog.retention.archiver import Archiver
+from commitlog.stores.archiver import Archiver
 from tests.replication.scene import LIMIT_S, SEGMENT, check_same, fill, records
 from tests.replication.test_restart import copy_files, epochs_of
-from tests.retention.test_store import SOON, is_stored, service_of
+from tests.stores.test_store import SOON, is_stored, service_of
 
 pytest.importorskip("zstandard")
 Until = Callable[..., None]

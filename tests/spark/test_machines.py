@@ -24,7 +24,7 @@ SERVE = """
 import os, sys
 import commitlog
 from commitlog import replication
-from tests.retention.s3_server import S3Server
+from tests.stores.s3_server import S3Server
 from tests.spark.logs_in_spark import numbered
 
 path, host, certificate, key, count = sys.argv[1:]

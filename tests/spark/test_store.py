@@ -15,9 +15,9 @@ from commitlog.base.polling import attempts
 from commitlog.errors import InvalidOptionError, NotALogError, PositionError
 from commitlog.log.parts import parts_of
 from commitlog.spark.slices import read_slices
-from tests.retention.s3_server import S3Server, served_bucket
 from tests.spark.logs_in_spark import SIZE, archive, fill, numbered, rows, schema, slices
 from tests.spark.test_stream import Query
+from tests.stores.s3_server import S3Server, served_bucket
 
 pytest.importorskip("zstandard")
 LIMIT_S = 30.0

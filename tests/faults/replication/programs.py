@@ -13,7 +13,7 @@ import commitlog
 from commitlog import Store, replication
 from commitlog.base import failpoint
 from commitlog.errors import CommitLogError, FencedError, SyncTimeoutError
-from commitlog.retention import object_target
+from commitlog.stores import object_target
 
 SEGMENT = 64 << 10
 TURNS = 4

@@ -19,13 +19,13 @@ from commitlog.keep import restore
 from commitlog.recovery.lineage import Lineage, Rank
 from commitlog.repair.verification import verify
 from commitlog.replication.new_replica import read_replica
-from commitlog.retention.store_session import promotions
-from commitlog.retention.target import target_of
+from commitlog.stores.store_session import promotions
+from commitlog.stores.target import target_of
 from tests.faults import small_disk
 from tests.faults.replication import programs
 from tests.faults.replication.machine import LIMIT_S, Machine, Program, libraries
 from tests.faults.replication.proxy import Proxy
-from tests.retention.s3_server import S3Server
+from tests.stores.s3_server import S3Server
 
 NAMES = ("a", "b", "c")
 LOG = "orders"

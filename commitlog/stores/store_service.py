@@ -1,0 +1,366 @@
+"""StoreService: store the end of an open log, and its sealed segments, in a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.base.failpoint import failpoint
+from commitlog.base.life_lock import LifeLock, open_lock_file
+from commitlog.base.service import Service
+from commitlog.errors import (
+    CommitLogError,
+    CorruptSegmentError,
+    FencedError,
+    InvalidOptionError,
+    LogExistsError,
+    LogFailedError,
+)
+from commitlog.segment import lock_file
+from commitlog.segment.directory import LogDirectory
+from commitlog.segment.identity import Identity
+from commitlog.segment.seal_table import SealTable
+from commitlog.stores import own_sessions
+from commitlog.stores.archiver import Archiver
+from commitlog.stores.marker import Marker, place_of
+from commitlog.stores.own_sessions import OwnSessions
+from commitlog.stores.store import Store, refuse_unsafe
+from commitlog.stores.store_comparison import Comparison
+from commitlog.stores.store_figures import StoreFigures
+from commitlog.stores.store_gap import StoreGap
+from commitlog.stores.store_pruner import prune_store
+from commitlog.stores.store_rights import check_rights
+from commitlog.stores.store_session import (
+    StoreSession,
+    begin_epoch,
+    fenced_by_epoch,
+    foreign,
+    newest_session,
+    refuse_unconditional,
+    retire,
+)
+from commitlog.stores.stored_tail import StoredTail
+from commitlog.stores.storing import Standing, Step, StoreWhole, Storing, standing
+from commitlog.stores.target import Target
+
+_logger = logging.getLogger("commitlog.store")
+_AT_ONCE_BYTES = 1 << 20
+_LOOKS = 10  # in the time between two objects
+
+
+class StoreService(Service):
+    """Store what is durable. Of the handles that have a log open, one stores it.
+
+    `flush` makes durable what is appended, and returns where that ends. `durable_position` returns
+    where the durable part ends, and `appended_position` the log's end. `promotion` is the last one
+    of the log, as a session that it may have in the store. `fenced` is called if another log was
+    promoted, or if another writer claims the store while this one stores.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        identity: Identity,
+        store: Store,
+        *,
+        flush: Callable[[], int],
+        appended_position: Callable[[], int],
+        durable_position: Callable[[], int],
+        promotion: StoreSession,
+        fenced: Callable[[], object],
+    ) -> None:
+        super().__init__(f"commitlog store {path}")
+        refuse_unsafe(store)
+        self._path = path
+        self._identity = identity
+        self._store = store
+        self._flush = flush
+        self._appended_position = appended_position
+        self._durable_position = durable_position
+        self._promotion = self._session = promotion
+        self._claim = StoreSession.of(promotion.epoch, 0)
+        self._fenced = fenced
+        self._ending = threading.Event()
+        self._last = 0
+        self._storing = Storing(identity.segment_size)
+        self._tail: StoredTail | None = None
+        self._unneeded: list[str] = []
+        self._warned = False
+        self._archiver: Archiver | None = None
+        self._level_s = time.monotonic()  # when all of the log was stored
+        self._last_error: str | None = None
+        self._failed_rounds = 0
+        self._marker = Marker(store)
+
+    @property
+    def kept_position(self) -> int:
+        """Return the position below which each segment is stored whole and may be deleted."""
+        return self._storing.kept_position
+
+    def figures(self) -> StoreFigures:
+        """Return how far the log is stored. Any thread may call this; it asks no store."""
+        stored = self._storing.stored
+        lag_bytes = max(0, self._recorded(self._appended_position()) - stored)
+        return StoreFigures(
+            stored_position=stored,
+            kept_position=self.kept_position,
+            lag_bytes=lag_bytes,
+            lag_s=time.monotonic() - self._level_s if lag_bytes else 0.0,
+            last_error=str(self.error) if self.error is not None else self._last_error,
+            failed_rounds=self._failed_rounds,
+            requests=0 if self._archiver is None else self._archiver.target.requests,
+            is_storing=self._archiver is not None and self.error is None,
+        )
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        with (
+            contextlib.closing(LogDirectory(self._path, self._identity)) as directory,
+            self._being_the_one(directory) as is_the_one,
+        ):
+            while is_the_one and not self._ending.is_set():
+                self._try(directory)
+                self._wait()
+            if is_the_one:
+                self._try(directory)
+                self._report_rest()
+
+    @contextlib.contextmanager
+    def _being_the_one(self, directory: LogDirectory) -> Iterator[bool]:
+        """Wait until no other handle stores this log; yield False if this one is closed before."""
+        # A byte of `lock`: a user who may only read could lock any other file without end.
+        lock = LifeLock(
+            lambda: open_lock_file(lock_file.NAME, directory.fd), kind=None, span=lock_file.STORING
+        )
+        with contextlib.closing(lock):
+            while not (is_the_one := lock.acquire("exclusive")):
+                if self._ending.wait(self._store.every):
+                    break
+            yield is_the_one
+
+    def _wait(self) -> None:
+        """Wait until the next object is due, or a MiB is to be stored."""
+        for _ in range(_LOOKS):
+            if self._ending.wait(self._store.every / _LOOKS):
+                return
+            stored = 0 if self._tail is None else self._tail.end
+            if self._appended_position() - stored >= _AT_ONCE_BYTES and not self._warned:
+                return
+
+    def _try(self, directory: LogDirectory) -> None:
+        """Store what is durable; warn of a failure, after which the next round tries again."""
+        started_s = time.monotonic()
+        try:
+            # The end is stored between two segments, which may take long.
+            while self._round(directory, self._durable()):
+                self._mark(directory)
+            self._level_s, self._last_error = started_s, None
+            self._warned = False
+        except (LogFailedError, LogExistsError, FencedError, InvalidOptionError) as error:
+            self._last_error = str(error)
+            raise
+        except Exception as error:  # a library of a store may raise any
+            self._last_error = str(error) or type(error).__name__
+            if not isinstance(error, CommitLogError):  # it does not say what failed
+                self._last_error += f" (store {place_of(self._store)})"
+            self._failed_rounds += 1
+            if not self._warned:  # once, because the texts of some stores have times in them
+                self._warned = True
+                _logger.warning(
+                    "%s: the log cannot be stored now, and is stored as soon as it can be: %s",
+                    self._path,
+                    self._last_error,
+                    exc_info=not isinstance(error, (CommitLogError, OSError)),
+                )
+        finally:
+            self._mark(directory)
+
+    def _mark(self, directory: LogDirectory) -> None:
+        """Note in the log's directory what the store has, for all that delete segments."""
+        compared, closing = self._tail is not None, self._ending.is_set()
+        self._marker.note(directory, self.figures(), compared=compared, at_once=closing)
+
+    def _durable(self) -> int:
+        """Flush the log, unless it is being closed; return the durable end."""
+        return self._recorded(self._last if self._ending.is_set() else self._flush())
+
+    def _recorded(self, position: int) -> int:
+        """Return a position, or the start of its segment if that has no record below it: a header
+        page alone is not stored, because the segment may not be there yet.
+        """
+        offset = position % self._identity.segment_size
+        return position if offset > HEADER_SIZE else position - offset
+
+    def _round(self, directory: LogDirectory, durable: int) -> bool:
+        """Store the end of the log, or a gap, then a sealed segment; return whether more may be
+        sealed.
+        """
+        if self._archiver is None:
+            self._archiver = Archiver(directory, self._store)  # one client, for all rounds
+        archiver = self._archiver
+        if self._tail is None:
+            self._tail = self._resume(directory, archiver, durable)
+        else:
+            self._refuse_later(archiver)
+        while (step := self._next_step(directory, durable)) is not None:
+            self._do(step, directory, archiver, durable)
+            self._storing.did(step)
+            if isinstance(step, StoreWhole):
+                break
+        if self._unneeded:
+            self._tail.delete(self._unneeded)
+            self._unneeded = []
+        if isinstance(step, StoreWhole):
+            self._tail.covered(step.number)
+            prune_store(archiver.target, self._identity, self._store)
+        return step is not None
+
+    def _next_step(self, directory: LogDirectory, durable: int) -> Step | None:
+        numbers = directory.segment_numbers()
+        return self._storing.next_step(
+            first_here=numbers[0] if numbers else 0,
+            durable=durable,
+            is_sealed=SealTable(directory).get(self._storing.next) is not None,
+        )
+
+    def _do(self, step: Step, directory: LogDirectory, archiver: Archiver, durable: int) -> None:
+        assert self._tail is not None
+        if isinstance(step, StoreGap):
+            self._record_gap(step, self._tail, directory, archiver, durable)
+        elif isinstance(step, StoreWhole):
+            self._store_whole(archiver, step.number)
+        else:
+            self._tail.store(step.stop)
+
+    def _refuse_later(self, archiver: Archiver) -> None:
+        try:
+            self._session.refuse_later(archiver.target)
+        except FencedError:
+            self._fenced()
+            raise
+
+    def _record_gap(
+        self,
+        gap: StoreGap,
+        tail: StoredTail,
+        directory: LogDirectory,
+        archiver: Archiver,
+        durable: int,
+    ) -> None:
+        """Go on behind records that were deleted before they were stored."""
+        if gap.start < gap.stop:
+            gap.put(archiver.target)
+            failpoint("gap recorded")
+            _logger.warning(
+                "%s: positions %d to %d were deleted from the log before they were stored; the "
+                "store goes on behind them",
+                self._path,
+                gap.start,
+                gap.stop,
+            )
+        size = self._identity.segment_size
+        first_in_parts = self._first_open(directory, gap.stop // size, durable)
+        self._storing.first_in_parts = first_in_parts
+        tail.skip_to(max(gap.stop, first_in_parts * size))
+
+    def _store_whole(self, archiver: Archiver, number: int) -> None:
+        size = self._identity.segment_size
+        try:
+            archiver.put(number, replace=False)
+        except CorruptSegmentError:
+            self._storing.skipped_damage()  # the end is stored all the same
+            raise
+        except LogExistsError:
+            if (number + 1) * size <= self._session.start:
+                raise
+            # A fenced writer's last put came after this session was claimed.
+            self._refuse_later(archiver)
+            archiver.put(number)
+        failpoint("segment stored")
+
+    def _report_rest(self) -> None:
+        stored, durable = self._storing.stored, self._durable()
+        if stored < durable:
+            _logger.warning(
+                "%s: closed before positions %d to %d were stored; the next handle with the store "
+                "continues there",
+                self._path,
+                stored,
+                durable,
+            )
+
+    # --- what is stored already -------------------------------------------------------------------
+
+    def _resume(self, directory: LogDirectory, archiver: Archiver, durable: int) -> StoredTail:
+        """Compare the store with the log, begin a session, and continue where the store ends."""
+        check_rights(archiver.target)
+        archiver.prepare()
+        target, size = archiver.target, self._identity.segment_size
+        own = own_sessions.read(directory)
+        comparison = Comparison(directory, target, durable)
+        how, newest = self._standing(target, own, comparison)
+        position = comparison.compared(how, newest)
+        # A second try has the same id, because the request of the first one may arrive late.
+        session = replace(self._claim, start=position)
+        own_sessions.write(directory, own.claiming(target.name, newest, session.id))
+        failpoint("session noted")
+        self._session = session.claimed_behind(target, newest)
+        # What a writer of an earlier session stored meanwhile does not count.
+        contents = comparison.segments.list_again()
+        self._storing = storing = Storing(size)
+        storing.begin(comparison.first, contents, position)
+        storing.first_in_parts = self._first_open(directory, storing.next, durable)
+        parts = [part for number in sorted(contents.parts) for part in contents.parts[number]]
+        tail = StoredTail(target, directory, self._store.level, self._session)
+        least = storing.first_in_parts * size
+        tail.resume(parts, storing.stored, least, again=how.takes_over)
+        storing.stored = min(storing.stored, tail.end)
+        self._unneeded = contents.covered
+        target.sweep()
+        retire(target, self._session, min((part.session for part in parts), default=1 << 62))
+        return tail
+
+    def _standing(
+        self, target: Target, own: OwnSessions, comparison: Comparison
+    ) -> tuple[Standing, StoreSession]:
+        """Return how the log stands to the newest session of the store; raise if it is fenced."""
+        newest, promotion = newest_session(target), self._promotion
+        if not self._store.single_writer:
+            refuse_unconditional(target, newest)
+        how = standing(newest, promotion, own)
+        if how is Standing.BEHIND or (how is Standing.FOREIGN and promotion.epoch):
+            self._fenced()
+            raise fenced_by_epoch(target, newest.epoch)
+        if how is Standing.FOREIGN:
+            raise foreign(target, newest.number)
+        if how is Standing.ADVANCES:
+            start = min(promotion.start, comparison.common())
+            end = comparison.end()
+            begin_epoch(target, replace(promotion, start=start))
+            if start < end:
+                _logger.warning(
+                    "%s: the log was promoted without its store, and goes on there at position "
+                    "%d: what the store has from there to position %d is given up",
+                    self._path,
+                    start,
+                    end,
+                )
+            newest = newest_session(target)
+        return how, newest
+
+    def _first_open(self, directory: LogDirectory, first: int, durable: int) -> int:
+        """Return the number of the first segment that cannot be stored whole now."""
+        stop = durable // self._identity.segment_size
+        return SealTable(directory).sealed_before(first, max(first, stop))
+
+    def join(self, timeout_s: float) -> bool:
+        if not self._ending.is_set():
+            self._last = self._durable_position()
+            self._ending.set()
+        return super().join(timeout_s)
