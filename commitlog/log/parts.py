@@ -67,6 +67,7 @@ class LogParts:
         self.named: dict[int, weakref.ref[TailerFile]] = {}  # by the identity of the file
         self.topics: dict[str, TopicStats] = {}  # those that change the size of their messages
         self.guests = ExitStack()  # what is closed with the log
+        self.state: dict[type, Any] = {}  # what extensions keep for this handle
         self.pid = os.getpid()
         with ExitStack() as undo:
             undo.callback(opened.close)

@@ -1,0 +1,183 @@
+"""LogView: an open log as an extension sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from commitlog._kernel.engine import (
+    RecordList,
+    announce_sleeper,
+    copied_signal,
+    flush_signal,
+    wait_append,
+    wait_copied,
+    wait_flush,
+)
+from commitlog._kernel.segments import Segment
+from commitlog.log.parts import LogParts, Mode
+from commitlog.recovery.epochs import Epochs
+from commitlog.segment.identity import Identity
+from commitlog.segment.seal_table import Seal
+
+Event = Literal["append", "flush", "copied"]
+T = TypeVar("T")
+
+_SIGNALS = {
+    "append": (announce_sleeper, wait_append),
+    "flush": (flush_signal, wait_flush),
+    "copied": (copied_signal, wait_copied),
+}
+
+
+class LogView:
+    """What an open log offers to extensions beyond the methods of `CommitLog`.
+
+    `view_of` returns it. A view keeps no `CommitLog` alive, and is used while the log is open.
+    Positions and sizes are in bytes.
+    """
+
+    def __init__(self, parts: LogParts) -> None:
+        self._parts = parts
+        self.epochs = Epochs(parts.directory)
+
+    # --- the log ----------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        return self._parts.path
+
+    @property
+    def mode(self) -> Mode:
+        return self._parts.mode
+
+    @property
+    def identity(self) -> Identity:
+        """Uuid, segment size, roll cycle and timestamps, as `log.json` fixes them."""
+        return self._parts.identity
+
+    def check_open(self) -> None:
+        """Raise `ClosedError` if the log was closed."""
+        self._parts.check_open()
+
+    def fail(self, cause: int) -> None:
+        """Fail the log for all processes: its next append raises. `cause` is an errno."""
+        self._parts.engine.fail(cause)
+
+    def refresh(self) -> None:
+        """Continue with the watermarks of a writer that opened the log after this reader."""
+        self._parts.find_cursors()
+
+    # --- watermarks -------------------------------------------------------------------------------
+
+    def signal(self, event: Event) -> int:
+        """Return the number of an event: read it, look at the watermark, then `wait` for it."""
+        return _SIGNALS[event][0](self._parts.engine)
+
+    def wait(self, event: Event, seen: int, timeout_s: float) -> None:
+        """Sleep until an event has another number than `seen`, or the time is over."""
+        _SIGNALS[event][1](self._parts.engine, seen, timeout_s)
+
+    def ask_for_flush(self) -> None:
+        """Wake the flush thread of the log's writer, in any process."""
+        self._parts.engine.ask_for_flush()
+
+    # --- segments ---------------------------------------------------------------------------------
+
+    def segment_numbers(self) -> list[int]:
+        """Return the numbers of all segments, ascending, those allocated ahead included."""
+        return self._parts.queue.numbers()
+
+    @property
+    def first_number(self) -> int:
+        """The number of the oldest segment."""
+        return self._parts.queue.first_number
+
+    def held(self, number: int, who: str) -> AbstractContextManager[Segment | None]:
+        """Hold a mapped segment for the length of a `with`; None if there is no such segment.
+
+        Retention names `who` if it cannot delete the segment meanwhile.
+        """
+        return self._parts.queue.held(number, who)
+
+    def opened_file(self, number: int) -> AbstractContextManager[int]:
+        """Open a segment's file, by its name now, for the length of a `with`."""
+        return self._parts.directory.opened_file(number)
+
+    def opened_segment(self, number: int) -> AbstractContextManager[Segment]:
+        """Open and map a segment's file, by its name now, for the length of a `with`."""
+        return self._parts.directory.opened_segment(number)
+
+    def header(self, number: int) -> bytes | None:
+        """Return the header page of a segment; None if it cannot be read."""
+        return self._parts.directory.read_header(number)
+
+    def location(self, number: int) -> str:
+        """Return where a segment is, for messages."""
+        return self._parts.directory.segment_path(number)
+
+    def seal(self, number: int) -> Seal | None:
+        """Return the counts and times of a sealed segment; None for another one."""
+        return self._parts.index.seals.get(number)
+
+    # --- places -----------------------------------------------------------------------------------
+
+    def sequence_of(self, position: int) -> int:
+        """Return how many records are before a position."""
+        return self._parts.index.sequence_of(position)
+
+    def position_of(self, sequence: int) -> int:
+        """Return the position of the record with a sequence."""
+        return self._parts.index.position_of(sequence)
+
+    def position_since(self, timestamp_ns: int) -> int | None:
+        """Return the position of the first record at or after a time; None if there is none."""
+        return self._parts.index.position_since(timestamp_ns)
+
+    def entry_before(self, position: int) -> int | None:
+        """Return the position of the last index entry below a position in its segment."""
+        return self._parts.index.entry(position, before=True)
+
+    # --- appends ----------------------------------------------------------------------------------
+
+    def record_list(
+        self,
+        values: list[Any],
+        keys: list[Any],
+        types: list[int],
+        *,
+        timestamp_ns: int | None = None,
+        expect: int | None = None,
+        placing: Callable[[int, int], Callable[[list[int]], list[bytes]]] | None = None,
+    ) -> RecordList:
+        """Return records to append; `placing` completes their values for their positions."""
+        return RecordList(self._parts.engine, values, keys, types, timestamp_ns, expect, placing)
+
+    def append_records(self, records: RecordList, sync: bool | None) -> NDArray[np.int64]:
+        """Append records as `CommitLog.append_many` does; return their positions."""
+        return self._parts.engine.append_records(records, sync)
+
+    # --- state ------------------------------------------------------------------------------------
+
+    def state(self, key: type[T], make: Callable[[], T]) -> T:
+        """Return the one object of a class that an extension keeps for this handle.
+
+        If two threads make it at once, both get the same one.
+        """
+        known = self._parts.state
+        found: T | None = known.get(key)
+        return known.setdefault(key, make()) if found is None else found
+
+    def at_close(self, call: Callable[[], object]) -> None:
+        """Call a function when the log is closed, after its last append."""
+        self._parts.guests.callback(call)
+
+
+def view_of(log: Any) -> LogView:
+    """Return the view of an open `CommitLog` for an extension."""
+    parts: LogParts = log._parts
+    return LogView(parts)
