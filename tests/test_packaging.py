@@ -12,14 +12,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 BUILD = "import setuptools.build_meta as b; print(b.prepare_metadata_for_build_wheel('.'))"
+URLS = re.compile(r"^\[project\.urls\]\n(?:\w+ = .*\n)+", re.MULTILINE)
 
 
-def description(folder: Path, urls: str = "") -> str:
-    """Build the metadata of a copy without the kernel; return the text that an index shows."""
+def description(folder: Path, urls: str) -> str:
+    """Build the metadata of a copy without the kernel and with `urls`; return the text that an
+    index shows.
+    """
     for name in ("README.md", "LICENSE", "setup.py"):
         shutil.copy(ROOT / name, folder)
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    (folder / "pyproject.toml").write_text(f"{project}\n{urls}", encoding="utf-8")
+    project, replaced = URLS.subn(urls, project)
+    assert replaced == 1
+    (folder / "pyproject.toml").write_text(project, encoding="utf-8")
     built = subprocess.run(
         [sys.executable, "-c", BUILD], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -31,7 +36,7 @@ def description(folder: Path, urls: str = "") -> str:
 
 
 def test_description_without_project_url_has_no_relative_link(tmp_path: Path) -> None:
-    text = description(tmp_path)
+    text = description(tmp_path, "")
     assert LINK.findall(text) == []
     assert "Tutorial (`docs/tutorial.md`)" in text
     assert "*How long an append takes at a constant rate, by percentile*" in text

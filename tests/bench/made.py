@@ -17,7 +17,7 @@ MACHINE: dict[str, object] = {
     "usable_cores": 2,
     "kernel": "Linux 6.1",
     "python": "CPython 3.11",
-    "commitlog": "0.1.0",
+    "commitlog": "1.0.0",
     "file_system": {"type": "ext4", "device": "/dev/sda", "options": ""},
 }
 SILENT = (lambda *turn: None, lambda results: None)
