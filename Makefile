@@ -9,6 +9,7 @@
 #   make model       searches a model of the write protocol exhaustively (installs spin if it may)
 #   make build       the virtual environment and the kernel
 #   make wheels      a tested wheel for each interpreter here, in dist; PYTHONS names others
+#   make release     checks version, changelog and tag, makes the wheels, and checks dist
 #   make bench       the benchmarks
 #   make instructions counts instructions of the hot paths (needs valgrind)
 #   make bench-peers commitlog beside other stores: ROWS=burst,sync PEERS=chronicle TURNS=5
@@ -55,8 +56,8 @@ INSTALLED := .venv/.installed-$(HERE)
 KERNELS := .venv/.built-$(HERE) .venv/.asserts-$(HERE)
 BUILT := $(word $(if $(COMMITLOG_ASSERT),2,1),$(KERNELS))
 
-.PHONY: help demo test test-long asan lint docs model build asserts wheels bench bench-peers \
-	defects screenshots instructions clean distclean check FORCE
+.PHONY: help demo test test-long asan lint docs model build asserts wheels release bench \
+	bench-peers defects screenshots instructions clean distclean check FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -138,6 +139,12 @@ asserts:
 
 wheels: $(DEPENDENCIES)
 	@$(BIN)/python wheels/build.py $(PYTHONS)
+
+release: $(DEPENDENCIES)
+	@$(BIN)/python wheels/release.py
+	@rm -rf dist
+	@$(MAKE) --no-print-directory wheels
+	@$(BIN)/python wheels/release.py --dist dist
 
 $(BUILT): $(BASE) $(KERNEL) setup.py
 	@echo "Building the kernel$(if $(COMMITLOG_ASSERT), with assertions) ..."

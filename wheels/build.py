@@ -3,7 +3,8 @@
     python wheels/build.py [INTERPRETER ...]
 
 Without an argument: each python3.N from 3.11 on that is on PATH or that pyenv has, if it has its
-headers. The wheels go to `dist`; everything else is below `build/wheels`.
+headers. The wheels and the source distribution go to `dist`; everything else is below
+`build/wheels`.
 """
 
 from __future__ import annotations
@@ -144,7 +145,8 @@ def main(given: list[str]) -> None:
     DIST.mkdir(exist_ok=True)
     chosen = interpreters(given)
     source = build_source()
-    lines = []
+    shutil.copy(source, DIST)
+    lines = [f"dist/{source.name}: {source.stat().st_size / 1024:,.0f} KiB"]
     for tag, interpreter in chosen.items():
         wheel = build_wheel(tag, interpreter, source)
         took_s = check_wheel(tag, interpreter, wheel)
