@@ -33,7 +33,7 @@ from commitlog.tail.tailer_file import TailerFile
 _logger = logging.getLogger("commitlog")
 Mode = Literal["a", "x", "r"]
 # Commits up to this many bytes go through the mapping, larger ones by pwrite: see
-# docs/decisions.md.
+# docs/decisions/flush.md.
 COPY_LIMIT = 16 << 10
 # A pooled log's committer is woken each time this much was appended.
 WAKE_BYTES = 1 << 20

@@ -1,4 +1,4 @@
-"""The navigation: each section of docs/index.md with the pages of its table."""
+"""The navigation: the pages in the tables of docs/index.md and of docs/decisions/index.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ def setup(app: Sphinx) -> dict[str, bool]:
 
 
 def add_navigation(app: Sphinx, name: str, content: list[str]) -> None:
-    """Append a hidden table of contents to the index: its tables are the only list of pages."""
+    """Append a hidden table of contents to an index: its tables are the only list of pages."""
+    if name == "decisions/index":
+        pages = "".join(
+            f"{title} <{page}>\n" for _, title, page in _HEADING_OR_ROW.findall(content[0]) if page
+        )
+        content[0] += f"\n```{{toctree}}\n:hidden:\n\n{pages}```\n"
     if name != app.config.root_doc:
         return
     for heading, title, page in _HEADING_OR_ROW.findall(content[0]):
