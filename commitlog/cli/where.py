@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import datetime as dt
 import json
@@ -9,7 +10,7 @@ import operator
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import Any
 
 from commitlog.messages.narrowing import bounded_decimal
 
@@ -17,26 +18,29 @@ _Test = Callable[[Any], bool]
 _Operand = Callable[[Any], Any]
 
 _LONGEST = 10_000  # characters of a condition
-_DEEPEST = 50  # parentheses and `not` within each other
+_DEEPEST = 50  # `and`, `or` and `not` within each other
+_NAME = r"(?:[^\W\d]\w*|`[^`]+`)"
 _TOKEN = re.compile(
-    r"""\s*(?:
-        (?P<number>-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?!\w))
+    rf"""(?P<number>-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?!\w))
       | (?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
-      | (?P<name>[^\W\d]\w*|`[^`]+`)
-      | (?P<sign>[=!<>]=|[<>=()\[\],.])
-    )""",
-    re.VERBOSE,
+      | (?P<operator>(?:and|or|not|in)\b|[=!<>]=|[<>()\[\],])
+      | (?P<field>{_NAME}(?:\s*\.\s*{_NAME}|\s*\[\s*\d+\s*\])*)
+      | (?P<equal>=)
+      | (?P<space>\s)
+      | (?P<other>.)
+    """,
+    re.VERBOSE | re.DOTALL,
 )
+_TOO_DEEP = f"more than {_DEEPEST} levels are nested"
+_STEP = re.compile(r"`([^`]+)`|([^\W\d]\w*)|(\d+)")
 _WORDS = {"true": True, "false": False, "null": None}
-_KEYWORDS = ("and", "or", "not", "in", *_WORDS)
-_SIGNS: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq,
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
 }
 _MISSING = object()
 
@@ -61,10 +65,12 @@ class Condition:
 class _Field:
     """A field of messages, by the names and indexes that lead to it."""
 
-    def __init__(self, text: str, steps: list[str | int]) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
         self.is_found = self.is_missed = False
-        self._steps = steps
+        self._steps = [
+            int(index) if index else quoted or name for quoted, name, index in _STEP.findall(text)
+        ]
 
     def __call__(self, message: Any) -> Any:
         value = _value_at(message, self._steps)
@@ -81,154 +87,125 @@ def condition(text: str) -> Condition:
     It compares fields with each other and with numbers, texts in quotes, true, false, null, by ==,
     !=, <, <=, >, >=, and by ``in`` with a list; ``and``, ``or``, ``not`` and parentheses join
     comparisons. A field is a name, with those of the objects in it behind dots, and indexes in
-    brackets; a name in backquotes may have any characters. A field alone means that it is true.
+    brackets; a name in backquotes may have any characters. A field alone is true if it is there,
+    and not false, null, zero or empty.
 
     A comparison with a field that the message does not have is false, except ``== null``.
     """
     if len(text) > _LONGEST:
         raise ValueError(f"it is longer than {_LONGEST:,} characters")
-    parser = _Parser(text)
-    found = parser.either(0)
-    parser.end()
-    return Condition(found, parser.fields)
+    reader = _Reader(text)
+    return Condition(reader.read(), reader.fields)
 
 
-class _Parser:
-    """Read the tokens of a condition from left to right."""
+class _Reader:
+    """Read a condition with Python's grammar.
+
+    `ast` sees only operators and brackets. Each field and each value is a name there, `_0`, `_1`
+    and so on: the keywords, literals and attributes of Python cannot be in a condition.
+    """
 
     def __init__(self, text: str) -> None:
         self.fields: list[_Field] = []
-        self._text = text
-        self._at = 0
-        self._before = 0  # the end of the token before this one
-        self._kind: str | None = None
-        self._token = ""
-        self._step()
+        self._operands: list[_Operand] = []
+        self._texts: list[str] = []  # as they are in the condition
+        self._source = _TOKEN.sub(self._translate, text).strip()
 
-    def _step(self) -> None:
-        self._before = self._at
-        match = _TOKEN.match(self._text, self._at)
-        if match is None:
-            self._at += len(self._text) - self._at - len(self._text[self._at :].lstrip())
-            self._kind, self._token = None, ""
-            if self._at < len(self._text):
-                self._refuse(f"{self._text[self._at]!r} is not expected")
-            return
-        self._at = match.end()
-        self._kind = match.lastgroup
-        self._token = match[self._kind or 0]
+    def read(self) -> _Test:
+        try:
+            found = ast.parse(self._source, mode="eval").body
+        except SyntaxError as error:
+            if not error.offset:
+                raise ValueError("a field or a value is missing at the end") from None
+            why, rest = error.msg.partition(".")[0], self._original(error.offset - 1)
+            raise ValueError(f"{why} near {rest!r}") from None
+        except (RecursionError, MemoryError):
+            raise ValueError(_TOO_DEEP) from None
+        return self._test(found, 0)
 
-    def _refuse(self, why: str) -> NoReturn:
-        raise ValueError(f"{why} at character {self._at - len(self._token) + 1}")
+    def _translate(self, token: re.Match[str]) -> str:
+        text = token.group()
+        match token.lastgroup:
+            case "operator":
+                return text
+            case "equal":
+                return "=="
+            case "space":
+                return " "
+            case "other":
+                raise ValueError(f"{text!r} is not expected at character {token.start() + 1}")
+            case "field" if text not in _WORDS:
+                field = _Field(text)
+                self.fields.append(field)
+                self._operands.append(field)
+            case _:
+                self._operands.append(_constant(token))
+        self._texts.append(text)
+        return f" _{len(self._texts) - 1} "
 
-    def _is(self, *tokens: str) -> bool:
-        return self._kind in ("sign", "name") and self._token in tokens
+    def _original(self, start: int, stop: int | None = None) -> str:
+        """Return a part of the condition, by its place in the source for `ast`."""
+        source = self._source[start:stop]
+        return re.sub(r" ?_(\d+) ?", lambda name: self._texts[int(name[1])], source)
 
-    def _took(self, *tokens: str) -> bool:
-        if not self._is(*tokens):
-            return False
-        self._step()
-        return True
-
-    def _expect(self, token: str) -> None:
-        if not self._took(token):
-            self._refuse(f"{token!r} is missing")
-
-    def end(self) -> None:
-        """Refuse what is behind the condition."""
-        if self._kind is not None:
-            self._refuse(f"{self._token!r} is not expected")
-
-    def either(self, depth: int) -> _Test:
-        """Read conditions that are joined by ``or``."""
-        parts = [self._both(depth)]
-        while self._took("or"):
-            parts.append(self._both(depth))
-        return parts[0] if len(parts) == 1 else lambda found: any(part(found) for part in parts)
-
-    def _both(self, depth: int) -> _Test:
-        parts = [self._negated(depth)]
-        while self._took("and"):
-            parts.append(self._negated(depth))
-        return parts[0] if len(parts) == 1 else lambda found: all(part(found) for part in parts)
-
-    def _negated(self, depth: int) -> _Test:
+    def _test(self, node: ast.expr, depth: int) -> _Test:
         if depth > _DEEPEST:
-            self._refuse(f"more than {_DEEPEST} levels are nested")
-        if self._took("not"):
-            part = self._negated(depth + 1)
-            return lambda found: not part(found)
-        if self._took("("):
-            part = self.either(depth + 1)
-            self._expect(")")
-            return part
-        return self._comparison()
+            raise ValueError(_TOO_DEEP)
+        match node:
+            case ast.BoolOp(op, values):
+                parts = [self._test(each, depth + 1) for each in values]
+                joined = all if isinstance(op, ast.And) else any
+                return lambda found: joined(part(found) for part in parts)
+            case ast.UnaryOp(ast.Not(), operand):
+                negated = self._test(operand, depth + 1)
+                return lambda found: not negated(found)
+            case ast.Compare(left, [sign], [right]):
+                return self._comparison(self._operand(left), sign, right)
+        value = self._operand(node)
+        return lambda found: _is_true(value(found))
 
-    def _comparison(self) -> _Test:
-        left = self._operand()
-        if self._is(*_SIGNS):
-            compare = _SIGNS[self._token]
-            self._step()
-            right = self._operand()
+    def _comparison(self, left: _Operand, sign: ast.cmpop, node: ast.expr) -> _Test:
+        compare = _COMPARISONS.get(type(sign))
+        if compare is not None:
+            right = self._operand(node)
             return lambda found: _compared(compare, left(found), right(found))
-        negated = self._took("not")
-        if not self._took("in"):
-            if negated:
-                self._refuse("'in' is missing")
-            return lambda found: _is_true(left(found))
-        choice = self._list() if self._is("[", "(") else self._operand()
+        negated = isinstance(sign, ast.NotIn)
+        choice = self._choice(node)
         return lambda found: _within(left(found), choice(found)) is not negated
 
-    def _list(self) -> _Operand:
-        end = "]" if self._token == "[" else ")"
-        self._step()
-        items = []
-        while not self._took(end):
-            items.append(self._operand())
-            if not self._took(","):
-                self._expect(end)
-                break
+    def _choice(self, node: ast.expr) -> _Operand:
+        """Return what is behind `in`: a field, a text, or a list, also in parentheses."""
+        if isinstance(node, ast.List | ast.Tuple):
+            items = [self._operand(each) for each in node.elts]
+        elif self._source[: node.col_offset].rstrip().endswith("("):
+            items = [self._operand(node)]
+        else:
+            return self._operand(node)
         return lambda found: [item(found) for item in items]
 
-    def _operand(self) -> _Operand:
-        value: Any
-        if self._kind == "number":
-            value = Decimal(self._token) if set(self._token) & set(".eE") else int(self._token)
-        elif self._kind == "text":
-            value = _unquoted(self._token)
-            if value is None:
-                self._refuse(f"{self._token} has a wrong backslash")
-        elif self._is(*_WORDS):
-            value = _WORDS[self._token]
-        else:
-            return self._path()
-        self._step()
-        return lambda _: value
+    def _operand(self, node: ast.expr) -> _Operand:
+        if isinstance(node, ast.Name):
+            return self._operands[int(node.id[1:])]
+        text = self._original(node.col_offset, node.end_col_offset)
+        raise ValueError(f"{text!r} is not a field or a value")
 
-    def _path(self) -> _Operand:
-        start = self._at - len(self._token)
-        steps: list[str | int] = [self._name()]
-        while self._is(".", "["):
-            if self._took("."):
-                steps.append(self._name())
-                continue
-            self._step()
-            if self._kind != "number" or not self._token.isdigit():
-                self._refuse("an index is missing")
-            steps.append(int(self._token))
-            self._step()
-            self._expect("]")
-        # The token behind the field is read already.
-        field = _Field(self._text[start : self._before].strip(), steps)
-        self.fields.append(field)
-        return field
 
-    def _name(self) -> str:
-        if self._kind != "name" or self._token in _KEYWORDS:
-            self._refuse("a field or a value is missing")
-        name = self._token.strip("`")
-        self._step()
-        return name
+def _constant(token: re.Match[str]) -> _Operand:
+    """Return a number, a text, true, false or null."""
+    text = token.group()
+    value: Any
+    if token["field"] is not None:
+        value = _WORDS[text]
+    elif token["text"] is not None:
+        value = _unquoted(text)
+        if value is None:
+            raise ValueError(f"{text} has a wrong backslash")
+    else:
+        try:
+            value = Decimal(text) if set(text) & set(".eE") else int(text)
+        except (ValueError, ArithmeticError):
+            raise ValueError("a number has too many digits") from None
+    return lambda _: value
 
 
 def _unquoted(token: str) -> str | None:
