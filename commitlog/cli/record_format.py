@@ -33,7 +33,6 @@ _EARLIEST_NS = 1 - (1 << 63)  # to NumPy the number below is no time
 
 _BACKSLASH = re.compile(r"\\(?:([ntr0\\])|x([0-9a-fA-F]{2})|)")
 _MEANT = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
-_MATCH, _PLAIN = "\x1b[1;31m", "\x1b[0m"
 
 
 def format_of(name: str, zone: dt.tzinfo | None, *, escape: bool) -> RecordFormat:
@@ -179,7 +178,8 @@ class Template:
         for start, stop in sorted(matches, reverse=True):
             if start < stop <= end:  # of two overlapping matches, highlight the later one
                 first, last = (len(self._bytes(value[:offset])) for offset in (start, stop))
-                text = f"{text[:first]}{_MATCH}{text[first:last]}{_PLAIN}{text[last:]}"
+                match = click.style(text[first:last], fg="red", bold=True)
+                text = f"{text[:first]}{match}{text[last:]}"
                 end = start
         return text
 

@@ -374,7 +374,8 @@ def test_matches_are_highlighted_on_a_terminal_only(
     )
     with on_terminal(*arguments) as (_, terminal):
         seen = read_until(terminal, b"here\r\n")
-    assert seen == "an \x1b[1;31mERROR\x1b[0m\x1b[1;31m\u00dc\x1b[0m here\r\n".encode()
+    red = "\x1b[31m\x1b[1m"
+    assert seen == f"an {red}ERROR\x1b[0m{red}\u00dc\x1b[0m here\r\n".encode()
     assert run(*arguments).stdout == "an ERROR\u00dc here\n".encode()
 
 
