@@ -25,9 +25,10 @@
  *   claim.h    cl_slot_enter, cl_slot_leave
  *   claim.c    check_tail, claim_try, claim_name, reserve_large, cl_pad_to_end, swap_claim,
  *              cl_writer_publish, cl_writer_abandon
- *   append.c   cl_frame_write, cl_writer_append, append_shared
- *   writer.c   cl_writer_init
- *   roll.c     cl_writer_close_segment, open_segment, cl_writer_roll, cl_writer_rolls_from
+ *   frame_writer.c  cl_frame_write
+ *   append.c   cl_writer_append, append_shared
+ *   writer.c   cl_writer_init, cl_writer_rolls_from
+ *   roll.c     cl_writer_close_segment, open_segment, cl_writer_roll
  *   cursors.c  cl_slot_attach, cl_slot_alive
  *   resolve.c  cl_resolve, watch_start, watch_gap, review_suspects, cl_owner_dead, resolve_gap,
  *              mark_gap, resolve_claim

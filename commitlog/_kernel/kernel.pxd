@@ -297,12 +297,14 @@ cdef extern from "tailer_page.h":
     void cl_tailer_save(cl_tailer_mark *mark, uint64_t position) nogil
     bint cl_tailer_save_plainly(cl_tailer_mark *mark, uint64_t position) nogil
 
+cdef extern from "commit.h":
+    int cl_commit(cl_log *log, uint64_t upto) nogil
+
 cdef extern from "flush.h":
     ctypedef struct cl_pace:
         int64_t interval_ns
         int64_t thorough_ns
         uint64_t least_bytes
-    int cl_commit(cl_log *log, uint64_t upto) nogil
     int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns) nogil
     void cl_flush_pass_on(cl_log *log) nogil
     void cl_flush_ask(cl_log *log) nogil

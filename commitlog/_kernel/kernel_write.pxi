@@ -1,5 +1,16 @@
 # The headers of `c/` that append: part of kernel.pxd.
 
+cdef extern from "frame_writer.h":
+    ctypedef struct cl_record_input:
+        const void *value
+        const void *key
+        uint32_t value_length
+        uint32_t key_length
+        uint32_t type
+        int64_t timestamp_ns
+    bint cl_input_extended(const cl_record_input *input) nogil
+    uint64_t cl_input_length(const cl_record_input *input) nogil
+
 cdef extern from "writer.h":
     ctypedef struct cl_writer_counters:
         uint64_t appends, records, bytes, refused, rolls
@@ -16,35 +27,25 @@ cdef extern from "writer.h":
         bint roll_due
         cl_writer_counters counters
         cl_counted counted
-    ctypedef struct cl_claim:
-        cl_segment *segment
-        uint32_t offset
-        uint32_t length
-    ctypedef struct cl_record_input:
-        const void *value
-        const void *key
-        uint32_t value_length
-        uint32_t key_length
-        uint32_t type
-        int64_t timestamp_ns
-    ctypedef struct cl_rows:
-        const uint8_t *data
-        size_t count
-        size_t stride
-        uint32_t length
-        int64_t timestamp_ns
-    bint cl_input_extended(const cl_record_input *input) nogil
-    uint64_t cl_input_length(const cl_record_input *input) nogil
     void cl_writer_init(
         cl_writer *writer, cl_log *log, bint plain, bint precise, uint32_t wake_bytes
     ) nogil
     void cl_writer_clear(cl_writer *writer) nogil
     void cl_writer_set_largest(cl_writer *writer, uint32_t largest) nogil
     void cl_writer_limit(cl_writer *writer, uint64_t limit_tail, uint64_t required_seen) nogil
+    uint64_t cl_writer_rolls_from(const cl_writer *writer) nogil
+
+cdef extern from "append.h":
     int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position) nogil
     int cl_writer_append_value(
         cl_writer *writer, const void *value, uint32_t length, uint64_t *position
     ) nogil
+
+cdef extern from "claim.h":
+    ctypedef struct cl_claim:
+        cl_segment *segment
+        uint32_t offset
+        uint32_t length
     int cl_writer_claim(
         cl_writer *writer, uint32_t largest, cl_record_input *input, cl_claim *claim
     ) nogil
@@ -57,6 +58,14 @@ cdef extern from "writer.h":
     int cl_batch_claim(
         cl_writer *writer, uint32_t length, int64_t *timestamp_ns, cl_claim *claim
     ) nogil
+
+cdef extern from "rows.h":
+    ctypedef struct cl_rows:
+        const uint8_t *data
+        size_t count
+        size_t stride
+        uint32_t length
+        int64_t timestamp_ns
     int cl_batch_append(
         cl_writer *writer, const cl_claim *claim, const cl_record_input *records, size_t count,
         int64_t now_ns, int64_t *positions
@@ -68,6 +77,8 @@ cdef extern from "writer.h":
         cl_writer *writer, const cl_record_input *records, size_t count, size_t *done,
         int64_t *positions
     ) nogil
+
+cdef extern from "roll.h":
     uint64_t CL_SEGMENT_CURRENT
     int cl_writer_close_segment(cl_writer *writer, uint64_t number) nogil
     int cl_writer_open_segment(
@@ -75,7 +86,6 @@ cdef extern from "writer.h":
     ) nogil
     int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t cycle) nogil
     int cl_writer_roll_ahead(cl_writer *writer, uint64_t number) nogil
-    uint64_t cl_writer_rolls_from(const cl_writer *writer) nogil
 
 cdef extern from "mark.h":
     ctypedef struct cl_mark:

@@ -15,13 +15,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "append.h"
+#include "commit.h"
 #include "crc32c.h"
 #include "flush.h"
 #include "futex.h"
 #include "reader.h"
+#include "roll.h"
+#include "rows.h"
 #include "scan.h"
 #include "walk.h"
-#include "writer.h"
 
 #define UNUSED __attribute__((unused))
 #define CHECK(condition)                                                                           \

@@ -1,9 +1,6 @@
 /* Rolls that need nothing but the kernel, and the call for what the next one needs. */
 #include "stage.h"
 
-#include "flush.h"
-#include "futex.h"
-
 static int64_t opened_ns(test_handle *handle, uint64_t number) {
     cl_segment *segment;
     cl_header_opened opened;

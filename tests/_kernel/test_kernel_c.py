@@ -16,6 +16,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -48,11 +49,12 @@ def special(test: Path) -> tuple[str, str]:
     return (said[1], said[2] or "") if said else ("", "")
 
 
-def run(*command: str | Path, cwd: Path) -> None:
+def run(*command: str | Path, cwd: Path) -> str:
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=TIME_LIMIT_S, cwd=cwd, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def fixed_addresses() -> list[str]:
@@ -125,3 +127,24 @@ def test_threaded_c_tests_pass_under_thread_sanitizer(
 ) -> None:
     flags = thread_flags(tmp_path)
     build_and_run(test, flags, compiled(flags), tmp_path)
+
+
+def names(objects: Path, which: str) -> list[tuple[str, str]]:
+    """Return each name that the object files define or use, after the noun that does so."""
+    listing = run("nm", "-A", "--extern-only", which, *sorted(objects.glob("*.o")), cwd=objects)
+    return re.findall(r"(\w+)\.o:.* (\w+)$", listing, re.MULTILINE)
+
+
+def test_kernel_includes_and_calls_have_no_circle(
+    compiled: Callable[[tuple[str, ...]], Path],
+) -> None:
+    uses: dict[str, set[str]] = {}
+    for path in KERNEL.glob("*.[ch]"):
+        included = re.findall(r'^#include "(\w+)\.h"', path.read_text(), re.MULTILINE)
+        uses.setdefault(path.stem, set()).update(included)
+    objects = compiled(tuple(ADDRESS))
+    definer = {name: noun for noun, name in names(objects, "--defined-only")}
+    for noun, name in names(objects, "--undefined-only"):
+        uses[noun].add(definer.get(name, noun))
+    assert len(uses) > 30
+    TopologicalSorter({noun: used - {noun} for noun, used in uses.items()}).prepare()

@@ -1,39 +1,18 @@
-/* What writer.c, claim.c, append.c, rows.c and roll.c share: the steps of a claim. */
+/* The steps of a claim, which append.c, rows.c, roll.c and the claims of users share. */
 #ifndef CL_CLAIM_H
 #define CL_CLAIM_H
 
+#include "frame_writer.h"
 #include "writer.h"
 
-#define CL_NO_SEGMENT UINT64_MAX
 #define CL_AHEAD_OF_NEXT                                                                           \
     128u /* bytes: the second swap from here would otherwise wait for a cache miss */
 
-/* The code with which appends are refused, or CL_OK. */
-static inline int cl_writer_refusal(const cl_writer *writer) {
-    const cl_log *log = writer->log;
-    return CL_LIKELY(log->refusal == 0 && !cl_log_failed(log)) ? CL_OK : cl_log_refusal(log);
-}
-
-/* As cl_writer_refusal, and replaces a timestamp below 0 by the clock's. CL_E_CYCLE: the clock, and
- * not a timestamp that the caller gave, says that the cycle may have ended. */
-static inline int cl_writer_admit(const cl_writer *writer, int64_t *timestamp_ns) {
-    int code = cl_writer_refusal(writer);
-    if (CL_UNLIKELY(code != CL_OK)) {
-        return code;
-    }
-    if (*timestamp_ns >= 0 && writer->cycle_end_ns == INT64_MAX) {
-        return CL_OK;
-    }
-    int64_t now_ns = cl_clock_ns(writer->clock);
-    *timestamp_ns = *timestamp_ns < 0 ? now_ns : *timestamp_ns;
-    return CL_UNLIKELY(now_ns >= writer->cycle_end_ns) ? CL_E_CYCLE : CL_OK;
-}
-
-/* Whether the writer holds segment `number`; if not, `cl_writer_switch` replaces its segment. */
-static inline bool cl_writer_at(const cl_writer *writer, uint64_t number) {
-    return writer->segment != NULL && writer->segment->number == number;
-}
-int cl_writer_switch(cl_writer *writer, uint64_t number);
+typedef struct {
+    cl_segment *segment;
+    uint32_t offset;
+    uint32_t length; /* before padding */
+} cl_claim;
 
 /* The slot's counter is odd between the two calls: its owner may have moved the tail, and no cell
  * names the owner yet. */
@@ -49,38 +28,6 @@ static inline void cl_slot_leave(cl_slot *slot) {
 /* Pads from `offset` to the segment's end. A swap that fails means that an observer has marked the
  * range already. */
 void cl_pad_to_end(cl_segment *segment, uint32_t offset);
-
-/* Determines how far claims may reach in segment `number`. A segment never loses blocks, and the
- * other segments have all of theirs: once claims may reach the end, the writer adds without
- * checking again. */
-void cl_writer_measure(cl_writer *writer, uint64_t number);
-/* Sets `fast_below` and `fast_length`; 0: no append is fast. */
-void cl_writer_set_fast(cl_writer *writer, uint64_t below);
-/* Sets them after a change of what they depend on. */
-void cl_writer_plan(cl_writer *writer);
-
-/* Called every wake_bytes, and at the limit: wakes the commit loop of a pooled log and its
- * allocation service, and refuses the next append if it must wait for a required tailer. The record
- * just published stays. */
-void cl_writer_see_to(cl_writer *writer, uint64_t packed);
-
-static inline void cl_writer_count(cl_writer *writer, uint32_t records, uint32_t bytes) {
-    writer->counters.appends++;
-    writer->counters.records += records;
-    writer->counters.bytes += bytes;
-}
-
-/* Called after a publish. On a mapped log each publish wakes sleeping readers. */
-static inline void cl_writer_tell(cl_writer *writer, uint64_t packed, uint32_t records,
-                                  uint32_t bytes) {
-    cl_writer_count(writer, records, bytes);
-    if (CL_UNLIKELY(packed >= writer->wake_tail)) {
-        cl_writer_see_to(writer, packed);
-    }
-    if (!writer->log->pooled) {
-        cl_log_wake_readers(writer->log);
-    }
-}
 
 /* A claim is a range of whole cells in a segment that the writer holds. */
 static inline void cl_claim_assert(const cl_writer *writer, const cl_claim *claim, uint32_t need) {
@@ -143,10 +90,6 @@ static inline bool cl_claim_swap(uint8_t *at, uint32_t need, uint64_t claimed) {
 /* Steps 1 and 2 at the tail `packed`, where the claim begins. CL_E_MOVED: the tail is elsewhere. */
 int cl_claim_at(cl_writer *writer, uint64_t packed, uint32_t need, uint32_t length,
                 cl_claim *claim);
-/* Appends one record at the tail `packed`. A timestamp below 0 is the clock's. CL_E_MOVED: the tail
- * is elsewhere. CL_E_ROLLED_BACK: another handle turned the claim into a SKIP. */
-int cl_append_at(cl_writer *writer, uint64_t packed, const cl_record_input *input,
-                 uint64_t *position);
 /* Steps 1 and 2, once. The slot is odd from before the add until the cell names its owner. */
 int cl_claim_try(cl_writer *writer, uint32_t need, uint32_t length, cl_claim *claim);
 /* Step 2 after an add on the tail, which was `packed`; then the slot is even. */
@@ -154,5 +97,26 @@ int cl_claim_name(cl_writer *writer, uint64_t packed, uint32_t need, uint32_t le
                   cl_claim *claim);
 /* Counts a failed attempt, and returns whether to give up. */
 bool cl_claim_gives_up(cl_writer *writer);
+
+/* Claims room for a record with swaps, in either kind of log, and completes its timestamp. Codes as
+ * for cl_writer_append_upto. */
+int cl_writer_claim(cl_writer *writer, uint32_t largest, cl_record_input *input, cl_claim *claim);
+/* Publishes the claim with the given cell. CL_E_ROLLED_BACK: another handle turned the claim into a
+ * SKIP, so that no reader saw the record. */
+int cl_writer_publish(cl_writer *writer, const cl_claim *claim, uint64_t cell, uint32_t records);
+/* As cl_writer_publish, for a value that is already in the claim and may be shorter than it. */
+int cl_claim_publish(cl_writer *writer, const cl_claim *claim, const cl_record_input *input);
+/* A claim that stays open keeps its segment, and the segment's buffer, in place. The last release
+ * wakes the allocation service, which may wait for the buffer. */
+void cl_claim_hold(cl_segment *segment);
+void cl_claim_release(cl_log *log, cl_segment *segment);
+void cl_writer_abandon(cl_writer *writer, const cl_claim *claim);
+
+/* Claims room for one batch of `length` bytes; `length` and each frame's size are multiples of 8.
+ * A timestamp below 0 becomes the clock's. The caller writes frames into it with cl_frame_write,
+ * and the first frame's cell last, with cl_batch_publish. */
+int cl_batch_claim(cl_writer *writer, uint32_t length, int64_t *timestamp_ns, cl_claim *claim);
+int cl_batch_publish(cl_writer *writer, const cl_claim *claim, uint64_t first_cell,
+                     uint32_t records);
 
 #endif

@@ -1,11 +1,10 @@
-/* What makes published records visible to other processes: raises the watermarks, and copies a pool
- * buffer into its file. */
 #define _GNU_SOURCE
+#include "commit.h"
+
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "flush.h"
 #include "frame_cursor.h"
 #include "futex.h"
 #include "walk.h"

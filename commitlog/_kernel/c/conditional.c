@@ -3,9 +3,10 @@
  * no record is between those that it counted and the one that it appends. */
 #include "conditional.h"
 
-#include "claim.h"
+#include "append.h"
 #include "frame_cursor.h"
 #include "resolve.h"
+#include "rows.h"
 
 #define COUNT_AT_ONCE (1u << 20) /* bytes; the caller counts more of them faster, by seals */
 #define MOST_RECOUNTS 100u /* far more than a log with all of its segments needs */

@@ -2,6 +2,7 @@
 #ifndef CL_CONDITIONAL_H
 #define CL_CONDITIONAL_H
 
+#include "frame_writer.h"
 #include "writer.h"
 
 /* Lives as long as one append, through all of its attempts; all but `expect` is 0 at first. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "checkpoint.h"
+#include "commit.h"
 #include "futex.h"
 #include "resolve.h"
 

@@ -1,13 +1,8 @@
-/* Commit, which makes records visible to other processes; flush, which makes them durable; and the
- * loops of the commit thread and the flush thread. */
+/* Flush, which makes records durable; and the loops of the commit thread and the flush thread. */
 #ifndef CL_FLUSH_H
 #define CL_FLUSH_H
 
 #include "log.h"
-
-/* Commits the published frames, up to `upto` at least if it can. A mapped log only raises its
- * watermarks. CL_E_BUSY: a live claim below `upto` blocks the commit. */
-int cl_commit(cl_log *log, uint64_t upto);
 
 /* Returns once everything below `upto` is durable: leads a flush, or waits for the leader.
  * CL_E_TIMEOUT: the deadline (monotonic ns) passed, at most one msync ago. CL_E_INTERRUPTED: a

@@ -7,6 +7,7 @@
 #define CL_MARK_H
 
 #include "frame_cursor.h"
+#include "frame_writer.h"
 #include "writer.h"
 
 #define CL_MARK_LENGTH 32u

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "claim.h"
+#include "append.h"
 #include "futex.h"
 
 #define SLICE_NS 50000000ll      /* how late a wait sees that the log was closed */

@@ -2,9 +2,9 @@
 #ifndef CL_NATIVE_H
 #define CL_NATIVE_H
 
+#include "claim.h"
 #include "reader.h"
 #include "tailer_page.h"
-#include "writer.h"
 
 /* What the functions below and `attend` return, besides CL_OK. */
 enum { CL_NATIVE_END = 1, CL_NATIVE_DROPPED = 2, CL_NATIVE_ERROR = -1 };

@@ -1,12 +1,7 @@
-/* How the tail leaves a segment, and what a roll notes in the header of the next. */
+#include "roll.h"
+
 #include "claim.h"
 #include "futex.h"
-
-uint64_t cl_writer_rolls_from(const cl_writer *writer) {
-    uint64_t packed = cl_load(writer->tail);
-    return cl_tail_offset(packed) >= writer->log->segment_size ? cl_tail_number(packed)
-                                                               : CL_NO_SEGMENT;
-}
 
 int cl_writer_close_segment(cl_writer *writer, uint64_t number) {
     int code = cl_writer_refusal(writer);

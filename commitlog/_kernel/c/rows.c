@@ -1,7 +1,8 @@
-/* Appends rows and records in batches: one claim for as many as fit. */
+/* One claim for as many rows or records as fit. */
+#include "rows.h"
+
 #include <string.h>
 
-#include "claim.h"
 #include "crc32c.h"
 #include "crc32c_steps.h"
 

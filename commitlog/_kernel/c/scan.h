@@ -2,7 +2,7 @@
 #ifndef CL_SCAN_H
 #define CL_SCAN_H
 
-#include "reader.h"
+#include "log.h"
 
 typedef struct {
     uint64_t offset; /* where the scan stopped */

@@ -2,7 +2,7 @@
 #ifndef CL_STAGE_H
 #define CL_STAGE_H
 
-#include "writer.h"
+#include "frame_writer.h"
 
 /* Records as columns. Each offsets array has one entry more than there are records; the entries are
  * offsets into the bytes array declared before it. */

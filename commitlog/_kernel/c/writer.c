@@ -1,8 +1,9 @@
 /* A writer's state: its segment, how far it may append there, and what is due on the way. */
 #define _GNU_SOURCE
+#include "writer.h"
+
 #include <string.h>
 
-#include "claim.h"
 #include "crc32c.h"
 #include "crc32c_steps.h"
 #include "futex.h"
@@ -39,6 +40,12 @@ void cl_writer_plan(cl_writer *writer) {
         uint64_t end = cl_tail_pack(segment->number, writer->room);
         cl_writer_set_fast(writer, end < writer->wake_tail ? end : writer->wake_tail);
     }
+}
+
+uint64_t cl_writer_rolls_from(const cl_writer *writer) {
+    uint64_t packed = cl_load(writer->tail);
+    return cl_tail_offset(packed) >= writer->log->segment_size ? cl_tail_number(packed)
+                                                               : CL_NO_SEGMENT;
 }
 
 void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, uint32_t wake_bytes) {
