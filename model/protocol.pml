@@ -26,7 +26,7 @@
  *   claim.c    check_tail, claim_try, claim_name, reserve_large, cl_pad_to_end, swap_claim,
  *              cl_writer_publish, cl_writer_abandon
  *   frame_writer.c  cl_frame_write
- *   append.c   cl_writer_append, append_shared
+ *   append.c   cl_writer_append, append_short_swap
  *   writer.c   cl_writer_init, cl_writer_rolls_from
  *   roll.c     cl_writer_close_segment, open_segment, cl_writer_roll
  *   cursors.c  cl_slot_attach, cl_slot_alive

@@ -1,13 +1,27 @@
-/* Appends one record: claim, write, publish. Short values without key and type take a fast path, in
- * which the CRC is computed inline. */
+/* Appends one record: claim, write, publish. The names say which appends a function takes:
+ *
+ *   function                frame                   stores  begins at     goes on with
+ *   append_short_plain      short                   plain   tail          append_past_fast_plain
+ *   append_past_fast_plain  short, past fast_below  plain   tail          append_any
+ *   append_short_swap       short                   swaps   tail          the next two
+ *   append_past_fast_swap   short, past fast_below  swaps   its own add   finish_swap
+ *   append_again_swap       short, rolled back      swaps   tail          finish_swap
+ *   append_short_swap_at    short                   swaps   a given tail  its caller
+ *   append_any              any                     both    tail          finish_swap
+ *   append_any_swap_at      any                     swaps   a given tail  its caller
+ *
+ * Short: a value below INTERLEAVED_LEAST bytes without key and type, whose CRC is computed inline.
+ * Below the tail `fast_below`, nothing but the append is due. Pooled logs have plain stores, mapped
+ * logs have swaps. A name that ends in `_value` takes a bare value at the clock's time, one that
+ * ends in `_record` a record with its own time. */
 #include "append.h"
 
 #include "crc32c.h"
 #include "crc32c_steps.h"
 
-/* Continues an append from a claim, or from the code of a claim that was refused. */
-static int finish(cl_writer *writer, const cl_record_input *input, cl_claim *claim, int code,
-                  uint64_t *position) {
+/* Continues an append with swaps from its claim, or from the code that refused the claim. */
+static int finish_swap(cl_writer *writer, const cl_record_input *input, cl_claim *claim, int code,
+                       uint64_t *position) {
     uint32_t length = (uint32_t)cl_input_length(input);
     for (;;) { /* cl_claim_gives_up bounds the rounds */
         if (CL_LIKELY(code == CL_OK)) {
@@ -40,7 +54,7 @@ static __attribute__((noinline)) int append_any(cl_writer *writer, uint32_t larg
     cl_claim claim;
     if (!writer->plain) {
         code = cl_claim_try(writer, need, (uint32_t)length, &claim);
-        return finish(writer, &record, &claim, code, position);
+        return finish_swap(writer, &record, &claim, code, position);
     }
     code = cl_plain_claim(writer, need, &claim);
     if (CL_LIKELY(code == CL_OK)) {
@@ -72,14 +86,14 @@ static inline short_value short_of(const cl_record_input *input) {
 }
 
 /* Whether the fast path may be tried. A writer without a largest frame is lent to the C API. */
-static inline bool is_fast(const cl_writer *writer, uint32_t largest,
-                           const cl_record_input *input) {
+static inline bool is_short(const cl_writer *writer, uint32_t largest,
+                            const cl_record_input *input) {
     return input->value_length < INTERLEAVED_LEAST && !cl_input_extended(input) && largest != 0 &&
            writer->fast_below != 0;
 }
 
-WITH_CRC INLINED uint64_t write_short(uint32_t seed, uint32_t offset, uint8_t *at,
-                                      const short_value *value) {
+WITH_CRC INLINED uint64_t write_short_frame(uint32_t seed, uint32_t offset, uint8_t *at,
+                                            const short_value *value) {
     return write_plain_frame(seed, offset, at, value->bytes, value->length, value->timestamp_ns);
 }
 
@@ -92,13 +106,13 @@ INLINED uint8_t *claimed_bytes(const cl_segment *segment, uint64_t packed, uint3
     return segment->bytes + offset;
 }
 
-static __attribute__((noinline)) int append_slowly(cl_writer *writer, short_value value,
-                                                   uint64_t *position) {
+static __attribute__((noinline)) int append_past_fast_plain(cl_writer *writer, short_value value,
+                                                            uint64_t *position) {
     const cl_record_input input = input_of(&value);
     return append_any(writer, value.length, &input, position);
 }
 
-WITH_CRC INLINED int append_plain(cl_writer *writer, short_value value, uint64_t *position) {
+WITH_CRC INLINED int append_short_plain(cl_writer *writer, short_value value, uint64_t *position) {
     int code = cl_writer_admit(writer, &value.timestamp_ns);
     if (CL_UNLIKELY(code != CL_OK)) {
         return code;
@@ -107,43 +121,44 @@ WITH_CRC INLINED int append_plain(cl_writer *writer, short_value value, uint64_t
     const uint32_t need = cl_frame_aligned(value.length);
     const uint64_t packed = cl_load_relaxed(writer->tail);
     if (CL_UNLIKELY(packed + need >= writer->fast_below)) {
-        return append_slowly(writer, value, position);
+        return append_past_fast_plain(writer, value, position);
     }
     const uint32_t offset = cl_tail_offset(packed);
     uint8_t *at = claimed_bytes(segment, packed, need);
     *position = segment->base + offset;
     cl_writer_count(writer, 1, need);
-    uint64_t cell = write_short(segment->seed, offset, at, &value);
+    uint64_t cell = write_short_frame(segment->seed, offset, at, &value);
     cl_plain_store(writer, at, cell, packed, packed + need);
     return CL_OK;
 }
 
-static __attribute__((noinline)) int name_late(cl_writer *writer, uint64_t packed,
-                                               short_value value, uint64_t *position) {
+static __attribute__((noinline)) int append_past_fast_swap(cl_writer *writer, uint64_t packed,
+                                                           short_value value, uint64_t *position) {
     const cl_record_input input = input_of(&value);
     cl_claim claim;
     int code = cl_claim_name(writer, packed, cl_frame_aligned(value.length), value.length, &claim);
-    return finish(writer, &input, &claim, code, position);
+    return finish_swap(writer, &input, &claim, code, position);
 }
 
-static __attribute__((noinline)) int append_again(cl_writer *writer, short_value value,
-                                                  uint64_t *position) {
+static __attribute__((noinline)) int append_again_swap(cl_writer *writer, short_value value,
+                                                       uint64_t *position) {
     const cl_record_input input = input_of(&value);
     cl_claim claim;
     writer->counters.refused++;
-    return finish(writer, &input, &claim, CL_E_ROLLED_BACK, position);
+    return finish_swap(writer, &input, &claim, CL_E_ROLLED_BACK, position);
 }
 
 /* Continues a short append whose range, at `packed`, was taken from the tail. */
-WITH_CRC INLINED int write_shared(cl_writer *writer, const cl_segment *segment, uint64_t packed,
-                                  const short_value *value, uint32_t need, uint64_t *position) {
+WITH_CRC INLINED int finish_short_swap(cl_writer *writer, const cl_segment *segment,
+                                       uint64_t packed, const short_value *value, uint32_t need,
+                                       uint64_t *position) {
     const uint32_t offset = cl_tail_offset(packed);
     uint8_t *at = claimed_bytes(segment, packed, need);
     uint64_t claimed = cl_cell(CL_WORD_CLAIMED | value->length, writer->log->owner);
     bool mine = cl_claim_swap(at, need, claimed);
     cl_slot_leave(writer->slot);
     if (CL_UNLIKELY(!mine || !cl_swap((uint64_t *)at, &claimed,
-                                      write_short(segment->seed, offset, at, value)))) {
+                                      write_short_frame(segment->seed, offset, at, value)))) {
         return CL_E_ROLLED_BACK;
     }
     *position = segment->base + offset;
@@ -152,7 +167,7 @@ WITH_CRC INLINED int write_shared(cl_writer *writer, const cl_segment *segment, 
     return CL_OK;
 }
 
-WITH_CRC INLINED int append_shared(cl_writer *writer, short_value value, uint64_t *position) {
+WITH_CRC INLINED int append_short_swap(cl_writer *writer, short_value value, uint64_t *position) {
     int code = cl_writer_admit(writer, &value.timestamp_ns);
     if (CL_UNLIKELY(code != CL_OK)) {
         return code;
@@ -162,15 +177,14 @@ WITH_CRC INLINED int append_shared(cl_writer *writer, short_value value, uint64_
     cl_slot_enter(writer->slot);
     const uint64_t packed = cl_add(writer->tail, need);
     if (CL_UNLIKELY(packed + need >= writer->fast_below)) {
-        return name_late(writer, packed, value, position);
+        return append_past_fast_swap(writer, packed, value, position);
     }
-    code = write_shared(writer, segment, packed, &value, need, position);
-    return CL_LIKELY(code == CL_OK) ? CL_OK : append_again(writer, value, position);
+    code = finish_short_swap(writer, segment, packed, &value, need, position);
+    return CL_LIKELY(code == CL_OK) ? CL_OK : append_again_swap(writer, value, position);
 }
 
-/* As append_shared, at the tail `packed`, below `fast_below`. */
 WITH_CRC static __attribute__((noinline)) int
-append_shared_at(cl_writer *writer, uint64_t packed, short_value value, uint64_t *position) {
+append_short_swap_at(cl_writer *writer, uint64_t packed, short_value value, uint64_t *position) {
     int code = cl_writer_admit(writer, &value.timestamp_ns);
     if (CL_UNLIKELY(code != CL_OK)) {
         return code;
@@ -182,40 +196,40 @@ append_shared_at(cl_writer *writer, uint64_t packed, short_value value, uint64_t
         cl_slot_leave(writer->slot);
         return CL_E_MOVED;
     }
-    code = write_shared(writer, writer->segment, packed, &value, need, position);
+    code = finish_short_swap(writer, writer->segment, packed, &value, need, position);
     writer->counters.refused += code != CL_OK;
     return code;
 }
 
-/* Each way is compiled twice, because most appends have the clock's time. */
+/* Each is compiled twice, because most appends have the clock's time. */
 #define SHORT_APPENDS(way)                                                                         \
-    WITH_CRC static __attribute__((noinline)) int way##_now(cl_writer *writer, const void *value,  \
-                                                            uint32_t length, uint64_t *position) { \
+    WITH_CRC static __attribute__((noinline)) int way##_value(                                     \
+        cl_writer *writer, const void *value, uint32_t length, uint64_t *position) {               \
         return way(writer, (short_value){value, length, -1}, position);                            \
     }                                                                                              \
-    WITH_CRC static __attribute__((noinline)) int way##_input(                                     \
+    WITH_CRC static __attribute__((noinline)) int way##_record(                                    \
         cl_writer *writer, const cl_record_input *input, uint64_t *position) {                     \
         return way(writer, short_of(input), position);                                             \
     }
-SHORT_APPENDS(append_plain)
-SHORT_APPENDS(append_shared)
+SHORT_APPENDS(append_short_plain)
+SHORT_APPENDS(append_short_swap)
 
 #endif
 
 int cl_writer_append_upto(cl_writer *writer, uint32_t largest, const cl_record_input *input,
                           uint64_t *position) {
 #ifdef HAS_INSTRUCTIONS
-    if (CL_LIKELY(is_fast(writer, largest, input))) {
-        return writer->plain ? append_plain_input(writer, input, position)
-                             : append_shared_input(writer, input, position);
+    if (CL_LIKELY(is_short(writer, largest, input))) {
+        return writer->plain ? append_short_plain_record(writer, input, position)
+                             : append_short_swap_record(writer, input, position);
     }
 #endif
     return append_any(writer, largest, input, position);
 }
 
-static __attribute__((noinline)) int append_claimed(cl_writer *writer, uint64_t packed,
-                                                    const cl_record_input *input,
-                                                    uint64_t *position) {
+static __attribute__((noinline)) int append_any_swap_at(cl_writer *writer, uint64_t packed,
+                                                        const cl_record_input *input,
+                                                        uint64_t *position) {
     cl_record_input record = *input;
     uint32_t length = (uint32_t)cl_input_length(input);
     cl_claim claim;
@@ -235,21 +249,21 @@ int cl_append_at(cl_writer *writer, uint64_t packed, const cl_record_input *inpu
                  uint64_t *position) {
 #ifdef HAS_INSTRUCTIONS
     uint32_t need = cl_frame_aligned(CL_FRAME_HEADER + input->value_length);
-    if (CL_LIKELY(is_fast(writer, writer->largest, input) && packed + need < writer->fast_below)) {
-        return writer->plain ? append_plain_input(writer, input, position)
-                             : append_shared_at(writer, packed, short_of(input), position);
+    if (CL_LIKELY(is_short(writer, writer->largest, input) && packed + need < writer->fast_below)) {
+        return writer->plain ? append_short_plain_record(writer, input, position)
+                             : append_short_swap_at(writer, packed, short_of(input), position);
     }
 #endif
     return writer->plain ? append_any(writer, writer->largest, input, position)
-                         : append_claimed(writer, packed, input, position);
+                         : append_any_swap_at(writer, packed, input, position);
 }
 
 int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position) {
     return cl_writer_append_upto(writer, writer->largest, input, position);
 }
 
-static __attribute__((noinline)) int append_long(cl_writer *writer, const void *value,
-                                                 uint32_t length, uint64_t *position) {
+static __attribute__((noinline)) int append_any_value(cl_writer *writer, const void *value,
+                                                      uint32_t length, uint64_t *position) {
     const cl_record_input input = {
         .value = value, .value_length = length, .key_length = CL_KEYLEN_NONE, .timestamp_ns = -1};
     return append_any(writer, writer->largest, &input, position);
@@ -259,9 +273,10 @@ int cl_writer_append_value(cl_writer *writer, const void *value, uint32_t length
                            uint64_t *position) {
 #ifdef HAS_INSTRUCTIONS
     if (CL_LIKELY(length < writer->fast_length)) {
-        return writer->plain ? append_plain_now(writer, value, CL_FRAME_HEADER + length, position)
-                             : append_shared_now(writer, value, CL_FRAME_HEADER + length, position);
+        return writer->plain
+                   ? append_short_plain_value(writer, value, CL_FRAME_HEADER + length, position)
+                   : append_short_swap_value(writer, value, CL_FRAME_HEADER + length, position);
     }
 #endif
-    return append_long(writer, value, length, position);
+    return append_any_value(writer, value, length, position);
 }
