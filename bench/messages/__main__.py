@@ -1,5 +1,5 @@
 """`python -m bench.messages`: what a typed append and a typed read cost above their parts, and what
-a method call, a sealed message, a compressed one and a delta cost.
+a method call, a sealed message and a compressed one cost.
 
 Each round measures all cases one after the other; the table has the medians of the rounds.
 """
@@ -19,7 +19,7 @@ from typing import Protocol
 import msgspec
 
 import commitlog
-from bench.messages import compressing, deltas, sealing
+from bench.messages import compressing, sealing
 
 ROUNDS = 7
 MESSAGES = 20_000
@@ -144,7 +144,6 @@ def main() -> None:
     calls: list[dict[str, float]] = []
     sealing_rounds: list[dict[str, float]] = []
     compressing_rounds: list[dict[str, float]] = []
-    delta_rounds: list[dict[str, dict[str, float]]] = []
     rounds: dict[str, list[dict[str, float]]] = {"json": [], "msgpack": []}
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         for _ in range(ROUNDS):
@@ -153,7 +152,6 @@ def main() -> None:
             calls.append(measured_calls(Path(folder)))
             sealing_rounds.append(sealing.measured(Path(folder)))
             compressing_rounds.append(compressing.measured(Path(folder)))
-            delta_rounds.append(deltas.measured(Path(folder)))
     for codec, found in rounds.items():
         medians = {name: statistics.median(each[name] for each in found) for name in found[0]}
         print(codec)
@@ -173,7 +171,6 @@ def main() -> None:
     print(f"  both take {both:.0f} ns (goal: at most {CALL_GOAL_NS})")
     sealing.report(sealing_rounds)
     compressing.report(compressing_rounds)
-    deltas.report(delta_rounds)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gc
 import random
 import shutil
@@ -13,13 +14,35 @@ from pathlib import Path
 import msgspec
 
 import commitlog
-from bench.messages.deltas import Order, order
 from commitlog.messages.compression import SAMPLES, Compressor, Samples
 
 LIST = 500
 LISTS = 8
 GOAL_MB_S = 300
 GOAL_TIMES = 4
+
+
+class Line(msgspec.Struct):
+    """A line of an order."""
+
+    sku: str
+    name: str
+    quantity: int
+    price: str
+
+
+class Order(msgspec.Struct):
+    """An order, some 600 bytes of JSON."""
+
+    id: str
+    customer: str
+    email: str
+    street: str
+    town: str
+    lines: list[Line]
+    status: str
+    changed: dt.datetime
+    revision: int
 
 
 def orders(count: int) -> list[Order]:
@@ -30,6 +53,30 @@ def orders(count: int) -> list[Order]:
         lines = [line for _ in range(3) for line in order(number, drawn).lines]
         found.append(msgspec.structs.replace(order(number, drawn), lines=lines))
     return found
+
+
+def order(number: int, drawn: random.Random) -> Order:
+    """Return an order of 3 to 6 lines."""
+    lines = [
+        Line(
+            f"sku-{drawn.randrange(10**5):05d}",
+            f"{drawn.choice(['lamp', 'desk', 'chair', 'shelf'])} {drawn.choice(['oak', 'steel'])}",
+            drawn.randrange(1, 5),
+            f"{drawn.randrange(100, 99999) / 100:.2f}",
+        )
+        for _ in range(drawn.randrange(3, 7))
+    ]
+    return Order(
+        f"order-{number:06d}-{drawn.getrandbits(48):012x}",
+        f"customer-{drawn.randrange(10**6):06d}",
+        f"user{drawn.randrange(10**6)}@example.com",
+        f"{drawn.choice(['Main', 'Oak', 'Hill'])} Street {drawn.randrange(200)}",
+        drawn.choice(["Berlin", "Oslo", "Lima", "Kyoto", "Accra"]),
+        lines,
+        "new",
+        dt.datetime(2026, 5, 1, tzinfo=dt.UTC),
+        1,
+    )
 
 
 def measured(folder: Path) -> dict[str, float]:

@@ -10,11 +10,12 @@ from typing import Any, Literal, TypeAlias
 
 from commitlog.base.extras import imported
 from commitlog.base.keywords import refuses_unknown
-from commitlog.base.option import check_switches
 from commitlog.errors import InvalidOptionError, SchemaError
 
 NAME = "zstd"
-DELTA_NAME = "zstd-delta"  # some messages are deltas, and only the others are frames of zstd
+# Of messages that a release before 1.0.0 appended, whole or as deltas; only whole ones are read.
+DELTA_NAME = "zstd-delta"
+_WHOLE = b"\0"  # in front of a frame of zstd
 Form: TypeAlias = dict[str, Any]
 Compression: TypeAlias = Literal["zstd"] | "Zstd"
 # A dictionary is repeated in each segment, and one of 4 KiB has nearly all of the gain.
@@ -38,24 +39,17 @@ class Zstd:
     dictionary : bytes, optional
         A dictionary, such as one that `zstd --train` made. Empty bytes compress without one. By
         default it is trained on the first messages of the topic.
-    delta : bool
-        Append a message as its difference from an earlier one with the same record key, if that is
-        smaller.
     """
 
     level: int = 1
     dictionary: bytes | None = None
-    delta: bool = False
 
     def __post_init__(self) -> None:
-        check_switches(delta=self.delta)
         low, high = _LEVELS
         if type(self.level) is not int or not low <= self.level <= high:
             raise InvalidOptionError(
                 f"level must be a whole number from {low} to {high}, not {self.level!r}"
             )
-        if type(self.delta) is not bool:
-            raise InvalidOptionError(f"delta must be True or False, not {self.delta!r}")
         if self.dictionary is None:
             return
         if type(self.dictionary) is not bytes or len(self.dictionary) > GIVEN_MOST:
@@ -86,11 +80,6 @@ def form_of(dictionary: bytes) -> Form:
     if not dictionary:
         return {"name": NAME}
     return {"name": NAME, "dictionary": base64.b64encode(dictionary).decode()}
-
-
-def with_deltas(form: Form, delta: bool) -> Form:
-    """Return the layer of the same dictionary whose messages may be deltas, or may not."""
-    return {**form, "name": DELTA_NAME if delta else NAME}
 
 
 def has_deltas(form: Form) -> bool:
@@ -192,6 +181,18 @@ class Decompressor:
             raise ValueError(f"the compressed message is damaged: {error}") from None
         self._idle.append(worker)
         return found
+
+
+def whole_of(value: bytes) -> bytes:
+    """Return the frame of zstd of a message of the layer `DELTA_NAME`; raise ValueError if the
+    message is a delta.
+    """
+    if value[:1] != _WHOLE:
+        raise ValueError(
+            "it is a delta of an earlier message, which this release does not read: read the topic "
+            "with the release that wrote it, and append its messages to a new log"
+        )
+    return value[1:]
 
 
 def size_before(value: bytes) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Generic, TypeAlias, TypeVar
 
@@ -12,7 +11,6 @@ from commitlog.errors import KeyUnavailableError, SchemaError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages import compression, seal_layer
 from commitlog.messages.codec import Decode
-from commitlog.messages.delta_decoder import DeltaDecoder
 from commitlog.messages.floors import refusing
 from commitlog.messages.history import behind_history, end_of
 from commitlog.messages.key_ring import KeyRing
@@ -29,8 +27,8 @@ RecordOpener: TypeAlias = Callable[[bytes, int, bytes | None], bytes]
 
 
 class RecordDecoder(Generic[T]):
-    """Decode messages that are bound to their record, because they are sealed or deltas, or are not
-    sealed although their topic is.
+    """Decode messages that are bound to their record, because they are sealed, or are not sealed
+    although their topic is.
 
     Parameters
     ----------
@@ -61,7 +59,7 @@ class RecordDecoder(Generic[T]):
         KeyUnavailableError
             The key ring has no key for it.
         ValueError
-            The message is not authentic, or does not match its schema or its key frame.
+            The message is not authentic, or does not match its schema.
         """
         if self._has_history:
             value = value[end_of(value) :]
@@ -69,7 +67,7 @@ class RecordDecoder(Generic[T]):
             for opened in self._openers:
                 value = opened(value, position, key)
             return self._decode(value)
-        except KeyUnavailableError as error:  # of the message, or of its dictionary or key frame
+        except KeyUnavailableError as error:  # of the message, or of its dictionary
             error.path, error.position = self._path, position
             raise
 
@@ -116,8 +114,14 @@ def _opener_of(log: CommitLog, schema: Schema, keys: KeyRing) -> Opener | None:
             "its messages: use a newer release",
             topic=schema.topic,
         )
-    form = below[0]
-    limit = _limit_of(log)
+    opened = _decompressing(log, below[0], keys)
+    if compression.has_deltas(below[0]):
+        return _behind(compression.whole_of, opened)
+    return opened
+
+
+def _decompressing(log: CommitLog, form: compression.Form, keys: KeyRing) -> Opener:
+    limit = log.segment_size // LARGEST_SHARE
     if not has_sealed(form):
         return compression.Decompressor(compression.dictionary_of(form), limit).decompressed
 
@@ -126,10 +130,10 @@ def _opener_of(log: CommitLog, schema: Schema, keys: KeyRing) -> Opener | None:
         _, dictionary = opened_dictionary(form, keys, log)
         return compression.Decompressor(dictionary, limit).decompressed
 
-    def opened(value: bytes) -> bytes:
+    def decompressed(value: bytes) -> bytes:
         return decompressor()(value)
 
-    return opened
+    return decompressed
 
 
 def layered(
@@ -146,34 +150,10 @@ def layered(
         A package of a layer is not installed.
     """
     opened = _opener_of(log, schema, keys)
-    if opened is not None and compression.has_deltas(schema.layers[0]):
-        return _of_deltas(log, schema, decode, keys, opened)
     inner = decode if opened is None else _behind(opened, decode)
     seals = _seals(log, schema, keys)
     return RecordDecoder(log, schema, seals, inner) if seals else behind_history(schema, inner)
 
 
-def _of_deltas(
-    log: CommitLog, schema: Schema, decode: Decode[T], keys: KeyRing, decompressed: Opener
-) -> RecordDecoder[T]:
-    """Return what decodes messages that may be deltas, from what decompresses those that are not,
-    and from what decodes the bytes of their codec.
-    """
-    seals = _seals(log, schema, keys)
-    deltas = DeltaDecoder(
-        log,
-        schema.number,
-        unsealed=RecordDecoder(log, schema, seals, bytes).of_record,
-        reopened=RecordDecoder(log, replace(schema, has_history=False), seals, bytes).of_value,
-        decompressed=decompressed,
-        limit=_limit_of(log),
-    )
-    return RecordDecoder(log, schema, [*seals, deltas.opened], decode)
-
-
 def _behind(opened: Opener, decode: Decode[T]) -> Decode[T]:
     return lambda value: decode(opened(value))
-
-
-def _limit_of(log: CommitLog) -> int:
-    return log.segment_size // LARGEST_SHARE

@@ -27,7 +27,6 @@ from commitlog.messages.compression import (
     Compression,
     Zstd,
     form_of,
-    with_deltas,
     zstd_of,
 )
 from commitlog.messages.encoder import MessageEncoder, name_of
@@ -111,7 +110,7 @@ def open_topic(
         `InUseError` while an open log has appended to the topic without encryption.
     seal_keys : bool
         Encrypt the record keys, too: what `key=` takes. Equal keys of the topic stay equal, so
-        seeks and deltas by key work. A topic that has encrypted record keys keeps encrypting them.
+        seeks by key work. A topic that has encrypted record keys keeps encrypting them.
     seal_positions : bool
         Bind each message to its position. Readers refuse one that was moved, repeated or reordered
         in the files, and the tailers of this topic each one that is not bound. A topic that has
@@ -273,9 +272,7 @@ def _check_size(log: CommitLog, schema: Schema, zstd: Zstd | None, more: int) ->
     if zstd is not None:
         given = zstd.dictionary
         dictionary = bytes(DICTIONARY_BYTES) if given is None else given
-        schema = replace(
-            schema, layers=(with_deltas(form_of(dictionary + bytes(more)), zstd.delta),)
-        )
+        schema = replace(schema, layers=(form_of(dictionary + bytes(more)),))
     size = len(schema.value) + len(schema.key) + 8
     if log.mode != "r" and size > log.largest_value:
         raise RecordTooLargeError(

@@ -46,11 +46,6 @@ class PlaceSeal(NamedTuple):
         message = value[head:-SEALED_MORE]
         return value[:head] + self.data_key.sealed_at(message, key, position, nonce)
 
-    def sealed_alone(self, value: bytes, key: Key, position: int) -> bytes:
-        """Return likewise a message without a history, with a new nonce."""
-        nonce = os.urandom(NONCE_BYTES)
-        return self.data_key.sealed_at(value[:-SEALED_MORE], key, position, nonce)
-
     def append(
         self,
         log: CommitLog,

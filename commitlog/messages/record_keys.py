@@ -30,8 +30,8 @@ _END = b"\1"  # behind a record key; zeros follow
 class RecordKeyCipher:
     """Encrypt and decrypt record keys by AES-256-SIV, from any thread.
 
-    Equal record keys of a topic have equal ciphertexts, so seeks and deltas by key need no key
-    ring below this class.
+    Equal record keys of a topic have equal ciphertexts, so seeks by key need no key ring below
+    this class.
 
     Parameters
     ----------

@@ -164,7 +164,6 @@ def layers_text(layers: Sequence[str], after: int, before: int | None) -> str:
     saved = f" {before / after:.1f} times" if before and after else ""
     words = {
         compression.NAME: f"compressed{saved}",
-        compression.DELTA_NAME: f"compressed with deltas{saved}",
         seal_layer.NAME: "sealed",
     }
     return "".join(f", {words.get(name, name)}" for name in layers)
@@ -183,7 +182,7 @@ def _found(log: CommitLog, keys: KeyRing, catalog: SchemaCatalog, number: int) -
 
 def _measure_of(log: CommitLog, schema: Schema, keys: KeyRing) -> Measure | None:
     """Return what finds the size of a message before the layers of its schema."""
-    if not schema.layers:
+    if not schema.layers or compression.has_deltas(schema.layers[0]):
         return None
     decoder: Decode[int] | RecordDecoder[int]
     if len(schema.layers) == 1 and schema.layers[0]["name"] == compression.NAME:

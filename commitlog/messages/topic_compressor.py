@@ -12,7 +12,6 @@ from commitlog.log.commit_log import CommitLog
 from commitlog.messages import compression
 from commitlog.messages.appender import Appending, Key, Layered
 from commitlog.messages.compression import Compressor, Form, Samples, Zstd
-from commitlog.messages.delta_encoder import DeltaEncoder
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder, layered
 from commitlog.messages.message_sizes import check_sizes, not_bytes
@@ -25,9 +24,7 @@ _SEARCHED = 4 * compression.SAMPLES  # records among which messages of an earlie
 
 @dataclass(frozen=True)
 class _Stage:
-    """The compression of a schema, and its appenders, without a history and with one. If messages
-    may be deltas, the appenders compress.
-    """
+    """The compression of a schema, and its appenders, without a history and with one."""
 
     compressed: Callable[[bytes], bytes]
     ends: tuple[Layered, Layered]
@@ -80,7 +77,6 @@ class TopicCompressor:
         self._schema = schema
         self._end = end
         self._level = zstd.level
-        self._delta = zstd.delta
         self._limit = log.largest_value - 8
         self._samples: Samples | None = None
         stage = self._found(known, zstd.dictionary)
@@ -97,14 +93,10 @@ class TopicCompressor:
     def _with(self, dictionary: bytes, form: Form | None = None) -> _Stage:
         if form is None and self._seals and self._log.mode != "r":
             form = sealed_form(dictionary, self._keys, self._log)
-        layer = compression.with_deltas(form or compression.form_of(dictionary), self._delta)
+        layer = {**(form or compression.form_of(dictionary)), "name": compression.NAME}
         schema = replace(self._schema, layers=(layer,))
-        compressed = Compressor(self._level, dictionary).compressed
         ends = self._end(schema), self._end(replace(schema, has_history=True))
-        if not self._delta:
-            return _Stage(compressed, ends)
-        deltas = [DeltaEncoder(self._log, compressed, end) for end in ends]
-        return _Stage(bytes, (deltas[0], deltas[1]))
+        return _Stage(Compressor(self._level, dictionary).compressed, ends)
 
     # --- the dictionary ---------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import commitlog
-from commitlog import keep, topics
+from commitlog import keep
 from commitlog.errors import ClosedError, InvalidOptionError
 
 
@@ -47,7 +47,6 @@ OTHERS: dict[str, Call] = {
     "seal_positions": lambda log, value: commitlog.topic(log, Order, seal_positions=value),
     "method_writer": lambda log, value: commitlog.method_writer(log, Orders, history=value),
     "method_reader": lambda log, value: commitlog.method_reader(log, Orders(), history=value),
-    "delta": lambda log, value: topics.Zstd(delta=value),
     "outside prune": lambda log, value: keep.prune(
         log.path, commitlog.Retention(max_age="1d"), dry_run=value
     ),

@@ -152,7 +152,7 @@ def test_given_dictionary_that_zstd_cannot_load_is_refused(log: commitlog.Commit
 
 
 @pytest.mark.parametrize("key", [5, "k"])
-@pytest.mark.parametrize("compress", [None, "zstd", topics.Zstd(delta=True, dictionary=b"")])
+@pytest.mark.parametrize("compress", [None, "zstd", topics.Zstd(dictionary=b"")])
 def test_key_that_is_not_bytes_is_refused(
     log: commitlog.CommitLog, compress: Any, key: Any
 ) -> None:

@@ -105,7 +105,6 @@ CASES: dict[str, tuple[Any, dict[str, Any], Callable[[], Any]]] = {
     "protobuf": (PROTO, {}, lambda: PROTO(id=1, item=LONG, sizes=[1.0, 2.0])),
     "arrow": (pa.RecordBatch, {"codec": topics.ArrowCodec(ARROW)}, _batch),
     "zstd": (Item, {"compress": "zstd"}, lambda: ITEM),
-    "delta": (Item, {"compress": topics.Zstd(delta=True)}, lambda: ITEM),
 }
 
 

@@ -27,10 +27,10 @@ from commitlog.messages.schema import SCHEMA_TYPE, Schema
 from tests.copies import copy_log
 from tests.messages.orders import Order, Refund, records
 from tests.messages.sealed import NEW, OLD, RING, messages
-from tests.messages.states import SEGMENT, State, States, key_of
 
 pytest.importorskip("cryptography")
 KeyRing = topics.KeyRing
+SEGMENT = "64KiB"
 
 
 def binding(log: CommitLog | Path, message_class: type = Order, **options: Any) -> Any:
@@ -80,16 +80,6 @@ def test_bound_messages_are_read_however_appended(
         assert table["position"].to_pylist() == positions
     with commitlog.topic(tmp_path / "log", Order, keys=RING, mode="r") as orders:
         assert ids(orders) == [0, 1, 2, 3, 4, 5, 6, 6, *[7] * 900]
-
-
-def test_bound_deltas_are_read_behind_rolls(log: CommitLog) -> None:
-    states = States(5).some(300)
-    topic = binding(log, State, compress=topics.Zstd(delta=True), seal_keys=True)
-    for number, state in enumerate(states):
-        topic.append(state, key=key_of(state))
-        if number % 50 == 49:
-            log.roll()
-    assert list(topic.tailer()) == states
 
 
 def test_bound_calls_and_outputs_are_read(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_topic_with_sealed_keys_stays_so_in_every_handle(tmp_path: Path) -> None
     with sealing(tmp_path / "log", seal_keys=False) as orders:
         orders.append(Order(1), key=SECRET)
     shutil.rmtree(tmp_path / "log" / FOLDER)  # the records are the truth
-    with sealing(tmp_path / "log", compress=Zstd(dictionary=b"", delta=True)) as orders:
+    with sealing(tmp_path / "log", compress=Zstd(dictionary=b"")) as orders:
         orders.append(Order(2), key=SECRET)
         orders.append(Order(3), key=SECRET)
         orders.log.roll()

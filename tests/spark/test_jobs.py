@@ -22,7 +22,7 @@ from commitlog.errors import InvalidOptionError, IOFailureError, NotALogError
 from commitlog.spark.jobs import compact, export, verify, verifying
 from tests.cli import program
 from tests.conftest import ROOT
-from tests.messages.states import DELTA, State, States, append
+from tests.messages.golden import log_with_deltas
 from tests.spark.logs_in_spark import archive
 
 SIZE = 65536
@@ -143,11 +143,10 @@ def test_compaction_keeps_latest_record_of_each_key_in_order(spark: Any, tmp_pat
 
 
 def test_compaction_refuses_messages_bound_to_their_log(spark: Any, tmp_path: Path) -> None:
-    with commitlog.topic(tmp_path / "log", State, compress=DELTA) as topic:
-        append(topic, States(2).some(5))
-    with pytest.raises(InvalidOptionError, match="only this log can decode .* topics State: read"):
-        compact(spark, str(tmp_path / "log"), str(tmp_path / "new"))
-    assert [each.name for each in tmp_path.iterdir()] == ["log"]
+    path = log_with_deltas(tmp_path)
+    with pytest.raises(InvalidOptionError, match="only this log .* topics sealed, states: read"):
+        compact(spark, str(path), str(tmp_path / "new"))
+    assert [each.name for each in tmp_path.iterdir()] == ["deltas"]
 
 
 def test_interrupted_compaction_resumes_with_same_result(

@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import functions as f
@@ -22,8 +20,8 @@ from commitlog.errors import KeyUnavailableError, UndecodableError
 from commitlog.spark.message_schema import schema_with
 from commitlog.spark.reader import FilteringReader, LogReader
 from tests.messages.forged import forge
+from tests.messages.golden import SALES, SEALED_NUMBER, WHOLE, log_with_deltas
 from tests.messages.orders import Order, Refund
-from tests.messages.states import DELTA, State, States, append, deltas
 from tests.spark.logs_in_spark import SIZE, archive
 
 
@@ -103,26 +101,14 @@ def test_archive_and_single_segment_are_decoded(spark: Any, log: Path, tmp_path:
     assert typed.count() > 10
 
 
-def test_tasks_decode_deltas_of_key_frames_before_them(spark: Any, tmp_path: Path) -> None:
-    path, states = tmp_path / "states", States(5).some(1500)
-    with commitlog.topic(path, State, compress=DELTA, segment_size=SIZE) as topic:
-        append(topic, states)
-        cuts = [record.position for record in deltas(topic.log)[100::300]]
-    frame = read(spark, path, minPartitions=8)
-    assert frame.rdd.getNumPartitions() >= 3
-    found = messages(frame.orderBy("offset"), "State")
-    assert found == msgspec.to_builtins(states)
-    for first, last in pairwise(cuts):
-        part = read(
-            spark,
-            path,
-            startingOffsets=json.dumps({"states": {"0": first}}),
-            endingOffsets=json.dumps({"states": {"0": last}}),
-        )
-        rows = messages(part.orderBy("offset"), "State")
-        assert len(rows) > 100
-        at = found.index(rows[0])
-        assert rows == found[at : at + len(rows)]
+def test_deltas_of_old_logs_are_undecodable_in_tasks(spark: Any, tmp_path: Path) -> None:
+    path = log_with_deltas(tmp_path)
+    is_clear = f.col("type") != SEALED_NUMBER
+    with pytest.raises(PythonException, match="a delta of an earlier message"):
+        read(spark, path).where(is_clear).select("message").collect()
+    skipping = read(spark, path, onDamage="skip").where(is_clear)
+    assert len(messages(skipping, "states")) == len(WHOLE)
+    assert len(messages(skipping, "sales")) == len(SALES)
 
 
 def test_stream_decodes_topics_that_begin_later(spark: Any, log: Path, tmp_path: Path) -> None:

@@ -475,7 +475,7 @@ def use_topics(path: Path) -> None:
         print(sales.log.path, sales.name, sales.message_class, list(raw))
         raw.close()
         use_methods(sales.log)
-        small = topics.Zstd(level=3, dictionary=b"", delta=True)
+        small = topics.Zstd(level=3, dictionary=b"")
         ring = topics.KeyRing("k1", lambda key_id, key: key, lambda key_id, wrapped: wrapped)
         others = [topics.KeyRing.of_text(""), topics.KeyRing.of_environment()]
         print(ring.key_ids, topics.KeyRing.of_file("/dev/null"), others)

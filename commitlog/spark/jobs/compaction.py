@@ -103,7 +103,8 @@ def compact(
     Raises
     ------
     InvalidOptionError
-        The destination is a log with other records, or the log has sealed messages or deltas.
+        The destination is a log with other records, or the log has sealed messages, or deltas of
+        an old release.
     CommitLogError
         The log cannot be read, or the new log cannot be written.
     """
