@@ -18,6 +18,7 @@ import pytest
 
 import commitlog
 from commitlog import Options, Retention
+from commitlog.base import file_system
 from commitlog.errors import (
     CommitLogError,
     DiskFullError,
@@ -28,7 +29,6 @@ from commitlog.errors import (
 )
 from commitlog.keep import prune
 from commitlog.repair.repair import repair
-from commitlog.segment import directory
 from tests.setups import Logs
 
 OTHER_USER = 65534
@@ -181,7 +181,7 @@ def test_network_and_fuse_file_systems_are_read_only(
 ) -> None:
     with logs.open() as log:
         log.append(b"there")
-    monkeypatch.setattr(directory, "file_system_type", lambda path: kind)
+    monkeypatch.setattr(file_system, "file_system_type", lambda path: kind)
     for mode in ("a", "x"):
         with pytest.raises(UnsupportedError, match=name):
             logs.open(mode=mode)

@@ -17,13 +17,13 @@ from click.shell_completion import CompletionItem
 
 from commitlog.base.moment import FORMS, read_moment
 from commitlog.base.option import zone_of
+from commitlog.base.pace import SPEED_LEAST, SPEED_MOST
 from commitlog.base.roll_cycle import RollCycle, cycle_name
 from commitlog.base.units import parse_age, parse_duration, parse_size
 from commitlog.cli.filter import Pattern, compiled
 from commitlog.cli.where import Condition, condition
 from commitlog.errors import CommitLogError, InvalidOptionError
 from commitlog.options import Options, new_segment_size
-from commitlog.tail.replay import SPEED_LEAST, SPEED_MOST
 from commitlog.tail.tailer_folder import check_name
 
 INTERVAL_LEAST_S = 0.1

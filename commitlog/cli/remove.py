@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 import click
 
 from commitlog.base.boot import boot_id
+from commitlog.base.process import describe_process
 from commitlog.cli import FAILURE
 from commitlog.cli.interrupt import Stop
 from commitlog.cli.output import echo, print_json
@@ -24,7 +25,7 @@ from commitlog.segment import cursors_file
 from commitlog.segment.directory import STAGED, LogDirectory
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import NAME as LOCK_NAME
-from commitlog.segment.lock_file import LockFile, describe_process
+from commitlog.segment.lock_file import LockFile
 
 _TAILERS, _TOPICS = "tailers", "topics"
 _IDENTITY = "log.json"

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from commitlog.base.pace import Pace
 from commitlog.base.units import DURATION_LARGEST_S
 from commitlog.cli import FAILURE, has_color, parameters
 from commitlog.cli.filter import Pattern
@@ -16,7 +17,6 @@ from commitlog.cli.record_format import BYTE_FORMATS, LINE, RecordFormat, Templa
 from commitlog.cli.sink import ByteSink
 from commitlog.cli.view import View
 from commitlog.log.parts import parts_of
-from commitlog.tail.replay import Pace
 
 LAST_DEFAULT = 10
 

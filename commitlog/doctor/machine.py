@@ -11,9 +11,9 @@ import sys
 import posix_ipc
 
 from commitlog._kernel.memory import Memory, crc32c_implementation
+from commitlog.base.free_memory import SHM_DIRECTORY, shm_space
 from commitlog.doctor.finding import Finding, Workspace, failed, ok, warning
 from commitlog.options import PAGE_SIZE
-from commitlog.pool.free_memory import SHM_DIRECTORY, shm_space
 
 _ARCHITECTURES = ("x86_64", "aarch64")
 _KERNEL_LEAST = (3, 15)  # open-file-description locks, renameat2

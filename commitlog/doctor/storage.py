@@ -7,11 +7,11 @@ import os
 import statistics
 import time
 
+from commitlog.base.file_system import check_file_system, file_system_type
 from commitlog.bench.machine import file_system
 from commitlog.doctor.finding import Finding, Workspace, failed, ok, warning
 from commitlog.errors import UnsupportedError
 from commitlog.options import PAGE_SIZE
-from commitlog.segment.directory import check_file_system, file_system_type
 
 _TMPFS = (0x01021994, 0x858458F6)  # and ramfs
 # btrfs, ZFS, bcachefs: a write goes to another block than the allocated one.

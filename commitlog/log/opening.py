@@ -8,8 +8,10 @@ import os
 
 from commitlog._kernel import memory as kernel
 from commitlog.base.boot import boot_id
+from commitlog.base.file_system import check_file_system
 from commitlog.base.path import is_remote, make_directory, open_directory, sync_directory
 from commitlog.base.polling import attempts
+from commitlog.base.process import is_foreign, is_process
 from commitlog.errors import (
     LogExistsError,
     LogLockedError,
@@ -27,9 +29,9 @@ from commitlog.recovery.pending_join import finish_pending
 from commitlog.segment import cursors_file
 from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import CursorsFile
-from commitlog.segment.directory import LogDirectory, check_file_system
+from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
-from commitlog.segment.lock_file import Holder, LockFile, is_foreign, is_process, new_holder
+from commitlog.segment.lock_file import Holder, LockFile, new_holder
 from commitlog.stores.archived import is_archive
 
 _logger = logging.getLogger("commitlog")

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from commitlog.base.file_system import check_file_system
 from commitlog.base.units import Size, parse_duration, parse_size
 from commitlog.errors import InvalidOptionError, ReadOnlyError
 from commitlog.log.parts import LogParts
-from commitlog.segment.directory import check_file_system
 from commitlog.tail import tailer_file, tailer_state
 from commitlog.tail.cycles import Cycle, CycleLike
 from commitlog.tail.seek import Direction, Seeker, Start, Visibility

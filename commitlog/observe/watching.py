@@ -14,6 +14,7 @@ import psutil
 
 from commitlog._kernel import memory as kernel
 from commitlog.base.path import path_of, translate_refusals
+from commitlog.base.process import is_foreign, process_name
 from commitlog.errors import CommitLogError
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.figures import replication_lag, store_stats
@@ -22,7 +23,6 @@ from commitlog.log.presence import is_present
 from commitlog.segment import cursors_file
 from commitlog.segment.cursors_file import Writer
 from commitlog.segment.directory import Kind, LogDirectory
-from commitlog.segment.lock_file import is_foreign, process_name
 from commitlog.stats import StoreStats
 from commitlog.stores.archived_directory import ArchivedDirectory
 from commitlog.tail import tailer_state

@@ -8,11 +8,11 @@ import logging
 import os
 import resource
 
+from commitlog.base.free_memory import describe_size, require_free_memory
 from commitlog.base.later_log import LaterLog
 from commitlog.base.path import translate_errors
 from commitlog.errors import PoolMemoryError
 from commitlog.pool.buffer import PoolBuffer
-from commitlog.pool.free_memory import describe_size, require_free_memory
 from commitlog.pool.pool_options import PoolOptions
 from commitlog.pool.shm import HEADER_SIZE, ShmBuffer
 from commitlog.pool.shm_survey import SHM_FOLDER, sweep_orphans

@@ -13,7 +13,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any, Self
 
-from commitlog.segment.directory import file_system_type
+from commitlog.base.file_system import file_system_type
 
 _OVERLAY = 0x794C7630
 _WITHOUT_INODES = (0x4D44, 0x2011BAB0)  # FAT, exFAT: a remount gives files other ones

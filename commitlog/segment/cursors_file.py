@@ -10,6 +10,7 @@ from commitlog._kernel import memory as kernel
 from commitlog._kernel.memory import Cursors
 from commitlog.base.boot import boot_id
 from commitlog.base.life_lock import WHOLE, LifeLock, Span, is_held
+from commitlog.base.process import describe_process
 from commitlog.base.regular_file import open_regular, opened_regular
 from commitlog.errors import IOFailureError
 from commitlog.segment import lock_file
@@ -131,7 +132,7 @@ def live_writers(dir_fd: int, identity: Identity) -> list[Writer]:
 
 
 def describe(writers: list[Writer]) -> str:
-    names = [lock_file.describe_process(writer.pid, writer.pid_namespace) for writer in writers]
+    names = [describe_process(writer.pid, writer.pid_namespace) for writer in writers]
     return ", ".join(names) or "another process"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import re
@@ -20,7 +19,7 @@ from commitlog.base.failpoint import failpoint
 from commitlog.base.path import translate_errors
 from commitlog.base.regular_file import Descriptor, opened_regular
 from commitlog.base.roll_cycle import clock_of
-from commitlog.errors import ClosedError, DiskFullError, IOFailureError, UnsupportedError
+from commitlog.errors import ClosedError, DiskFullError, IOFailureError
 from commitlog.segment.identity import Identity
 from commitlog.segment.new_file import put_new_file
 
@@ -33,21 +32,6 @@ BLOCK = 512  # the unit of `st_blocks`, in bytes
 JOIN_NOTE = "joining"
 # The directory in which segments for this log are made, before they join it.
 STAGED = ".staged"
-# File systems whose mappings or locks do not hold between machines: NFS, CIFS, SMB2, FUSE, 9P,
-# Ceph, AFS, Lustre, GFS2, OCFS2.
-_REMOTE = {
-    0x6969: "NFS",
-    0xFF534D42: "CIFS",
-    0xFE534D42: "SMB2",
-    0x517B: "SMB",
-    0x65735546: "FUSE",
-    0x01021997: "9P",
-    0x00C36400: "Ceph",
-    0x5346414F: "AFS",
-    0x0BD00BD0: "Lustre",
-    0x01161970: "GFS2",
-    0x7461636F: "OCFS2",
-}
 
 
 def segment_name(base: int) -> str:
@@ -361,38 +345,3 @@ class LogDirectory:
                 path=self.path,
                 errno=error.errno,
             ) from error
-
-
-def check_file_system(path: str, fd: int | None = None) -> None:
-    """Refuse network and FUSE file systems, on which a mapped log can be read, but not written. For
-    an open log, pass its descriptor: its path may be relative to a former working directory, or
-    lead to another directory by now.
-    """
-    kind = _REMOTE.get(file_system_type(path if fd is None else fd))
-    if kind is not None:
-        raise UnsupportedError(
-            f"{kind} is a network or FUSE file system: shared mappings and locks on it cannot "
-            "keep a log consistent. Put the log on a local disk; "
-            "reading with mode 'r' works here",
-            path=path,
-        )
-
-
-def file_system_type(place: str | int) -> int:
-    """Return the `f_type` of `statfs`, as in linux/magic.h, of a path or a descriptor."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    buffer = (ctypes.c_long * 32)()
-    asked = (
-        libc.fstatfs(place, ctypes.byref(buffer))
-        if isinstance(place, int)
-        else libc.statfs(os.fsencode(place), ctypes.byref(buffer))
-    )
-    if asked != 0:
-        cause = ctypes.get_errno()
-        path = place if isinstance(place, str) else None
-        raise IOFailureError(
-            f"cannot determine the type of the file system: {os.strerror(cause)}",
-            path=path,
-            errno=cause,
-        )
-    return int(buffer[0]) & 0xFFFFFFFF

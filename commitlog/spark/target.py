@@ -15,15 +15,16 @@ import re
 import shutil
 import time
 
+from commitlog.base.file_system import check_file_system
 from commitlog.base.path import opened_directory, translate_errors
+from commitlog.base.process import describe_process
 from commitlog.errors import InvalidOptionError, LogLockedError, NotALogError
 from commitlog.log.opened import foreign_name
 from commitlog.options import Options, new_segment_size
 from commitlog.segment import cursors_file
 from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import is_live
-from commitlog.segment.directory import JOIN_NOTE, STAGED, check_file_system
-from commitlog.segment.lock_file import describe_process
+from commitlog.segment.directory import JOIN_NOTE, STAGED
 from commitlog.spark.write_options import WriteOptions, check_topic
 
 _logger = logging.getLogger("commitlog.spark")

@@ -14,12 +14,13 @@ from commitlog._kernel.readers import (
     await_columns,
     take,
 )
+from commitlog.base.pace import Pace
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, whole_of
 from commitlog.errors import CommitLogError, InvalidOptionError
 from commitlog.tail.batch import Batch
 from commitlog.tail.cycles import CycleLike
-from commitlog.tail.replay import Pace, Replay
+from commitlog.tail.replay import Replay
 from commitlog.tail.seek import Direction, Seeker, Start, Timestamp
 from commitlog.tail.tailer_file import TailerFile
 

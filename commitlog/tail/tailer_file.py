@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError, TailerPage, new_page, read_page
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
+from commitlog.base.process import pid_namespace
 from commitlog.base.units import Duration
 from commitlog.errors import CommitLogError, InUseError, IOFailureError
 from commitlog.segment.directory import LogDirectory
-from commitlog.segment.lock_file import pid_namespace
 from commitlog.segment.new_file import put_new_file
 from commitlog.tail.tailer_folder import (
     TailerLock,

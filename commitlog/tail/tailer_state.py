@@ -8,9 +8,9 @@ import os
 from dataclasses import dataclass
 
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError, read_page
+from commitlog.base.process import describe_process
 from commitlog.errors import CorruptTailerError, IOFailureError, ReadOnlyError, TailerNotFoundError
 from commitlog.segment.directory import LogDirectory
-from commitlog.segment.lock_file import describe_process
 from commitlog.tail.tailer_folder import (
     is_owned,
     names,

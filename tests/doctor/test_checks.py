@@ -87,7 +87,7 @@ def test_little_free_space_warns_or_fails(tmp_path: Path, monkeypatch: pytest.Mo
 def test_each_file_system_type_gets_its_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: int, verdict: Verdict
 ) -> None:
-    monkeypatch.setattr("commitlog.segment.directory.file_system_type", lambda path: kind)
+    monkeypatch.setattr("commitlog.base.file_system.file_system_type", lambda path: kind)
     monkeypatch.setattr(storage, "file_system_type", lambda path: kind)
     with Workspace.within(tmp_path) as workspace:
         assert storage.check_kind(workspace).verdict is verdict

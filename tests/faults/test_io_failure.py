@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import commitlog
+from commitlog.base.file_system import file_system_type
 from commitlog.errors import (
     CommitLogError,
     DiskFullError,
@@ -24,7 +25,6 @@ from commitlog.errors import (
     SyncTimeoutError,
 )
 from commitlog.log.open_log import OpenLog
-from commitlog.segment.directory import file_system_type
 from tests.faults import image
 from tests.faults.account import Account, read_all
 from tests.faults.child import Child, Link

@@ -12,7 +12,7 @@ import pytest
 
 from commitlog.base import failpoint
 from commitlog.errors import DiskFullError, IOFailureError
-from commitlog.segment.directory import LogDirectory, file_system_type, names_in, segment_name
+from commitlog.segment.directory import LogDirectory, names_in, segment_name
 from tests.setups import HEADER, SEGMENT
 
 
@@ -119,15 +119,6 @@ def test_sweep_removes_only_temporary_files(directory: LogDirectory, tmp_path: P
         (tmp_path / name).write_bytes(b"")
     directory.sweep()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
-
-
-def test_file_system_type_is_that_of_statfs(tmp_path: Path) -> None:
-    assert file_system_type("/proc") == 0x9FA0
-    assert file_system_type("/dev/shm") == 0x01021994
-    with pytest.raises(IOFailureError):
-        file_system_type(str(tmp_path / "missing"))
-    with open("/proc/self/stat") as file:
-        assert file_system_type(file.fileno()) == 0x9FA0
 
 
 def test_listing_by_a_half_read_descriptor_sees_every_name(

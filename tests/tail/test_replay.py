@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from commitlog import CommitLog
+from commitlog.base import pace
 from commitlog.errors import InvalidOptionError
 from commitlog.tail import replay
 from tests.setups import Logs
@@ -36,7 +37,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(replay, "time", made)
+    for module in (pace, replay):
+        monkeypatch.setattr(module, "time", made)
     return made
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from commitlog.base import free_memory
+from commitlog.base.free_memory import FreeMemory, cgroup_memory, require_free_memory, shm_space
 from commitlog.errors import PoolMemoryError
-from commitlog.pool import TransientStorePool, free_memory
-from commitlog.pool.free_memory import FreeMemory, cgroup_memory, require_free_memory, shm_space
+from commitlog.pool import TransientStorePool
 
 MIB = 1 << 20
 
