@@ -1,6 +1,16 @@
-"""Retention, archiving, stores and segment events."""
+"""Keep a log: verify, repair and restore it; retention, archives, stores and segment events."""
 
+from commitlog.repair.repair import repair
+from commitlog.repair.reports import (
+    Action,
+    Damage,
+    RepairReport,
+    SegmentReport,
+    TornTail,
+    VerifyReport,
+)
 from commitlog.repair.restore import Restored, restore
+from commitlog.repair.verification import verify
 from commitlog.retention.listener import SegmentInfo, SegmentListener
 from commitlog.retention.pruner import Pruned, Removal
 from commitlog.retention.retention import Retention
@@ -11,19 +21,27 @@ from commitlog.stores.store_lease import StoreLease
 from commitlog.stores.target import target_of
 
 __all__ = [
+    "Action",
+    "Damage",
     "Pruned",
     "Removal",
+    "RepairReport",
     "Restored",
     "Retention",
     "SegmentInfo",
     "SegmentListener",
+    "SegmentReport",
     "Store",
     "StoreLease",
+    "TornTail",
+    "VerifyReport",
     "archive_segments",
     "archived_bases",
     "open_segment_bytes",
     "prune",
     "read_identity",
+    "repair",
     "restore",
     "target_of",
+    "verify",
 ]

@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 import pydoc
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from unittest import mock
 import pytest
 
 import commitlog
-from commitlog import bus
+from commitlog import bus, keep, types
 
 PUBLIC = {
     **{name: getattr(commitlog, name) for name in commitlog.__all__},
@@ -51,6 +52,21 @@ def test_help_names_parameters_of_each_public_callable(name: str) -> None:
         ), path
         text = pydoc.plain(pydoc.render_doc(value))
         assert all(parameter in text for parameter in parameters), path
+
+
+@pytest.mark.parametrize("kind", [commitlog.CommitLog, commitlog.Tailer, commitlog.Batch])
+def test_types_of_public_signatures_have_a_public_place(kind: type) -> None:
+    places = (commitlog, keep, types)
+    known = {name for module in places for name in module.__all__}
+    known |= {"Any", "Callable", "Collection", "False", "Iterable", "Iterator", "Literal", "None"}
+    known |= {"NDArray", "OptionOverrides", "ReadableBuffer", "Self", "Sequence", "True", "Unpack"}
+    known |= {"RecordBatch", "RecordBatchReader", "Table"}  # of pyarrow
+    missing = set()
+    for name in dir(kind):
+        member = getattr(kind, name)
+        if not name.startswith("_") and callable(member):
+            missing |= set(re.findall(r"\b[A-Z]\w+", str(inspect.signature(member)))) - known
+    assert not missing
 
 
 @pytest.mark.parametrize("name", sorted(NAMED))

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import commitlog
-from commitlog._kernel.segments import FRAME_ALIGN, FRAME_HEADER
+from commitlog._kernel.segments import FRAME_HEADER
 from commitlog.base.units import MIB
 from commitlog.bench.case import SETUPS, Case, Settings
+from commitlog.extension import FRAME_ALIGN
 from commitlog.options import OptionOverrides
 
 _SPARE = 64 * MIB

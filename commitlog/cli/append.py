@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import click
 
 import commitlog
+from commitlog import CommitLog
 from commitlog._kernel.segments import FRAME_EXTENDED, FRAME_HEADER
 from commitlog.cli import FAILURE, INTERRUPTED, parameters
 from commitlog.cli.intake import STANDARD_INPUT, Delimited, Frames, Splitter, pieces, total_bytes
@@ -21,12 +22,11 @@ from commitlog.cli.progress import Show, record_progress
 from commitlog.cli.quantities import size_text
 from commitlog.cli.record_format import ENDINGS
 from commitlog.errors import CommitLogError, InvalidOptionError, LogNotFoundError
-from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
 from commitlog.options import Options
 from commitlog.repair.verification import opened_log_directory
 from commitlog.segment import identity as identities
-from commitlog.segment.identity import Identity
+from commitlog.types import Identity
 
 _TYPE_MOST = (1 << 32) - 1
 

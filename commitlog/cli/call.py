@@ -15,13 +15,13 @@ from typing import IO, Any, NamedTuple
 import click
 
 import commitlog
+from commitlog import CommitLog
 from commitlog.base.extras import imported
 from commitlog.cli import FAILURE
 from commitlog.cli.intake import STANDARD_INPUT
 from commitlog.cli.interrupt import Ending
 from commitlog.cli.output import echo
 from commitlog.errors import CommitLogError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.described_method import DescribedMethod, described_method
 from commitlog.messages.method import Method, methods_of
 from commitlog.messages.opening import open_topic

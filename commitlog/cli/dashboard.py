@@ -23,13 +23,13 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Sparkline, Static
 
 import commitlog
+from commitlog import TailerState
 from commitlog.cli import INTERRUPTED
 from commitlog.cli.quantities import age_text, latency_text, size_text
 from commitlog.cli.rates import Rates
 from commitlog.cli.record_format import escaped
 from commitlog.errors import CommitLogError, LogNotFoundError
 from commitlog.observe.watching import LogFigures, LogWatch, WriterFigures
-from commitlog.tail.tailer_state import TailerState
 
 _SNAPSHOTS_KEPT = 120
 _LATENCIES_KEPT = 1000

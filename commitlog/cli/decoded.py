@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from commitlog import Batch, CommitLog
 from commitlog.cli.filter import Rows
 from commitlog.cli.output import echo
 from commitlog.cli.record_format import RecordFormat
 from commitlog.cli.where import Condition
 from commitlog.errors import UndecodableError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.decoding import Decoded, MessageDecoder, as_json
 from commitlog.messages.history import History
-from commitlog.tail.batch import Batch
 
 # Inside of its strings only: json.dumps escapes control characters of ASCII, but for the last one.
 _BEYOND_ASCII = re.compile(r"[^ -~]")

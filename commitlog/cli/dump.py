@@ -10,21 +10,15 @@ from typing import Any
 import click
 
 import commitlog
+from commitlog import CommitLog
 from commitlog._kernel.failure import BUSY, END, ROLLED_BACK
-from commitlog._kernel.segments import (
-    FRAME_ALIGN,
-    FRAME_EXTENDED,
-    FRAME_HEADER,
-    HEADER_SIZE,
-    Segment,
-    frame_fields,
-)
+from commitlog._kernel.segments import FRAME_EXTENDED, FRAME_HEADER, frame_fields
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.output import Output
 from commitlog.cli.quantities import size_text
 from commitlog.cli.record_format import escaped, json_fields, time_text
 from commitlog.cli.report import segment_header
-from commitlog.log.commit_log import CommitLog
+from commitlog.extension import FRAME_ALIGN, HEADER_SIZE, Segment
 from commitlog.log.parts import parts_of
 
 _SHOWN = 64  # bytes of a value that are printed without --hex

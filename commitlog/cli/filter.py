@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from commitlog.tail.batch import Batch
+from commitlog import Batch
 
 Pattern = re.Pattern[bytes]
 Rows = npt.NDArray[np.int64]

@@ -11,13 +11,13 @@ from dataclasses import asdict
 import click
 
 import commitlog
+from commitlog import Cycle
 from commitlog.base.moment import nanoseconds_of, read_moment
 from commitlog.base.option import zone_of
 from commitlog.cli import FAILURE, parameters, report
 from commitlog.cli.output import echo, print_json
 from commitlog.cli.quantities import size_text
 from commitlog.cli.record_format import time_text
-from commitlog.tail.cycles import Cycle
 
 
 @click.command()

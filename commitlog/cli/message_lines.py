@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from commitlog import Batch
 from commitlog.cli.decoded import BatchDecoder, json_of
 from commitlog.cli.filter import Rows
 from commitlog.cli.record_format import column, cut, escaped, times_text
 from commitlog.messages.history import History
-from commitlog.tail.batch import Batch
 
 # YAML reads each of these words as something else than text.
 _WORDS = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")

@@ -6,6 +6,7 @@ from typing import get_args
 
 import click
 
+from commitlog import Store
 from commitlog.cli.output import echo, print_json
 from commitlog.cli.parameters import connection_options
 from commitlog.recovery.lineage import Lineage
@@ -13,7 +14,6 @@ from commitlog.replication.new_replica import read_replica
 from commitlog.replication.primary import Access
 from commitlog.replication.promotion import promote
 from commitlog.replication.promotion_steps import Doubt
-from commitlog.stores.store import Store
 
 
 @click.command()

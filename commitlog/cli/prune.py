@@ -14,7 +14,7 @@ from commitlog.cli.output import echo, print_json
 from commitlog.cli.quantities import size_text
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import Pruned, Retention, prune
-from commitlog.retention.deletion import Waivable
+from commitlog.types import Waivable
 
 
 @click.command()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import click
 
 import commitlog
+from commitlog import CommitLog, Tailer
 from commitlog.base.moment import read_moment
 from commitlog.cli import parameters
 from commitlog.cli.decoded import BatchDecoder
@@ -15,12 +16,9 @@ from commitlog.cli.filter import Filter, Pattern
 from commitlog.cli.output import echo
 from commitlog.cli.where import Condition
 from commitlog.errors import InvalidOptionError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.schema import SCHEMA_TYPE
-from commitlog.tail.seek import Start, Visibility
-from commitlog.tail.segment_holder import OnDamage
-from commitlog.tail.tailer import Tailer
+from commitlog.types import OnDamage, Start, Visibility
 
 BATCH_RECORDS = 65536
 

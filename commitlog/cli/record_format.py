@@ -15,11 +15,11 @@ import click
 import numpy as np
 import numpy.typing as npt
 
+from commitlog import Batch
 from commitlog.cli.filter import Pattern, Rows
 from commitlog.errors import SequenceError
 from commitlog.errors.printable import printable
 from commitlog.tail.arrow import COLUMNS
-from commitlog.tail.batch import Batch
 
 RecordFormat = Callable[[Batch, Rows], bytes]
 """Returns the bytes of some rows of a batch."""

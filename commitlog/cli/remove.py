@@ -23,9 +23,9 @@ from commitlog.pool import shm_survey
 from commitlog.repair.verification import opened_log_directory, read_identity
 from commitlog.segment import cursors_file
 from commitlog.segment.directory import STAGED, LogDirectory
-from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import NAME as LOCK_NAME
 from commitlog.segment.lock_file import LockFile
+from commitlog.types import Identity
 
 _TAILERS, _TOPICS = "tailers", "topics"
 _IDENTITY = "log.json"

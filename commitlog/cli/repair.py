@@ -8,8 +8,7 @@ import click
 
 from commitlog.cli.output import echo, print_json
 from commitlog.cli.parameters import roll_cycle_of, roll_options
-from commitlog.repair.repair import repair
-from commitlog.repair.reports import RepairReport
+from commitlog.keep import RepairReport, repair
 
 
 @click.command()

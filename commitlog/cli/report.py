@@ -13,11 +13,12 @@ from typing import Any
 
 import commitlog
 from commitlog import CommitLog
-from commitlog._kernel.segments import FORMAT, HEADER_SIZE, Segment, read_opened
+from commitlog._kernel.segments import FORMAT, read_opened
 from commitlog.base.path import is_remote
 from commitlog.cli.quantities import size_text
 from commitlog.cli.record_format import time_text
 from commitlog.errors import CommitLogError, CorruptSegmentError
+from commitlog.extension import HEADER_SIZE, Segment
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.figures import replication_lag, store_stats
 from commitlog.log.parts import parts_of
@@ -30,10 +31,10 @@ from commitlog.replication.followed_mark import FollowedMark
 from commitlog.segment import cursors_file
 from commitlog.segment.cursors_file import is_live
 from commitlog.segment.directory import LogDirectory, holes
-from commitlog.segment.identity import Identity
 from commitlog.segment.lone_segment import LoneSegment
 from commitlog.stores.archived_directory import ArchivedDirectory
 from commitlog.stores.detached import open_detached
+from commitlog.types import Identity
 
 Report = dict[str, Any]
 _SEAL = (

@@ -7,12 +7,12 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from commitlog import Batch
 from commitlog.cli.decoded import BatchDecoder
 from commitlog.cli.filter import Rows
 from commitlog.cli.output import Output
 from commitlog.cli.record_format import CsvLines, JsonLines, RecordFormat
 from commitlog.tail.arrow import BatchForm
-from commitlog.tail.batch import Batch
 
 if TYPE_CHECKING:
     import pyarrow as pa

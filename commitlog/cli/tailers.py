@@ -11,7 +11,7 @@ from commitlog import CommitLog, TailerState
 from commitlog.cli import parameters
 from commitlog.cli.output import echo, print_json
 from commitlog.cli.quantities import age_text, size_text
-from commitlog.tail.seek import Start
+from commitlog.types import Start
 
 ACTIONS = ("reset", "delete", "evict")
 

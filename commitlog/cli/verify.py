@@ -11,11 +11,10 @@ import commitlog
 from commitlog.cli.output import echo, print_json
 from commitlog.cli.quantities import counted, size_text
 from commitlog.cli.report import state_of
+from commitlog.keep import VerifyReport, verify
 from commitlog.messages.authentication import Authentication
 from commitlog.messages.key_ring import KeyRing
-from commitlog.repair.reports import VerifyReport
-from commitlog.repair.verification import verify
-from commitlog.segment.directory import Kind
+from commitlog.types import Kind
 
 _STATES: dict[tuple[Kind, bool], str] = {
     ("log", True): "closed",

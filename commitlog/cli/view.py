@@ -8,16 +8,14 @@ from collections.abc import Callable
 
 import numpy as np
 
+from commitlog import Batch, CommitLog, Tailer
 from commitlog.base.pace import Pace
 from commitlog.cli.decoded import BatchDecoder
 from commitlog.cli.filter import Pattern, Rows
 from commitlog.cli.reading import BATCH_RECORDS, Selection, report_damage
 from commitlog.cli.sink import ByteSink, TableSink
 from commitlog.errors import LogNotFoundError
-from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
-from commitlog.tail.batch import Batch
-from commitlog.tail.tailer import Tailer
 
 # The interval at which a waiting view checks its output and whether the log was removed.
 _CHECK_S = 0.2

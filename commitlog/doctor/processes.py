@@ -13,7 +13,7 @@ import commitlog
 from commitlog.base.life_lock import LifeLock, is_held
 from commitlog.doctor.finding import Finding, Workspace, failed, ok
 from commitlog.errors import CommitLogError
-from commitlog.repair.verification import verify
+from commitlog.keep import verify
 
 _WRITERS = 3
 _RECORDS = 1500

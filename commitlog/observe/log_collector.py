@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, get_args
 
-from commitlog.allocation.disk_monitor import DiskState
+from commitlog import CommitLog
 from commitlog.errors import CommitLogError, InvalidOptionError
 from commitlog.errors.printable import printable
-from commitlog.log.commit_log import CommitLog
 from commitlog.observe.watching import WRITER_STATES, LogFigures, LogWatch, look
 from commitlog.stats import Latency, LogStats
+from commitlog.types import DiskState
 
 try:
     from prometheus_client.core import (

@@ -12,21 +12,22 @@ from typing import Literal, Self
 
 import psutil
 
+import commitlog
+from commitlog import CommitLog, TailerState
 from commitlog._kernel import memory as kernel
 from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.process import is_foreign, process_name
 from commitlog.errors import CommitLogError
-from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.log.figures import replication_lag, store_stats
 from commitlog.log.parts import parts_of
 from commitlog.log.presence import is_present
 from commitlog.segment import cursors_file
 from commitlog.segment.cursors_file import Writer
-from commitlog.segment.directory import Kind, LogDirectory
+from commitlog.segment.directory import LogDirectory
 from commitlog.stats import StoreStats
 from commitlog.stores.archived_directory import ArchivedDirectory
 from commitlog.tail import tailer_state
-from commitlog.tail.tailer_state import TailerState
+from commitlog.types import Kind
 
 _UNSETTLED = 16  # sealed segments that may still give back blocks
 WriterState = Literal["dead", "stopped", "held up", "appending", "idle", "live"]
@@ -344,7 +345,7 @@ class LogWatch:
             if self._log is not None and not self._is_there(self._log):
                 self.close()
         if self._log is None:
-            self._log = open_log(self.path, "r")
+            self._log = commitlog.open(self.path, "r")
         self._before = look(self._log, self._before)
         return self._before
 

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from commitlog._kernel.failure import failure
-from commitlog._kernel.segments import HEADER_SIZE, check_header, header_fields, read_seal
 from commitlog.base.cached import Cached
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError
+from commitlog.extension import HEADER_SIZE, Seal, check_header, header_fields, read_seal
 from commitlog.segment import identity as identities
-from commitlog.segment.seal_table import Seal
 from commitlog.spark import places
 from commitlog.spark.columns import FIELDS
 from commitlog.spark.presence import identity_at

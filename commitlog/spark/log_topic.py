@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Literal
 
 import commitlog
-from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import LogNotFoundError, PositionError, SequenceError
+from commitlog.extension import HEADER_SIZE
 from commitlog.log.parts import parts_of
 from commitlog.segment import identity as identities
 from commitlog.spark import places

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from commitlog.errors import LogNotFoundError, NotALogError
 from commitlog.segment import identity as identities
-from commitlog.segment.identity import Identity
 from commitlog.spark import places
+from commitlog.types import Identity
 
 REMEDY = "make the log visible under this path on the driver and on every executor"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
-from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.extension import HEADER_SIZE
 from commitlog.spark.plan import LogPartition
 from commitlog.spark.topic import Topic
 

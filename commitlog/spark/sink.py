@@ -25,8 +25,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import InvalidOptionError, RecordTypeError
+from commitlog.extension import HEADER_SIZE
 from commitlog.options import Options
 from commitlog.spark.columns import FIELDS
 from commitlog.spark.slices import Slice, read_slices

@@ -10,8 +10,9 @@ from typing import Literal
 import pyarrow as pa
 
 from commitlog._kernel.failure import ABSENT, FOREIGN, FULL, ROLL, failure
-from commitlog._kernel.segments import HEADER_SIZE, FrameDecoder, check_header, header_fields
+from commitlog._kernel.segments import FrameDecoder
 from commitlog.errors import CorruptRecordError, CorruptSegmentError, PositionError
+from commitlog.extension import HEADER_SIZE, check_header, header_fields
 from commitlog.spark.columns import RowBuilder
 from commitlog.spark.presence import check_deleted, other_log
 from commitlog.spark.segment_bytes import SegmentBytes, Window, open_bytes

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import MissingExtraError
+from commitlog.extension import HEADER_SIZE
 from commitlog.segment import identity as identities
 from commitlog.spark import places
 from commitlog.spark.log_topic import LogTopic

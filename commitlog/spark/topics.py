@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 
-from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.path import is_remote
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError, PositionError
+from commitlog.extension import HEADER_SIZE
 from commitlog.spark import places
 from commitlog.spark.archive_topic import ArchiveTopic
 from commitlog.spark.log_topic import LogTopic

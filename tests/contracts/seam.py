@@ -75,6 +75,14 @@ def imports(path: Path) -> Iterator[tuple[str, ...]]:
                     yield tuple(alias.name.split("."))[1:]
 
 
+def exports(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each name that a file imports, as the file calls it, with its origin."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            module = tuple((node.module or "").split("."))[1:]
+            yield from ((each.asname or each.name, (*module, each.name)) for each in node.names)
+
+
 def origin(name: tuple[str, ...], extension: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
     """Return the name that an export of the extension module stands for."""
     if name[:1] == (EXTENSION,) and len(name) == 2:
@@ -84,7 +92,7 @@ def origin(name: tuple[str, ...], extension: dict[str, tuple[str, ...]]) -> tupl
 
 def count() -> Crossing:
     seam, found = Seam.read(), Crossing()
-    extension = {name[-1]: name for name in imports(PACKAGE / f"{EXTENSION}.py")}
+    extension = dict(exports(PACKAGE / f"{EXTENSION}.py"))
     for path in sorted(PACKAGE.rglob("*.py")):
         module = path.relative_to(PACKAGE).with_suffix("").parts
         own = seam.side(module)

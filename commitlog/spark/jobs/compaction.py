@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import commitlog
 from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import read_small_file
 from commitlog.base.units import Size, parse_size
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError, SchemaError
-from commitlog.log.commit_log import open_log
 from commitlog.log.parts import parts_of
 from commitlog.messages.layer import is_bound
 from commitlog.messages.schema import SCHEMA_TYPE, Schema
@@ -280,7 +280,7 @@ def _records_of(path: str, transaction: str) -> int | None:
     exist or is empty.
     """
     try:
-        log = open_log(path, "r")
+        log = commitlog.open(path, "r")
     except (LogNotFoundError, NotALogError):
         return None  # the sink checks a directory that is not a log
     with log:

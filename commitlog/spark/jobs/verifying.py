@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from commitlog.base.regular_file import open_regular
 from commitlog.errors import CorruptSegmentError, InvalidOptionError, LogNotFoundError
-from commitlog.repair.reports import SegmentReport, VerifyReport
+from commitlog.extension import segment_name
+from commitlog.keep import SegmentReport, VerifyReport
 from commitlog.repair.survey import Survey
 from commitlog.repair.verification import surveying
-from commitlog.segment.directory import segment_name
 from commitlog.segment.seal_table import SealTable
 from commitlog.spark.jobs.folder import check_classic
 from commitlog.spark.places import normalized
