@@ -16,9 +16,12 @@ from commitlog._kernel.segments import (
     header_fields,
     read_seal,
 )
+from commitlog.log.presence import is_present
+from commitlog.log.snapshot import Snapshot
 from commitlog.log.view import LogView, view_of
 from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.lineage import Epoch, Lineage, Member, Rank
+from commitlog.segment.cursors_file import Writer
 from commitlog.segment.directory import segment_name
 from commitlog.segment.identity import Identity
 from commitlog.segment.seal_table import Seal
@@ -40,11 +43,14 @@ __all__ = [
     "Segment",
     "SegmentRef",
     "SegmentSource",
+    "Snapshot",
     "SourceEnds",
+    "Writer",
     "check_header",
     "copy_frames",
     "crc32c",
     "header_fields",
+    "is_present",
     "read_seal",
     "segment_name",
     "view_of",

@@ -20,6 +20,7 @@ from commitlog._kernel.engine import (
 )
 from commitlog._kernel.segments import Segment
 from commitlog.log.parts import LogParts, Mode
+from commitlog.log.snapshot import Snapshot, take_snapshot
 from commitlog.recovery.epochs import Epochs
 from commitlog.segment.identity import Identity
 from commitlog.segment.seal_table import Seal
@@ -175,6 +176,12 @@ class LogView:
     def at_close(self, call: Callable[[], object]) -> None:
         """Call a function when the log is closed, after its last append."""
         self._parts.guests.callback(call)
+
+    # --- figures and scans, for tools and Spark ---------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """Return what the files that the processes of the log share say now."""
+        return take_snapshot(self._parts)
 
 
 def view_of(log: Any) -> LogView:

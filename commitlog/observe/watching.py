@@ -14,22 +14,13 @@ import psutil
 
 import commitlog
 from commitlog import CommitLog, TailerState
-from commitlog._kernel import memory as kernel
 from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.process import is_foreign, process_name
 from commitlog.errors import CommitLogError
-from commitlog.log.figures import replication_lag, store_stats
-from commitlog.log.parts import parts_of
-from commitlog.log.presence import is_present
-from commitlog.segment import cursors_file
-from commitlog.segment.cursors_file import Writer
-from commitlog.segment.directory import LogDirectory
+from commitlog.extension import Snapshot, Writer, is_present, view_of
 from commitlog.stats import StoreStats
-from commitlog.stores.archived_directory import ArchivedDirectory
-from commitlog.tail import tailer_state
 from commitlog.types import Kind
 
-_UNSETTLED = 16  # sealed segments that may still give back blocks
 WriterState = Literal["dead", "stopped", "held up", "appending", "idle", "live"]
 # If several apply, the first.
 WRITER_STATES: tuple[WriterState, ...] = ("dead", "stopped", "held up", "appending", "idle", "live")
@@ -193,72 +184,52 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
     ClosedError
         The log is closed.
     """
-    parts = parts_of(log)
-    parts.queue.drop_deleted()
-    first = log.first_position
-    cells, directory = parts.engine.cursors, parts.directory
-    # Read the lower watermarks first: if one moves meanwhile, it does not exceed a higher one.
-    flushed, committed, appended, tail = (
-        log.flushed_position,
-        log.committed_position,
-        log.appended_position,
-        log.tail_position,
-    )
-    lag = replication_lag(parts)
-    first_sequence, next_sequence = _sequences(log)
-    free, device = (None, None) if directory.detached else _room(directory)
-    directory.settled_below = flushed // log.segment_size - _UNSETTLED
-    shared = cells.shared
-    moved = before is None or tail > before.tail_position
-    owners = [] if not shared else cursors_file.writers(directory.fd, cells)
+    seen = view_of(log).snapshot()
+    first_sequence, next_sequence = _sequences(log, seen)
+    moved = before is None or seen.tail > before.tail_position
     return LogFigures(
-        kind=directory.kind,
+        kind=seen.kind,
         path=log.path,
         uuid=str(uuid.UUID(bytes=log.identity.uuid)),
         taken_ns=time.monotonic_ns(),
-        mode=None if not shared else "pooled" if cells.mode == kernel.MODE_POOLED else "mapped",
-        recovering=shared and cells["state"] == kernel.STATE_RECOVERING,
-        failed=os.strerror(parts.engine.failed) if parts.engine.failed else None,
+        mode=seen.mode,
+        recovering=seen.recovering,
+        failed=seen.failed,
         segment_size=log.segment_size,
-        first_position=first,
-        tail_position=tail,
-        appended_position=appended,
-        committed_position=committed,
-        flushed_position=flushed,
-        replicated_position=lag.position,
-        replication_lag_bytes=lag.bytes,
-        replication_lag_ms=lag.ms,
+        first_position=seen.first,
+        tail_position=seen.tail,
+        appended_position=seen.appended,
+        committed_position=seen.committed,
+        flushed_position=seen.flushed,
+        replicated_position=seen.lag.position,
+        replication_lag_bytes=seen.lag.bytes,
+        replication_lag_ms=seen.lag.ms,
         first_sequence=first_sequence,
         next_sequence=next_sequence,
-        segments=len(directory.segment_numbers()),
-        disk_bytes=directory.whole_disk_bytes(),
-        free_disk_bytes=free,
-        disk_size_bytes=device,
-        rolled_back_claims=cells["rolled_back"],
-        writers=tuple(_figures_of(writer, cells.flush_leader, before, moved) for writer in owners),
-        tailers=tuple(tailer_state.states(directory, committed)),
-        store=store_stats(parts),
+        segments=len(seen.segment_numbers),
+        disk_bytes=seen.disk_bytes,
+        free_disk_bytes=seen.free_disk_bytes,
+        disk_size_bytes=seen.disk_size_bytes,
+        rolled_back_claims=seen.rolled_back_claims,
+        writers=tuple(
+            _figures_of(writer, seen.flush_leader, before, moved) for writer in seen.writers
+        ),
+        tailers=tuple(seen.tailers),
+        store=seen.store,
     )
 
 
-def _sequences(log: CommitLog) -> tuple[int | None, int | None]:
+def _sequences(log: CommitLog, seen: Snapshot) -> tuple[int | None, int | None]:
     """Return the first and the next sequence. Seals hold the counts of most segments, so only the
     end of the log is scanned.
     """
+    if seen.sequences is not None:
+        return seen.sequences
     try:
-        directory = parts_of(log).directory
-        if isinstance(directory, ArchivedDirectory):
-            # Read two headers only: each header of an archive may be fetched from far away.
-            return directory.sequences()
         first = log.first_sequence
         return first, first + log.count()
     except CommitLogError:
         return None, None
-
-
-def _room(directory: LogDirectory) -> tuple[int, int]:
-    found = os.fstatvfs(directory.fd)
-    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
 
 def _figures_of(
@@ -353,8 +324,6 @@ class LogWatch:
         """Return whether the path still leads to the log that is open, and not to another one or
         to none.
         """
-        if parts_of(log).directory.detached:
-            return False  # an open archive or segment file does not change
         return is_present(log, self.path)
 
     def close(self) -> None:

@@ -146,6 +146,10 @@ class LogDirectory:
         bases = segment_bases(self.names()).values()
         return [base // size for base in bases if is_base(base, size)]
 
+    def sequences(self) -> tuple[int, int] | None:
+        """Return the first and the next sequence, or None if the records must be counted."""
+        return None
+
     def cycle_at(self, opened_ns: int) -> int:
         """Return the cycle of a roll at that time; 0 if the log rolls by size alone."""
         return 0 if self.cycle_clock is None else self.cycle_clock.number_at(opened_ns)
