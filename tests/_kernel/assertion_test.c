@@ -69,6 +69,21 @@ static void enter_the_odd_window_twice(void) {
     append_value(&handle, noise, 24);
 }
 
+static void write_a_frame_over_the_header(void) {
+    const cl_record_input input = {
+        .value = noise, .value_length = 24, .key_length = CL_KEYLEN_NONE, .timestamp_ns = 5};
+    cl_frame_write(handle.writer.segment, 0, &input);
+}
+
+static void walk_behind_the_segment(void) {
+    uint64_t position = handle.writer.segment->size + CL_SEGMENT_HEADER;
+    cl_walk(&handle.log, handle.writer.segment, &position, UINT64_MAX, &handle.log.watch);
+}
+
+static void enter_the_segment_in_use(void) { cl_writer_switch(&handle.writer, 0); }
+
+static void release_a_claim_twice(void) { cl_claim_release(&handle.log, handle.writer.segment); }
+
 static void check_output(void (*breach)(void), const char *file, const char *statement,
                          const char *values) {
     const char *output = output_of(breach);
@@ -86,5 +101,10 @@ int main(void) {
                  "claim.c:", "cl_cell_published(cell) == ", ": 0 and 1");
     check_output(publish_more_than_was_claimed, "claim.c:", " <= claim->length", ": 48 and 40");
     check_output(enter_the_odd_window_twice, "claim.h:", "slot->counter % 2 == 0", ": 1 and 0");
+    check_output(write_a_frame_over_the_header, "frame_writer.c:", "offset >= ", ": 0 and 4096");
+    check_output(walk_behind_the_segment, "walk.c:", "*position < ", ": 69632 and 65536");
+    check_output(enter_the_segment_in_use,
+                 "writer.c:", "cl_writer_at(writer, number) == ", "1 and 0");
+    check_output(release_a_claim_twice, "claim.c:", "left != UINT32_MAX", ": 4294967295 and ");
     return 0;
 }

@@ -161,6 +161,7 @@ WITH_CRC INLINED int finish_short_swap(cl_writer *writer, const cl_segment *segm
                                       write_short_frame(segment->seed, offset, at, value)))) {
         return CL_E_ROLLED_BACK;
     }
+    cl_assert(cl_load(writer->tail), >=, packed + need);
     *position = segment->base + offset;
     cl_writer_count(writer, 1, need);
     cl_log_wake_readers(writer->log);

@@ -4,6 +4,11 @@
 
 static const uint32_t DAMAGE_MARK = 1; /* frames begin at multiples of 8 */
 
+static void assert_ring(const cl_backward_scan *scan) {
+    cl_assert(scan->first, <, scan->room);
+    cl_assert(scan->count, <=, scan->room);
+}
+
 static void keep(cl_backward_scan *scan, uint32_t offset) {
     uint32_t end = scan->first + scan->count;
     scan->offsets[end < scan->room ? end : end - scan->room] = offset;
@@ -12,6 +17,7 @@ static void keep(cl_backward_scan *scan, uint32_t offset) {
     } else {
         scan->first = scan->first + 1 < scan->room ? scan->first + 1 : 0;
     }
+    assert_ring(scan);
 }
 
 /* Walks while it trusts the frames' headers without their CRCs. */
@@ -27,6 +33,7 @@ static void keep_run(cl_backward_scan *scan, cl_reader *ahead, uint64_t limit) {
         uint32_t lost = scan->count + kept > scan->room ? scan->count + kept - scan->room : 0;
         scan->count += kept - lost;
         scan->first = (scan->first + lost) % scan->room;
+        assert_ring(scan);
     }
 }
 

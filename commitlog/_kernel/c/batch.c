@@ -78,6 +78,7 @@ bool cl_batch_add(cl_batch *batch, const cl_record *record) {
     const size_t at = batch->count;
     const uint32_t value_length = record->value_length, key_length = record->key_length;
     uint8_t *data = batch->data, *keys = batch->keys;
+    cl_assert(at, <, batch->most);
     size_t data_end = batch->data_size, keys_end = batch->keys_size;
     if ((data != NULL && value_length > batch->data_room - data_end) ||
         (keys != NULL && key_length > batch->keys_room - keys_end)) {
@@ -100,6 +101,8 @@ bool cl_batch_add(cl_batch *batch, const cl_record *record) {
         batch->data_size =
             column_end(data, batch->value_ends, batch->value_views, at, data_end, value_length);
     }
+    cl_assert(batch->data_size, <=, batch->data_room);
+    cl_assert(batch->keys_size, <=, batch->keys_room);
     batch->count = at + 1;
     return true;
 }
@@ -124,6 +127,9 @@ static void end_plain(cl_batch *batch, const progress *now) {
             column_end(columns.keys, columns.key_ends, columns.key_views, at, columns.keys_size, 0);
         }
     }
+    cl_assert(count, >=, batch->count);
+    cl_assert(count, <=, batch->most);
+    cl_assert(columns.data == NULL || now->data_size <= columns.data_room, ==, true);
     batch->count = count;
     batch->data_size = now->data_size;
 }
@@ -328,6 +334,7 @@ void cl_batch_read(cl_batch *batch, cl_frame_cursor *cursor) {
             now.count < batch->most && offset < end ? read_plain(&now, segment, source, offset) : 0;
     }
     end_plain(batch, &now);
+    cl_assert(offset, >=, cursor->offset);
     cursor->offset = offset;
 }
 

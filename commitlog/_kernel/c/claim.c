@@ -10,9 +10,11 @@
     1000u /* after as many attempts that other handles rolled back, another one is futile */
 
 __attribute__((noinline)) void cl_pad_to_end(cl_segment *segment, uint32_t offset) {
-    cl_assert(offset, <, segment->size);
     uint64_t zero = 0;
+    cl_assert(offset, >=, CL_SEGMENT_HEADER);
+    cl_assert(offset, <, segment->size);
     cl_swap((uint64_t *)(segment->bytes + offset), &zero, cl_skip_cell(segment, offset, 0));
+    cl_assert(cl_load((const uint64_t *)(segment->bytes + offset)), !=, 0);
 }
 
 /* Whether a claim of `need` bytes at `offset` has its blocks; if it does not fit the segment,
@@ -32,17 +34,21 @@ __attribute__((noinline)) int cl_plain_pass_room(cl_writer *writer, uint64_t pac
                                                  uint32_t need) {
     uint32_t size = (uint32_t)writer->segment->size;
     uint32_t offset = cl_tail_offset(packed);
+    cl_assert(writer->segment->number, ==, cl_tail_number(packed));
+    cl_assert(cl_load_relaxed(writer->tail), ==, packed); /* no other append came in between */
     if (offset < size) {
         if (!has_blocks(writer, cl_tail_number(packed), offset, need)) {
             return CL_E_GROW;
         }
         if (need <= size - offset) {
             cl_writer_plan(writer);
+            cl_assert(offset + (uint64_t)need, <=, writer->room);
             return CL_OK;
         }
         cl_pad_to_end(writer->segment, offset);
         cl_store(writer->tail, cl_tail_pack(cl_tail_number(packed), size));
     }
+    cl_assert(cl_tail_offset(cl_load_relaxed(writer->tail)), >=, size);
     return CL_E_ROLL;
 }
 
@@ -65,6 +71,7 @@ static int reserve_large(cl_writer *writer, uint32_t need, uint64_t *packed) {
         uint64_t next =
             need <= size - offset ? seen + need : cl_tail_pack(cl_tail_number(seen), size);
         cl_assert(seen, <, next);
+        cl_assert(cl_tail_offset(next), <=, size);
         if (cl_swap(writer->tail, &seen, next)) {
             *packed = seen;
             return CL_OK;
@@ -85,6 +92,8 @@ static inline int claim_name(cl_writer *writer, uint64_t packed, uint32_t need, 
     uint32_t offset = cl_tail_offset(packed);
     uint32_t size = (uint32_t)writer->log->segment_size;
     int code = CL_OK;
+    cl_assert(offset, >=, CL_SEGMENT_HEADER);
+    cl_assert(length, <=, need);
     if (CL_UNLIKELY(offset >= size)) {
         refrain(writer, number, writer->segment_missing);
         code = CL_E_ROLL;
@@ -171,6 +180,7 @@ int cl_claim_at(cl_writer *writer, uint64_t packed, uint32_t need, uint32_t leng
         return cl_plain_claim(writer, need, claim);
     }
     uint32_t size = (uint32_t)writer->log->segment_size, offset = cl_tail_offset(packed);
+    cl_assert(need % CL_FRAME_ALIGN, ==, 0);
     int code = check_tail(writer);
     if (code != CL_OK) {
         return code;
@@ -186,6 +196,8 @@ int cl_claim_at(cl_writer *writer, uint64_t packed, uint32_t need, uint32_t leng
     uint64_t next =
         need <= size - offset ? packed + need : cl_tail_pack(cl_tail_number(packed), size);
     uint64_t seen = packed;
+    cl_assert(packed, <, next);
+    cl_assert(cl_tail_offset(next), <=, size);
     cl_slot_enter(writer->slot);
     if (!cl_swap(writer->tail, &seen, next)) {
         cl_slot_leave(writer->slot);
@@ -204,6 +216,7 @@ __attribute__((noinline)) bool cl_claim_gives_up(cl_writer *writer) {
         writer->vain_since = writer->counters.appends;
         writer->in_vain = 0;
     }
+    cl_assert(writer->in_vain, <, CLAIM_ATTEMPTS);
     if (++writer->in_vain < CLAIM_ATTEMPTS) {
         return false;
     }
@@ -239,6 +252,7 @@ int cl_writer_claim(cl_writer *writer, uint32_t largest, cl_record_input *input,
     code = cl_plain_claim(writer, need, claim);
     if (code == CL_OK) {
         claim->length = (uint32_t)length;
+        cl_assert(writer->log->owner, !=, 0);
         cl_plain_publish(writer, claim->offset, need,
                          cl_cell(CL_WORD_CLAIMED | claim->length, writer->log->owner));
     }
@@ -249,6 +263,9 @@ int cl_writer_publish(cl_writer *writer, const cl_claim *claim, uint64_t cell, u
     uint64_t claimed = cl_cell(CL_WORD_CLAIMED | claim->length, writer->log->owner);
     cl_assert(cl_cell_published(cell), ==, true);
     cl_assert(cl_cell_word(cell) & CL_WORD_LENGTH, <=, claim->length);
+    cl_assert(claim->offset % CL_FRAME_ALIGN, ==, 0);
+    cl_assert(claim->offset + (uint64_t)claim->length, <=, claim->segment->size);
+    cl_assert(records, >, 0);
     if (CL_UNLIKELY(
             !cl_swap((uint64_t *)(claim->segment->bytes + claim->offset), &claimed, cell))) {
         writer->counters.refused++;
@@ -268,6 +285,7 @@ int cl_claim_publish(cl_writer *writer, const cl_claim *claim, const cl_record_i
     uint32_t length = (uint32_t)cl_input_length(input);
     uint32_t step = cl_frame_aligned(length), claimed = cl_frame_aligned(claim->length);
     cl_record_input record = *input;
+    cl_assert(length, <=, claim->length);
     record.value = at + length - input->value_length;
     /* The unused rest becomes a SKIP behind the record, written before the record is published. */
     if (step < claimed) {
@@ -280,10 +298,12 @@ int cl_claim_publish(cl_writer *writer, const cl_claim *claim, const cl_record_i
 
 void cl_claim_hold(cl_segment *segment) {
     cl_segment_hold(segment);
-    cl_add32(&segment->users, 1);
+    uint32_t before = cl_add32(&segment->users, 1);
+    cl_assert(before, !=, UINT32_MAX);
 }
 
 void cl_claim_release(cl_log *log, cl_segment *segment) {
+    cl_assert(cl_load32(&segment->references), >, 0);
     uint32_t left = __atomic_sub_fetch(&segment->users, 1, __ATOMIC_ACQ_REL);
     cl_assert(left, !=, UINT32_MAX);
     if (left == 0 && cl_load32(&segment->drained)) {
@@ -309,6 +329,7 @@ int cl_batch_claim(cl_writer *writer, uint32_t length, int64_t *timestamp_ns, cl
     }
     cl_assert(length, <=,
               writer->largest < CL_FRAME_ADD_LIMIT ? CL_FRAME_ADD_LIMIT : writer->largest);
+    cl_assert(length, >=, CL_FRAME_HEADER);
     claim->length = length;
     return writer->plain ? cl_plain_claim(writer, length, claim)
                          : swap_claim(writer, length, length, claim);
@@ -316,10 +337,14 @@ int cl_batch_claim(cl_writer *writer, uint32_t length, int64_t *timestamp_ns, cl
 
 int cl_batch_publish(cl_writer *writer, const cl_claim *claim, uint64_t first_cell,
                      uint32_t records) {
+    cl_assert(claim->length % CL_FRAME_ALIGN, ==, 0);
     if (!writer->plain) {
         int code = cl_writer_publish(writer, claim, first_cell, records);
         return code == CL_E_ROLLED_BACK && cl_claim_gives_up(writer) ? CL_E_BUSY : code;
     }
+    cl_assert(cl_cell_published(first_cell), ==, true);
+    cl_assert(cl_cell_word(first_cell) & CL_WORD_LENGTH, <=, claim->length);
+    cl_assert(records, >, 0);
     cl_plain_publish(writer, claim->offset, claim->length, first_cell);
     cl_writer_tell(writer, cl_tail_pack(claim->segment->number, claim->offset + claim->length),
                    records, claim->length);

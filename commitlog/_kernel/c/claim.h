@@ -33,6 +33,7 @@ void cl_pad_to_end(cl_segment *segment, uint32_t offset);
 static inline void cl_claim_assert(const cl_writer *writer, const cl_claim *claim, uint32_t need) {
     cl_assert(writer->segment, ==, claim->segment);
     cl_assert(cl_load32(&claim->segment->references), >, 0);
+    cl_assert(need, >=, CL_FRAME_SMALLEST);
     cl_assert(claim->offset, >=, CL_SEGMENT_HEADER);
     cl_assert(claim->offset % CL_FRAME_ALIGN, ==, 0);
     cl_assert(claim->offset + (uint64_t)need, <=, claim->segment->size);
@@ -46,6 +47,7 @@ int cl_plain_pass_room(cl_writer *writer, uint64_t packed, uint32_t need);
 static inline int cl_plain_claim(cl_writer *writer, uint32_t need, cl_claim *claim) {
     uint64_t packed = cl_load_relaxed(writer->tail);
     uint32_t offset = cl_tail_offset(packed);
+    cl_assert(writer->plain, ==, true);
     cl_assert(need % CL_FRAME_ALIGN, ==, 0);
     if (CL_UNLIKELY(!cl_writer_at(writer, cl_tail_number(packed)))) {
         int code = cl_writer_switch(writer, cl_tail_number(packed));
@@ -69,6 +71,8 @@ static inline int cl_plain_claim(cl_writer *writer, uint32_t need, cl_claim *cla
 static inline void cl_plain_store(cl_writer *writer, uint8_t *at, uint64_t cell, uint64_t packed,
                                   uint64_t end) {
     cl_assert(cell, !=, 0);
+    cl_assert(packed, <, end);
+    cl_assert(cl_tail_number(packed), ==, cl_tail_number(end));
     cl_assert(cl_load_relaxed(writer->tail), ==, packed); /* no other append came in between */
     cl_store((uint64_t *)at, cell);
     cl_store(writer->tail, end);
@@ -83,6 +87,8 @@ static inline void cl_plain_publish(cl_writer *writer, uint32_t offset, uint32_t
  * range. */
 static inline bool cl_claim_swap(uint8_t *at, uint32_t need, uint64_t claimed) {
     uint64_t zero = 0;
+    cl_assert(cl_cell_word(claimed) & CL_WORD_CLAIMED, !=, 0);
+    cl_assert(cl_cell_high(claimed), !=, 0); /* the owner */
     bool mine = cl_swap((uint64_t *)at, &zero, claimed);
     cl_prefetch_write(at + need + CL_AHEAD_OF_NEXT);
     return mine;

@@ -36,10 +36,12 @@ static int copy_range(cl_log *log, cl_segment *segment, uint32_t from, uint32_t 
         }
     }
     cl_store((uint64_t *)(segment->map + from), first);
+    cl_assert(cl_load((const uint64_t *)(segment->map + from)), ==, first);
     return CL_OK;
 }
 
 static void segment_done(cl_log *log, cl_segment *segment) {
+    cl_assert(cl_load(&log->cursors->committed.value), >=, segment->base + segment->size);
     cl_segment_close_file(segment);
     if (segment->bytes != segment->map) {
         cl_store32(&segment->drained, 1);
@@ -53,6 +55,7 @@ static int commit_chunk(cl_log *log, cl_segment *segment, uint64_t *position, ui
     uint64_t from = *position;
     cl_assert(from, >=, segment->base);
     cl_assert(from, <, segment->base + segment->size);
+    cl_assert(goal, >, from);
     bool copies = segment->bytes != segment->map;
     uint64_t limit = copies && goal - from > CHUNK ? from + CHUNK : goal;
     int code = cl_walk(log, segment, position, limit, &log->watch);

@@ -69,6 +69,8 @@ static int count_frames(cl_writer *writer, cl_segment *segment, uint32_t limit, 
     if (at.offset > limit) {
         return CL_E_DAMAGE; /* every frame below a tail ends there */
     }
+    cl_assert(cl_tail_pack(segment->number, (uint32_t)at.offset), >=, counted->packed);
+    cl_assert(sequence, >=, counted->sequence);
     counted->packed = cl_tail_pack(segment->number, (uint32_t)at.offset);
     counted->sequence = sequence;
     return code == CL_E_ROLL || code == CL_E_ROLLED_BACK ? CL_OK : code;
@@ -79,8 +81,10 @@ static int count_on(cl_writer *writer, uint64_t goal, uint64_t enough) {
     cl_counted *counted = &writer->counted;
     uint64_t number = cl_tail_number(counted->packed);
     uint32_t size = (uint32_t)writer->log->segment_size;
+    cl_assert(counted->packed, <, goal);
     if (cl_tail_offset(counted->packed) >= size) {
         counted->packed = cl_tail_pack(number + 1, CL_SEGMENT_HEADER);
+        cl_assert(counted->packed, <=, goal);
         return CL_OK;
     }
     cl_segment *segment;
@@ -169,6 +173,8 @@ int cl_append_expected(cl_writer *writer, const cl_record_input *input, cl_condi
         if (CL_LIKELY(code == CL_OK)) {
             writer->counted.packed = packed + cl_frame_aligned((uint32_t)length);
             writer->counted.sequence = condition->expect + 1;
+            cl_assert(writer->counted.packed, <=, cl_load(writer->tail));
+            cl_assert(*position, ==, cl_log_position(writer->log, packed));
             return CL_OK;
         }
     } while (tries_again(condition, &code));
@@ -202,6 +208,7 @@ int cl_append_records_at(cl_writer *writer, uint64_t packed, const cl_record_inp
     if (CL_UNLIKELY(length > writer->largest)) {
         return CL_E_TOO_LARGE;
     }
+    cl_assert(length % CL_FRAME_ALIGN, ==, 0);
     if (CL_UNLIKELY(cl_load(writer->tail) != packed)) {
         return CL_E_MOVED;
     }

@@ -102,6 +102,8 @@ static int flush_range(cl_log *log, uint64_t *reached, uint64_t to, int64_t dead
             return code == CL_E_SYSTEM || code == CL_E_MEMORY ? code : cl_log_fail(log, EIO);
         }
         uint64_t end = segment->base + segment->size < to ? segment->base + segment->size : to;
+        cl_assert(from, >=, segment->base);
+        cl_assert(from, <, end);
         code = cl_segment_flush(segment, from - segment->base, end - segment->base);
         int cause = errno;
         cl_segment_release(segment);
@@ -119,6 +121,7 @@ static int flush_range(cl_log *log, uint64_t *reached, uint64_t to, int64_t dead
 
 /* Flushes everything that was committed before the call. Only the leader calls it. */
 static int flush_committed(cl_log *log, int64_t deadline_ns) {
+    cl_assert(cl_load32(&log->leading), ==, 1);
     int64_t began_ns = cl_clock_monotonic_ns();
     uint64_t from = cl_load(&log->cursors->flushed.value);
     uint64_t to = cl_load(&log->cursors->committed.value);
@@ -133,6 +136,7 @@ static int flush_committed(cl_log *log, int64_t deadline_ns) {
     if (code != CL_OK && code != CL_E_TIMEOUT) {
         return code;
     }
+    cl_assert(cl_load(&log->cursors->flushed.value), >=, reached);
     int64_t now_ns = cl_clock_monotonic_ns();
     cl_histogram_add(&log->latencies.flush, now_ns - began_ns);
     log->counters.flushed_bytes += reached - from;

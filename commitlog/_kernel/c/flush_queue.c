@@ -36,6 +36,13 @@ static void wake(const uint32_t *word) {
     }
 }
 
+/* Under the mutex: a thread waits exactly if one heads the queue. */
+static void assert_headed(const cl_flush_queue *queue) {
+    cl_assert(queue->head == NULL, ==, queue->waiting.next == &queue->waiting);
+    cl_assert(queue->called == NULL || cl_load32(&queue->called->role) == CL_FLUSH_CALLED, ==,
+              true);
+}
+
 static const uint32_t *call_served(cl_flush_queue *queue) {
     cl_flush_waiter *waiter = queue->served.next;
     cl_assert(queue->called == NULL, ==, true);
@@ -82,6 +89,7 @@ void cl_flush_queue_join(cl_flush_queue *queue, cl_flush_waiter *waiter, uint64_
         queue->called = NULL;
     }
     const uint32_t *word = call_served(queue);
+    assert_headed(queue);
     pthread_mutex_unlock(&queue->mutex);
     wake(word);
 }
@@ -93,6 +101,7 @@ int cl_flush_queue_wait(cl_flush_waiter *waiter, int64_t timeout_ns) {
 void cl_flush_queue_serve(cl_flush_queue *queue, uint64_t flushed) {
     pthread_mutex_lock(&queue->mutex);
     serve(queue, flushed);
+    assert_headed(queue);
     pthread_mutex_unlock(&queue->mutex);
     cl_flush_queue_pass_on(queue);
 }
@@ -128,6 +137,7 @@ static void take_turn(cl_flush_queue *queue, const cl_flush_waiter *waiter) {
                                                         : 2 * queue->in_vain + 1;
         cl_store32(&queue->rests, queue->in_vain);
     }
+    cl_assert(queue->rests, <=, RESTS_MOST);
     pthread_mutex_unlock(&queue->mutex);
 }
 
@@ -144,6 +154,8 @@ void cl_flush_queue_leave(cl_flush_queue *queue, cl_flush_waiter *waiter, uint64
         }
     }
     bool called = queue->called == waiter;
+    cl_assert(queue->head != waiter, ==, true);
+    assert_headed(queue);
     pthread_mutex_unlock(&queue->mutex);
     wake(word);
     if (called) {

@@ -20,6 +20,9 @@ uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_rec
     uint8_t *at = segment->bytes + offset;
     uint32_t word = (uint32_t)cl_input_length(input);
     size_t head = CL_FRAME_HEADER;
+    cl_assert(offset, >=, CL_SEGMENT_HEADER);
+    cl_assert(offset % CL_FRAME_ALIGN, ==, 0);
+    cl_assert(offset + cl_input_length(input), <=, segment->size);
     memcpy(at + CL_FRAME_TIMESTAMP, &input->timestamp_ns, sizeof input->timestamp_ns);
     if (CL_UNLIKELY(cl_input_extended(input))) {
         word |= CL_WORD_EXT;

@@ -25,6 +25,7 @@ static uint32_t crc_of(const cl_segment *segment, uint64_t offset, const mark_by
 static uint64_t write_marked(const cl_claim *claim, const cl_record_input *input,
                              const cl_mark *mark) {
     uint8_t *at = claim->segment->bytes + claim->offset;
+    cl_assert(CL_MARK_LENGTH + cl_input_length(input), <=, claim->length);
     uint64_t cell = cl_frame_write(claim->segment, claim->offset + CL_MARK_LENGTH, input);
     mark_bytes content = {.mark = *mark, .record_crc = cl_cell_high(cell)};
     content.crc = crc_of(claim->segment, claim->offset, &content);
@@ -82,6 +83,8 @@ size_t cl_marks_read(const cl_segment *segment, uint64_t *offset, uint64_t limit
         }
         *code = CL_OK;
     }
+    cl_assert(at.offset, >=, *offset);
+    cl_assert(count, <=, most);
     *offset = at.offset;
     *code = *code == CL_E_ROLL ? CL_OK : *code;
     return count;

@@ -67,6 +67,8 @@ void cl_memory_touch(const cl_memory *memory) {
 }
 
 void cl_memory_zero(const cl_memory *memory, size_t start, size_t stop) {
+    cl_assert(start, <=, stop);
+    cl_assert(stop, <=, memory->size);
     memset(memory->bytes + start, 0, stop - start);
 }
 
@@ -88,6 +90,7 @@ int cl_memory_unmap(cl_memory *memory) {
 
 int cl_memory_part(const cl_memory *memory, size_t kept) {
     size_t size = memory->mapped_size;
+    cl_assert(kept, <=, size);
     void *copy = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (copy == MAP_FAILED) {
         return CL_E_SYSTEM;

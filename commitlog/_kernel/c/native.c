@@ -24,6 +24,7 @@ void cl_native_init(cl_native_writer *native, cl_writer *writer) {
  * loads `busy`. One of them must see the other. Only the pausing thread, which is rare, pays for
  * the order of both: membarrier has every running thread of the process pass a fence. */
 static inline bool try_enter(cl_native_writer *native) {
+    cl_assert(cl_load32(&native->busy), ==, 0);
     __atomic_store_n(&native->busy, 1, __ATOMIC_RELAXED);
     if (CL_UNLIKELY(native->fenced)) {
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -119,6 +120,7 @@ int cl_native_reserve(cl_native_writer *native, const cl_record_input *input,
             leave(native);
         }
         if (code == CL_OK) {
+            cl_assert(claim->claim.length, >=, input->value_length);
             uint32_t head = claim->claim.length - input->value_length;
             claim->value = claim->claim.segment->bytes + claim->claim.offset + head;
             claim->size = input->value_length;

@@ -14,6 +14,8 @@ void cl_reader_init(cl_reader *reader, cl_log *log, cl_watch *watch) {
 }
 
 void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset) {
+    cl_assert(cl_load32(&segment->references), >, 0);
+    cl_assert(offset, <=, segment->size);
     reader->segment = segment;
     reader->offset = cl_frame_offset(offset);
     reader->far_from = reader->offset + CL_READER_FAR;
@@ -156,6 +158,8 @@ int cl_reader_next(cl_reader *reader, cl_record *record) {
         cl_frame_cursor at = reader_cursor(reader, limit);
         int code = cl_frame_verify(&at, cl_frame_read(&at), record);
         if (CL_LIKELY(code == CL_OK)) {
+            cl_assert(at.step, >=, CL_FRAME_HEADER);
+            cl_assert(at.offset + at.step, <=, at.size);
             reader->offset += at.step;
             return CL_OK;
         }
@@ -242,6 +246,8 @@ size_t cl_reader_step_run(cl_reader *reader, uint64_t limit, uint32_t *offsets, 
         count++;
         cl_frame_next(&at);
     }
+    cl_assert(count, <=, most);
+    cl_assert(at.offset, >=, reader->offset);
     reader->offset = at.offset;
     return count;
 }
@@ -256,6 +262,7 @@ int cl_reader_step(cl_reader *reader, uint64_t limit, cl_frame_cursor *found) {
             code = cl_frame_verify(&at, code, &record);
         }
         if (CL_LIKELY(code == CL_OK)) {
+            cl_assert(at.offset + at.step, <=, at.size);
             reader->offset += at.step;
             *found = at;
             return CL_OK;

@@ -22,6 +22,7 @@ static void watch_gap(const cl_cursors *cursors, cl_watch *watch) {
         watch->counter[at] = counter;
         watch->generation[at] = cl_load32(&cursors->slots[slot].generation);
     }
+    cl_assert(watch->suspects, <=, CL_CURSORS_SLOTS);
 }
 
 static void watch_start(const cl_log *log, cl_watch *watch, uint64_t position, uint64_t cell,
@@ -79,6 +80,7 @@ static void review_suspects(const cl_log *log, cl_watch *watch, bool probe) {
         watch->generation[kept] = watch->generation[at];
         kept++;
     }
+    cl_assert(kept, <=, watch->suspects);
     watch->suspects = kept;
 }
 
@@ -114,6 +116,8 @@ static uint64_t mark_gap(cl_log *log, cl_segment *segment, uint32_t offset, uint
             break;
         }
     }
+    cl_assert(offset, <=, stop);
+    cl_assert(!log->resolves || cl_load((const uint64_t *)(segment->bytes + start)) != 0, ==, true);
     return (closes && offset == stop ? segment->size : offset) - start;
 }
 
@@ -127,6 +131,8 @@ static void count_rollback(cl_log *log, uint32_t slot) {
 
 static int resolve_gap(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watch,
                        int64_t now_ns, uint64_t *pass) {
+    cl_assert(watch->position, ==, segment->base + offset);
+    cl_assert(watch->cell, ==, 0);
     review_suspects(log, watch, probe_due(watch, now_ns));
     if (watch->suspects != 0 && (!log->resolves || watch->awake_ns < log->claim_timeout_ns)) {
         return CL_E_BUSY;
@@ -147,6 +153,8 @@ static int resolve_gap(cl_log *log, cl_segment *segment, uint32_t offset, cl_wat
 static int resolve_claim(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watch,
                          int64_t now_ns, uint64_t *pass) {
     uint32_t owner = cl_cell_high(watch->cell);
+    cl_assert(watch->position, ==, segment->base + offset);
+    cl_assert(cl_cell_word(watch->cell) & CL_WORD_CLAIMED, !=, 0);
     uint32_t slot = cl_owner_slot(owner);
     bool dead = probe_due(watch, now_ns) && cl_owner_dead(log, slot, cl_owner_generation(owner));
     if (!dead && (!log->resolves || watch->awake_ns < log->claim_timeout_ns)) {
@@ -157,12 +165,18 @@ static int resolve_claim(cl_log *log, cl_segment *segment, uint32_t offset, cl_w
     } else if (cl_roll_back(segment, offset, watch->cell)) {
         count_rollback(log, slot);
     }
+    if (log->resolves) {
+        cl_assert(cl_load((const uint64_t *)(segment->bytes + offset)), !=, watch->cell);
+    }
     watch->position = UINT64_MAX;
     return CL_OK;
 }
 
 int cl_resolve(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watch, uint64_t *pass) {
     *pass = 0;
+    cl_assert(offset, >=, CL_SEGMENT_HEADER);
+    cl_assert(offset, <, segment->size);
+    cl_assert(offset % CL_FRAME_ALIGN, ==, 0);
     const uint64_t *log_tail = cl_log_tail(log);
     if (log_tail == NULL) {
         return CL_E_END;

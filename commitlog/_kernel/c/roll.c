@@ -19,6 +19,8 @@ int cl_writer_close_segment(cl_writer *writer, uint64_t number) {
         if (code != CL_OK) {
             break;
         }
+        cl_assert(writer->segment->number, ==, number);
+        cl_assert(cl_tail_offset(seen), >=, CL_SEGMENT_HEADER);
         /* In a plain log the pad is in place before the tail moves over it, as with every other
          * frame. */
         uint64_t zero = 0;
@@ -28,6 +30,8 @@ int cl_writer_close_segment(cl_writer *writer, uint64_t number) {
         if (cl_swap(writer->tail, &seen, cl_tail_pack(number, size))) {
             cl_swap((uint64_t *)(writer->segment->bytes + cl_tail_offset(seen)), &zero,
                     cl_skip_cell(writer->segment, cl_tail_offset(seen), 0));
+            cl_assert(cl_load((const uint64_t *)(writer->segment->bytes + cl_tail_offset(seen))),
+                      !=, 0);
             break;
         }
     }
@@ -44,12 +48,14 @@ int cl_writer_close_segment(cl_writer *writer, uint64_t number) {
 static int64_t open_segment(cl_segment *segment, int64_t now_ns) {
     cl_header_opened *opened = (cl_header_opened *)(segment->map + CL_HEADER_OPENED_AT);
     uint64_t none = 0;
+    cl_assert(now_ns, !=, 0); /* 0: not opened */
     cl_swap((uint64_t *)&opened->opened_ns, &none, (uint64_t)now_ns);
     return (int64_t)cl_load((const uint64_t *)&opened->opened_ns);
 }
 
 static void note_cycle(cl_segment *segment, int64_t opened_ns, int64_t cycle) {
     cl_header_opened *opened = (cl_header_opened *)(segment->map + CL_HEADER_OPENED_AT);
+    cl_assert(cl_load((const uint64_t *)&opened->opened_ns), ==, opened_ns); /* its only author */
     cl_store((uint64_t *)&opened->cycle, (uint64_t)cycle);
     cl_store32(&opened->crc, cl_header_opened_crc(segment->id, opened_ns, cycle));
 }
@@ -75,6 +81,7 @@ int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t c
     if (code != CL_OK) {
         return code;
     }
+    cl_assert(next->number, ==, number + 1);
     note_cycle(next, open_segment(next, now_ns), cycle);
     /* A swap fails if another handle rolled, or added past the end, which each handle does once. */
     while (cl_tail_number(seen) == number &&

@@ -92,6 +92,7 @@ int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done,
         code = cl_batch_publish(writer, &claim, first_cell, (uint32_t)count);
         if (code == CL_OK) {
             *done += count;
+            cl_assert(*done, <=, rows->count);
         } else if (code != CL_E_ROLLED_BACK) {
             return code;
         }
@@ -127,6 +128,7 @@ int cl_batch_append(cl_writer *writer, const cl_claim *claim, const cl_record_in
     uint32_t offset = claim->offset;
     uint64_t cell, first_cell;
     void *cell_at = &first_cell;
+    cl_assert(count, >, 0);
     for (size_t index = 0; index < count; index++) {
         const cl_record_input *record = &records[index];
 #ifdef HAS_INSTRUCTIONS
@@ -171,6 +173,7 @@ int cl_writer_append_records(cl_writer *writer, const cl_record_input *records, 
         }
         if (code == CL_OK) {
             *done += batch;
+            cl_assert(*done, <=, count);
         } else if (code != CL_E_ROLLED_BACK) {
             return code;
         }

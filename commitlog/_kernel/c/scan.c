@@ -28,6 +28,8 @@ static void scan_frames(const cl_segment *segment, uint64_t from, uint64_t to, c
             break;
         }
     }
+    cl_assert(at.offset, >=, from);
+    cl_assert(scan->tally.end, <=, at.offset);
     scan->offset = at.offset;
     if (index != NULL) {
         index->offset = at.offset;
@@ -55,6 +57,8 @@ int cl_segment_copy(const cl_segment *segment, uint64_t from, uint64_t to, uint8
             break;
         }
     }
+    cl_assert(at.offset, >=, from);
+    cl_assert(at.offset, <=, to);
     *end = at.offset;
     *crc = cl_crc32c(0, copy, at.offset - from);
     if (code == CL_E_ROLLED_BACK) {
@@ -178,6 +182,8 @@ uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64
     cl_frame_cursor at = cl_frame_cursor_at(segment, source, *offset, segment->size);
     cl_record record;
     uint64_t claims = 0;
+    cl_assert(*offset, >=, CL_SEGMENT_HEADER);
+    cl_assert(*offset % CL_FRAME_ALIGN, ==, 0);
     for (;; cl_frame_next(&at)) {
         int code = cl_frame_verify(&at, cl_frame_read(&at), &record);
         uint8_t *to = segment->map + at.offset;
@@ -188,6 +194,7 @@ uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64
             at.cell = cl_skip_cell(segment, (uint32_t)at.offset, (uint32_t)at.step);
             claims++;
         } else if (code != CL_E_ROLLED_BACK) {
+            cl_assert(at.offset, <=, segment->size);
             *offset = at.offset;
             return claims;
         }
@@ -243,6 +250,7 @@ int cl_segment_seal(cl_segment *segment, uint64_t first_sequence, cl_index *inde
                             .largest_timestamp_ns = tally.largest_timestamp_ns,
                             .sealed = 1};
     seal.crc = cl_header_seal_crc(segment->id, &seal);
+    cl_assert(cl_header_seal_valid(segment->id, segment->size, &seal), ==, true);
     /* Every process that seals this segment writes the same bytes. */
     memcpy(segment->map + CL_HEADER_SEAL_AT, &seal, sizeof seal);
     cl_segment_let_go(

@@ -171,6 +171,11 @@ int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *l
         *out = map_file(fd, number, size, id, writable);
         code = *out == NULL ? CL_E_SYSTEM : CL_OK;
     }
+    if (code == CL_OK) {
+        cl_assert((*out)->references, ==, 1);
+        cl_assert((*out)->bytes, ==, (*out)->map);
+        cl_assert((*out)->base, ==, number * size);
+    }
     int cause = errno;
     close(fd);
     errno = cause;
@@ -212,6 +217,8 @@ void cl_segment_measure(int dir_fd, cl_segment *segment) {
             end = (uint64_t)at > end ? (uint64_t)at : end;
         }
         segment->extent = end < segment->size ? end : segment->size;
+        cl_assert(segment->extent, >=, CL_SEGMENT_HEADER);
+        cl_assert(segment->extent, <=, segment->size);
     }
     close(fd);
 }
@@ -254,7 +261,7 @@ int cl_segment_prefault(cl_segment *segment, uint64_t start, uint64_t stop) {
     while (start < stop) {
         uint64_t length = stop - start < PREFAULT_PIECE ? stop - start : PREFAULT_PIECE;
         if (madvise(segment->map + start, length, MADV_POPULATE_WRITE) != 0) {
-            return errno == EINVAL ? CL_OK : CL_E_SYSTEM; /* a kernel before 5.14 has none: the
+            return errno == EINVAL ? CL_OK : CL_E_SYSTEM; /* Linux before 5.14 has none: the
                                                              appender faults its pages itself */
         }
         start += length;
@@ -283,12 +290,16 @@ int cl_segment_flush(const cl_segment *segment, uint64_t start, uint64_t stop) {
 
 uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t length) {
     uint32_t word = CL_WORD_SKIP | length;
+    cl_assert(length & CL_WORD_FLAGS, ==, 0);
+    cl_assert(offset, <, segment->size);
     return cl_cell(word, cl_frame_crc(segment->seed, offset, word, NULL, 0));
 }
 
 bool cl_roll_back(cl_segment *segment, uint32_t offset, uint64_t cell) {
     uint32_t length = cl_cell_word(cell) & CL_WORD_LENGTH;
     cl_assert(cl_cell_word(cell) & CL_WORD_CLAIMED, !=, 0);
+    cl_assert(offset, >=, CL_SEGMENT_HEADER);
+    cl_assert(offset % CL_FRAME_ALIGN, ==, 0);
     return cl_swap((uint64_t *)(segment->bytes + offset), &cell,
                    cl_skip_cell(segment, offset, length));
 }

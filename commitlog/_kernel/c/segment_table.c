@@ -61,6 +61,7 @@ void cl_table_clear(cl_table *table) {
     }
     pthread_mutex_unlock(&tables_mutex);
     for (size_t index = 0; index < table->count; index++) {
+        cl_assert(cl_load32(&table->entries[index]->references), >, 0);
         cl_segment_release(table->entries[index]);
     }
     free(table->entries);
@@ -109,6 +110,9 @@ static void table_remove(cl_table *table, size_t at) {
     table->count--;
     memmove(&table->entries[at], &table->entries[at + 1],
             (table->count - at) * sizeof *table->entries);
+    cl_assert(at == 0 || at == table->count ||
+                  table->entries[at - 1]->number < table->entries[at]->number,
+              ==, true);
 }
 
 /* Returns the segment that the table holds under that number, with one more reference. If it holds
@@ -148,6 +152,7 @@ int cl_table_acquire(cl_table *table, uint64_t number, cl_segment **out) {
     if (*out != opened) {
         cl_segment_release(opened);
     }
+    cl_assert(*out != NULL, ==, code == CL_OK);
     return code;
 }
 
@@ -157,6 +162,7 @@ uint32_t cl_table_forget(cl_table *table, uint64_t number) {
     size_t at = table_find(table, number);
     if (at < table->count && table->entries[at]->number == number) {
         segment = table->entries[at];
+        cl_assert(cl_load32(&segment->references), >, 0);
         table_remove(table, at);
     }
     uint32_t others = segment == NULL ? 0 : cl_load32(&segment->references) - 1;

@@ -37,6 +37,8 @@ static int input_of(const cl_stage_rows *rows, size_t row, uint32_t largest,
 int cl_stage_lay(const cl_segment *segment, uint64_t *offset, uint64_t stop,
                  const cl_stage_rows *rows, size_t *done, cl_tally *tally) {
     const uint32_t largest = cl_frame_largest(segment->size);
+    cl_assert(*done, <=, rows->count);
+    cl_assert(stop, <=, segment->size);
     for (; *done < rows->count; ++*done) {
         cl_record_input input;
         int code = input_of(rows, *done, largest, &input);

@@ -94,6 +94,7 @@ static inline void cl_tailer_save(cl_tailer_mark *mark, uint64_t position) {
     cl_store32(&saved->check, cl_tailer_saved_check(position, next));
     cl_store((uint64_t *)&saved->saved_ns, (uint64_t)mark->now_ns);
     mark->saved = position;
+    cl_assert(cl_tailer_saved_check(saved->position, saved->count), ==, saved->check);
 }
 
 /* As cl_tailer_save, if the stores are all that the save needs; otherwise returns false and saves

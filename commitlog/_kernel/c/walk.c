@@ -10,6 +10,7 @@
  * needs the index builds it. */
 static void begin_index(cl_segment *segment, uint32_t spacing) {
     size_t room = cl_index_room(segment->size, spacing);
+    cl_assert(segment->index.entries == NULL, ==, true);
     segment->index = (cl_index){.entries = malloc(room * sizeof(cl_index_entry)),
                                 .spacing = spacing,
                                 .largest_ns = INT64_MIN};
@@ -17,6 +18,9 @@ static void begin_index(cl_segment *segment, uint32_t spacing) {
 }
 
 int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch) {
+    cl_assert(*position, >=, segment->base);
+    cl_assert(*position, <, segment->base + segment->size);
+    cl_assert(*position % CL_FRAME_ALIGN, ==, 0);
     cl_frame_cursor at = cl_frame_cursor_at(
         segment, segment->bytes, cl_frame_offset(*position - segment->base), limit - segment->base);
     bool tallies = log->resolves && segment->tallied == at.offset;
@@ -46,7 +50,13 @@ int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit
             break;
         }
     }
+    cl_assert(segment->base + at.offset, >=, *position);
+    cl_assert(at.offset <= segment->size || !log->resolves, ==, true);
     if (tallies) {
+        cl_assert(cl_load32(&segment->tallied), <=, at.offset);
+        cl_assert(tally.end, <=, at.offset);
+        cl_assert(tally.records, >=, segment->tally.records);
+        cl_assert(entries.count, <=, entries.room);
         segment->tally = tally;
         segment->index = entries;
         segment->index.records = tally.records;
@@ -67,6 +77,7 @@ int cl_log_appended(cl_log *log, uint64_t *appended) {
      * free, so none is detached during this walk. */
     pthread_mutex_lock(&log->commit_mutex);
     uint64_t position = cl_load(&log->cursors->appended.value);
+    cl_log_assert(log);
     /* The goal is the tail of now: appenders that are faster than this walk must not prolong it. */
     const uint64_t *tail = cl_log_tail(log);
     uint64_t goal = tail == NULL ? UINT64_MAX : cl_log_position(log, cl_load(tail));
@@ -84,6 +95,7 @@ int cl_log_appended(cl_log *log, uint64_t *appended) {
      * result is valid for itself only. */
     if (log->resolves) {
         cl_raise(&log->cursors->appended.value, position);
+        cl_log_assert(log);
     }
     pthread_mutex_unlock(&log->commit_mutex);
     uint64_t reached = cl_load(&log->cursors->appended.value);

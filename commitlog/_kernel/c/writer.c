@@ -14,10 +14,13 @@ void cl_writer_measure(cl_writer *writer, uint64_t number) {
     cl_assert(allocated, >=, CL_SEGMENT_HEADER + CL_FRAME_SMALLEST);
     writer->room = allocated < size ? allocated - CL_FRAME_SMALLEST : size;
     writer->add_limit = allocated < size ? 0 : CL_FRAME_ADD_LIMIT;
+    cl_assert(writer->room, >=, CL_SEGMENT_HEADER);
+    cl_assert(writer->room, <=, size);
 }
 
 void cl_writer_set_fast(cl_writer *writer, uint64_t below) {
     writer->fast_below = below;
+    cl_assert(below, <=, writer->wake_tail);
     writer->fast_length = below != 0 && writer->largest != 0 ? INTERLEAVED_LEAST : 0;
     cl_assert(writer->fast_length == 0 || writer->largest >= SHORT_LENGTH, ==, true);
 }
@@ -50,6 +53,8 @@ uint64_t cl_writer_rolls_from(const cl_writer *writer) {
 
 void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, uint32_t wake_bytes) {
     cl_assert(log->slot, <, CL_CURSORS_SLOTS);
+    cl_assert(log->owner, !=, 0);
+    cl_assert(cl_load(&log->cursors->slots[log->slot].counter) % 2, ==, 0);
     cl_assert(cl_tail_offset(cl_load(log->tail)), >=, CL_SEGMENT_HEADER);
     memset(writer, 0, sizeof *writer);
     writer->log = log;
@@ -95,6 +100,7 @@ static bool roll_is_followed(const cl_log *log) {
 
 __attribute__((noinline)) int cl_writer_switch(cl_writer *writer, uint64_t number) {
     cl_segment *segment;
+    cl_assert(cl_writer_at(writer, number), ==, false);
     int code = cl_table_acquire(&writer->log->table, number, &segment);
     if (code != CL_OK) {
         return code;
@@ -102,6 +108,7 @@ __attribute__((noinline)) int cl_writer_switch(cl_writer *writer, uint64_t numbe
     cl_segment_release(writer->segment);
     writer->segment = segment;
     cl_assert(segment->number, ==, number);
+    cl_assert(segment->size, ==, writer->log->segment_size);
     cl_writer_measure(writer, number);
     wake_at(writer, cl_tail_pack(number, CL_SEGMENT_HEADER + writer->wake_bytes));
     if (!roll_is_followed(writer->log)) {
