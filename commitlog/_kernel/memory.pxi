@@ -33,7 +33,7 @@ cdef class Memory:
     Raises
     ------
     OSError
-        The kernel refused the mapping.
+        Linux refused the mapping.
     ValueError
         A size below 1, a negative offset, or a file that ends before the range does.
     """
@@ -100,14 +100,14 @@ cdef class Memory:
         Raises
         ------
         OSError
-            The kernel had no memory (ENOMEM) or no block behind a page (EFAULT).
+            Linux had no memory (ENOMEM) or no block behind a page (EFAULT).
         ValueError
             The memory is closed.
         """
         _run(self, cl_memory_populate, "populate")
 
     def touch(self):
-        """Make every page present by one store a page: what `populate` does where the kernel
+        """Make every page present by one store a page: what `populate` does where Linux
         cannot.
         """
         self.hold()
@@ -148,7 +148,7 @@ cdef class Memory:
         Raises
         ------
         OSError
-            The kernel refused.
+            Linux refused.
         ValueError
             The memory is closed.
         """
@@ -162,7 +162,7 @@ cdef class Memory:
         BufferError
             A view, a native user or a running call still needs them.
         OSError
-            The kernel refused.
+            Linux refused.
         """
         cdef int code
         cdef int error

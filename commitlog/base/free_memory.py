@@ -71,7 +71,7 @@ def shm_space(directory: Path = SHM_DIRECTORY) -> list[FreeMemory]:
 def cgroup_memory(process: Path = Path("/proc/self")) -> list[FreeMemory]:
     """Return the room in the process's control group and each group above it, version 1 and 2.
 
-    Inactive file pages count as free, because the kernel drops them first: otherwise a process that
+    Inactive file pages count as free, because Linux drops them first: otherwise a process that
     has written files would seem to be at its limit.
     """
     try:

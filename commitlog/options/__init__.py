@@ -189,7 +189,7 @@ class Options:
         "sync": an append returns when its record is durable. "async": the flush thread flushes
         behind the appends; an OS crash loses what it has not flushed yet, up to
         `flush_thorough_interval`. "none": only `flush()` and closing make records durable; an OS
-        crash may lose everything that kernel writeback has not written.
+        crash may lose everything that the system has not written.
     sync_timeout : float or str
         Seconds (at least 0.001) that a sync append waits before `SyncTimeoutError`. Shorter loses
         nothing: the record stays in the log. The append that leads a flush may exceed the timeout
@@ -205,7 +205,7 @@ class Options:
         readers can proceed. Shorter: a slow writer loses its claim and must append again. Longer: a
         stuck writer blocks readers and sync appends for longer.
     timestamps : {"coarse", "precise"} or None
-        "coarse" is the kernel's tick (1 to 10 ms apart, 6 ns to read), "precise" its clock (34 ns
+        "coarse" is Linux's tick (1 to 10 ms apart, 6 ns to read), "precise" its clock (34 ns
         to read). Coarse loses the time between neighbouring records, not their order. Fixed when
         the log is created. None: the log's own, and "coarse" for a new log.
     roll_cycle : RollCycle, str, float or None

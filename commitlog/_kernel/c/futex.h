@@ -21,7 +21,7 @@ static inline int64_t cl_clock_ns(clockid_t clock) {
     return (int64_t)now.tv_sec * CL_NS_PER_SECOND + now.tv_nsec;
 }
 int64_t cl_clock_monotonic_ns(void);
-int64_t cl_clock_coarse_ns(void);  /* wall clock at the kernel's tick, about 6 ns a call */
+int64_t cl_clock_coarse_ns(void);  /* wall clock at Linux's tick, about 6 ns a call */
 int64_t cl_clock_precise_ns(void); /* wall clock, about 34 ns a call */
 void cl_sleep_ns(int64_t duration_ns);
 

@@ -15,7 +15,7 @@
 /* 4 KiB on x86-64, up to 64 KiB on aarch64. */
 size_t cl_page_size(void);
 
-/* The mapping may begin before the bytes: the kernel maps whole pages, and those of an aarch64
+/* The mapping may begin before the bytes: Linux maps whole pages, and those of an aarch64
  * machine may be larger than 4 KiB. */
 typedef struct {
     uint8_t *bytes;
@@ -34,7 +34,7 @@ int cl_memory_map_descriptor(cl_memory *memory, int descriptor, uint64_t offset,
 /* Makes every page present and writable; the bytes keep their values. */
 int cl_memory_populate(const cl_memory *memory);
 
-/* The fallback of cl_memory_populate on kernels before 5.14: one atomic addition of zero a page. */
+/* The fallback of cl_memory_populate on Linux before 5.14: one atomic addition of zero a page. */
 void cl_memory_touch(const cl_memory *memory);
 
 void cl_memory_zero(const cl_memory *memory, size_t start, size_t stop);

@@ -18,7 +18,7 @@ typedef struct cl_native_writer {
     uint32_t busy;    /* 1 while the native thread is in the writer */
     uint32_t paused;  /* 1 while a Python thread needs the writer idle */
     uint32_t forks;   /* the fork count of the process that opened it */
-    bool fenced;      /* the kernel has no membarrier: each append has a fence */
+    bool fenced;      /* Linux has no membarrier: each append has a fence */
     /* Takes the interpreter's lock and handles a refused append or, with CL_OK, the work that
      * remains after an append. CL_OK: try again. Other values are returned to the caller. */
     int (*attend)(void *owner, int code, const cl_record_input *input);
