@@ -281,6 +281,23 @@ def test_architecture_layers_match_the_import_contract() -> None:
     }
 
 
+def test_architecture_names_each_c_file_of_the_kernel_once() -> None:
+    table = TEXTS[ROOT / "docs" / "architecture.md"].split("| C file | noun |")[1].split("\n\n")[0]
+    named = re.findall(r"\w+\.c\b", table)
+    assert sorted(named) == sorted(
+        path.name for path in (ROOT / "commitlog" / "_kernel" / "c").glob("*.c")
+    )
+
+
+def test_drawings_of_architecture_name_files_that_exist() -> None:
+    drawings = re.findall(
+        r"^```\n(.*?)^```$", TEXTS[ROOT / "docs" / "architecture.md"], re.MULTILINE | re.DOTALL
+    )
+    named = re.findall(r"\b\w+/[\w/.]*", "".join(drawings))
+    assert len(named) > 30
+    assert [path for path in named if not (ROOT / "commitlog" / path).exists()] == []
+
+
 def test_each_call_in_architecture_has_at_most_six_places() -> None:
     calls = TEXTS[ROOT / "docs" / "architecture.md"].split("## Follow a call")[1].split("## ")[0]
     tables = calls.split("| file | function | what happens |\n")[1:]
