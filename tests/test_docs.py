@@ -26,8 +26,8 @@ from commitlog import Options, TransientStorePool, Tuning, errors
 from commitlog.metrics import LogCollector
 from commitlog.pool.pool_options import PoolOptions
 from tests.cli.program import run
+from tests.host import ROOT, Hosted, host_of
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -84,19 +84,6 @@ def script_of(page: Path) -> str:
     return "\n".join(script) + "\n"
 
 
-def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONMALLOC": "debug"}
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-
-
 @pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
 def test_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     assert run_page(page, tmp_path).stderr == ""
@@ -106,9 +93,24 @@ def run_page(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     script = folder / f"{page.stem}.py"
     script.write_text(script_of(page), encoding="utf-8")
     # Without `-X dev`: its asyncio warns on a machine where a step takes a tenth of a second.
-    done = python("-X", "faulthandler", "-W", "error", script.name, cwd=folder)
-    assert done.returncode == 0, f"{name_of(page)}\n{done.stderr}"
-    return done
+    host = host_of(
+        ("commitlog", "commitlog.topics"),
+        ("-X", "faulthandler", "-W", "error"),
+        (("PYTHONMALLOC", "debug"),),
+    )
+    with Hosted(
+        host,
+        "tests.host:run_script",
+        [str(script)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONMALLOC": "debug"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        output, errors = process.communicate(timeout=100)
+    assert process.returncode == 0, f"{name_of(page)}\n{errors}"
+    return subprocess.CompletedProcess(script, process.returncode, output, errors)
 
 
 def test_code_of_readme_run_twice_prints_only_new_records(tmp_path: Path) -> None:
@@ -221,7 +223,15 @@ def test_screenshots_without_a_browser_name_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    done = python(str(ROOT / "docs" / "site" / "screenshots.py"), cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs" / "site" / "screenshots.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert "apt-get install chromium" in done.stderr
 

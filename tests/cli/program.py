@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
+import fcntl
+import io
 import os
 import pty
 import select
@@ -16,22 +16,16 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing import forkserver
 from pathlib import Path
+from typing import Any
 
 import commitlog
 from commitlog import cli
 from commitlog.cli import group
+from tests.host import ROOT, Hosted, host_of
 
-ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, "-m", "commitlog.cli"]
 LIMIT_S = 60.0
-# A new session takes the terminal on its standard error as its own, so that Ctrl-C typed there
-# reaches it.
-_WITH_TERMINAL = (
-    "import fcntl, termios; fcntl.ioctl(2, termios.TIOCSCTTY, 0); from commitlog.cli import "
-    "main; main()"
-)
 SEGMENT = 64 << 10
 
 
@@ -44,14 +38,52 @@ def sealed_log(path: Path) -> Path:
     return path
 
 
+def hosted(target: str, arguments: Sequence[str | None], **options: Any) -> Hosted:
+    """Start the program in a process of a host that has imported the commands."""
+    commands = [f"commitlog.cli.{name.replace('-', '_')}" for name in group.COMMANDS]
+    host = host_of(("pytest", "tests.cli.program", *commands))
+    return Hosted(host, f"tests.cli.program:{target}", arguments, cwd=ROOT, **options)
+
+
+def run_program(before: str, *arguments: str) -> None:
+    """Run the code `before`, then the program; a target for a host."""
+    exec(before, {})
+    sys.argv = ["commitlog", *arguments]
+    cli.main()
+
+
+def run_encoded(encoding: str | None, *arguments: str) -> None:
+    """Run the program with an output encoding, for a minute at most; a target for a host."""
+    signal.alarm(60)
+    if encoding is not None:
+        assert isinstance(sys.stdout, io.TextIOWrapper)
+        sys.stdout.reconfigure(encoding=encoding)
+    run_program("", *arguments)
+
+
+def run_without_streams(*arguments: str) -> None:
+    """Run the program without standard input and output; a target for a host."""
+    os.close(0)
+    os.close(1)
+    sys.stdin = sys.stdout = sys.__stdin__ = sys.__stdout__ = None  # type: ignore[misc, assignment]
+    run_program("", *arguments)
+
+
+def run_on_terminal(*arguments: str) -> None:
+    """Run the program in a new session, which takes the terminal on its standard error as its own,
+    so that Ctrl-C typed there reaches it; a target for a host.
+    """
+    fcntl.ioctl(2, termios.TIOCSCTTY, 0)
+    run_program("", *arguments)
+
+
 def run(
     *arguments: object, feed: bytes = b"", encoding: str | None = None, forked: bool = False
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end, with the given standard input and output encoding.
 
-    The command runs in a process forked from a server that has imported the commands, because
-    starting an interpreter takes longer than most commands. It is `forked` from this process if it
-    needs this one's memory or its user.
+    The command runs in a process of a host. It is `forked` from this process if it needs this one's
+    memory or its user.
     """
     given = list(map(str, arguments))
     with (
@@ -68,39 +100,14 @@ def run(
                 _run_in_child(given, streams, encoding)
             status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         else:
-            status = _run_from_server(given, streams, encoding)
+            status = hosted(
+                "run_encoded",
+                [encoding, *given],
+                **dict(zip(("stdin", "stdout", "stderr"), streams, strict=True)),
+            ).wait(LIMIT_S)
         stdout.seek(0)
         stderr.seek(0)
         return subprocess.CompletedProcess(given, status, stdout.read(), stderr.read())
-
-
-def _run_from_server(
-    arguments: list[str], streams: tuple[int, int, int], encoding: str | None
-) -> int:
-    server = multiprocessing.get_context("forkserver")
-    commands = [f"commitlog.cli.{name.replace('-', '_')}" for name in group.COMMANDS]
-    server.set_forkserver_preload(["pytest", "tests.cli.program", *commands])
-    with contextlib.chdir(ROOT):
-        forkserver.ensure_running()
-    paths = [f"/proc/{os.getpid()}/fd/{stream}" for stream in streams]
-    process = server.Process(
-        target=_run_elsewhere, args=(arguments, paths, encoding, os.environ.copy())
-    )
-    process.start()
-    process.join(LIMIT_S)
-    status = process.exitcode
-    assert status is not None, f"{arguments} did not end within {LIMIT_S:g} s"
-    process.close()
-    return status
-
-
-def _run_elsewhere(
-    arguments: list[str], paths: list[str], encoding: str | None, environment: dict[str, str]
-) -> None:
-    """Run a command in a child of the server, with this process's files and environment."""
-    os.environ.clear()
-    os.environ.update(environment)
-    _run_in_child(arguments, [os.open(path, os.O_RDWR) for path in paths], encoding)
 
 
 def _run_in_child(arguments: list[str], streams: Sequence[int], encoding: str | None) -> None:
@@ -177,14 +184,9 @@ def started(
     """Run a command with three pipes during the block, and end it with the block; its process runs
     the code `before` first.
     """
-    program = (
-        [sys.executable, "-c", f"{before}\nfrom commitlog.cli import main; main()"]
-        if before
-        else PROGRAM
-    )
-    process = subprocess.Popen(
-        [*program, *map(str, arguments)],
-        cwd=ROOT,
+    process = hosted(
+        "run_program",
+        [before, *map(str, arguments)],
         stdin=feed,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -218,9 +220,9 @@ def on_terminal(
     settings = termios.tcgetattr(slave)
     settings[3] &= ~termios.ECHO
     termios.tcsetattr(slave, termios.TCSANOW, settings)
-    process = subprocess.Popen(
-        [sys.executable, "-c", _WITH_TERMINAL, *map(str, arguments)],
-        cwd=ROOT,
+    process = hosted(
+        "run_on_terminal",
+        [*map(str, arguments)],
         stdin=slave if feed is None else feed,
         stdout=slave if output is None else output,
         stderr=slave,

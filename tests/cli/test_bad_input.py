@@ -16,7 +16,7 @@ import pytest
 import commitlog
 from commitlog import cli
 from commitlog.cli import group
-from tests.cli.program import PROGRAM, ROOT, SEGMENT, run
+from tests.cli.program import SEGMENT, hosted, run
 from tests.log_files import numbered
 
 # Arguments besides the path that make each command finish quickly and without a prompt.
@@ -391,23 +391,20 @@ def test_pipe_closed_early_prints_no_error(command: str, log: Path, tmp_path: Pa
     reader, writer = os.pipe()
     os.close(reader)
     talkative = ["--json"] if command == "append" else []  # bench prints its table at the end
-    try:
-        done = subprocess.run(
-            [*PROGRAM, *line_for(command, log, *talkative)],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=writer,
-            stderr=subprocess.PIPE,
-            timeout=60,
-            check=False,
-        )
-    finally:
+    with hosted(
+        "run_program",
+        ["", *line_for(command, log, *talkative)],
+        stdin=subprocess.DEVNULL,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+    ) as done:
         os.close(writer)
-    assert done.returncode == cli.PIPE_CLOSED, done.stderr
-    said = done.stderr.decode().splitlines()
+        errors = done.communicate(timeout=60)[1]
+    assert done.returncode == cli.PIPE_CLOSED, errors
+    said = errors.decode().splitlines()
     # The first turn; a warning that the log is no copy.
     assert len(said) <= (command in ("bench", "promote")), said
-    assert not any(word in done.stderr for word in (b"Traceback", b"Error", b"rror:"))
+    assert not any(word in errors for word in (b"Traceback", b"Error", b"rror:"))
     assert list(tmp_path.glob("commitlog-bench-*")) == []
 
 
@@ -419,9 +416,9 @@ def test_closed_standard_descriptors_change_no_segment(
     of a closed descriptor.
     """
     before = all_of(log)
-    script = f'exec "$@" <&- >&- 2>"{tmp_path}/said"'
-    given = ["bash", "-c", script, "bash", *PROGRAM, *line_for(command, log)]
-    done = subprocess.run(given, cwd=ROOT, timeout=60, check=False)
+    with (tmp_path / "said").open("wb") as errors:
+        done = hosted("run_without_streams", line_for(command, log), stderr=errors)
+        done.wait(60)
     said = (tmp_path / "said").read_text()
     assert done.returncode in (0, 1, 2), said  # an append has no input
     assert "Traceback" not in said

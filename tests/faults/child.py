@@ -22,10 +22,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.host import Host, host_of
+
 ROOT = Path(__file__).resolve().parents[2]
 TIME_LIMIT_S = 90.0
+OWN_MOUNTS = ("unshare", "--mount")  # a launcher that gives a child mounts of its own
 _REPORT = struct.Struct("<cqqq")
 _F_SETPIPE_SZ = 1031
+# What most targets import.
+_IMPORTED = ("pytest", "tests.faults.writers", "tests.faults.account", "tests.faults.image")
 _PIPE_SIZE = 1 << 20  # so that a writer rarely waits for the parent
 
 
@@ -62,7 +67,8 @@ Target = Callable[..., None]
 
 class Child:
     """A process that runs ``target(link, *arguments)``: a fork, or a new interpreter if `launcher`
-    or `environment` is given.
+    or `environment` is given. A child that only preloads the shim, or only has mounts of its own,
+    is a fork of a host instead.
 
     Parameters
     ----------
@@ -91,19 +97,30 @@ class Child:
         fcntl.fcntl(self._in, _F_SETPIPE_SZ, ahead)
         self._buffer = b""
         self.status: int | None = None
-        if launcher or environment is not None:
-            name = f"{target.__module__}:{target.__qualname__}"
+        name = f"{target.__module__}:{target.__qualname__}"
+        variables = os.environ | {"PYTHONPATH": str(ROOT)} | (environment or {})
+        preloaded = (environment or {}).get("LD_PRELOAD", "")
+        own_mounts = tuple(launcher) == OWN_MOUNTS
+        if own_mounts or (preloaded and not launcher):
+            self.pid = host_with(preloaded).start(
+                "tests.faults.child:run_target",
+                [name, json.dumps(arguments)],
+                streams={0: 0, 1: 1, 2: 2},
+                descriptors=(out, into),
+                environment=variables,
+                own_mounts=own_mounts,
+            )
+        elif launcher or environment is not None:
             command = [
                 *launcher,
                 sys.executable,
                 "-m",
                 "tests.faults.child",
                 name,
+                json.dumps(arguments),
                 str(out),
                 str(into),
-                json.dumps(arguments),
             ]
-            variables = os.environ | {"PYTHONPATH": str(ROOT)} | (environment or {})
             self._process = subprocess.Popen(command, cwd=ROOT, env=variables, pass_fds=(out, into))
             self.pid = self._process.pid
         else:
@@ -246,11 +263,17 @@ def _run(target: Target, link: Link, arguments: Sequence[Any]) -> None:
         os._exit(status)
 
 
-def main() -> None:
-    module, _, name = sys.argv[1].partition(":")
-    target = getattr(importlib.import_module(module), name)
-    _run(target, Link(int(sys.argv[2]), int(sys.argv[3])), json.loads(sys.argv[4]))
+def host_with(library: str) -> Host:
+    """Return the host that preloads a library, or none if it is empty."""
+    return host_of(_IMPORTED, (), (("LD_PRELOAD", library),))
+
+
+def run_target(name: str, arguments: str, out: int, into: int) -> None:
+    """Run a target given as ``module:function``, with arguments in JSON, and exit."""
+    module, _, function = name.partition(":")
+    target = getattr(importlib.import_module(module), function)
+    _run(target, Link(out, into), json.loads(arguments))
 
 
 if __name__ == "__main__":
-    main()
+    run_target(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

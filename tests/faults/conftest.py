@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.faults import shim as shims
-from tests.faults.child import Child
+from tests.faults.child import Child, host_with
 from tests.faults.shim import Shim
 from tests.faults.writers import SHM_PREFIX
 
@@ -57,8 +57,10 @@ def shared_memory_removed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def shim_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the shim once a session."""
-    return shims.build(tmp_path_factory.mktemp("shim"))
+    """Compile the shim once a session, and start the interpreter that preloads it."""
+    library = shims.build(tmp_path_factory.mktemp("shim"))
+    host_with(str(library))
+    return library
 
 
 @pytest.fixture

@@ -71,9 +71,8 @@ static const char *shadow;
 static void hold(void) { pthread_mutex_lock(&lock); }
 static void let_go(void) { pthread_mutex_unlock(&lock); }
 
-__attribute__((constructor)) static void begin(void) {
-    /* A forked child gets this lock unlocked. */
-    pthread_atfork(hold, let_go, let_go);
+/* Reads the variables: at the start of a process, and in a fork that got others. */
+void shim_begin(void) {
     const char *path = getenv("COMMITLOG_SHIM_STATE");
     int fd = path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC);
     if (fd >= 0) {
@@ -82,6 +81,12 @@ __attribute__((constructor)) static void begin(void) {
         close(fd);
     }
     shadow = getenv("COMMITLOG_SHIM_SHADOW");
+}
+
+__attribute__((constructor)) static void begin(void) {
+    /* A forked child gets this lock unlocked. */
+    pthread_atfork(hold, let_go, let_go);
+    shim_begin();
 }
 
 static int concerned(int call, int fd, const char *name) {

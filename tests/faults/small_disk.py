@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.faults.child import Link
+from tests.faults.child import OWN_MOUNTS, Link
 
 SIZE = 1 << 20
 FULL, FREED = "X", "R"
@@ -22,9 +22,7 @@ _EXT4_SIZE = 2 << 20  # includes space for the file system's metadata
 
 def launcher() -> list[str] | None:
     """Return the command that creates a mount namespace, or None without the permission."""
-    command = (
-        ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
-    )
+    command = list(OWN_MOUNTS) if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
     if shutil.which("unshare") is None or not _mounts(
         command, ["mount", "-t", "tmpfs", "none", "/mnt"]
     ):

@@ -144,7 +144,7 @@ def create_below_new_directories(link: Link, path: str) -> None:
     for after in range(3):
         fail(state, "fsync directory", errno.EIO, after=after)
         with pytest.raises(IOFailureError):
-            commitlog.open(f"{path}/{after}/b/c")
+            commitlog.open(f"{path}/{after}/b/c", **tuned(OPTIONS))
         fail(state, "fsync directory", 0)
         assert not Path(path, *[str(after), "b", "c"][: after + 1]).exists()
         commitlog.open(f"{path}/{after}/b/c", **tuned(OPTIONS)).close()

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import subprocess
-import sys
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 import commitlog
 from commitlog.messages.schema import SCHEMA_TYPE
+from tests.host import ROOT, Hosted, host_of
 
-ROOT = Path(__file__).parents[2]
 WHEN = dt.datetime(2026, 5, 1, 12, 30, tzinfo=dt.UTC)
 
 
@@ -41,15 +38,11 @@ def schema_positions(log: commitlog.CommitLog) -> list[int]:
 
 def run(code: str, *arguments: Any, stdin: int | None = None) -> subprocess.Popen[str]:
     """Run a program that has the classes of this module."""
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            f"from tests.messages.orders import *\n{code}",
-            *map(str, arguments),
-        ],
+    return Hosted(
+        host_of(("tests.messages.orders", "commitlog.topics")),
+        "tests.host:run_code",
+        [f"from tests.messages.orders import *\n{code}", *map(str, arguments)],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdin=stdin,
         stdout=subprocess.PIPE,
         text=True,

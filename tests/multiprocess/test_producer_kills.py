@@ -2,89 +2,78 @@
 
 from __future__ import annotations
 
-import os
+import itertools
 import random
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
 import pytest
 
 import commitlog
+from commitlog import TransientStorePool
 from commitlog.segment.producers_file import NUMBERS_KEPT
-from tests.cli.program import ROOT
+from tests.faults.child import Child, Link, Report
 from tests.steps import killed_at
 
-# Each number is sent once or twice. The other arguments: how the log is opened, the first number.
-WRITER = """
-import random, sys
-import commitlog
-path, backing, first, seed = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-generator = random.Random(seed)
-pool = None if backing == "mapped" else commitlog.TransientStorePool(
-    buffers=3, buffer_size="64KiB", backing="shm")
-log = commitlog.open(path, pool=pool, segment_size="64KiB", wait_for_log=60)
-for number in range(first, first + 1_000_000):
-    for _ in range(generator.choice([1, 1, 2])):
-        value = b"till %d " % number + b"." * generator.randrange(600)
-        position = log.append(value, producer="till", producer_sequence=number,
-                              sync=generator.random() < 0.05)
-    print(number, position, flush=True)
-    if backing == "mapped" and generator.random() < 0.05:
-        log.append(b"plain")
-        log.roll()
-"""
+Start = Callable[..., Child]
+NUMBER = "N"
 
 
-def started(path: Path, backing: str, first: int, seed: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", WRITER, *map(str, (path, backing, first, seed))],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def write_numbers(link: Link, path: str, backing: str, first: int, seed: int) -> None:
+    """Append each number from `first` on once or twice, and report its position."""
+    generator = random.Random(seed)
+    pool = None
+    if backing == "shm":
+        pool = TransientStorePool(buffers=3, buffer_size="64KiB", backing="shm")
+    log = commitlog.open(path, pool=pool, segment_size="64KiB", wait_for_log=60)
+    for number in itertools.count(first):
+        for _ in range(generator.choice([1, 1, 2])):
+            value = b"till %d " % number + b"." * generator.randrange(600)
+            position = log.append(
+                value,
+                producer="till",
+                producer_sequence=number,
+                sync=generator.random() < 0.05,
+            )
+        link.say(NUMBER, 0, number, position)
+        if backing == "mapped" and generator.random() < 0.05:
+            log.append(b"plain")
+            log.roll()
 
 
-def take(lines: IO[str], count: int, acknowledged: dict[int, int]) -> None:
-    """Read acknowledgements; a number always has the same position."""
-    for _ in range(count):
-        line = lines.readline()
-        if not line.endswith("\n"):
-            return
-        number, position = map(int, line.split())
-        assert acknowledged.setdefault(number, position) == position, number
+def take(reports: list[Report], acknowledged: dict[int, int]) -> None:
+    """Note acknowledgements; a number always has the same position."""
+    for report in reports:
+        found = acknowledged.setdefault(report.index, report.position)
+        assert found == report.position, report
 
 
-def killed_often(path: Path, backing: str, kills: int, seed: int) -> None:
+def killed_often(path: Path, backing: str, kills: int, seed: int, start: Start) -> None:
     """Kill writers of one name at random moments; check what the log has after all of them."""
     print(f"seed {seed}")
     generator = random.Random(seed)
     acknowledged: dict[int, int] = {}
-    writer = started(path, backing, 0, seed)
+
+    def started(first: int, seed: int) -> Child:
+        return start(write_numbers, str(path), backing, first, seed, ahead=64 << 10)
+
+    def first_of_next() -> int:
+        """The next writer does not know which of the last numbers arrived."""
+        return max(0, max(acknowledged) - generator.randrange(NUMBERS_KEPT // 2))
+
+    writer = started(0, seed)
     for kill in range(kills):
-        assert writer.stdout is not None
-        take(writer.stdout, generator.randrange(1, 60), acknowledged)
-        # The next writer does not know which of the last numbers arrived. In a mapped log it may
-        # come before the first one is dead, and waits for the name.
-        again = max(0, max(acknowledged) - generator.randrange(NUMBERS_KEPT // 2))
+        take(writer.hear(generator.randrange(1, 60)), acknowledged)
+        # In a mapped log the next writer may come before this one is dead, and waits for the name.
         overlaps = backing == "mapped" and generator.random() < 0.5
         if overlaps:
-            follower = started(path, backing, again, seed + kill)
-        writer.send_signal(signal.SIGKILL)
-        take(writer.stdout, 1_000_000, acknowledged)
-        writer.wait(60)
-        writer.stdout.close()
-        writer = follower if overlaps else started(path, backing, again, seed + kill)
-    assert writer.stdout is not None
-    take(writer.stdout, 1, acknowledged)
-    writer.send_signal(signal.SIGKILL)
-    take(writer.stdout, 1_000_000, acknowledged)
-    writer.wait(60)
-    writer.stdout.close()
+            take(writer.pause(), acknowledged)
+            follower = started(first_of_next(), seed + kill)
+        take(writer.kill(), acknowledged)
+        writer.end()
+        writer = follower if overlaps else started(first_of_next(), seed + kill)
+    take(writer.hear(1), acknowledged)
+    take(writer.kill(), acknowledged)
     with commitlog.open(path, wait_for_log=60) as log:
         found = {}
         for record in log.tailer():
@@ -98,14 +87,18 @@ def killed_often(path: Path, backing: str, kills: int, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("backing", ["mapped", "shm"])
-def test_killed_producers_append_each_number_once(tmp_path: Path, backing: str, seed: int) -> None:
-    killed_often(tmp_path / "log", backing, 8, seed)
+def test_killed_producers_append_each_number_once(
+    tmp_path: Path, backing: str, seed: int, start: Start
+) -> None:
+    killed_often(tmp_path / "log", backing, 8, seed, start)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("backing", ["mapped", "shm"])
-def test_hundreds_of_kills_append_each_number_once(tmp_path: Path, backing: str) -> None:
-    killed_often(tmp_path / "log", backing, 150, random.SystemRandom().randrange(1 << 30))
+def test_hundreds_of_kills_append_each_number_once(
+    tmp_path: Path, backing: str, start: Start
+) -> None:
+    killed_often(tmp_path / "log", backing, 150, random.SystemRandom().randrange(1 << 30), start)
 
 
 def test_kill_at_any_step_keeps_the_numbers(tmp_path: Path) -> None:
