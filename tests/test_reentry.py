@@ -28,7 +28,7 @@ from tests.interrupting import interrupted_at
 from tests.setups import SEGMENT, Logs, values
 
 BACKINGS = ["mapped", "anonymous", "shm"]
-LINES_APART = 5  # the first lines are all interrupted, later ones at growing distances
+LINES_APART = 3  # the first lines are all interrupted, later ones at growing distances
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from setup import KERNEL_FLAGS
 SANITIZED = [
     *KERNEL_FLAGS,
     "-O1",
-    "-g",
+    "-g1",
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
 ]

@@ -19,7 +19,7 @@ from tests.faults.child import Child, Link
 from tests.faults.writers import SEGMENT_SIZE, close_log, mark_of, open_log, value_of
 
 Start = Callable[..., Child]
-FLIPS = 250
+FLIPS = 100
 LONG_FLIPS = 5_000
 RECORDS = 500
 

@@ -36,6 +36,7 @@ KINDS = [
     "arrow_uri",
     "bucket",
 ]
+IN_WORKERS = [name for name in KINDS if name not in ("arrow_uri", "bucket")]
 FOLLOWED = [name for name in KINDS if name not in ("plain_archive", "arrow_uri")]
 MIDDLE_MS = 60_000  # a time at which three records begin, and their sequence and position
 LATE_MS = 253_402_300_799_999
@@ -172,8 +173,15 @@ def _rows_of(reader: Any, parts: Any) -> Found:
     ]
 
 
-@pytest.mark.parametrize("is_reused", [False, True])
-@pytest.mark.parametrize("name", KINDS)
+# Buckets are slow, and what a reused plan keeps does not depend on the kind of store.
+@pytest.mark.parametrize(
+    ("name", "is_reused"),
+    [
+        *((name, False) for name in KINDS),
+        *((name, True) for name in IN_WORKERS),
+        *(pytest.param(name, True, marks=pytest.mark.long) for name in ("arrow_uri", "bucket")),
+    ],
+)
 def test_batch_options_hold_for_each_kind(sources: Kinds, name: str, is_reused: bool) -> None:
     kind, rows = sources[name], sources.rows
     found, wanted = {}, {}
@@ -205,11 +213,17 @@ def test_stream_options_hold_for_each_kind(sources: Kinds, name: str) -> None:
     assert found == wanted
 
 
-@pytest.mark.parametrize("name", [name for name in KINDS if name not in ("arrow_uri", "bucket")])
-def test_spark_reads_each_kind_with_each_option(spark: Any, sources: Kinds, name: str) -> None:
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", IN_WORKERS)
+def test_spark_reads_each_kind_with_each_option(
+    spark: Any, sources: Kinds, name: str, every: int
+) -> None:
+    """Each kind with every fifth option, and each option with one kind or two: the tests above
+    combine them all without Spark.
+    """
     kind, rows = sources[name], sources.rows
     frames, wanted = [], {}
-    for label, case in BATCH.items():
+    for label, case in list(BATCH.items())[IN_WORKERS.index(name) % every :: every]:
         options = options_of(kind, case, rows)
         wanted[label] = expected(case, options, rows)
         frame = spark.read.format("commitlog").options(**options).load(kind.path)
