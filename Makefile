@@ -3,6 +3,7 @@
 #
 #   make demo        a real stream through the log, with the writer killed on the way
 #   make test        the tests                     make test-long   those that take minutes
+#   make test-core   those of the core alone
 #   make asan        a part of the tests, and threads at random, with the address sanitizer
 #   make lint        all checks of style and types
 #   make docs        the documentation as pages, in build/site/index.html
@@ -56,8 +57,8 @@ INSTALLED := .venv/.installed-$(HERE)
 KERNELS := .venv/.built-$(HERE) .venv/.asserts-$(HERE)
 BUILT := $(word $(if $(COMMITLOG_ASSERT),2,1),$(KERNELS))
 
-.PHONY: help demo test test-long asan lint docs model build asserts wheels release bench \
-	bench-peers defects screenshots instructions clean distclean check FORCE
+.PHONY: help demo test test-core test-long asan lint docs model build asserts wheels release \
+	bench bench-peers defects screenshots instructions clean distclean check FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -66,9 +67,17 @@ help:
 demo: build
 	@$(BIN)/python demo/demo.py
 
+# The folders and files with tests of the core; in them, the mark `wing` is on what needs more.
+CORE_TESTS := $(addprefix tests/,_kernel allocation base capi contracts flush log multiprocess pool \
+	recovery repair segment stage tail $(addprefix test_,$(addsuffix .py,bad_input errors \
+	held_appends interrupts options reentry sequences stats unwritable)))
+SPREAD := --numprocesses logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
+
 test: asserts $(DEPENDENCIES)
-	@$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadscope \
-		--no-loadscope-reorder
+	@$(BIN)/python -m pytest $(SPREAD)
+
+test-core: asserts $(DEPENDENCIES)
+	@$(BIN)/python -m pytest $(SPREAD) --no-wings $(CORE_TESTS)
 
 test-long: asserts $(DEPENDENCIES)
 	@$(BIN)/python -m pytest -m long --timeout 1800

@@ -25,10 +25,10 @@ from commitlog.allocation.allocation_service import AllocationService
 from commitlog.pool.shm import ShmBuffer
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
+from tests.host import ROOT, Hosted, host_of
 from tests.log_files import UUID, LogFiles
 from tests.setups import SEGMENT, SETUPS, Logs, Setup
 
-ROOT = Path(__file__).resolve().parents[1]
 # A condition that an idle machine reaches within milliseconds may take this long on a busy one.
 TIME_LIMIT_S = 60.0
 
@@ -61,6 +61,44 @@ def pytest_report_header() -> str:
     )
 
 
+# What stands above the core: `make test-core` lets no test import it.
+WINGS = tuple(
+    f"commitlog.{name}"
+    for name in (
+        "bench", "bus", "cli", "doctor", "messages", "metrics", "observe", "polars",
+        "remote", "replication", "spark", "topics", "watching",
+    )
+)  # fmt: skip
+
+
+class _NoWing:
+    """Refuses to import a wing: in front of all other finders."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        assert not name.startswith(WINGS), f"a test of the core imports {name}: mark it `wing`"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--no-wings",
+        action="store_true",
+        help="leave out the tests that are marked `wing`, and let no other import a wing",
+    )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files whose tests all need a wing, before they import one."""
+    if not config.getoption("--no-wings") or collection_path.suffix != ".py":
+        return None
+    return "\npytestmark = pytest.mark.wing\n" in collection_path.read_text() or None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--no-wings"):
+        sys.meta_path.insert(0, _NoWing())  # type: ignore[arg-type]
+
+
 # The longest tests start first, so that no worker process runs one alone at the end.
 SLOW = (
     "tests/spark",
@@ -83,7 +121,11 @@ def _share(nodeid: str) -> str:
     return "tests/spark" if file.startswith("tests/spark/") else file
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--no-wings"):
+        wings = [item for item in items if item.get_closest_marker("wing")]
+        config.hook.pytest_deselected(items=wings)
+        items[:] = [item for item in items if not item.get_closest_marker("wing")]
     order = {share: place for place, share in enumerate(SLOW)}
     items.sort(key=lambda item: order.get(_share(item.nodeid), len(order)))
 
@@ -206,29 +248,28 @@ def in_child() -> Callable[[Callable[[], Any]], Any]:
 
 @pytest.fixture
 def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a script in a new interpreter with the fault handler enabled, which prints the traceback
-    of a crash.
+    """Run a script in a process of a host with the fault handler enabled, which prints the
+    traceback of a crash; with a launcher, in a new interpreter.
     """
 
     def run(
         script: str, *arguments: object, launcher: tuple[str, ...] = ()
     ) -> subprocess.CompletedProcess[str]:
-        command = [
-            *launcher,
-            sys.executable,
-            "-X",
-            "faulthandler",
-            "-X",
-            "dev",
-            "-W",
-            "default",
-            "-c",
-            script,
-            *map(str, arguments),
-        ]
-        return subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False
-        )
+        flags = ("-X", "faulthandler", "-X", "dev", "-W", "default")
+        code = [script, *map(str, arguments)]
+        options: dict[str, Any] = {
+            "cwd": ROOT,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "text": True,
+        }
+        with (
+            subprocess.Popen([*launcher, sys.executable, *flags, "-c", *code], **options)
+            if launcher
+            else Hosted(host_of(("commitlog",), flags), "tests.host:run_code", code, **options)
+        ) as process:
+            output, errors = process.communicate(timeout=200)
+        return subprocess.CompletedProcess(code, process.returncode, output, errors)
 
     return run
 

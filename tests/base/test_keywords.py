@@ -13,8 +13,6 @@ import pytest
 import commitlog
 from commitlog import Options, Retention, RollCycle, Store, TransientStorePool, Tuning
 from commitlog.errors import InvalidOptionError
-from commitlog.replication import Replication
-from commitlog.topics import Zstd
 
 UNKNOWN: list[tuple[Callable[..., Any], str, str]] = [
     (Options, "segmentsize", "segment_size"),
@@ -23,9 +21,16 @@ UNKNOWN: list[tuple[Callable[..., Any], str, str]] = [
     (Store, "levle", "level"),
     (RollCycle, "epoc", "epoch"),
     (TransientStorePool, "buffer", "buffers"),
-    (Replication, "requires", "require"),
-    (Zstd, "levels", "level"),
 ]
+
+
+@pytest.mark.wing
+def test_unknown_option_of_a_wing_is_refused() -> None:
+    from commitlog.replication import Replication
+    from commitlog.topics import Zstd
+
+    test_unknown_option_is_refused_with_a_similar_one(Replication, "requires", "require")
+    test_unknown_option_is_refused_with_a_similar_one(Zstd, "levels", "level")
 
 
 @pytest.mark.parametrize(("made", "name", "similar"), UNKNOWN)

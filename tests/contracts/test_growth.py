@@ -13,9 +13,7 @@ import commitlog
 from commitlog import CommitLog, Retention, Store
 from commitlog.keep import archive_segments, prune
 from commitlog.log.parts import parts_of
-from commitlog.messages import catalog
 from commitlog.segment import producers_file
-from commitlog.watching import LogWatch
 from tests.counting import calls_of, counted
 from tests.setups import BY_HAND, SEGMENT, Logs
 
@@ -106,6 +104,7 @@ class Message(msgspec.Struct):
     number: int
 
 
+@pytest.mark.wing
 def test_each_first_append_of_a_topic_costs_the_same(logs: Logs) -> None:
     """The folder is listed for each, but no schema is read again."""
 
@@ -124,9 +123,12 @@ def test_each_first_append_of_a_topic_costs_the_same(logs: Logs) -> None:
     assert_linear(cost_of)
 
 
+@pytest.mark.wing
 def test_schemas_of_more_topics_than_remembered_are_read_once(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from commitlog.messages import catalog
+
     monkeypatch.setattr(catalog, "_MOST_KNOWN", 8)
     log = logs.open(segment_size="4MiB")
     for each in range(20):
@@ -136,7 +138,10 @@ def test_schemas_of_more_topics_than_remembered_are_read_once(
     assert calls["open"] < 10
 
 
+@pytest.mark.wing
 def test_look_at_a_log_measures_no_old_segment_again(logs: Logs) -> None:
+    from commitlog.watching import LogWatch
+
     def cost_of(number: int) -> int:
         log = filled(logs, number + 1, str(number))
         with LogWatch(log.path) as watch:

@@ -6,8 +6,9 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 import commitlog
-from commitlog import replication
 from commitlog._kernel.engine import flush_signal, wait_flush
 from commitlog.log.parts import parts_of
 
@@ -42,7 +43,10 @@ def test_log_without_a_signal_sleeps_the_whole_timeout(tmp_path: Path) -> None:
         assert time.monotonic() - began_s >= 0.01
 
 
+@pytest.mark.wing
 def test_flush_of_a_copy_raises_its_signal(tmp_path: Path) -> None:
+    from commitlog import replication
+
     with (
         commitlog.open(tmp_path / "log", flush="sync") as log,
         replication.serve(log.path) as server,

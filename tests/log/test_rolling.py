@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import commitlog
-from commitlog import CommitLog, TransientStorePool, bus
+from commitlog import CommitLog, TransientStorePool
 from commitlog._kernel.segments import read_opened
 from commitlog.errors import InvalidOptionError, TailerLagError
 from commitlog.log.parts import parts_of
@@ -114,8 +114,11 @@ def test_every_kind_of_append_rolls_at_the_end_of_a_cycle(
         assert [cycle - found[0][0] for cycle, _ in found] == list(range(len(APPENDS) + 1))
 
 
+@pytest.mark.wing
 @clocked(NOON)
 def test_bus_message_rolls_at_the_end_of_a_cycle(clock: Clock, path: Path) -> None:
+    from commitlog import bus
+
     open_log(path).close()
     with bus.writer(path) as writer:
         writer.write(b"first")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ SYNC: dict[str, Call] = {
     "claim": lambda log, sync: log.claim(4, sync=sync),
     "append_async": lambda log, sync: asyncio.run(log.append_async(b"x", sync=sync)),
     "append_many_async": lambda log, sync: asyncio.run(log.append_many_async([b"x"], sync=sync)),
+}
+SYNC_OF_TOPICS: dict[str, Call] = {
     "topic": lambda log, sync: commitlog.topic(log, Order).append(Order(1), sync=sync),
     "topic many": lambda log, sync: commitlog.topic(log, Order).append_many([Order(1)], sync=sync),
 }
@@ -41,34 +43,43 @@ OTHERS: dict[str, Call] = {
     "prune": lambda log, value: log.prune(commitlog.Retention(max_age="1d"), dry_run=value),
     "tailer": lambda log, value: log.tailer("name", required=value),
     "prefault": lambda log, value: log.options.replace(prefault=value),
+    "outside prune": lambda log, value: keep.prune(
+        log.path, commitlog.Retention(max_age="1d"), dry_run=value
+    ),
+}
+
+
+OF_TOPICS: dict[str, Call] = {
     "validate": lambda log, value: commitlog.topic(log, Order, validate=value),
     "history": lambda log, value: commitlog.topic(log, Order, history=value),
     "seal_keys": lambda log, value: commitlog.topic(log, Order, seal_keys=value),
     "seal_positions": lambda log, value: commitlog.topic(log, Order, seal_positions=value),
     "method_writer": lambda log, value: commitlog.method_writer(log, Orders, history=value),
     "method_reader": lambda log, value: commitlog.method_reader(log, Orders(), history=value),
-    "outside prune": lambda log, value: keep.prune(
-        log.path, commitlog.Retention(max_age="1d"), dry_run=value
-    ),
 }
+CALLS = SYNC | SYNC_OF_TOPICS | OTHERS | OF_TOPICS
 NO_SWITCHES = ["no", "", 1, 0, b"", [], 0.0, np.False_]
 
 
+def in_wings(names: Iterable[str]) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.wing) for name in names]
+
+
 @pytest.mark.parametrize("value", NO_SWITCHES)
-@pytest.mark.parametrize("name", [*SYNC, *OTHERS])
+@pytest.mark.parametrize("name", [*SYNC, *OTHERS, *in_wings(SYNC_OF_TOPICS | OF_TOPICS)])
 def test_value_that_is_no_bool_is_refused(tmp_path: Path, name: str, value: object) -> None:
-    call = {**SYNC, **OTHERS}[name]
+    call = CALLS[name]
     with commitlog.open(tmp_path / "log") as log:
         with pytest.raises(InvalidOptionError, match="True"):
             call(log, value)
         assert log.count() <= 1  # a topic's schema
 
 
-@pytest.mark.parametrize("name", SYNC)
+@pytest.mark.parametrize("name", [*SYNC, *in_wings(SYNC_OF_TOPICS)])
 def test_sync_may_be_given_or_left_out(tmp_path: Path, name: str) -> None:
     for value in (True, False, None):
         with commitlog.open(tmp_path / f"{value}") as log:
-            found = SYNC[name](log, value)
+            found = CALLS[name](log, value)
             if name == "claim":
                 with found:
                     found.truncate(1)

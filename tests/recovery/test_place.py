@@ -23,6 +23,8 @@ from commitlog.replication.new_replica import read_replica
 from tests.copies import copy_log
 from tests.replication.scene import LIMIT_S, SEGMENT, fill, records, settle
 
+pytestmark = pytest.mark.wing
+
 Act = Callable[[Path], Path]
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import commitlog
 from commitlog import CommitLog
-from commitlog.observe.watching import LogWatch
 from tests.setups import BY_HAND, Logs
 
 
@@ -36,7 +37,10 @@ def test_reader_unmaps_deleted_segments(logs: Logs) -> None:
         assert len(gone) <= 1
 
 
+@pytest.mark.wing
 def test_watch_of_a_log_keeps_no_segment_mapped(logs: Logs) -> None:
+    from commitlog.observe.watching import LogWatch
+
     """Each look searches for the end of the log."""
     log = logs.open(**BY_HAND, flush="none")
     with LogWatch(log.path) as watch:

@@ -24,7 +24,6 @@ from commitlog.repair.verification import verify
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import parse
 from commitlog.stage.joining import join
-from tests.cli import program
 from tests.setups import Logs
 from tests.stage.making import SIZE, append, batch_of, numbered, read_all, stage
 
@@ -390,7 +389,10 @@ def test_damaged_manifest_refuses_join_until_repair(tmp_path: Path) -> None:
     assert read_all(path) == [b"x", b"on", b"y"]
 
 
+@pytest.mark.wing
 def test_remove_deletes_the_log_and_its_staged_files(tmp_path: Path) -> None:
+    from tests.cli import program
+
     path = tmp_path / "log"
     join(path, stage(tmp_path / "staged", batch_of([b"x"])), query="q", batch=3, options=NEW)
     stage(path / ".staged" / "job", batch_of([b"y"]))
