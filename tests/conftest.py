@@ -25,7 +25,7 @@ from commitlog.allocation.allocation_service import AllocationService
 from commitlog.pool.shm import ShmBuffer
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
-from tests.host import ROOT, Hosted, host_of
+from tests.host import ROOT, start_code
 from tests.log_files import UUID, LogFiles
 from tests.setups import SEGMENT, SETUPS, Logs, Setup
 
@@ -258,15 +258,14 @@ def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
         flags = ("-X", "faulthandler", "-X", "dev", "-W", "default")
         code = [script, *map(str, arguments)]
         options: dict[str, Any] = {
-            "cwd": ROOT,
             "stdout": subprocess.PIPE,
             "stderr": subprocess.PIPE,
             "text": True,
         }
         with (
-            subprocess.Popen([*launcher, sys.executable, *flags, "-c", *code], **options)
+            subprocess.Popen([*launcher, sys.executable, *flags, "-c", *code], cwd=ROOT, **options)
             if launcher
-            else Hosted(host_of(("commitlog",), flags), "tests.host:run_code", code, **options)
+            else start_code(*code, flags=flags, **options)
         ) as process:
             output, errors = process.communicate(timeout=200)
         return subprocess.CompletedProcess(code, process.returncode, output, errors)

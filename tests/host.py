@@ -127,7 +127,20 @@ class Hosted(subprocess.Popen[Any]):
             own_session=own_session,
         )
         self._child_created = True
-        self._close_pipe_fds(stdin, written, read, stdout, read_too, stderr)  # type: ignore[attr-defined]
+        ends = (stdin, written, read, stdout, read_too, stderr)
+        self._close_pipe_fds(*ends)  # type: ignore[attr-defined]
+
+
+def start_code(
+    code: str,
+    *arguments: object,
+    flags: tuple[str, ...] = (),
+    imports: tuple[str, ...] = ("commitlog",),
+    **options: Any,
+) -> Hosted:
+    """Start what ``python -c`` with this code and these arguments does."""
+    given = [code, *map(str, arguments)]
+    return Hosted(host_of(imports, flags), "tests.host:run_code", given, cwd=ROOT, **options)
 
 
 def run_script(path: str, *arguments: str) -> None:

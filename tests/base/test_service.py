@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.host import start_code
 
 # Another user, because the limit does not bind root.
 SCRIPT = """
@@ -50,13 +51,9 @@ def test_open_without_a_thread_names_the_cause_and_leaks_nothing(tmp_path: Path,
     for folder in [tmp_path, *tmp_path.parents[:3]]:
         folder.chmod(folder.stat().st_mode | 0o011)
     tmp_path.chmod(0o777)
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path), kind],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    *refusals, count = json.loads(done.stdout)
+    with start_code(SCRIPT, tmp_path, kind, stdout=subprocess.PIPE, text=True) as started:
+        *refusals, count = json.loads(started.communicate()[0])
+    assert started.returncode == 0
     assert count == 1
     check(refusals, str(tmp_path / "log"))
 

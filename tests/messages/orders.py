@@ -11,7 +11,7 @@ import msgspec
 
 import commitlog
 from commitlog.messages.schema import SCHEMA_TYPE
-from tests.host import ROOT, Hosted, host_of
+from tests.host import start_code
 
 WHEN = dt.datetime(2026, 5, 1, 12, 30, tzinfo=dt.UTC)
 
@@ -38,11 +38,10 @@ def schema_positions(log: commitlog.CommitLog) -> list[int]:
 
 def run(code: str, *arguments: Any, stdin: int | None = None) -> subprocess.Popen[str]:
     """Run a program that has the classes of this module."""
-    return Hosted(
-        host_of(("tests.messages.orders", "commitlog.topics")),
-        "tests.host:run_code",
-        [f"from tests.messages.orders import *\n{code}", *map(str, arguments)],
-        cwd=ROOT,
+    return start_code(
+        f"from tests.messages.orders import *\n{code}",
+        *arguments,
+        imports=("tests.messages.orders", "commitlog.topics"),
         stdin=stdin,
         stdout=subprocess.PIPE,
         text=True,

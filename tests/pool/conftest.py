@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.host import start_code
 
 BUFFER_SIZE = 64 << 10
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,9 +23,8 @@ class PoolOwner:
 
     def __init__(self, script: str) -> None:
         # A session of its own, so that children of the script can be ended with it.
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", script],
-            cwd=ROOT,
+        self.process = start_code(
+            script,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -15,6 +15,7 @@ import pytest
 
 from commitlog.pool import TransientStorePool
 from commitlog.pool.transient_store_pool import buffers_of
+from tests.host import start_code
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,19 +51,20 @@ print(json.dumps(result))
 """
 
 
+PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+
+
 def under_limit(
     limit: int, policy: str, backing: str = "anonymous", buffers: int = 5
 ) -> dict[str, Any]:
     script = LIMITED.format(limit=limit, policy=policy, backing=backing, buffers=buffers)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
+    return result_of(start_code(script, flags=("-W", "error"), **PIPES))
+
+
+def result_of(started: subprocess.Popen[str]) -> dict[str, Any]:
+    output, errors = started.communicate()
+    assert started.returncode == 0, errors
+    result: dict[str, Any] = json.loads(output)
     return result
 
 
@@ -157,16 +159,10 @@ print(json.dumps(result))
 
 
 def refused(*command: str, uid: int = 0, spare: int = -1) -> dict[str, Any]:
-    done = subprocess.run(
-        [*command, sys.executable, "-c", REFUSED, str(uid), str(spare)],
-        cwd=ROOT,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+    if not command:
+        return result_of(start_code(REFUSED, uid, spare, **PIPES))
+    given = [*command, sys.executable, "-c", REFUSED, str(uid), str(spare)]
+    return result_of(subprocess.Popen(given, cwd=ROOT, **PIPES))
 
 
 @pytest.mark.parametrize("spare", range(6))

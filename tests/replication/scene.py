@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import commitlog
@@ -14,6 +12,7 @@ from commitlog.recovery import lineage
 from commitlog.repair.verification import verify
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
+from tests.host import start_code
 
 # Runs a call, and kills the process at a step of it.
 _KILLED = """
@@ -84,7 +83,7 @@ def copy_of(primary: Path, copy: Path) -> None:
 
 def killed_process(step: int, act: str, path: Path, url: str) -> bool:
     """Run an act in a process that dies at that step of it; return False if it ended before."""
-    arguments = [sys.executable, "-c", _KILLED, str(step), act, path, url]
-    child = subprocess.run(arguments, check=False, timeout=LIMIT_S)
-    assert child.returncode in (0, -signal.SIGKILL)
-    return child.returncode != 0
+    imports = ("commitlog.replication", "tests.steps")
+    status = start_code(_KILLED, step, act, path, url, imports=imports).wait(LIMIT_S)
+    assert status in (0, -signal.SIGKILL)
+    return status != 0
