@@ -357,6 +357,7 @@ class Note(msgspec.Struct):
     text: str
 
 
+@pytest.mark.wing
 def test_topic_append_interrupts_topic_append(logs: Logs) -> None:
     log = logs.open(allocate_ahead=0)
     topic = commitlog.topic(log, Note)

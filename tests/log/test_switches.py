@@ -86,6 +86,7 @@ def test_sync_may_be_given_or_left_out(tmp_path: Path, name: str) -> None:
             assert value is not True or log.flushed_position == log.committed_position
 
 
+@pytest.mark.wing
 def test_closed_log_pool_and_topic_cannot_be_entered(tmp_path: Path) -> None:
     log = commitlog.open(tmp_path / "log")
     topic = commitlog.topic(log, Order)
