@@ -11,42 +11,26 @@ Other measurements have modules of their own: `python -m bench.columns`, `bench.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from bench import headline
+from bench.arguments import ROOT, parser_of
 from bench.workloads import OWN
 from commitlog import cli
 from commitlog.bench import harness
 from commitlog.bench.case import QUICK, Case, Settings
 from commitlog.bench.results import json_text
 
-FULL = headline.HERE.parent / "build" / "bench.json"
+FULL = ROOT / "build" / "bench.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "directory",
-        nargs="?",
-        default=headline.HERE,
-        type=Path,
-        metavar="DIR",
-        help="where to measure [this checkout]",
-    )
+    parser = parser_of("bench", __doc__)
     parser.add_argument(
         "--quick", action="store_true", help="measure at sizes that take seconds, and keep nothing"
-    )
-    parser.add_argument(
-        "--memory", action="store_true", help="measure on a file system in memory too"
     )
     given = parser.parse_args(arguments)
     FULL.parent.mkdir(exist_ok=True)

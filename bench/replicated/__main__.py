@@ -8,13 +8,13 @@ kernel need not have netem. ``--turns 1 --appends 100 --mebibytes 64`` takes sec
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.arguments import parser_of
 from bench.peers.programs import MissingError
 from bench.replicated.peer import Peer
 from bench.replicated.rocketmq import beside_rocketmq
@@ -22,26 +22,16 @@ from bench.replicated.rows import ROWS, Setting
 from commitlog.bench.machine import check_disk
 from commitlog.errors import CommitLogError
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and print each row's figures; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.replicated",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "directory", nargs="?", default=ROOT, type=Path, metavar="DIR", help="where to measure"
-    )
+    parser = parser_of("bench.replicated", __doc__)
     parser.add_argument("--row", action="append", choices=list(ROWS), help="only this row")
     parser.add_argument("--turns", type=int, default=7, help="turns of each row [7]")
     parser.add_argument("--appends", type=int, default=1000, help="appends of a turn [1000]")
     parser.add_argument("--mebibytes", type=int, default=512, help="size of the stream [512]")
     parser.add_argument("--delay-ms", type=float, default=0.0, help="delay of each way [0]")
     parser.add_argument("--namespace", action="store_true", help="follow through a veth")
-    parser.add_argument("--memory", action="store_true", help="measure in memory too")
     parser.add_argument(
         "--peers", type=Path, metavar="HOME", help="beside RocketMQ, with its jars in HOME"
     )

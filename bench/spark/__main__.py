@@ -7,37 +7,24 @@ Needs the extra `spark`. Results go to ``bench/results/spark.json`` and ``docs/s
 
 from __future__ import annotations
 
-import argparse
 import datetime as dt
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.arguments import ROOT, parser_of
 from bench.spark import rows, table
 from commitlog.bench.machine import check_disk, describe
 from commitlog.bench.results import json_text
 from commitlog.errors import CommitLogError
 
-ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench" / "results" / "spark.json"
 PAGE = ROOT / "docs" / "spark.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.spark",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "directory",
-        nargs="?",
-        default=ROOT,
-        type=Path,
-        metavar="DIR",
-        help="where to measure (this checkout)",
-    )
+    parser = parser_of("bench.spark", __doc__)
     parser.add_argument(
         "--row",
         action="append",
@@ -59,9 +46,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=[],
         metavar="NAME=VALUE",
         help="a setting of Spark's, to try it",
-    )
-    parser.add_argument(
-        "--memory", action="store_true", help="measure on a file system in memory too"
     )
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="where the results go (bench/results/spark.json)"

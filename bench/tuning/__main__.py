@@ -8,21 +8,20 @@ about seven minutes, and with ``--quick`` seconds, whose figures mean nothing. R
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.arguments import ROOT, parser_of
 from bench.tuning import run, table
 from bench.tuning.knobs import KNOBS
 from commitlog.bench.machine import check_disk
 from commitlog.bench.results import json_text
 from commitlog.errors import CommitLogError
 
-HERE = Path(__file__).resolve().parents[1]
-RESULTS = HERE / "results" / "tuning.json"
-PAGE = HERE.parent / "docs" / "tuning.md"
+RESULTS = ROOT / "bench" / "results" / "tuning.json"
+PAGE = ROOT / "docs" / "tuning.md"
 
 
 def tell(row: str, done: int, total: int) -> None:
@@ -31,26 +30,11 @@ def tell(row: str, done: int, total: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.tuning",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "directory",
-        nargs="?",
-        default=HERE,
-        type=Path,
-        metavar="DIR",
-        help="where to measure (this checkout)",
-    )
+    parser = parser_of("bench.tuning", __doc__)
     parser.add_argument(
         "--quick",
         action="store_true",
         help="everything at a size that takes seconds; kept only where --json says",
-    )
-    parser.add_argument(
-        "--memory", action="store_true", help="measure on a file system in memory too"
     )
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="where the results go (bench/results/tuning.json)"

@@ -17,7 +17,7 @@ from bench.tuning.kill import Kill
 from bench.tuning.knobs import Knob
 from commitlog.base.histogram import PERCENTILES, Histogram
 from commitlog.base.units import MIB
-from commitlog.bench import appends, machine, paced, sync_threads
+from commitlog.bench import appends, case, machine, paced, sync_threads
 from commitlog.bench.case import Case, Settings
 from commitlog.bench.sample import Sample
 from commitlog.bench.workspace import SkippedError, Workspace
@@ -26,29 +26,8 @@ from commitlog.errors import DiskFullError, PoolMemoryError
 FORMAT = "commitlog-tuning/1"
 SEED = 20260101
 SMALL, LARGE = 40, 1024
-SETTINGS = Settings(
-    turns=3,
-    append_bytes=64 * MIB,
-    sync_s=1.0,
-    paced_s=2.0,
-    rate=100_000_000,
-    sustained_bytes=512 * MIB,
-    rest_s=0.01,
-)
-QUICK = dataclasses.replace(
-    SETTINGS,
-    turns=1,
-    burst_bytes=MIB // 4,
-    append_bytes=MIB // 4,
-    rest_s=0.001,
-    sync_s=0.005,
-    paced_s=0.02,
-    rate=5_000_000,
-    sustained_bytes=MIB,
-    quick=True,
-    segment_size=MIB,
-    buffers=4,
-)
+SETTINGS = Settings(turns=3, sync_s=1.0, paced_s=2.0, rate=100_000_000, sustained_bytes=512 * MIB)
+QUICK = dataclasses.replace(case.QUICK, paced_s=0.02, rate=5_000_000, sustained_bytes=MIB)
 QUICK_BUFFER_SIZE = 2 * MIB
 KILLS, QUICK_KILLS = 5, 1
 QUICK_CYCLE_S = 0.02
