@@ -1,7 +1,7 @@
 """The command line: `commitlog COMMAND LOG`.
 
-A command is a module of this package with a click command named `command`, and an entry in
-`COMMANDS` of `group.py`. A command is imported when it runs. Exit status: 0 success, 1 damage or
+A command is a module of `commands` with a click command named `command`; installed packages add
+others: see `group.py`. A command is imported when it runs. Exit status: 0 success, 1 damage or
 failure, 2 wrong usage, 130 Ctrl-C, 141 the reader of the output went away.
 """
 

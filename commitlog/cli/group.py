@@ -1,64 +1,74 @@
-"""The group of all commands; each is imported when it runs."""
+"""The group of all commands; each is imported when it runs.
+
+A command is a module of `commitlog.cli.commands`, or an entry point of the group
+``commitlog.commands`` of any installed package.
+"""
 
 from __future__ import annotations
 
+import difflib
 import importlib
-from typing import Any
+import pkgutil
+from functools import cache
 
 import click
 
 from commitlog import __version__
 from commitlog._kernel.segments import FORMAT
+from commitlog.base.registered import load, registered
+from commitlog.cli import commands
+from commitlog.cli.commands import UnsuggestedCommand
 
-# In the order in which `commitlog --help` lists them.
-COMMANDS = (
-    "append",
-    "call",
-    "cat",
-    "tail",
-    "info",
-    "list",
-    "dump",
-    "top",
-    "tailers",
-    "topics",
-    "history",
-    "verify",
-    "repair",
-    "prune",
-    "archive",
-    "restore",
-    "serve",
-    "follow",
-    "promote",
-    "remove",
-    "export-metrics",
-    "spark",
-    "doctor",
-    "bench",
-)
-# A typo never leads to a command that deletes or changes records, as from `demo` to `remove`.
-_NEVER_SUGGESTED = ("archive", "promote", "prune", "remove", "repair", "restore")
+GROUP = "commitlog.commands"
+
+
+@cache
+def own_commands() -> frozenset[str]:
+    """Return the names of commitlog's own commands, without importing them."""
+    modules = pkgutil.iter_modules(commands.__path__)
+    return frozenset(module.name.replace("_", "-") for module in modules)
 
 
 class LazyGroup(click.Group):
-    """Import each command from the module of its name."""
-
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
-        # click suggests from these names
-        suggested = [name for name in COMMANDS if name not in _NEVER_SUGGESTED]
-        self.commands = dict.fromkeys(suggested, click.Command(None))
+    """Import each command when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return sorted({*own_commands(), *registered(GROUP)})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command = importlib.import_module(f"commitlog.cli.{cmd_name.replace('-', '_')}").command
-        assert isinstance(command, click.Command)
-        return command
+        if cmd_name in own_commands():
+            module = importlib.import_module(f"{commands.__name__}.{cmd_name.replace('-', '_')}")
+            assert isinstance(module.command, click.Command)
+            return module.command
+        entry = registered(GROUP).get(cmd_name)
+        if entry is not None:
+            found = load(entry, click.Command)
+            return _unavailable(cmd_name, found) if isinstance(found, str) else found
+        self.commands = self._similar(ctx, cmd_name)  # click suggests from these names
+        return None
+
+    def _similar(self, ctx: click.Context, name: str) -> dict[str, click.Command]:
+        near = difflib.get_close_matches(name, self.list_commands(ctx))
+        found = ((each, self.get_command(ctx, each)) for each in near)
+        return {
+            each: command
+            for each, command in found
+            if command is not None and not isinstance(command, UnsuggestedCommand)
+        }
+
+
+def _unavailable(name: str, why: str) -> click.Command:
+    """Return a command that only tells why it cannot be imported."""
+
+    def refuse() -> None:
+        raise click.ClickException(f"the command {name!r} cannot be used: {why}")
+
+    return click.Command(
+        name,
+        callback=refuse,
+        short_help=f"Not available: {why}.",
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

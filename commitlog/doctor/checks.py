@@ -1,10 +1,13 @@
-"""The checks in their order, each with why a log needs it."""
+"""The checks in their order, each with why a log needs it. An installed package adds its own by
+entry points of the group ``commitlog.checks``, each of which names a `Check`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from commitlog.base.registered import load, registered
 from commitlog.doctor import machine, processes, storage
 from commitlog.doctor.finding import Finding, Verdict, Workspace, failed, warning
 
@@ -19,6 +22,7 @@ class Check:
     needs_all: bool = False  # not run if another check has failed
 
 
+GROUP = "commitlog.checks"
 CHECKS = (
     Check("platform", "commitlog needs Linux on x86-64 or aarch64", machine.check_platform),
     Check("memory lock", "a locked pool is not swapped out", machine.check_memory_lock),
@@ -40,10 +44,24 @@ CHECKS = (
 )
 
 
+def checks() -> list[Check]:
+    """Return all checks; those that need the others come last."""
+    found = [*CHECKS]
+    for name, entry in registered(GROUP).items():
+        check = load(entry, Check)
+        found.append(_unavailable(name, check) if isinstance(check, str) else check)
+    return sorted(found, key=lambda check: check.needs_all)
+
+
+def _unavailable(name: str, why: str) -> Check:
+    finding = warning("not run, because it cannot be imported", why)
+    return Check(name, "an installed package registers this check", lambda _: finding)
+
+
 def examine(workspace: Workspace) -> Iterator[tuple[Check, Finding]]:
     """Run every check; yield its finding as soon as it is known."""
     sound = True
-    for check in CHECKS:
+    for check in checks():
         if check.needs_all and not sound:
             finding = warning(
                 "not run, because a check above failed",

@@ -14,7 +14,7 @@ import pytest
 
 from commitlog import cli
 from commitlog.bench import workspace
-from commitlog.cli import bench
+from commitlog.cli.commands import bench
 from tests.bench.test_harness import fail_on_mapped
 
 ONE = ("--quick", "--memory", "-w", "sustained", "--setup", "mapped")

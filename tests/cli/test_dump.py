@@ -14,7 +14,7 @@ import pytest
 import commitlog
 from commitlog import cli
 from commitlog._kernel.segments import SparseIndex
-from commitlog.cli import dump as dump_command
+from commitlog.cli.commands import dump as dump_command
 from commitlog.log.parts import parts_of
 from commitlog.segment import index_file
 from commitlog.segment.directory import LogDirectory

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import commitlog
-import commitlog.cli.list  # before a test becomes a user who cannot import it
+import commitlog.cli.commands.list  # before a test becomes a user who cannot import it
 from tests.cli.program import SEGMENT, run
 
 OTHER_USER = 65534

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from commitlog import CommitLog, method_reader, method_writer
-from commitlog.cli.call import command as call_command
+from commitlog.cli.commands.call import command as call_command
 from commitlog.errors import MessageError
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commitlog.cli import FAILURE, parameters
-from commitlog.cli import verify as verify_command
+from commitlog.cli.commands import verify as verify_command
 from commitlog.cli.output import echo, print_json
 from commitlog.cli.progress import step_progress
 

@@ -10,6 +10,7 @@ from typing import get_args
 import click
 
 from commitlog.cli import parameters
+from commitlog.cli.commands import UnsuggestedCommand
 from commitlog.cli.output import echo, print_json
 from commitlog.cli.quantities import size_text
 from commitlog.errors import InvalidOptionError
@@ -17,7 +18,7 @@ from commitlog.keep import Pruned, Retention, prune
 from commitlog.types import Waivable
 
 
-@click.command()
+@click.command(cls=UnsuggestedCommand)
 @click.argument("log", type=click.Path())
 @click.option(
     "--older-than",

@@ -7,6 +7,7 @@ from typing import get_args
 import click
 
 from commitlog import Store
+from commitlog.cli.commands import UnsuggestedCommand
 from commitlog.cli.output import echo, print_json
 from commitlog.cli.parameters import connection_options
 from commitlog.recovery.lineage import Lineage
@@ -16,7 +17,7 @@ from commitlog.replication.promotion import promote
 from commitlog.replication.promotion_steps import Doubt
 
 
-@click.command()
+@click.command(cls=UnsuggestedCommand)
 @click.argument("log", type=click.Path())
 @click.option(
     "--other",

@@ -6,12 +6,13 @@ import dataclasses
 
 import click
 
+from commitlog.cli.commands import UnsuggestedCommand
 from commitlog.cli.output import echo, print_json
 from commitlog.cli.parameters import roll_cycle_of, roll_options
 from commitlog.keep import RepairReport, repair
 
 
-@click.command()
+@click.command(cls=UnsuggestedCommand)
 @click.argument("log", type=click.Path())
 @click.option("--dry-run", is_flag=True, help="Print what would be done, and write nothing.")
 @roll_options("If log.json is lost:")

@@ -14,6 +14,7 @@ import click
 from commitlog.base.boot import boot_id
 from commitlog.base.process import describe_process
 from commitlog.cli import FAILURE
+from commitlog.cli.commands import UnsuggestedCommand
 from commitlog.cli.interrupt import Stop
 from commitlog.cli.output import echo, print_json
 from commitlog.cli.quantities import size_text
@@ -51,7 +52,7 @@ class _Removed:
     directory_removed: bool = False
 
 
-@click.command()
+@click.command(cls=UnsuggestedCommand)
 @click.argument("log", type=click.Path())
 @click.option("-y", "--yes", is_flag=True, help="Delete without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")

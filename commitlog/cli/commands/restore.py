@@ -7,13 +7,14 @@ import dataclasses
 import click
 
 from commitlog.cli import parameters
+from commitlog.cli.commands import UnsuggestedCommand
 from commitlog.cli.output import echo, print_json
 from commitlog.cli.quantities import counted
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import restore
 
 
-@click.command()
+@click.command(cls=UnsuggestedCommand)
 @click.argument("store")
 @click.argument("directory", type=click.Path())
 @click.option(

@@ -7,14 +7,15 @@ import datetime as dt
 import click
 
 from commitlog.cli import parameters
+from commitlog.cli.commands import UnsuggestedCommand
+from commitlog.cli.commands.prune import as_object, lines
 from commitlog.cli.output import echo, print_json
-from commitlog.cli.prune import as_object, lines
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import Pruned, Store, archive_segments
 from commitlog.stores.store import LEVEL_DEFAULT
 
 
-@click.command()
+@click.command(cls=UnsuggestedCommand)
 @click.argument("log", type=click.Path())
 @click.argument("target")
 @click.option(
