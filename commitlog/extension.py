@@ -12,11 +12,11 @@ from commitlog._kernel.segments import (
     Segment,
     check_header,
     copy_frames,
-    crc32c,
     header_fields,
     read_seal,
 )
-from commitlog.log.presence import is_present
+from commitlog.log.copy_writer import CopyWriter
+from commitlog.log.locked_log import LockedLog
 from commitlog.log.snapshot import Snapshot
 from commitlog.log.view import LogView, view_of
 from commitlog.recovery.epochs import Epochs
@@ -24,6 +24,7 @@ from commitlog.recovery.lineage import Epoch, Lineage, Member, Rank
 from commitlog.segment.cursors_file import Writer
 from commitlog.segment.directory import segment_name
 from commitlog.segment.identity import Identity
+from commitlog.segment.notes import Notes
 from commitlog.segment.seal_table import Seal
 from commitlog.segment.source import SegmentRef, SegmentSource, SourceEnds
 
@@ -32,12 +33,15 @@ __all__ = [
     "HEADER_SIZE",
     "SEAL_AT",
     "SEAL_SIZE",
+    "CopyWriter",
     "Epoch",
     "Epochs",
     "Identity",
     "Lineage",
+    "LockedLog",
     "LogView",
     "Member",
+    "Notes",
     "Rank",
     "Seal",
     "Segment",
@@ -48,9 +52,7 @@ __all__ = [
     "Writer",
     "check_header",
     "copy_frames",
-    "crc32c",
     "header_fields",
-    "is_present",
     "read_seal",
     "segment_name",
     "view_of",

@@ -24,14 +24,14 @@ from commitlog.log.figures import replication_lag, store_stats
 from commitlog.log.parts import parts_of
 from commitlog.messages.summary import layers_of, layers_text, newest, sizes_of
 from commitlog.observe.watching import writer_name
-from commitlog.recovery import lineage
-from commitlog.recovery.admission import is_restored
+from commitlog.recovery.epochs import Epochs
 from commitlog.repair.verification import opened_log_directory, read_identity
 from commitlog.replication.followed_mark import FollowedMark
 from commitlog.segment import cursors_file
 from commitlog.segment.cursors_file import is_live
 from commitlog.segment.directory import LogDirectory, holes
 from commitlog.segment.lone_segment import LoneSegment
+from commitlog.segment.notes import Notes
 from commitlog.stores.archived_directory import ArchivedDirectory
 from commitlog.stores.detached import open_detached
 from commitlog.types import Identity
@@ -208,16 +208,17 @@ def _noted(problems: list[str]) -> Iterator[None]:
 
 def _epoch(directory: LogDirectory) -> Report:
     """Report what a log follows, its epoch and its copies, if it has any of them."""
-    if lineage.version(directory) == (0, 0):
+    epochs = Epochs(directory)
+    if not epochs.exists():
         return {}
-    known = lineage.read(directory)
+    known = epochs.read()
     return {
         "follows": known.follows,
-        "lag_bytes": None if known.follows is None else FollowedMark(directory).lag_bytes,
+        "lag_bytes": None if known.follows is None else FollowedMark(Notes(directory)).lag_bytes,
         "epoch": known.number,
         "promised_epoch": known.promised.number if known.promised > known.rank else None,
         "copies": known.copies,
-        "restored": is_restored(directory),
+        "restored": epochs.is_restored(),
     }
 
 

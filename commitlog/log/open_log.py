@@ -13,6 +13,7 @@ from commitlog.log.opened import Opened
 from commitlog.log.parts import LogParts, Mode
 from commitlog.log.producers import checked
 from commitlog.log.registry import registry
+from commitlog.log.view import LogView
 from commitlog.log.writer_services import WriterServices
 from commitlog.options import Options, ReplicationRule
 
@@ -38,7 +39,7 @@ class OpenLog(LogParts):
                     "with commitlog.replication.serve",
                     path=self.path,
                 )
-            self.engine.copies = rule._begin(self.engine, self.directory)
+            self.engine.copies = rule._begin(LogView(self))
         except BaseException:
             self.close()
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Literal, TypeVar
@@ -18,12 +19,18 @@ from commitlog._kernel.engine import (
     wait_copied,
     wait_flush,
 )
+from commitlog._kernel.failure import REPLACED
 from commitlog._kernel.segments import Segment
 from commitlog.log.parts import LogParts, Mode
 from commitlog.log.snapshot import Snapshot, take_snapshot
 from commitlog.recovery.epochs import Epochs
+from commitlog.segment import identity as identities
 from commitlog.segment.identity import Identity
+from commitlog.segment.notes import Notes
 from commitlog.segment.seal_table import Seal
+from commitlog.tail import tailer_state
+from commitlog.tail.tailer_folder import check_name
+from commitlog.tail.tailer_state import TailerState
 
 Event = Literal["append", "flush", "copied"]
 T = TypeVar("T")
@@ -40,11 +47,19 @@ class LogView:
 
     `view_of` returns it. A view keeps no `CommitLog` alive, and is used while the log is open.
     Positions and sizes are in bytes.
+
+    Attributes
+    ----------
+    epochs : Epochs
+        Under which epochs the log was written, and which log it follows.
+    notes : Notes
+        The small files of extensions in the log's directory.
     """
 
     def __init__(self, parts: LogParts) -> None:
         self._parts = parts
         self.epochs = Epochs(parts.directory)
+        self.notes = Notes(parts.directory)
 
     # --- the log ----------------------------------------------------------------------------------
 
@@ -65,9 +80,31 @@ class LogView:
         """Raise `ClosedError` if the log was closed."""
         self._parts.check_open()
 
-    def fail(self, cause: int) -> None:
-        """Fail the log for all processes: its next append raises. `cause` is an errno."""
-        self._parts.engine.fail(cause)
+    def is_at(self, path: str) -> bool:
+        """Return whether a path still leads to this log, and not to another one or to none.
+
+        An open log keeps its directory's inode, so that a later directory has another one.
+        """
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        try:
+            identity = identities.read(fd, path)
+            status = os.fstat(fd)
+            return (
+                identity is not None
+                and identity.uuid == self.identity.uuid
+                and (status.st_dev, status.st_ino) == self._parts.directory.inode
+            )
+        finally:
+            os.close(fd)
+
+    def fail_replaced(self) -> None:
+        """Fail the log for all processes, because another log or writer has taken its place: each
+        append raises `FencedError` from now on.
+        """
+        self._parts.engine.fail(REPLACED)
 
     def refresh(self) -> None:
         """Continue with the watermarks of a writer that opened the log after this reader."""
@@ -83,6 +120,40 @@ class LogView:
         """Sleep until an event has another number than `seen`, or the time is over."""
         _SIGNALS[event][1](self._parts.engine, seen, timeout_s)
 
+    @property
+    def committed_position(self) -> int:
+        """The end of what readers may see."""
+        return int(self._parts.engine.committed_position)
+
+    @property
+    def flushed_position(self) -> int:
+        """The end of what is durable here."""
+        return int(self._parts.engine.flushed_position)
+
+    @property
+    def copied_position(self) -> int:
+        """The end of what enough copies have durably."""
+        return self._parts.engine.cursors["copied"]
+
+    def begin_copies(self) -> None:
+        """Have appends announce flushes, and readers wait for copies, from now on; what an earlier
+        server knew may be of another epoch.
+        """
+        self._parts.engine.announce_flushes()
+        cursors = self._parts.engine.cursors
+        cursors["copied"] = 0
+        cursors.raise_replicated(1)
+
+    def raise_copied(self, position: int) -> None:
+        """Note that enough copies have everything below a position durably."""
+        cursors = self._parts.engine.cursors
+        cursors.raise_copied(position)
+        cursors.raise_replicated(min(position, self.flushed_position))
+
+    def wake_copied(self) -> None:
+        """Wake all who wait for the event "copied"."""
+        self._parts.engine.cursors.wake_copied()
+
     def ask_for_flush(self) -> None:
         """Wake the flush thread of the log's writer, in any process."""
         self._parts.engine.ask_for_flush()
@@ -94,9 +165,9 @@ class LogView:
         return self._parts.queue.numbers()
 
     @property
-    def first_number(self) -> int:
-        """The number of the oldest segment."""
-        return self._parts.queue.first_number
+    def first_position(self) -> int:
+        """Where the oldest segment begins."""
+        return self._parts.queue.first_number * self.identity.segment_size
 
     def held(self, number: int, who: str) -> AbstractContextManager[Segment | None]:
         """Hold a mapped segment for the length of a `with`; None if there is no such segment.
@@ -142,6 +213,18 @@ class LogView:
     def entry_before(self, position: int) -> int | None:
         """Return the position of the last index entry below a position in its segment."""
         return self._parts.index.entry(position, before=True)
+
+    # --- named tailers ----------------------------------------------------------------------------
+
+    def tailer_state(self, name: str) -> TailerState:
+        """Return the state of one named tailer, without its lag; a damaged file is in it.
+
+        Raises
+        ------
+        TailerNotFoundError, InvalidOptionError
+            There is no such tailer, or a tailer cannot have that name.
+        """
+        return tailer_state.read_state(self._parts.directory, check_name(name))
 
     # --- appends ----------------------------------------------------------------------------------
 

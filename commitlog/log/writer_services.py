@@ -16,7 +16,7 @@ from commitlog.base.turn import Turn
 from commitlog.flush.flush_service import CommitService, FlushService
 from commitlog.log.report_service import ReportService
 from commitlog.options import Options
-from commitlog.recovery import lineage
+from commitlog.recovery.epochs import Epochs
 from commitlog.retention.holds import Ends, copied_end
 from commitlog.retention.listener import ListenerService
 from commitlog.retention.pruner import LogState, Pruner, RetentionService
@@ -158,7 +158,7 @@ def _store_service(engine: Engine, queue: MappedFileQueue, store: Store) -> Stor
     from commitlog.stores.store_service import StoreService
     from commitlog.stores.store_session import StoreSession
 
-    own = lineage.read(queue.directory)
+    own = Epochs(queue.directory).read()
     # Before anything can be deleted.
     marker.begin(queue.directory, store)
 

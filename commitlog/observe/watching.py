@@ -17,7 +17,7 @@ from commitlog import CommitLog, TailerState
 from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.process import is_foreign, process_name
 from commitlog.errors import CommitLogError
-from commitlog.extension import Snapshot, Writer, is_present, view_of
+from commitlog.extension import Snapshot, Writer, view_of
 from commitlog.stats import StoreStats
 from commitlog.types import Kind
 
@@ -324,7 +324,7 @@ class LogWatch:
         """Return whether the path still leads to the log that is open, and not to another one or
         to none.
         """
-        return is_present(log, self.path)
+        return view_of(log).is_at(self.path)
 
     def close(self) -> None:
         """Close the log; idempotent."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Self, TypedDict, TypeVar, Unpack, get_args
 
 from commitlog._kernel import segments
-from commitlog._kernel.engine import Engine
 from commitlog.base.keywords import refuses_unknown, unknown
 from commitlog.base.option import (
     Option,
@@ -91,8 +90,8 @@ class ReplicationRule(Protocol):
     def require(self) -> int:
         """Return how many copies must have a record before it is acknowledged."""
 
-    def _begin(self, engine: Engine, directory: Any) -> CopiesRule:
-        """Serve a log, and return how it waits for its copies."""
+    def _begin(self, log: Any) -> CopiesRule:
+        """Serve a log, given its `LogView`, and return how it waits for its copies."""
 
 
 _segment_size = sized(SEGMENT_SIZE_SMALLEST, SEGMENT_SIZE_LARGEST, PAGE_SIZE)

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from commitlog.errors import FencedError
-from commitlog.recovery import lineage
+from commitlog.recovery.epochs import Epochs
 from commitlog.segment.directory import LogDirectory
-
-
-def is_restored(directory: LogDirectory) -> bool:
-    """Return whether a log that is a copy or has copies is in another directory, or a file of it is
-    another one, than when its file was written: it was restored from a backup, cloned, or moved to
-    another file system. It may lack records and promises.
-    """
-    known, elsewhere = lineage.read_placed(directory)
-    return elsewhere is not None and known.is_replicated
 
 
 def refuse_follower(directory: LogDirectory) -> None:
     """Refuse to write to a log that follows another one, or that has promised to."""
-    found, elsewhere = lineage.read_placed(directory)
+    found, elsewhere = Epochs(directory).read_placed()
     if found.follows is not None:
         raise FencedError(
             f"this log follows {found.follows}, whose records it copies: open it with mode 'r', or "
@@ -43,8 +34,8 @@ def refuse_follower(directory: LogDirectory) -> None:
 
 def note_recovery(directory: LogDirectory, end: int) -> None:
     """Note durably where a log that has copies ends after its recovery, unless it is a copy."""
-    if lineage.version(directory) != (0, 0):
-        found, elsewhere = lineage.read_placed(directory)
-        if found.follows is None:
-            new = found.restarted(lineage.past_header(end, directory.segment_size))
-            lineage.write(directory, new, elsewhere)
+    epochs = Epochs(directory)
+    if epochs.exists():
+        known, elsewhere = epochs.read_placed()
+        if known.follows is None:
+            epochs.write(known.restarted(directory.identity.past_header(end)), elsewhere)

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from commitlog.errors import ReplicationError
 
@@ -23,6 +23,27 @@ class Rank(NamedTuple):
     id: str = ""
     restart: int = 0
 
+    @classmethod
+    def after(cls, known: Iterable[Rank]) -> Rank:
+        """Return the rank of a new promotion above all known ones."""
+        number = max(rank.number for rank in known) + 1
+        if number > NUMBER_LIMIT:
+            raise ReplicationError(
+                f"no epoch has a number above {NUMBER_LIMIT}, and {number - 1} is known"
+            )
+        return cls(number, new_id())
+
+    @classmethod
+    def parse(cls, content: object) -> Rank:
+        """Check decoded JSON and build a rank; if it is not one, raise `ValueError`."""
+        if isinstance(content, dict) and set(content) | {"restart"} == {"number", "id", "restart"}:
+            number, name, restart = content["number"], content["id"], content.get("restart", 0)
+            numbers = type(number) is int and type(restart) is int
+            sound = numbers and (name == "" or is_id(name))
+            if sound and 0 <= number < 1 << 63 and 0 <= restart < 1 << 63:
+                return cls(number, name, restart)
+        raise ValueError("a rank in it cannot be read")
+
 
 class Member(NamedTuple):
     """A log of one content: a primary, or a copy that may have acknowledged records.
@@ -33,6 +54,20 @@ class Member(NamedTuple):
 
     id: str
     name: str = ""
+
+    @classmethod
+    def new(cls) -> Member:
+        """Return a member with a random id, for a log that never followed."""
+        return cls(new_id())
+
+    @classmethod
+    def parse(cls, content: object) -> Member:
+        """Check decoded JSON and build a member; if it is not one, raise `ValueError`."""
+        if isinstance(content, dict) and is_id(content.get("id")):
+            name = content.get("name", "")
+            if type(name) is str and len(name) <= NAME_LIMIT:
+                return cls(content["id"], name)
+        raise ValueError("one of its members cannot be read")
 
 
 @dataclass(frozen=True)
@@ -60,15 +95,16 @@ class Epoch:
     def rank(self) -> Rank:
         return Rank(self.number, self.id, self.restart)
 
-
-def next_rank(known: Iterable[Rank]) -> Rank:
-    """Return the rank of a new promotion above all known ones."""
-    number = max(rank.number for rank in known) + 1
-    if number > NUMBER_LIMIT:
-        raise ReplicationError(
-            f"no epoch has a number above {NUMBER_LIMIT}, and {number - 1} is known"
-        )
-    return Rank(number, new_id())
+    @classmethod
+    def parse(cls, content: object) -> Epoch:
+        """Check decoded JSON and build an epoch; if it is not one, raise `ValueError`."""
+        if isinstance(content, dict) and "start" in content:
+            rank = Rank.parse({name: value for name, value in content.items() if name != "start"})
+            start = content["start"]
+            named = rank.id if rank.number else rank.restart and not rank.id
+            if type(start) is int and 0 <= start < 1 << 63 and named:
+                return cls(rank.number, start, rank.id, rank.restart)
+        raise ValueError("one of its epochs cannot be read")
 
 
 def new_id() -> str:
@@ -81,50 +117,20 @@ def is_id(text: object) -> bool:
     return type(text) is str and _ID.fullmatch(text) is not None
 
 
-def parse_rank(content: object) -> Rank:
-    """Check decoded JSON and build a rank; if it is not one, raise `ValueError`."""
-    if isinstance(content, dict) and set(content) | {"restart"} == {"number", "id", "restart"}:
-        number, name, restart = content["number"], content["id"], content.get("restart", 0)
-        numbers = type(number) is int and type(restart) is int
-        sound = numbers and (name == "" or is_id(name))
-        if sound and 0 <= number < 1 << 63 and 0 <= restart < 1 << 63:
-            return Rank(number, name, restart)
-    raise ValueError("a rank in it cannot be read")
-
-
 def parse_ranks(content: object, limit: int) -> tuple[Rank, ...]:
     """Check decoded JSON and build ranks; if they are none, raise `ValueError`."""
     if isinstance(content, list) and len(content) <= limit:
-        return tuple(parse_rank(each) for each in content)
+        return tuple(Rank.parse(each) for each in content)
     raise ValueError("its earlier promises cannot be read")
-
-
-def parse_epoch(content: object) -> Epoch:
-    """Check decoded JSON and build an epoch; if it is not one, raise `ValueError`."""
-    if isinstance(content, dict) and "start" in content:
-        rank = parse_rank({name: value for name, value in content.items() if name != "start"})
-        start = content["start"]
-        named = rank.id if rank.number else rank.restart and not rank.id
-        if type(start) is int and 0 <= start < 1 << 63 and named:
-            return Epoch(rank.number, start, rank.id, rank.restart)
-    raise ValueError("one of its epochs cannot be read")
 
 
 def parse_members(content: object, limit: int) -> tuple[Member, ...]:
     """Check decoded JSON and build members; if they are none, raise `ValueError`."""
     if isinstance(content, list) and len(content) <= limit:
-        found = tuple(_member(each) for each in content)
+        found = tuple(Member.parse(each) for each in content)
         if len({member.id for member in found}) == len(found):
             return found
     raise ValueError("its members cannot be read")
-
-
-def _member(content: Any) -> Member:
-    if isinstance(content, dict) and is_id(content.get("id")):
-        name = content.get("name", "")
-        if type(name) is str and len(name) <= NAME_LIMIT:
-            return Member(content["id"], name)
-    raise ValueError("one of its members cannot be read")
 
 
 def parse_count(content: dict[str, object], name: str, limit: int) -> int:

@@ -1,22 +1,17 @@
-"""The file `epoch`: under which epochs a log was written, and whether it follows another one.
+"""Lineage: under which epochs a log was written, and whether it follows another one. No I/O.
 
-A log without the file is a primary in epoch 0. The file is replaced whole and durably, before the
-first append under a new epoch. It also has the fence of the log: the promotion that it has promised
-to, until it has that epoch. Once a log has the file, each recovery after a crash is in it, too:
-copies may have records that the crash took from the log.
+`Epochs` reads and writes it. It also has the fence of the log: the promotion that it has promised
+to, until it has that epoch.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
+from typing import ClassVar
 
-from commitlog._kernel.segments import HEADER_SIZE, file_version
-from commitlog.base.boot import boot_id
-from commitlog.base.regular_file import opened_regular
-from commitlog.errors import CorruptSegmentError, ReplicationError
+from commitlog.errors import ReplicationError
 from commitlog.recovery.epoch import (
     EPOCH_GAP,
     NUMBER_LIMIT,
@@ -24,27 +19,15 @@ from commitlog.recovery.epoch import (
     Member,
     Rank,
     is_id,
-    new_id,
     parse_count,
-    parse_epoch,
     parse_members,
-    parse_rank,
     parse_ranks,
 )
-from commitlog.recovery.place import Place
-from commitlog.segment import checked_json
-from commitlog.segment.directory import LogDirectory
 
-__all__ = ["Epoch", "Lineage", "Member", "Rank", "parse", "parse_rank"]
+__all__ = ["Epoch", "Lineage", "Member", "Rank"]
 
-NAME = "epoch"
-_NAME = NAME.encode()
-_EPOCHS_LIMIT = 100_000  # some 10 MB
-REQUIRE_LIMIT = 64
-COPIES_LIMIT = 64
 _PROMISES_KEPT = 8  # of promotions at the same time
 _RESTART_GAP = 1 << 20  # recoveries that a log may have missed
-_READS = 16  # of a file that other processes replace
 
 
 @dataclass(frozen=True)
@@ -73,6 +56,11 @@ class Lineage:
         How many copies there are at least; more than `members` shows, if a promotion had to count
         some that did not answer.
     """
+
+    NUMBER_LIMIT: ClassVar[int] = NUMBER_LIMIT  # of a peer's epochs
+    EPOCHS_LIMIT: ClassVar[int] = 100_000  # some 10 MB
+    REQUIRE_LIMIT: ClassVar[int] = 64
+    COPIES_LIMIT: ClassVar[int] = 64
 
     epochs: tuple[Epoch, ...] = field(default=())
     follows: str | None = None
@@ -217,9 +205,9 @@ class Lineage:
         kept = [each for each in self.members if each.id != new.id and each.name != new.name]
         own = [] if any(each.id == self.member for each in kept) else [Member(self.member)]
         members = (*own, *kept, new)
-        if len(members) > COPIES_LIMIT + 1:
+        if len(members) > self.COPIES_LIMIT + 1:
             raise ReplicationError(
-                f"the log counts {COPIES_LIMIT} copies, its limit: promote it with copies=, "
+                f"the log counts {self.COPIES_LIMIT} copies, its limit: promote it with copies=, "
                 "--copies, to forget those that are gone"
             )
         return replace(self, members=members, copies=max(self.copies, len(members) - 1))
@@ -276,6 +264,42 @@ class Lineage:
         set_ones = {name: value for name, value in others.items() if value}
         return {"follows": self.follows, "epochs": epochs, **fence, **set_ones}
 
+    @classmethod
+    def parse(cls, content: dict[str, object]) -> Lineage:
+        """Check decoded JSON and build a lineage; if it is not one, raise `ValueError`."""
+        follows, listed = content.get("follows"), content.get("epochs")
+        if not isinstance(follows, str | None) or not isinstance(listed, list):
+            raise ValueError("it has no usable list of epochs")
+        if len(listed) > cls.EPOCHS_LIMIT:
+            raise ValueError(f"it lists {len(listed)} epochs, and the limit is {cls.EPOCHS_LIMIT}")
+        epochs = tuple(Epoch.parse(each) for each in listed)
+        if any(
+            not _follows(*ranks) for ranks in pairwise([Rank(), *(each.rank for each in epochs)])
+        ):
+            raise ValueError("its epochs are not in the order of their numbers")
+        starts = [epoch.start for epoch in epochs]
+        if starts != sorted(starts):
+            raise ValueError("its epochs do not start in their order")
+        fence = content.get("fence")
+        promised = None if fence is None else Rank.parse(fence)
+        require = parse_count(content, "require", cls.REQUIRE_LIMIT)
+        member = content.get("member", "")
+        if member != "" and not is_id(member):
+            raise ValueError("its id cannot be read")
+        return cls(
+            epochs,
+            follows,
+            promised,
+            stored=content.get("stored") is True,
+            require=require,
+            changing=content.get("changing") is True,
+            begun=content.get("begun") is True,
+            earlier=parse_ranks(content.get("earlier", []), _PROMISES_KEPT),
+            member=str(member),
+            members=parse_members(content.get("members", []), cls.COPIES_LIMIT + 1),
+            copies=parse_count(content, "copies", cls.COPIES_LIMIT),
+        )
+
 
 def _without_zero(content: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in content.items() if name != "restart" or value}
@@ -286,110 +310,3 @@ def _follows(earlier: Rank, later: Rank) -> bool:
     if later.restart:
         return earlier < later and earlier[:2] == later[:2]
     return earlier.number < later.number
-
-
-def parse(content: dict[str, object]) -> Lineage:
-    """Check decoded JSON and build a lineage; if it is not one, raise `ValueError`."""
-    follows, listed = content.get("follows"), content.get("epochs")
-    if not isinstance(follows, str | None) or not isinstance(listed, list):
-        raise ValueError("it has no usable list of epochs")
-    if len(listed) > _EPOCHS_LIMIT:
-        raise ValueError(f"it lists {len(listed)} epochs, and the limit is {_EPOCHS_LIMIT}")
-    epochs = tuple(parse_epoch(each) for each in listed)
-    if any(not _follows(*ranks) for ranks in pairwise([Rank(), *(each.rank for each in epochs)])):
-        raise ValueError("its epochs are not in the order of their numbers")
-    starts = [epoch.start for epoch in epochs]
-    if starts != sorted(starts):
-        raise ValueError("its epochs do not start in their order")
-    fence = content.get("fence")
-    promised = None if fence is None else parse_rank(fence)
-    require = parse_count(content, "require", REQUIRE_LIMIT)
-    member = content.get("member", "")
-    if member != "" and not is_id(member):
-        raise ValueError("its id cannot be read")
-    return Lineage(
-        epochs,
-        follows,
-        promised,
-        stored=content.get("stored") is True,
-        require=require,
-        changing=content.get("changing") is True,
-        begun=content.get("begun") is True,
-        earlier=parse_ranks(content.get("earlier", []), _PROMISES_KEPT),
-        member=str(member),
-        members=parse_members(content.get("members", []), COPIES_LIMIT + 1),
-        copies=parse_count(content, "copies", COPIES_LIMIT),
-    )
-
-
-def read(directory: LogDirectory) -> Lineage:
-    """Read the file; a damaged one is a `CorruptSegmentError`."""
-    return _parsed(directory, checked_json.read(directory, NAME))[0]
-
-
-def _parsed(
-    directory: LogDirectory, content: dict[str, object] | None
-) -> tuple[Lineage, Place | None]:
-    try:
-        if content is None:
-            return Lineage(), None
-        return parse(content), Place.parse(content.get("place"))
-    except ValueError as error:
-        raise CorruptSegmentError(
-            f"`{NAME}` is damaged: {error}; restore it from another copy of the log",
-            path=os.path.join(directory.path, NAME),
-        ) from None
-
-
-def read_placed(directory: LogDirectory) -> tuple[Lineage, Place | None]:
-    """Return the lineage, and where the file was written if that was elsewhere."""
-    for _ in range(_READS):
-        before = version(directory)
-        known, written = _parsed(directory, checked_json.read(directory, NAME))
-        if written is None:
-            return known, None
-        with opened_regular(NAME, os.O_RDONLY, dir_fd=directory.fd) as fd:
-            is_same = written.is_same(Place.of(directory.fd, fd))
-        if is_same or version(directory) == before:
-            break
-    return known, None if is_same else written
-
-
-def copy_id(directory: LogDirectory) -> str:
-    """Return a text that differs between directories: this boot and the directory."""
-    status = os.fstat(directory.fd)
-    return f"{boot_id().hex()}:{status.st_dev}:{status.st_ino}"
-
-
-def version(directory: LogDirectory) -> tuple[int, int]:
-    """Return a value that differs after each `write`; it takes about a microsecond."""
-    return file_version(directory.fd, _NAME)
-
-
-def past_header(position: int, segment_size: int) -> int:
-    """Return a position, or the end of its segment's header if that is greater.
-
-    So the end of a full segment and the start of the next one compare as equal.
-    """
-    return max(position, position // segment_size * segment_size + HEADER_SIZE)
-
-
-def write(directory: LogDirectory, lineage: Lineage, place: Place | None = None) -> Lineage:
-    """Replace the file durably, and return the lineage, with an id if it had none; refuse more
-    epochs than a reader of it accepts. `place`: where the file was written first.
-    """
-    if len(lineage.epochs) > _EPOCHS_LIMIT:
-        raise ReplicationError(
-            f"`{NAME}` has {_EPOCHS_LIMIT} promotions and recoveries, its limit, and is not "
-            "changed: remove all copies of this log, then its file `epoch`, open the log, and "
-            "follow it again; if it has a store, promote it with the store",
-            path=directory.path,
-        )
-    new = lineage if lineage.member else replace(lineage, member=new_id())
-
-    def placed(fd: int) -> dict[str, object]:
-        return {"place": (place or Place.of(directory.fd, fd)).content()}
-
-    with directory.translate_errors(f"write `{NAME}`"):
-        checked_json.write(directory, NAME, new.content(), placed)
-    return new

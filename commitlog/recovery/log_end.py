@@ -18,7 +18,7 @@ from commitlog.errors import CommitLogError, CorruptSegmentError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush import known_durable as durability
 from commitlog.flush.known_durable import known_durable
-from commitlog.recovery import lineage
+from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.location import (
     AHEAD_LIMIT,
     Location,
@@ -161,7 +161,7 @@ def _last_epoch(directory: LogDirectory, numbers: Collection[int]) -> int:
     below was durable before `epoch` was written.
     """
     with contextlib.suppress(CommitLogError, OSError):
-        found = lineage.read(directory)
+        found = Epochs(directory).read()
         if found.follows is None and found.epochs:
             return found.epochs[-1].start
     return 0

@@ -27,7 +27,6 @@ from commitlog.errors import (
     PositionError,
     ReplicationError,
 )
-from commitlog.recovery import lineage
 from commitlog.recovery.lineage import Lineage
 from commitlog.remote import wire
 from commitlog.remote.connection import Connection
@@ -36,8 +35,8 @@ from commitlog.remote.live_end import LiveEnd
 from commitlog.remote.remote_tailers import RemoteTailers
 from commitlog.remote.update import Update
 from commitlog.segment import cursors_file
-from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
+from commitlog.segment.identity import Identity
 from commitlog.segment.segment_cache import SegmentCache
 from commitlog.stores.tiered_directory import TieredDirectory
 
@@ -62,7 +61,7 @@ class RemoteDirectory(LogDirectory):
     def __init__(self, url: str, cache_bytes: int, timeout_s: float) -> None:
         self.connection = Connection(url)
         said = self.connection.ask("look", limit_s=timeout_s)
-        identity = identities.parse(str(said.get("identity")), url)
+        identity = Identity.parse(str(said.get("identity")), url)
         size = identity.segment_size
         self._cache = SegmentCache(
             size, cache_bytes, write=self._fill, has=self.has, path_of=self.segment_path
@@ -136,7 +135,7 @@ class RemoteDirectory(LogDirectory):
         position.
         """
         url = self.path
-        if identities.parse(str(said.get("identity")), url).uuid != self.log_uuid:
+        if Identity.parse(str(said.get("identity")), url).uuid != self.log_uuid:
             raise NotALogError(
                 "the server now has another log of this name: open it again", path=url
             )
@@ -300,7 +299,7 @@ class TieredRemoteDirectory(TieredDirectory, RemoteDirectory):
 
 def _lineage_of(said: dict[str, Any], url: str) -> Lineage:
     try:
-        return lineage.parse(said)
+        return Lineage.parse(said)
     except ValueError as error:
         raise ReplicationError(f"{url} sent an unusable lineage: {error}") from None
 

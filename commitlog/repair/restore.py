@@ -37,7 +37,7 @@ from commitlog.log.open_log import OpenLog
 from commitlog.log.parts import LogParts, parts_of
 from commitlog.log.reading import open_directory_of
 from commitlog.options import Options, Tuning
-from commitlog.recovery import lineage
+from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.lineage import Epoch, Lineage
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory, holes, segment_name
@@ -322,7 +322,7 @@ def _finish(directory: ArchivedDirectory, path: str, follows: str | None, end: i
             if newest.number:
                 own_sessions.write(restored, OwnSessions(restored=newest.id))
         else:
-            lineage.write(restored, Lineage(_epochs(directory, end), follows, stored=True))
+            Epochs(restored).write(Lineage(_epochs(directory, end), follows, stored=True))
     with opened_directory(path) as fd:
         # All of it is durable: a bad frame in it is damage, and no torn tail.
         checkpoints.write(fd, directory.log_uuid, end, clean=True)

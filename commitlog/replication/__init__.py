@@ -1,6 +1,6 @@
 """Copies of a log on other machines: serve a log, follow it, promote the copy."""
 
-from commitlog.recovery.lineage import Epoch
+from commitlog.extension import Epoch
 from commitlog.replication.follower import Follower, follow
 from commitlog.replication.promotion import promote
 from commitlog.replication.replication import OnMissing, Replication

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from commitlog.errors import FencedError, ReplicationError
-from commitlog.recovery.lineage import Rank
+from commitlog.extension import Rank
 from commitlog.replication.quota import (
     Action,
     Awaited,

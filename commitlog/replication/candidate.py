@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from commitlog.base.units import whole_of
 from commitlog.errors import InvalidOptionError
-from commitlog.recovery.epoch import next_rank
-from commitlog.recovery.lineage import COPIES_LIMIT, Member, Rank
+from commitlog.extension import Lineage, Member, Rank
 from commitlog.replication.promise import Asked, Standing, State, lost_at
 from commitlog.replication.promotion_steps import (
     Action,
@@ -86,16 +85,16 @@ class Candidate:
         """
         match event:
             case Described():
-                return self._described(event)
+                return self._on_described(event)
             case Promised():
-                return self._promised(event)
+                return self._on_promised(event)
             case CaughtUp():
                 self._own, self._uncaught = event.own, event.problem or self._uncaught
-                return self._decided(can_catch_up=not event.problem)
+                return self._decide(can_catch_up=not event.problem)
 
     # --- events -----------------------------------------------------------------------------------
 
-    def _described(self, event: Described) -> Action:
+    def _on_described(self, event: Described) -> Action:
         for url, answer in event.answers.items():
             if isinstance(answer, str):
                 self._problems[url] = answer
@@ -110,9 +109,9 @@ class Candidate:
         self._refuse_twins()
         self._rule = self._counted()
         known = [answer.lineage.promised for answer in self._answers.values()]
-        self._rank = next_rank([self._own.lineage.promised, self._own.claimed, *known])
+        self._rank = Rank.after([self._own.lineage.promised, self._own.claimed, *known])
         if not self._wanted.urls:
-            return self._decided(can_catch_up=False)
+            return self._decide(can_catch_up=False)
         found = self._doubts(can_catch_up=True)
         if self._ahead_in_epoch():
             found.pop("store", None)  # the other log may have what the store has
@@ -121,7 +120,7 @@ class Candidate:
         self._has_asked = True
         return Ask(self._told("asked"))
 
-    def _promised(self, event: Promised) -> Action:
+    def _on_promised(self, event: Promised) -> Action:
         for url, answer in event.answers.items():
             if isinstance(answer, str):
                 self._problems[url] = answer
@@ -132,11 +131,11 @@ class Candidate:
                         f"it has promised epoch {promised.number} to another promotion, or counts "
                         "more copies since it was asked"
                     )
-        return self._decided(can_catch_up=True)
+        return self._decide(can_catch_up=True)
 
     # --- decisions --------------------------------------------------------------------------------
 
-    def _decided(self, *, can_catch_up: bool) -> Action:
+    def _decide(self, *, can_catch_up: bool) -> Action:
         found = self._doubts(can_catch_up=can_catch_up)
         if can_catch_up and (url := self._ahead_in_epoch()) and self._may_catch_up(found):
             return CatchUp(url, self._standings[url].position)
@@ -291,7 +290,7 @@ class Candidate:
         for gone in (own.member, self._own.former):
             told.pop(gone, None)
         found = {each.id: each for each in self._answering()} | told
-        return list(found.values())[:COPIES_LIMIT]
+        return list(found.values())[: Lineage.COPIES_LIMIT]
 
     def _counted(self) -> _Rule:
         """Return the rule, from what the operator names and from what the logs know.
@@ -344,9 +343,9 @@ class Candidate:
 
 def _checked_copies(copies: object, named: int) -> int:
     found = whole_of(copies)
-    if found is None or not max(named, 1) <= found <= COPIES_LIMIT:
+    if found is None or not max(named, 1) <= found <= Lineage.COPIES_LIMIT:
         raise InvalidOptionError(
             f"copies must be an int from {max(named, 1)}, as many as are named with this one, to "
-            f"{COPIES_LIMIT}, not {copies!r}"
+            f"{Lineage.COPIES_LIMIT}, not {copies!r}"
         )
     return found

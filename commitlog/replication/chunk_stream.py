@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from commitlog.recovery.lineage import Rank
+from commitlog.extension import Rank
 from commitlog.remote.channel import Channel
 from commitlog.replication import wire
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE
+from commitlog.extension import FRAME_ALIGN, HEADER_SIZE
 from commitlog.replication.digests import Digest, Digests
 from commitlog.replication.wire import DIGESTS_LIMIT
 
@@ -35,7 +35,7 @@ def first_difference(
         theirs = ask([(number, stop) for number, (stop, _) in wanted]) if wanted else []
         for (number, mine), other in zip(wanted, theirs, strict=True):
             if other is not None and other != mine:
-                return number * segment_size + _narrowed(own, ask, number, mine[0])
+                return number * segment_size + _narrow(own, ask, number, mine[0])
     return None
 
 
@@ -59,7 +59,7 @@ def _batches(numbers: list[int], end: int, segment_size: int) -> Iterator[list[t
         yield batch
 
 
-def _narrowed(own: Digests, ask: Ask, number: int, stop: int) -> int:
+def _narrow(own: Digests, ask: Ask, number: int, stop: int) -> int:
     """Return the offset of the first frame of a segment that differs, below `stop`."""
     same = low = HEADER_SIZE
     while stop - low > FRAME_ALIGN:

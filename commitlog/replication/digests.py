@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from commitlog._kernel.segments import HEADER_SIZE, Segment
-from commitlog.errors import CorruptSegmentError
-from commitlog.segment.directory import LogDirectory
+from commitlog.errors import CorruptSegmentError, PositionError
+from commitlog.extension import HEADER_SIZE, Segment
 
 _REMEMBERED = 4096  # segments
 _NEAR_BYTES = 64 << 10  # that are read again
@@ -41,12 +42,12 @@ class Digests:
 
     Parameters
     ----------
-    directory : LogDirectory
-        Of the log.
+    opened : callable
+        Opens and maps a segment of the log by its number, for the length of a `with`.
     """
 
-    def __init__(self, directory: LogDirectory) -> None:
-        self._directory = directory
+    def __init__(self, opened: Callable[[int], AbstractContextManager[Segment]]) -> None:
+        self._opened = opened
         self._known: dict[int, _Known] = {}
 
     def of(self, number: int, stop: int) -> Digest | None:
@@ -54,9 +55,7 @@ class Digests:
         not have the segment, or cannot read it.
         """
         try:
-            if not self._directory.has(number):
-                return None
-            with self._directory.opened_segment(number) as segment:
+            with self._opened(number) as segment:
                 first = HEADER_SIZE, segment.id
                 known = self._known.get(number)
                 if known is None or known.end[0] > stop or not known.is_of(segment):
@@ -68,7 +67,7 @@ class Digests:
                 if found[0] > near[0]:
                     self._remember(number, _Known(segment.id, near, found))
                 return found
-        except (CorruptSegmentError, FileNotFoundError):
+        except (CorruptSegmentError, PositionError, FileNotFoundError):
             return None
 
     def _remember(self, number: int, known: _Known) -> None:

@@ -10,8 +10,7 @@ import logging
 import time
 
 from commitlog.errors import CorruptSegmentError
-from commitlog.segment import checked_json
-from commitlog.segment.directory import LogDirectory
+from commitlog.extension import Notes
 
 NAME = "followed"
 _INTERVAL_S = 10.0  # between two writes while records come
@@ -22,6 +21,11 @@ _logger = logging.getLogger("commitlog.replication")
 class FollowedMark:
     """Remember how far the primary of a copy was durable; write it every ten seconds.
 
+    Parameters
+    ----------
+    notes : Notes
+        Of the copy.
+
     Attributes
     ----------
     position : int
@@ -30,9 +34,9 @@ class FollowedMark:
         Up to where the primary was durable when it reported last.
     """
 
-    def __init__(self, directory: LogDirectory) -> None:
-        self._directory = directory
-        self.position, self.flushed = self._written = _read(directory)
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self.position, self.flushed = self._written = _read(notes)
         self._written_s = time.monotonic()
 
     @property
@@ -59,14 +63,13 @@ class FollowedMark:
         now = self.position, self.flushed
         if now != self._written:
             content = {"durable": self.position, "flushed": self.flushed}
-            with self._directory.translate_errors(f"write `{NAME}`"):
-                checked_json.write(self._directory, NAME, content)
+            self._notes.write(NAME, content)
             self._written = now
 
 
-def _read(directory: LogDirectory) -> tuple[int, int]:
+def _read(notes: Notes) -> tuple[int, int]:
     try:
-        content = checked_json.read(directory, NAME) or {}
+        content = notes.read(NAME) or {}
     except CorruptSegmentError as error:
         _logger.warning("%s", error)
         return 0, 0

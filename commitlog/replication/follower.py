@@ -18,13 +18,12 @@ from commitlog.errors import (
     IOFailureError,
     ReplicationError,
 )
-from commitlog.recovery.lineage import Rank
+from commitlog.extension import Rank
 from commitlog.remote.channel import SILENCE_S, Channel
 from commitlog.remote.wire import FAILURES
 from commitlog.replication import wire
 from commitlog.replication.chunk_stream import ChunkStream
-from commitlog.replication.meeting import ForkedLogError, meet, prepare
-from commitlog.replication.new_replica import holds_copy
+from commitlog.replication.meeting import ForkedLogError, holds_copy, meet, prepare
 from commitlog.replication.primary import Access, Primary
 from commitlog.replication.promise import Asked, Standing
 from commitlog.replication.replica import Replica
@@ -151,7 +150,7 @@ class Follower:
         try:
             if port is not None:
                 self._server = serve_promising({path: self._promise}, port)
-            is_lost = goes_on and not self._reached(min(timeout_s, SILENCE_S))
+            is_lost = goes_on and not self._try_to_meet(min(timeout_s, SILENCE_S))
         except BaseException:
             if self._server is not None:
                 self._server.close()
@@ -256,7 +255,7 @@ class Follower:
                 with self._primary.connect(limit_s) as client:
                     said = self._primary.describe(client, limit_s)
                     prepare(self._primary, client, said, path, self.name)
-                    return self._checked(path, client, said)
+                    return self._open_replica(path, client, said)
             except FAILURES as error:
                 if isinstance(error, CommitLogError):
                     raise
@@ -270,7 +269,7 @@ class Follower:
             "port, TLS and that the server runs"
         )
 
-    def _reached(self, limit_s: float) -> bool:
+    def _try_to_meet(self, limit_s: float) -> bool:
         """Try to meet the primary once; return False if another try may succeed."""
         try:
             with self._primary.connect(limit_s) as client:
@@ -285,24 +284,24 @@ class Follower:
             return False
         return True
 
-    def _checked(self, path: str, client: Channel, said: dict[str, Any]) -> Replica:
+    def _open_replica(self, path: str, client: Channel, said: dict[str, Any]) -> Replica:
         replica = Replica(path, restored=self._restored)
         try:
             try:
                 meet(self._primary, client, said, replica, self.name)
             except ForkedLogError as fork:
-                replica = self._rejoined(replica, fork.position)
+                replica = self._cut_and_reopen(replica, fork.position)
                 meet(self._primary, client, said, replica, self.name)
         except BaseException:
             replica.close()
             raise
         return replica
 
-    def _rejoined(self, replica: Replica, position: int) -> Replica:
+    def _cut_and_reopen(self, replica: Replica, position: int) -> Replica:
         """Cut a copy at the fork, and open it again."""
         _logger.warning(
             "%s: the records from position %d to %d are not those of %s: they are cut off",
-            replica.directory.path,
+            replica.log.path,
             position,
             replica.position,
             self._primary.url,
@@ -310,7 +309,7 @@ class Follower:
         with replica.lock:
             replica.cut(position)
             replica.close()
-        return Replica(replica.directory.path)
+        return Replica(replica.log.path)
 
     # --- the thread -------------------------------------------------------------------------------
 
@@ -355,7 +354,7 @@ class Follower:
         try:
             return meet(self._primary, client, said, self._replica, self.name, waits=True)
         except ForkedLogError as fork:
-            self._replica = self._rejoined(self._replica, fork.position)
+            self._replica = self._cut_and_reopen(self._replica, fork.position)
             if self._server is not None:
                 self._server._reopen()
         return meet(self._primary, client, said, self._replica, self.name, waits=True)

@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from commitlog._kernel.segments import FRAME_ALIGN
 from commitlog.errors import ClosedError, CommitLogError, ReplicationError
-from commitlog.recovery.lineage import past_header
+from commitlog.extension import FRAME_ALIGN
 from commitlog.remote.channel import Channel
 from commitlog.remote.wire import END, HEARTBEAT_S, number_of, refusal
 from commitlog.replication import wire
@@ -81,7 +80,8 @@ class Following:
             )
         self.has_epoch = known.rank == rank and content.get("members", []) == members
         # What the follower has already is believed up to the end of this log.
-        self.has_position = self._sender.sent <= past_header(served.log.committed_position, size)
+        end = served.view.identity.past_header(served.log.committed_position)
+        self.has_position = self._sender.sent <= end
 
     def run(self, channel: Channel, is_allowed: Callable[[], bool]) -> None:
         """Stream until the log is closed or promoted, or the follower leaves or is no longer

@@ -9,14 +9,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from commitlog import CommitLog, Tailer
 from commitlog.errors import InvalidOptionError, ReplicationError, TailerNotFoundError
-from commitlog.log.commit_log import CommitLog
-from commitlog.log.parts import parts_of
+from commitlog.extension import view_of
 from commitlog.remote.wire import number_of
 from commitlog.replication.permits import Permit
-from commitlog.tail.tailer import Tailer
-from commitlog.tail.tailer_folder import check_name, names
-from commitlog.tail.tailer_state import read_state
 
 LEASE_S = 15.0  # without a sign of life, another reader may take the name
 _LEASES_LIMIT = 1024
@@ -62,7 +59,7 @@ class Leases:
         found = answers.get(str(what))
         if found is None:
             raise ReplicationError("the reader asked for an unknown change of a tailer")
-        name = check_name(content.get("name"))
+        name: Any = content.get("name")  # checked with its permit
         with self._lock:
             self._check(name, content, permit)
             return found(name, content)
@@ -72,10 +69,9 @@ class Leases:
 
         An existing tailer that is required needs the right, too: the reader could hold its place.
         """
-        directory = parts_of(self._log).directory
         exists, required = True, content.get("required") is not None
         try:
-            state = read_state(directory, name)
+            state = view_of(self._log).tailer_state(name)
             required = required or state.required or state.damage is not None
         except TailerNotFoundError:
             exists = False
@@ -84,10 +80,11 @@ class Leases:
             raise ReplicationError(why)
         if content["what"] == "open" and not exists:
             most = _PREFIX_LIMIT if permit.tails else _TAILERS_LIMIT
-            known = [each for each in names(directory) if each.startswith(permit.tails or "")]
-            if len(known) >= most:
+            names = [state.name for state in self._log.tailers()]
+            known = sum(each.startswith(permit.tails or "") for each in names)
+            if known >= most:
                 raise InvalidOptionError(
-                    f"the log has {len(known)} tailers whose names begin with {permit.tails!r}, "
+                    f"the log has {known} tailers whose names begin with {permit.tails!r}, "
                     f"and readers on other machines may not create more than {most}: delete some"
                 )
 
@@ -113,12 +110,12 @@ class Leases:
         for name in [name for name, each in self._leases.items() if each.heard_s < since_s]:
             self._leases.pop(name).tailer.close()
 
-    def _leased(self, name: str, content: dict[str, Any]) -> _Lease | None:
+    def _lease_of(self, name: str, content: dict[str, Any]) -> _Lease | None:
         lease = self._leases.get(name)
         return lease if lease is not None and lease.id == content.get("lease") else None
 
     def _save(self, name: str, content: dict[str, Any]) -> dict[str, Any]:
-        lease = self._leased(name, content)
+        lease = self._lease_of(name, content)
         if lease is None:
             return {"lost": True}
         lease.heard_s = time.monotonic()
@@ -128,7 +125,7 @@ class Leases:
         return {}
 
     def _close(self, name: str, content: dict[str, Any]) -> dict[str, Any]:
-        lease = self._leased(name, content)
+        lease = self._lease_of(name, content)
         if lease is not None:
             del self._leases[name]
             lease.tailer.close()

@@ -6,16 +6,14 @@ import os
 from typing import Any
 
 from commitlog.errors import FencedError, ReplicationError
-from commitlog.recovery.lineage import Lineage, Member, past_header
+from commitlog.extension import Epochs, Identity, Lineage, LockedLog, Member
 from commitlog.remote.channel import SILENCE_S, Channel
 from commitlog.remote.wire import number_of
 from commitlog.replication.chunk_stream import ChunkStream
 from commitlog.replication.comparison import first_difference
-from commitlog.replication.new_replica import begin_replica, create_replica, read_replica
 from commitlog.replication.primary import Primary
 from commitlog.replication.promise import lost_at
 from commitlog.replication.replica import Replica
-from commitlog.segment import identity as identities
 
 
 class ForkedLogError(Exception):
@@ -29,11 +27,11 @@ class ForkedLogError(Exception):
 def prepare(primary: Primary, client: Channel, said: dict[str, Any], path: str, name: str) -> None:
     """Create the copy, or check that the directory holds one of this log."""
     url = primary.url
-    identity = identities.parse(str(said.get("identity")), url)
+    identity = Identity.parse(str(said.get("identity")), url)
     theirs = primary.lineage_of(said)
-    known = read_replica(path)
+    known = Epochs.at(path)
     if known is None:
-        create_replica(path, identity, Lineage().adopted(theirs, url))
+        LockedLog.create(path, identity, Lineage().adopted(theirs, url))
     else:
         _check_log(said, url, path, known[0].uuid)
         if known[1].follows is None and known[1].rank >= theirs.rank:
@@ -48,10 +46,13 @@ def prepare(primary: Primary, client: Channel, said: dict[str, Any], path: str, 
             _begin(stream, url, path, identity)
 
 
-def _begin(stream: ChunkStream, url: str, path: str, identity: identities.Identity) -> None:
+def _begin(stream: ChunkStream, url: str, path: str, identity: Identity) -> None:
     while chunk := stream.next():
         if chunk.header:
-            begin_replica(path, identity, chunk.number, chunk.header)
+            try:
+                LockedLog.begin(path, identity, chunk.number, chunk.header)
+            except ValueError as error:
+                raise ReplicationError(f"{url} sent {error}", path=path) from error
             return
     raise ReplicationError(f"{url} was closed before it sent a segment: follow again", path=path)
 
@@ -71,9 +72,9 @@ def meet(
     If the follower `waits`, return False while a fenced copy meets a primary of a lower epoch:
     the new primary may come to the same address.
     """
-    _check_log(said, primary.url, replica.directory.path, replica.directory.log_uuid)
+    _check_log(said, primary.url, replica.log.path, replica.log.identity.uuid)
     theirs = primary.lineage_of(said)
-    known = replica.identified()
+    known = replica.identify()
     promised = known.promised
     if promised > theirs.rank:
         # A promise alone fences no primary: its epoch may never begin.
@@ -85,12 +86,12 @@ def meet(
             raise FencedError(
                 f"this copy knows a recovery of its primary that {primary.url} does not: the "
                 "server has an older state of the log; promote the copy, or restore the server",
-                path=replica.directory.path,
+                path=replica.log.path,
             )
         raise FencedError(
             f"this copy has promised epoch {promised.number}, and {primary.url} does not "
             f"know it, but has epoch {theirs.number}: follow the log that was promoted last",
-            path=replica.directory.path,
+            path=replica.log.path,
         )
     replica.follows_primary = fit(primary, client, said, replica).follows is None
     counting = primary.join(client, Member(known.member, name))
@@ -102,7 +103,7 @@ def meet(
 
 
 def _check_log(said: dict[str, Any], url: str, path: str, uuid: bytes) -> None:
-    if identities.parse(str(said.get("identity")), url).uuid != uuid:
+    if Identity.parse(str(said.get("identity")), url).uuid != uuid:
         raise ReplicationError(
             f"{url} is another log than the one in this directory: choose an empty or a new "
             "directory",
@@ -114,14 +115,14 @@ def fit(primary: Primary, client: Channel, said: dict[str, Any], replica: Replic
     """Compare epochs, ends and frames of a copy and a log that it can go on with; return the
     lineage of the log.
     """
-    url, path, ours = primary.url, replica.directory.path, replica.lineage
+    url, path, ours = primary.url, replica.log.path, replica.lineage
     theirs = primary.lineage_of(said)
     parted = ours.parted(theirs)
     if parted is not None and replica.position > parted:
         _refuse_older(url, theirs, replica)
         raise ForkedLogError(parted)  # the primary has a later epoch: its records are kept
     end = max(number_of(said, "end", url), number_of(said, "first", url))
-    if replica.position > past_header(end, replica.directory.segment_size):
+    if replica.position > replica.log.identity.past_header(end):
         raise FencedError(
             f"this copy ends at {replica.position}, and {url} at {end}: the server has "
             "lost records; promote the copy, or restore the server",
@@ -141,29 +142,35 @@ def _refuse_older(url: str, theirs: Lineage, replica: Replica) -> None:
             f"{url} recovered at {start}, and had all records below {durable} durably before: it "
             "has an older state, restored from a backup or a snapshot. Promote this copy; or, to "
             "lose what only it has, remove it and follow again",
-            path=replica.directory.path,
+            path=replica.log.path,
             position=start,
         )
 
 
 def _compare(primary: Primary, client: Channel, replica: Replica) -> None:
     """Refuse a log that has other frames than the copy, where their epochs are the same."""
-    directory = replica.directory
+    log = replica.log
     position = first_difference(
         replica.digests,
         lambda ends: primary.digests(client, ends, SILENCE_S),
-        directory.segment_numbers(),
+        log.segment_numbers(),
         replica.position,
-        directory.segment_size,
+        log.identity.segment_size,
     )
     if position is not None:
         raise FencedError(
             f"this copy and {primary.url} have different records from position {position} on, and "
             "the same epochs: one of the two was restored from a backup or is a clone. Keep the "
             "log that is right: promote this copy, or remove it and follow again",
-            path=directory.path,
+            path=log.path,
             position=position,
         )
+
+
+def holds_copy(path: str) -> bool:
+    """Return whether a directory holds a copy of another log, with at least one segment."""
+    known = Epochs.at(path)
+    return known is not None and known[1].follows is not None and _has_segments(path)
 
 
 def _has_segments(path: str) -> bool:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from commitlog.errors import ReplicationError
-from commitlog.recovery.epoch import NUMBER_LIMIT
-from commitlog.recovery.lineage import Lineage, Member, Rank, parse
+from commitlog.extension import Lineage, Member, Rank
 from commitlog.remote.channel import SILENCE_S, Channel
 from commitlog.remote.endpoint import Endpoint
 from commitlog.remote.wire import RefusedError, check_token, distrusted, number_of
@@ -83,13 +82,13 @@ class Primary:
     def lineage_of(self, said: dict[str, Any]) -> Lineage:
         """Return the lineage in an answer."""
         try:
-            theirs = parse(said)
+            theirs = Lineage.parse(said)
         except ValueError as error:
             raise ReplicationError(f"{self.url} sent an unusable lineage: {error}") from None
-        if theirs.number > NUMBER_LIMIT:
+        if theirs.number > Lineage.NUMBER_LIMIT:
             raise ReplicationError(
                 f"{self.url} has epoch {theirs.number}, and no epoch has a number above "
-                f"{NUMBER_LIMIT}"
+                f"{Lineage.NUMBER_LIMIT}"
             )
         return theirs
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from commitlog.errors import ReplicationError
-from commitlog.recovery.lineage import Lineage, Rank, past_header
+from commitlog.extension import Identity, Lineage, Rank
 
 State = Literal["asked", "begun", "withdrawn"]
 
@@ -63,9 +63,9 @@ Promise = Callable[[Asked], tuple[Rank, Standing]]
 """Has a log promise what is asked; returns what it has promised then, and its standing."""
 
 
-def standing_of(of: Lineage, end: int, segment_size: int) -> Standing:
+def standing_of(of: Lineage, end: int, identity: Identity) -> Standing:
     """Return the standing of a log with this lineage and end."""
-    position = past_header(end, segment_size)
+    position = identity.past_header(end)
     return Standing(of.reached(position).rank, position)
 
 

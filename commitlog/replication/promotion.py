@@ -15,19 +15,9 @@ from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import (
     CommitLogError,
     InvalidOptionError,
-    LogLockedError,
-    LogNotFoundError,
     ReplicationError,
 )
-from commitlog.log.commit_log import CommitLog
-from commitlog.log.open_log import OpenLog
-from commitlog.log.opened import Opened
-from commitlog.log.opening import open_for_writing
-from commitlog.options import Options
-from commitlog.recovery import lineage
-from commitlog.recovery.admission import is_restored
-from commitlog.recovery.epoch import new_id
-from commitlog.recovery.lineage import Epoch, Lineage, Rank, past_header
+from commitlog.extension import Epoch, Lineage, LockedLog, Member, Rank
 from commitlog.remote.wire import FAILURES
 from commitlog.replication.candidate import Candidate
 from commitlog.replication.catching_up import catch_up
@@ -46,7 +36,6 @@ from commitlog.replication.promotion_steps import (
     Wanted,
 )
 from commitlog.replication.quorum import Quorum
-from commitlog.segment import identity as identities
 from commitlog.stores import marker
 from commitlog.stores.store import Store
 from commitlog.stores.store_promotion import StoreAtPromotion
@@ -145,11 +134,9 @@ def promote(
         try:
             new = promotion.run()
         except BaseException:
-            promotion.opened.close()
+            promotion.log.close()
             raise
-        # A whole open and close seals the segments that the copy got without a seal, and marks the
-        # log as closed cleanly.
-        CommitLog(OpenLog("a", promotion.opened, Options(wait_for_log=0))).close()
+        promotion.log.finish()  # seals the segments that the copy got without a seal
         return new.epochs[-1]
 
 
@@ -161,27 +148,12 @@ def _waived(force: object) -> frozenset[str]:
     return frozenset(given)
 
 
-def _open(where: str) -> Opened:
-    try:
-        if identities.read_path(where) is None:
-            raise identities.missing(where)
-    except FileNotFoundError:
-        raise LogNotFoundError("there is no log here: check the path", path=where) from None
-    opened = open_for_writing(where, "a", Options(wait_for_log=0), follower=True)
-    if not opened.exclusive:
-        opened.close()
-        raise LogLockedError(
-            "the log is open for writing: close it there, then promote it", path=where
-        )
-    return opened
-
-
 class _Promotion:
     """Do what a `Candidate` decides.
 
     Attributes
     ----------
-    opened : Opened
+    log : LockedLog
         The log; closed while it catches up.
     """
 
@@ -192,7 +164,7 @@ class _Promotion:
         self._store = store
         self._member = ""
         self._promised: Mapping[str, Asked] = {}  # what is withdrawn if the epoch never begins
-        self.opened = _open(where)
+        self.log = LockedLog.open(where)
 
     def run(self) -> Lineage:
         """Begin the next epoch, and return the log's lineage in it; or raise."""
@@ -205,7 +177,7 @@ class _Promotion:
 
     def _run(self) -> Lineage:
         candidate = Candidate(self._own(), self._wanted)
-        uuid = self.opened.directory.log_uuid
+        uuid = self.log.identity.uuid
         action = candidate.on(Described(self._quorum.describe(uuid)))
         while True:
             match action:
@@ -214,7 +186,7 @@ class _Promotion:
                     action = candidate.on(Promised(self._quorum.ask(action.asked)))
                     failpoint("promises asked")
                 case CatchUp():
-                    action = candidate.on(self._caught_up(action))
+                    action = candidate.on(self._catch_up(action))
                 case Refuse():
                     self._promised = action.asked
                     raise ReplicationError(action.why, path=self._where)
@@ -222,30 +194,29 @@ class _Promotion:
                     return self._begin(action)
 
     def _own(self) -> Own:
-        directory = self.opened.directory
-        known = lineage.read(directory)
-        restored = is_restored(directory)
+        epochs = self.log.epochs
+        known, restored = epochs.read(), epochs.is_restored()
         former = known.member if restored else ""
         if restored or not known.member:  # an id that no other log counts
-            self._member = self._member or new_id()
+            self._member = self._member or Member.new().id
             kept = tuple(each for each in known.members if each.id != former)
             known = replace(known, member=self._member, members=kept)
-        end = past_header(self.opened.end, directory.segment_size)
-        standing = standing_of(known, end, directory.segment_size)
+        end = self.log.identity.past_header(self.log.end)
+        standing = standing_of(known, end, self.log.identity)
         doubt = _RESTORED if restored else ""
         claimed, behind = (Rank(), "") if self._store is None else self._in_store(end)
-        place = lineage.copy_id(directory)
+        place = epochs.copy_id()
         return Own(known, standing, place, doubt, former, behind, claimed)
 
     def _in_store(self, end: int) -> tuple[Rank, str]:
         """Return the last epoch of the store, and why the promotion should not happen, if so."""
         assert self._store is not None
-        found = StoreAtPromotion.of(self.opened.directory, self._store, end)
+        found = StoreAtPromotion.of(self.log.opened.directory, self._store, end)
         return Rank(found.epoch), found.doubt
 
-    def _caught_up(self, action: CatchUp) -> CaughtUp:
+    def _catch_up(self, action: CatchUp) -> CaughtUp:
         problem = ""
-        self.opened.close()
+        self.log.close()
         try:
             other, limit_s = self._quorum.of(action.url), self._quorum.timeout_s
             catch_up(self._where, other, action.position, limit_s)
@@ -254,7 +225,7 @@ class _Promotion:
             problem = error.message
         except FAILURES as error:
             problem = str(error)
-        self.opened = _open(self._where)
+        self.log = LockedLog.open(self._where)
         return CaughtUp(self._own(), problem)
 
     def _begin(self, action: Begin) -> Lineage:
@@ -263,16 +234,16 @@ class _Promotion:
         if action.waived:
             _logger.warning("%s: promoted by force: %s", self._where, action.waived)
         if self._store is not None:
-            found = StoreAtPromotion.of(self.opened.directory, self._store, new.start)
+            found = StoreAtPromotion.of(self.log.opened.directory, self._store, new.start)
             found.claim(new.number, new.start, new.rank.id)
             failpoint("epoch claimed")
-            marker.begin(self.opened.directory, self._store)
+            marker.begin(self.log.opened.directory, self._store)
         if self._store is None and not self._wanted.urls and new.copies == 0:
             _logger.warning(
                 "%s was not a copy: its next epoch begins, but no other log is fenced", self._where
             )
         self._promised = {}  # it may have begun from here on
-        lineage.write(self.opened.directory, new)
+        self.log.epochs.write(new)
         failpoint("epoch written")
         self._tell(action.asked)
         return new

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from commitlog.recovery.lineage import Lineage, Rank
+from commitlog.extension import Lineage, Rank
 from commitlog.replication.promise import Asked, Standing
 
 Doubt = Literal["promises", "copies", "store", "restored"]

@@ -7,12 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
-from commitlog.recovery.lineage import Rank
+from commitlog.extension import Identity, Rank
 from commitlog.remote.wire import FAILURES, number_of
 from commitlog.replication.primary import Access, Primary
 from commitlog.replication.promise import Asked, Standing, standing_of
 from commitlog.replication.promotion_steps import Answer
-from commitlog.segment import identity as identities
 
 T = TypeVar("T")
 _MEMBERS_LIMIT = 64
@@ -45,7 +44,7 @@ class Quorum:
 
     def describe(self, uuid: bytes) -> dict[str, Answer | str]:
         """Ask all for what they have, and change nothing; return why one did not answer."""
-        return self._each(self._others, lambda url: self._described(self._others[url], uuid))
+        return self._each(self._others, lambda url: self._describe(self._others[url], uuid))
 
     def ask(self, asked: Mapping[str, Asked]) -> dict[str, tuple[Rank, Standing] | str]:
         """Ask for promises; return what each has promised then, and its standing."""
@@ -56,14 +55,14 @@ class Quorum:
 
         return self._each(asked, fence)
 
-    def _described(self, other: Primary, uuid: bytes) -> Answer:
+    def _describe(self, other: Primary, uuid: bytes) -> Answer:
         with other.connect(self.timeout_s) as client:
             said = other.describe(client, self.timeout_s)
-        identity = identities.parse(str(said.get("identity")), other.url)
+        identity = Identity.parse(str(said.get("identity")), other.url)
         if identity.uuid != uuid:
             raise ReplicationError(f"{other.url} is another log: name the copies of this one")
         theirs, end = other.lineage_of(said), number_of(said, "end", other.url)
-        standing = standing_of(theirs, end, identity.segment_size)
+        standing = standing_of(theirs, end, identity)
         durable = min(number_of({"durable": 0, **said}, "durable", other.url), end)
         return Answer(theirs, standing, str(said.get("copy")), durable)
 

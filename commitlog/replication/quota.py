@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from commitlog._kernel.segments import FRAME_ALIGN
-from commitlog.recovery.lineage import Lineage, Rank
+from commitlog.extension import FRAME_ALIGN, Lineage, Rank
 
 FOLLOWERS_LIMIT = 1024  # names that are remembered
 
@@ -143,12 +142,12 @@ class Quota:
     def on(self, event: Event) -> list[Action]:
         """Take an event; return what follows from it."""
         if isinstance(event, Copied):
-            return self._copied(event)
+            return self._on_copied(event)
         if isinstance(event, Promised):
-            return self._promised(event.rank, event.current)
+            return self._on_promised(event.rank, event.current)
         if isinstance(event, Awaited):
             self._awaited[event.key] = event
-            return self._ended([event])
+            return self._end_waits([event])
         if isinstance(event, Dropped):
             self._awaited.pop(event.key, None)
             return []
@@ -157,10 +156,10 @@ class Quota:
             del self._awaited[each.key]
         return [Expired(each.key) for each in late]
 
-    def _copied(self, event: Copied) -> list[Action]:
+    def _on_copied(self, event: Copied) -> list[Action]:
         current = event.current.rank
         if event.rank > current:
-            return self._promised(event.rank, event.current)
+            return self._on_promised(event.rank, event.current)
         if event.rank < current:
             return []  # the follower has to adopt the log's epoch first
         if event.position % FRAME_ALIGN or event.position > event.sent:
@@ -180,9 +179,9 @@ class Quota:
         # copy that was removed and made again may have less than before.
         reached = event.position if event.position >= event.current.start else 0
         self._positions[event.name] = reached
-        return self._ended(list(self._awaited.values()))
+        return self._end_waits(list(self._awaited.values()))
 
-    def _promised(self, rank: Rank, current: Lineage) -> list[Action]:
+    def _on_promised(self, rank: Rank, current: Lineage) -> list[Action]:
         if not current.believes(rank):
             return [Refused(current.disbelief(rank))]
         if rank.number < 1 or rank <= max(current.rank, self._fence or current.rank):
@@ -191,7 +190,7 @@ class Quota:
         self._awaited.clear()
         return [Fenced(rank)]
 
-    def _ended(self, waiting: list[Awaited]) -> list[Action]:
+    def _end_waits(self, waiting: list[Awaited]) -> list[Action]:
         """Return which of these have what they wait for; they wait no more."""
         found = [each for each in waiting if self.reached(each.copies) >= each.end]
         for each in found:

@@ -8,12 +8,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from commitlog._kernel.engine import announce_sleeper, wait_append
-from commitlog._kernel.segments import HEADER_SIZE
+from commitlog import CommitLog
 from commitlog.errors import PositionError, ReplicationError
-from commitlog.log.commit_log import CommitLog
-from commitlog.log.parts import parts_of
-from commitlog.recovery import lineage
+from commitlog.extension import HEADER_SIZE, view_of
 from commitlog.remote.update import UPDATE_BYTES, Update
 from commitlog.remote.wire import HEARTBEAT_S
 
@@ -29,21 +26,21 @@ class Reading:
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
-        self._parts = parts_of(log)
+        self._view = view_of(log)
         self._size = log.segment_size
 
     def look(self) -> dict[str, Any]:
         """Return identity, lineage, segments and watermarks, as `RemoteDirectory` reads them."""
-        self._parts.find_cursors()
+        self._view.refresh()
         committed = self._log.committed_position
-        numbers = self._parts.queue.numbers()
+        numbers = self._view.segment_numbers()
         visible = [each for each in numbers if each * self._size < committed or each == numbers[0]]
         return {
-            "identity": self._parts.identity.to_json(),
+            "identity": self._view.identity.to_json(),
             "segments": _runs(visible),
             "committed": committed,
             "flushed": self._log.flushed_position,
-            **lineage.read(self._parts.directory).content(),
+            **self._view.epochs.read().content(),
         }
 
     def read(self, ranges: object) -> Iterator[Update]:
@@ -60,12 +57,13 @@ class Reading:
         with the bytes from a position on unless it is None.
         """
         at = None if position is None else self._checked_position(position)
-        core, version = self._parts.engine, lineage.version(self._parts.directory)
+        view = self._view
+        version = view.epochs.version()
         sent_s, sent = 0.0, (-1, -1, -1)
         while not stopping.is_set():
-            seen = announce_sleeper(core)
+            seen = view.signal("append")
             now = self._watermarks()
-            if lineage.version(self._parts.directory) != version:
+            if view.epochs.version() != version:
                 return
             if at is not None and now[1] > at:
                 stop = min(now[1], at + UPDATE_BYTES, (at // self._size + 1) * self._size)
@@ -75,36 +73,36 @@ class Reading:
                 now = now if at >= now[1] else (now[0], max(sent[1], 0), max(sent[2], 0))
                 yield self._update(at - len(content), content, now)
             elif now == sent and time.monotonic() - sent_s < HEARTBEAT_S:
-                wait_append(core, seen, _SLEEP_S)
+                view.wait("append", seen, _SLEEP_S)
                 continue
             else:
-                self._parts.find_cursors()
+                self._view.refresh()
                 yield self._update(0, b"", now)
             sent_s, sent = time.monotonic(), now
 
     def find(self, content: dict[str, Any]) -> dict[str, Any]:
         """Find a position for Spark's driver, which has no segments."""
-        index, value = self._parts.index, content.get("value")
+        view, value = self._view, content.get("value")
         if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
             raise ReplicationError("a reader sent no usable 'value'")
         what = content.get("what")
         found: int | None = None
         if what == "flush":
-            self._parts.engine.ask_for_flush()
+            view.ask_for_flush()
         elif what == "since":
-            found = index.position_since(value)
+            found = view.position_since(value)
         elif what == "sequence_of":
-            found = index.sequence_of(self._position_in_log(value))
+            found = view.sequence_of(self._position_in_log(value))
         elif what == "position_of":
-            found = index.position_of(value)
+            found = view.position_of(value)
         elif what == "boundary":
-            found = index.entry(self._position_in_log(value), before=True)
+            found = view.entry_before(self._position_in_log(value))
         else:
             raise ReplicationError(f"a reader asked for an unknown place: {what!r:.100}")
         return {"found": found}
 
     def _watermarks(self) -> tuple[int, int, int]:
-        first = self._parts.queue.first_number * self._size
+        first = self._view.first_position
         # In this order: the flushed position never passes the other in an update.
         flushed = self._log.flushed_position
         committed = self._log.committed_position
@@ -123,7 +121,7 @@ class Reading:
         number, offset = divmod(start, self._size)
         content = b""
         try:
-            with self._parts.directory.opened_file(number) as fd:
+            with self._view.opened_file(number) as fd:
                 content = os.pread(fd, stop - start, offset)
         except FileNotFoundError:
             content = b""
@@ -131,7 +129,7 @@ class Reading:
             raise PositionError(
                 "retention deleted this segment: continue at a later position",
                 position=start,
-                first_position=self._parts.queue.first_number * self._size,
+                first_position=self._view.first_position,
             )
         return content
 
@@ -159,7 +157,7 @@ class Reading:
             raise PositionError(
                 f"the log ends at {end}",
                 position=position,
-                first_position=self._parts.queue.first_number * self._size,
+                first_position=self._view.first_position,
             )
         return position
 

@@ -8,16 +8,14 @@ import threading
 from dataclasses import replace
 from typing import Literal, get_args
 
-from commitlog._kernel.engine import Engine
 from commitlog.base.keywords import refuses_unknown
 from commitlog.base.option import check_switches
 from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import InvalidOptionError
-from commitlog.recovery import lineage
+from commitlog.extension import Lineage, LogView
 from commitlog.replication.required_copies import RequiredCopies
 from commitlog.replication.server import Port, name_of
 from commitlog.replication.serving_process import ServingProcess
-from commitlog.segment.directory import LogDirectory
 
 OnMissing = Literal["wait", "async"]
 
@@ -63,9 +61,9 @@ class Replication:
         timeout: Duration | None = None,
     ) -> None:
         check_switches(plain_text=plain_text)
-        if whole_of(require) is None or not 0 <= require <= lineage.REQUIRE_LIMIT:
+        if whole_of(require) is None or not 0 <= require <= Lineage.REQUIRE_LIMIT:
             raise InvalidOptionError(
-                f"require must be an int from 0 to {lineage.REQUIRE_LIMIT}, not {require!r}"
+                f"require must be an int from 0 to {Lineage.REQUIRE_LIMIT}, not {require!r}"
             )
         if on_missing not in get_args(OnMissing):
             raise InvalidOptionError(f"on_missing must be 'wait' or 'async', not {on_missing!r}")
@@ -78,14 +76,12 @@ class Replication:
         self._lock = threading.Lock()
         self._server: ServingProcess | None = None
 
-    def _begin(self, engine: Engine, directory: LogDirectory) -> RequiredCopies:
-        """Serve the log of an engine; `commitlog.open` calls this."""
-        path = engine.path
-        self._note(directory)
-        engine.announce_flushes()
+    def _begin(self, log: LogView) -> RequiredCopies:
+        """Serve an open log; `commitlog.open` calls this."""
+        path = log.path
+        self._note(log)
         copies = RequiredCopies(
-            engine,
-            directory,
+            log,
             self.require,
             self._timeout_s,
             goes_on=self._goes_on,
@@ -102,21 +98,21 @@ class Replication:
             self._server = server
         return copies
 
-    def _note(self, directory: LogDirectory) -> None:
+    def _note(self, log: LogView) -> None:
         """Note the number of copies durably, before any of them acknowledges; from now on,
         recoveries are noted, too.
         """
-        known = lineage.read(directory)
+        known = log.epochs.read()
         if 0 < self.require < known.require:
             raise InvalidOptionError(
                 f"require must not be less than the {known.require} copies that acknowledged "
-                f"earlier records of {directory.path}, not {self.require}: a promotion counts with "
+                f"earlier records of {log.path}, not {self.require}: a promotion counts with "
                 "that number. Run `commitlog promote` with "
                 f"--require {self.require} and all copies first, or open with require=0, which "
                 "waits for none"
             )
         # Written at each open, so that an older state of the directory shows.
-        lineage.write(directory, replace(known, require=known.require or self.require))
+        log.epochs.write(replace(known, require=known.require or self.require))
 
     def _end(self, name: str) -> None:
         with self._lock:

@@ -8,8 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from commitlog._kernel.engine import Engine, copied_signal, wait_copied
-from commitlog._kernel.failure import REPLACED
 from commitlog.errors import (
     ClosedError,
     CommitLogError,
@@ -17,9 +15,7 @@ from commitlog.errors import (
     ForkedError,
     SyncTimeoutError,
 )
-from commitlog.recovery.epoch_change import change
-from commitlog.recovery.lineage import Rank
-from commitlog.segment.directory import LogDirectory
+from commitlog.extension import LogView, Rank
 
 _logger = logging.getLogger("commitlog.replication")
 _NEVER_WAITS = 1 << 63
@@ -33,8 +29,8 @@ class RequiredCopies:
 
     Parameters
     ----------
-    engine, directory : Engine, LogDirectory
-        Of the log.
+    log : LogView
+        The log.
     require : int
         How many copies must have a record.
     timeout_s : float, optional
@@ -47,16 +43,14 @@ class RequiredCopies:
 
     def __init__(
         self,
-        engine: Engine,
-        directory: LogDirectory,
+        log: LogView,
         require: int,
         timeout_s: float | None,
         *,
         goes_on: bool,
         end: Callable[[], None],
     ) -> None:
-        self._engine = engine
-        self._directory = directory
+        self._log = log
         self._require = require
         self._timeout_s = timeout_s
         self._goes_on = goes_on
@@ -65,19 +59,17 @@ class RequiredCopies:
         self._later_epoch = 0
         self._pid = os.getpid()
         self._closed = threading.Event()
-        cursors = engine.cursors
-        cursors["copied"] = 0  # what an earlier server knew may be of another epoch
-        cursors.raise_replicated(1)  # readers may wait for copies from now on
+        log.begin_copies()
 
     @property
     def position(self) -> int:
         """The position below which no append waits for copies."""
         if not self._require:
             return _NEVER_WAITS
-        reached = self._engine.cursors["copied"]
+        reached = self._log.copied_position
         if self._missing_below and reached >= self._missing_below:
             self._missing_below = 0
-            _logger.warning("%s: appends wait for copies again", self._engine.path)
+            _logger.warning("%s: appends wait for copies again", self._log.path)
         return _NEVER_WAITS if self._missing_below else reached
 
     def wait(self, end: int, timeout_s: float) -> bool:
@@ -88,36 +80,34 @@ class RequiredCopies:
             raise ForkedError(
                 "a log with replicate= waits for its copies only in the process that opened it: "
                 "open the log again in this one; the record stays in the log",
-                path=self._engine.path,
+                path=self._log.path,
                 position=end,
             )
         deadline_s = None
         while True:
-            seen = copied_signal(self._engine)
+            seen = self._log.signal("copied")
             position = self.position
             if position >= end:
-                cursors = self._engine.cursors
-                reached = min(cursors["copied"], self._engine.flushed_position)
-                cursors.raise_replicated(reached)
+                self._log.raise_copied(self._log.copied_position)  # which is durable here by now
                 return True
             self._check(end)
             now_s = time.monotonic()
             deadline_s = now_s + timeout_s if deadline_s is None else deadline_s
             if now_s >= deadline_s:
                 return False
-            wait_copied(self._engine, seen, min(deadline_s - now_s, _SLICE_S))
+            self._log.wait("copied", seen, min(deadline_s - now_s, _SLICE_S))
 
     def _check(self, end: int) -> None:
         if self._later_epoch:
             raise FencedError(
                 f"a copy of this log was promoted to epoch {self._later_epoch}: what is appended "
                 "here is not in it; stop the programs that append here",
-                path=self._engine.path,
+                path=self._log.path,
             )
         if self._closed.is_set():
             raise ClosedError(
                 "the log was closed before the copies had the record: it stays in the log",
-                path=self._engine.path,
+                path=self._log.path,
                 position=end,
             )
 
@@ -133,7 +123,7 @@ class RequiredCopies:
             _logger.warning(
                 "%s: fewer than %d copies have position %d in time: appends are acknowledged "
                 "without copies until they have caught up",
-                self._engine.path,
+                self._log.path,
                 self._require,
                 end,
             )
@@ -141,7 +131,7 @@ class RequiredCopies:
         raise SyncTimeoutError(
             f"fewer than {self._require} copies have the record in time: it stays in the log and "
             "may still reach them; do not append it again, and check the followers",
-            path=self._engine.path,
+            path=self._log.path,
             position=end,
         )
 
@@ -153,19 +143,18 @@ class RequiredCopies:
         """End every wait, and the serving of the log; a second call does nothing."""
         if not self._closed.is_set() and os.getpid() == self._pid:
             self._closed.set()
-            self._engine.cursors.wake_copied()
+            self._log.wake_copied()
             self._end()
 
     def fence(self, rank: Rank) -> None:
         """Fail the log, and promise durably the epoch of a copy that was promoted."""
         if rank.number <= self._later_epoch:
             return
-        # The engine first: appends end even if the file cannot be written.
-        self._engine.fail(REPLACED)
+        # First: appends end even if the file cannot be written.
+        self._log.fail_replaced()
         self._later_epoch = rank.number
-        self._engine.cursors.wake_copied()
-        directory = self._directory
+        self._log.wake_copied()
         try:
-            change(directory, lambda known: known.fenced(rank))
+            self._log.epochs.change(lambda known: known.fenced(rank))
         except (CommitLogError, OSError) as error:
-            _logger.error("%s: cannot promise epoch %d: %s", self._engine.path, rank.number, error)
+            _logger.error("%s: cannot promise epoch %d: %s", self._log.path, rank.number, error)

@@ -5,19 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from commitlog._kernel.engine import flush_signal, wait_flush
-from commitlog._kernel.segments import (
-    HEADER_SIZE,
-    SEAL_AT,
-    SEAL_SIZE,
-    copy_frames,
-    crc32c,
-    read_seal,
-)
 from commitlog.errors import CorruptRecordError, PositionError
-from commitlog.log.parts import parts_of
-from commitlog.recovery import lineage
-from commitlog.recovery.lineage import past_header
+from commitlog.extension import HEADER_SIZE, SEAL_AT, SEAL_SIZE, copy_frames, read_seal
 from commitlog.remote.wire import HEARTBEAT_S
 from commitlog.replication.served import Served
 from commitlog.replication.wire import CHUNK_BYTES, SEALS_LIMIT, Chunk
@@ -37,29 +26,29 @@ class Sender:
     def __init__(self, served: Served, position: int, unsealed: list[int]) -> None:
         log = served.log
         self._served = served
-        self._parts = parts_of(log)
+        self._view = served.view
         self._log = log
         self._size = log.segment_size
-        self.sent = past_header(position, self._size)  # the end of what the follower has
+        self.sent = self._view.identity.past_header(position)  # the end of what the follower has
         self._number, self._offset = divmod(self.sent, self._size)
         self._unsealed = unsealed[:SEALS_LIMIT]
-        self._lineage = lineage.version(self._parts.directory)
+        self._version = self._view.epochs.version()
         self._acknowledged = served.acknowledged
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield chunks until the server stops or the log is promoted."""
-        core, begun, sent_at = self._parts.engine, False, 0.0
-        if self._number == self._parts.queue.first_number:
+        view, begun, sent_at = self._view, False, 0.0
+        if self._number * self._size == view.first_position:
             # A new copy needs a segment at once. The header of a later one is not complete before
             # it has frames.
             begun = True
             yield self._header(self._number, self._log.flushed_position, sealed=False)
         while not self._served.stopping.is_set():
-            seen = flush_signal(core)
+            seen = view.signal("flush")
             flushed = self._log.flushed_position
             end = self._end(flushed)
             # After `end`: an epoch is in its file before its first record is committed.
-            if lineage.version(self._parts.directory) != self._lineage:
+            if self._view.epochs.version() != self._version:
                 return  # the follower adopts the new epoch when it connects again
             has_more = end > self._number * self._size + self._offset
             is_silent = time.monotonic() - sent_at >= HEARTBEAT_S
@@ -83,19 +72,19 @@ class Sender:
                     continue
             elif is_silent:
                 sent_at = time.monotonic()
-                self._parts.find_cursors()
+                view.refresh()
                 yield Chunk(self._number, self._offset, flushed)
             self._served.acknowledged.show()  # what a flush that has ended completes
-            wait_flush(core, seen, _SLEEP_S)
+            view.wait("flush", seen, _SLEEP_S)
 
     def _header(self, number: int, flushed: int, *, sealed: bool) -> Chunk:
-        page = self._parts.directory.read_header(number)
+        page = self._view.header(number)
         if page is None or len(page) != HEADER_SIZE:
             raise self._missing(number)
         if not sealed:  # the seal follows when all frames are there
             page = page[:SEAL_AT] + bytes(SEAL_SIZE) + page[SEAL_AT + SEAL_SIZE :]
         offset = self._size if sealed else self._offset
-        return Chunk(number, offset, flushed, crc32c(page), header=page)
+        return Chunk(number, offset, flushed, header=page)
 
     def _end(self, flushed: int) -> int:
         """Return the end of what may be sent now."""
@@ -104,7 +93,7 @@ class Sender:
 
     def _frames(self, end_of_log: int, flushed: int) -> Chunk:
         base = self._number * self._size
-        with self._parts.queue.held(self._number, "replication") as segment:
+        with self._view.held(self._number, "replication") as segment:
             if segment is None:
                 raise self._missing(self._number)
             stop = min(self._size, self._offset + CHUNK_BYTES, end_of_log - base)
@@ -123,16 +112,16 @@ class Sender:
         chunk = Chunk(self._number, self._offset, flushed, crc, frames=frames)
         self._offset += len(frames)
         # Before the follower has them, so that its acknowledgement is not above.
-        self.sent = past_header(base + self._offset, self._size)
+        self.sent = self._view.identity.past_header(base + self._offset)
         return chunk
 
     def _seals(self, flushed: int) -> Iterator[Chunk]:
         """Yield the headers of whole segments that have got their seals."""
         for number in list(self._unsealed):
-            page = self._parts.directory.read_header(number)
+            page = self._view.header(number)
             if page is None or len(page) != HEADER_SIZE:
                 self._unsealed.remove(number)  # deleted; the copy seals it at its promotion
-            elif read_seal(page, self._parts.identity.uuid, number * self._size, self._size):
+            elif read_seal(page, self._view.identity.uuid, number * self._size, self._size):
                 self._unsealed.remove(number)
                 yield self._header(number, flushed, sealed=True)
 

@@ -10,7 +10,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from commitlog._kernel.engine import flush_signal, wait_flush
+from commitlog import CommitLog
+from commitlog import open as open_log
 from commitlog.errors import (
     CommitLogError,
     CorruptSegmentError,
@@ -18,12 +19,7 @@ from commitlog.errors import (
     PositionError,
     ReplicationError,
 )
-from commitlog.log.commit_log import CommitLog, open_log
-from commitlog.log.parts import parts_of
-from commitlog.log.presence import is_present
-from commitlog.recovery import lineage
-from commitlog.recovery.epoch_change import change
-from commitlog.recovery.lineage import Lineage, Member, Rank
+from commitlog.extension import Lineage, Member, Rank, view_of
 from commitlog.remote.update import text_of
 from commitlog.remote.wire import number_of
 from commitlog.replication import wire
@@ -62,18 +58,21 @@ class Served:
     def __init__(
         self, log: CommitLog, promise: Promise, *, ahead: bool = False, renews: bool = False
     ) -> None:
-        self.log = log
         self.ahead = ahead
         self._renews = renews
         self._renewing = threading.Lock()
         self._path = os.path.realpath(log.path)  # the working directory may change
         self.acknowledged = Acknowledgements(log.path)
-        self.leases = Leases(log)
         self.stopping = threading.Event()
         self._promise = promise
         self._asked_s = 0.0  # when a reader asked for a flush
         self._streams: dict[int, Member] = {}  # by the thread that sends
-        self._digests = Digests(parts_of(log).directory)
+        self._take_log(log)
+
+    def _take_log(self, log: CommitLog) -> None:
+        """Serve a log from now on."""
+        self.log, self.view, self.leases = log, view_of(log), Leases(log)
+        self._digests = Digests(self.view.opened_segment)
         # Position, size and digest of the last frames that were sent to any follower.
         self._sent: tuple[int, int, int] | None = None
         # With the version of its file; both at once, because any thread may ask.
@@ -86,9 +85,8 @@ class Served:
 
     def reopen(self) -> None:
         """Open the log again, because its files were cut; streams of it end."""
-        known, self.log = self.log, open_log(self.log.path, "r")
-        self.leases = Leases(self.log)
-        self._digests, self._sent = Digests(parts_of(self.log).directory), None
+        known = self.log
+        self._take_log(open_log(known.path, "r"))
         known.close()
 
     def renew(self) -> bool:
@@ -96,10 +94,10 @@ class Served:
 
         Streams of a log that was removed end, and its copies do not count for another one.
         """
-        if is_present(self.log, self._path):
+        if self.view.is_at(self._path):
             return True
         with self._renewing:
-            if is_present(self.log, self._path):
+            if self.view.is_at(self._path):
                 return True  # another thread has opened it
             if not self._renews:
                 return False
@@ -115,8 +113,7 @@ class Served:
         _logger.warning("%s: another log is at this path, and is served", self._path)
         known, acknowledged = self.log, self.acknowledged
         self.acknowledged = acknowledged.successor()
-        self.log, self.leases, self._known, self._sent = log, Leases(log), None, None
-        self._digests = Digests(parts_of(log).directory)
+        self._take_log(log)
         acknowledged.close()
         known.close()
         return True
@@ -137,7 +134,7 @@ class Served:
         number, offset = divmod(position, self.log.segment_size)
         try:
             # By its name, because another file may have it by now.
-            with parts_of(self.log).directory.opened_segment(number) as segment:
+            with self.view.opened_segment(number) as segment:
                 found = segment.digest(offset, offset + size, 0)
         except (CorruptSegmentError, PositionError, FileNotFoundError):
             return  # it was deleted, or is just being written
@@ -162,18 +159,18 @@ class Served:
         if self._renews and not self.renew():
             return False  # the log was removed
         self.drop_overwritten()
-        core, began_s = parts_of(self.log).engine, time.monotonic()
+        view, began_s = self.view, time.monotonic()
         if not self.acknowledged.wait(position, copies, timeout_s):
             return False
         while True:
-            seen = flush_signal(core)
+            seen = view.signal("flush")
             if self.log.flushed_position > position:
                 return True
             if self.stopping.is_set() or (
                 timeout_s is not None and time.monotonic() - began_s >= timeout_s
             ):
                 return False
-            wait_flush(core, seen, _SLEEP_S)
+            view.wait("flush", seen, _SLEEP_S)
 
     def reached(self, copies: int) -> int:
         """Return the position up to which the log is durable here and on so many copies."""
@@ -182,11 +179,11 @@ class Served:
 
     def lineage(self) -> Lineage:
         """Return the lineage that the log has now."""
-        directory = parts_of(self.log).directory
-        version = lineage.version(directory)
+        epochs = self.view.epochs
+        version = epochs.version()
         known = self._known
         if known is None or known[0] != version:
-            known = self._known = version, lineage.read(directory)
+            known = self._known = version, epochs.read()
         return known[1]
 
     def answer(self, action: str, content: dict[str, Any], permit: Permit) -> dict[str, Any]:
@@ -208,15 +205,15 @@ class Served:
 
     def _describe(self, _: dict[str, Any]) -> dict[str, Any]:
         """Return what a follower has to know of the log before it reads its frames."""
-        parts = parts_of(self.log)
+        view = self.view
         return {
-            "identity": parts.identity.to_json(),
-            "copy": lineage.copy_id(parts.directory),
-            "first": parts.queue.first_number * self.log.segment_size,
+            "identity": view.identity.to_json(),
+            "copy": view.epochs.copy_id(),
+            "first": view.first_position,
             # Not the flushed position: after a crash it is only a lower bound until a writer
             # recovers.
             "end": self.log.committed_position,
-            "durable": FollowedMark(parts.directory).position,
+            "durable": FollowedMark(view.notes).position,
             **self.lineage().content(),
         }
 
@@ -255,7 +252,7 @@ class Served:
                 "of its own"
             )
         if self.ahead and known.follows is None and new not in known.members:
-            change(parts_of(self.log).directory, lambda known: known.joined(new))
+            self.view.epochs.change(lambda known: known.joined(new))
         return self.lineage().content()
 
     def _acknowledge(self, content: dict[str, Any]) -> dict[str, Any]:

@@ -11,12 +11,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Self
 
+from commitlog import open as open_log
 from commitlog.base.option import check_switches
 from commitlog.base.path import absolute, path_of
 from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import InvalidOptionError, ReplicationError
-from commitlog.log.commit_log import open_log
-from commitlog.log.parts import parts_of
 from commitlog.remote.wire import Address, listen_of, server_context
 from commitlog.replication.listener import Listener
 from commitlog.replication.permits import Permits
@@ -229,7 +228,7 @@ class Server:
         limit_s = None if timeout is None else parse_duration(timeout, "timeout")
         served = self._served_of(log)
         if served.log.flushed_position <= position:
-            parts_of(served.log).engine.ask_for_flush()
+            served.view.ask_for_flush()
         return served.wait_replicated(position, copies, limit_s)
 
     def replicated_position(self, copies: int = 1, *, log: str | None = None) -> int:

@@ -68,7 +68,7 @@ class ServingChild:
         self._answers: dict[int, Future[Any]] = {}  # of requests without an answer
         self._ended = False
         try:
-            self._process = _started()
+            self._process = _start_program()
         except OSError as error:
             raise _unstarted(error) from error
         try:
@@ -170,7 +170,7 @@ class ServingChild:
             answer.set_result(said["result"])
 
 
-def _started() -> subprocess.Popen[bytes]:
+def _start_program() -> subprocess.Popen[bytes]:
     """Start an interpreter that imports nothing from the working directory.
 
     It has the flags of this one, and gets its path by a pipe: neither the working directory nor

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from commitlog.base.path import absolute
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
-from commitlog.recovery.lineage import Rank
+from commitlog.extension import Rank
 from commitlog.replication.server import Port, checked_copies, name_of, twice, url_of
 from commitlog.replication.serving_child import ServingChild
 
@@ -50,7 +50,7 @@ class ServingProcess:
         self._address = port.address
         self._port = self._address.port
         self._pid = os.getpid()
-        self._child = self._started()
+        self._child = self._start_child()
 
     # --- as the server of `serve` -----------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class ServingProcess:
 
     # --- the process ------------------------------------------------------------------------------
 
-    def _started(self) -> ServingChild:
+    def _start_child(self) -> ServingChild:
         where, port = self._settings.listen.rpartition(":")[0], self._settings
         settings = {
             "listen": f"{where}:{self._port}",
@@ -189,7 +189,7 @@ class ServingProcess:
                 with self._lock:
                     if self._closing.is_set():
                         return
-                    self._child = child = self._started()
+                    self._child = child = self._start_child()
             except ReplicationError as error:
                 _logger.error("%s", error)
                 continue

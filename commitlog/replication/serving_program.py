@@ -15,10 +15,9 @@ import sys
 import threading
 from typing import Any, TextIO
 
+from commitlog import open as open_log
 from commitlog.errors import CommitLogError
-from commitlog.log.commit_log import open_log
-from commitlog.log.parts import parts_of
-from commitlog.recovery.lineage import Rank
+from commitlog.extension import Rank
 from commitlog.replication.replica import fence_closed
 from commitlog.replication.served import Served
 from commitlog.replication.server import Port, Server
@@ -94,12 +93,10 @@ class _Program(logging.Handler):
         except BaseException:
             served.log.close()
             raise
-        cursors = parts_of(served.log).engine.cursors
+        view = served.view
 
         def show() -> None:
-            reached = served.acknowledged.reached(max(require, 1))
-            cursors.raise_copied(reached)
-            cursors.raise_replicated(min(reached, served.log.flushed_position))
+            view.raise_copied(served.acknowledged.reached(max(require, 1)))
 
         def fence(rank: Rank) -> None:
             self._say({"fenced": name, "rank": rank._asdict()})

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from commitlog.errors import ReplicationError
-from commitlog.recovery.epoch import Member, Rank, is_id, parse_rank
+from commitlog.extension import Member, Rank
 from commitlog.remote.wire import answer_of, number_of
 from commitlog.replication.promise import Asked, State
 
@@ -36,7 +36,7 @@ _ACKNOWLEDGEMENT = struct.Struct("<q32s2q")  # number, id and restart of the epo
 def rank_of(content: dict[str, Any], name: str, peer: str) -> Rank:
     """Return a rank from a message."""
     try:
-        return parse_rank(content.get(name))
+        return Rank.parse(content.get(name))
     except ValueError:
         raise ReplicationError(f"{peer} sent no usable {name!r}") from None
 
@@ -53,9 +53,10 @@ def numbers_of(content: dict[str, Any], name: str, peer: str) -> list[int]:
 
 def member_of(content: dict[str, Any], peer: str) -> Member:
     """Return the copy that a message is from."""
-    if not is_id(content.get("member")):
-        raise ReplicationError(f"{peer} sent no usable 'member': upgrade commitlog there")
-    return Member(content["member"], name_of(content, peer))
+    try:
+        return Member.parse({"id": content.get("member"), "name": name_of(content, peer)})
+    except ValueError:
+        raise ReplicationError(f"{peer} sent no usable 'member': upgrade commitlog there") from None
 
 
 def name_of(content: dict[str, Any], peer: str) -> str:

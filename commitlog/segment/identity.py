@@ -40,6 +40,47 @@ class Identity:
     ) -> Identity:
         return cls(uuids.uuid4().bytes, segment_size, timestamps, time.time_ns(), roll_cycle)
 
+    @classmethod
+    def parse(cls, text: bytes | str, path: str) -> Identity:
+        """Read the content of a `log.json`; refuse what is none, and what a newer format wrote."""
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise _refuse(path, f"is not JSON ({error})") from None
+        if not isinstance(content, dict) or not isinstance(content.get("format"), dict):
+            raise _refuse(path, "has no 'format'")
+        major = _whole_number(content["format"], "major", path)
+        if major > kernel.FORMAT[0]:
+            raise UnsupportedVersionError(
+                f"the log has format {major}, this release reads up to {kernel.FORMAT[0]}: use a "
+                "newer commitlog",
+                path=path,
+            )
+        try:
+            uuid = uuids.UUID(str(content.get("uuid"))).bytes
+        except ValueError:
+            raise _refuse(path, "has no usable 'uuid'") from None
+        segment_size = _whole_number(content, "segment_size", path)
+        if (
+            not kernel.SMALLEST <= segment_size <= kernel.LARGEST
+            or segment_size % kernel.HEADER_SIZE
+        ):
+            raise _refuse(path, f"has an impossible segment_size of {segment_size}")
+        return cls(
+            uuid=uuid,
+            segment_size=segment_size,
+            timestamps=str(content.get("timestamps", "coarse")),
+            created_ns=_whole_number(content, "created_ns", path),
+            roll_cycle=_roll_cycle(content, path),
+        )
+
+    def past_header(self, position: int) -> int:
+        """Return a position, or the end of its segment's header if that is greater.
+
+        So the end of a full segment and the start of the next one compare as equal.
+        """
+        return max(position, position // self.segment_size * self.segment_size + kernel.HEADER_SIZE)
+
     def to_json(self) -> str:
         major, minor = kernel.FORMAT
         cycle = self.roll_cycle
@@ -87,37 +128,6 @@ def _roll_cycle(content: dict[str, object], path: str) -> RollCycle | None:
         raise _refuse(path, f"has no usable 'roll_cycle' ({error})") from None
 
 
-def parse(text: bytes | str, path: str) -> Identity:
-    """Read the content of a `log.json`; refuse what is not one, and what a newer format wrote."""
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _refuse(path, f"is not JSON ({error})") from None
-    if not isinstance(content, dict) or not isinstance(content.get("format"), dict):
-        raise _refuse(path, "has no 'format'")
-    major = _whole_number(content["format"], "major", path)
-    if major > kernel.FORMAT[0]:
-        raise UnsupportedVersionError(
-            f"the log has format {major}, this release reads up to {kernel.FORMAT[0]}: use a "
-            "newer commitlog",
-            path=path,
-        )
-    try:
-        uuid = uuids.UUID(str(content.get("uuid"))).bytes
-    except ValueError:
-        raise _refuse(path, "has no usable 'uuid'") from None
-    segment_size = _whole_number(content, "segment_size", path)
-    if not kernel.SMALLEST <= segment_size <= kernel.LARGEST or segment_size % kernel.HEADER_SIZE:
-        raise _refuse(path, f"has an impossible segment_size of {segment_size}")
-    return Identity(
-        uuid=uuid,
-        segment_size=segment_size,
-        timestamps=str(content.get("timestamps", "coarse")),
-        created_ns=_whole_number(content, "created_ns", path),
-        roll_cycle=_roll_cycle(content, path),
-    )
-
-
 def read(dir_fd: int, path: str) -> Identity | None:
     """Return the identity of the log in a directory, or None if there is no `log.json`."""
     place = os.path.join(path, NAME)
@@ -134,7 +144,7 @@ def read(dir_fd: int, path: str) -> Identity | None:
             path=place,
             errno=error.errno,
         ) from None
-    return parse(text, place)
+    return Identity.parse(text, place)
 
 
 def missing(path: str) -> NotALogError:

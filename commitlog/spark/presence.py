@@ -20,7 +20,7 @@ def identity_at(folder: str) -> Identity | None:
     place = places.join(folder, identities.NAME)
     try:
         with places.open_file(place) as file:
-            return identities.parse(bytes(file.read(identities.SIZE_LIMIT)), place)
+            return Identity.parse(bytes(file.read(identities.SIZE_LIMIT)), place)
     except FileNotFoundError:
         return None
 

@@ -106,13 +106,13 @@ def read_identity(target: Target) -> Identity:
         if not names:
             raise LogNotFoundError("there is no archive here", path=target.name) from None
         if identities.NAME in names:  # it was made in between
-            return identities.parse(_identity_text(target, path), path)
+            return Identity.parse(_identity_text(target, path), path)
         raise NotALogError(
             f"this directory has no {identities.NAME}: if it is an archive, copy the file from its "
             "log, or from another archive of the log",
             path=target.name,
         ) from None
-    return identities.parse(text, path)
+    return Identity.parse(text, path)
 
 
 def _identity_text(target: Target, path: str) -> bytes:

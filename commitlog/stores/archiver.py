@@ -19,6 +19,7 @@ from commitlog.errors import (
 )
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment.identity import Identity
 from commitlog.stores import own_sessions
 from commitlog.stores.archived import archived_name, compressor, read_pieces
 from commitlog.stores.store import Store
@@ -142,7 +143,7 @@ class Archiver:
                 )
             return
         with self.target.open(identities.NAME) as file:
-            there = identities.parse(
+            there = Identity.parse(
                 file.read(identities.SIZE_LIMIT), self.target.path_of(identities.NAME)
             )
         if there.uuid != self._directory.log_uuid:

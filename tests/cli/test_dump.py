@@ -18,7 +18,7 @@ from commitlog.cli.commands import dump as dump_command
 from commitlog.log.parts import parts_of
 from commitlog.segment import index_file
 from commitlog.segment.directory import LogDirectory
-from commitlog.segment.identity import parse
+from commitlog.segment.identity import Identity
 from commitlog.segment.seal_table import SealTable
 from tests.cli.program import run
 from tests.log_files import HEADER, SIZE, LogFiles
@@ -175,7 +175,7 @@ def test_range_is_the_same_after_any_preceding_damage(long: Path, harm: str) -> 
 
 def test_index_contradicting_frames_is_ignored(long: Path) -> None:
     """The index has valid CRCs, but every offset in it is eight bytes too high."""
-    directory = LogDirectory(str(long), parse((long / "log.json").read_bytes(), str(long)))
+    directory = LogDirectory(str(long), Identity.parse((long / "log.json").read_bytes(), str(long)))
     try:
         seal = SealTable(directory).get(1)
         assert seal is not None

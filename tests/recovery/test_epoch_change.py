@@ -9,8 +9,7 @@ from pathlib import Path
 
 import commitlog
 from commitlog.log.parts import parts_of
-from commitlog.recovery import lineage
-from commitlog.recovery.epoch_change import change
+from commitlog.recovery.epochs import Epochs
 
 
 def test_locked_directory_does_not_stop_a_change_of_epoch(tmp_path: Path) -> None:
@@ -19,7 +18,7 @@ def test_locked_directory_does_not_stop_a_change_of_epoch(tmp_path: Path) -> Non
         reader = os.open(log.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(reader, fcntl.LOCK_SH)  # which any reader may do, and for good
-            change(directory, lambda known: replace(known, require=2))
+            Epochs(directory).change(lambda known: replace(known, require=2))
         finally:
             os.close(reader)
-        assert lineage.read(directory).require == 2
+        assert Epochs(directory).read().require == 2

@@ -15,11 +15,12 @@ import commitlog
 from commitlog import replication
 from commitlog.errors import FencedError, ReplicationError
 from commitlog.log.parts import parts_of
-from commitlog.recovery import lineage
-from commitlog.recovery.lineage import Lineage, Member, parse
+from commitlog.recovery import epochs
+from commitlog.recovery.epochs import Epochs
+from commitlog.recovery.lineage import Lineage, Member
 from commitlog.recovery.place import Place
 from commitlog.replication import Replication
-from commitlog.replication.new_replica import read_replica
+from commitlog.segment import checked_json
 from tests.copies import copy_log
 from tests.replication.scene import LIMIT_S, SEGMENT, fill, records, settle
 
@@ -29,7 +30,7 @@ Act = Callable[[Path], Path]
 
 
 def known(path: Path) -> Lineage:
-    found = read_replica(str(path))
+    found = Epochs.at(str(path))
     assert found is not None
     return found[1]
 
@@ -73,9 +74,9 @@ def synchronized(path: Path) -> Path:
 
 def overwritten(path: Path) -> Path:
     """As `cp` does, into the same inodes: the file `epoch` is of an earlier open."""
-    older = (path / lineage.NAME).read_bytes()
+    older = (path / epochs.NAME).read_bytes()
     settle(path)
-    (path / lineage.NAME).write_bytes(older)
+    (path / epochs.NAME).write_bytes(older)
     return path
 
 
@@ -178,20 +179,20 @@ def settle_with(path: Path, other: Callable[[Place], Place]) -> None:
     """Write the file with another place, into itself."""
     with commitlog.open(path, "r") as log:
         directory = parts_of(log).directory
-        fd = os.open(path / lineage.NAME, os.O_RDONLY)
+        fd = os.open(path / epochs.NAME, os.O_RDONLY)
         try:
             place = other(Place.of(directory.fd, fd))
         finally:
             os.close(fd)
-        content = lineage.read(directory).content()
-        text = (path / lineage.NAME).read_bytes()
+        content = Epochs(directory).read().content()
+        text = (path / epochs.NAME).read_bytes()
         written = json.loads(text)["place"]
         assert written == {"file": place.file, "directory": written["directory"]} | {
             "born": written["born"]
         }
-        original = path / lineage.NAME
+        original = path / epochs.NAME
         inode = original.stat().st_ino
-        lineage.checked_json.write(directory, "other", {**content, "place": place.content()})
+        checked_json.write(directory, "other", {**content, "place": place.content()})
         original.write_bytes((path / "other").read_bytes())
         (path / "other").unlink()
         assert original.stat().st_ino == inode
@@ -258,7 +259,7 @@ def test_file_of_an_older_release_is_accepted(tmp_path: Path) -> None:
     with commitlog.open(path, "r") as log:
         directory = parts_of(log).directory
         content = {"follows": None, "epochs": [], "require": 1}
-        lineage.checked_json.write(directory, lineage.NAME, content)
+        checked_json.write(directory, epochs.NAME, content)
     cloned(path)
     commitlog.open(path).close()
     assert known(path) == Lineage(require=1)
@@ -270,12 +271,12 @@ def test_file_of_an_older_release_is_accepted(tmp_path: Path) -> None:
 
 def test_new_file_satisfies_the_rules_of_older_releases(tmp_path: Path) -> None:
     replicated(tmp_path, "b")
-    content = json.loads((tmp_path / "orders" / lineage.NAME).read_text())
+    content = json.loads((tmp_path / "orders" / epochs.NAME).read_text())
     assert content["format"] == 1
     assert {"follows", "epochs", "require"} <= content.keys()
     # What an older release writes back: the keys that it knows.
     dropped = {name: content[name] for name in ("follows", "epochs", "require")}
-    assert parse(dropped) == Lineage(require=1)
+    assert Lineage.parse(dropped) == Lineage(require=1)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +290,7 @@ def test_new_file_satisfies_the_rules_of_older_releases(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_damaged_members_are_refused(content: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="cannot be read"):
-        parse({"follows": None, "epochs": [], **content})
+        Lineage.parse({"follows": None, "epochs": [], **content})
 
 
 def test_copy_of_one_name_replaces_the_earlier_one() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import commitlog
 from commitlog import replication
 from commitlog._kernel.segments import SEAL_AT, SEAL_SIZE
-from commitlog.recovery import lineage
+from commitlog.recovery.epochs import Epochs
 from commitlog.repair.verification import verify
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
@@ -51,8 +51,9 @@ def settle(path: Path) -> None:
     assert identity is not None
     directory = LogDirectory(str(path), identity)
     try:
-        if lineage.NAME in directory.names():
-            lineage.write(directory, lineage.read(directory))
+        epochs = Epochs(directory)
+        if epochs.exists():
+            epochs.write(epochs.read())
     finally:
         directory.close()
 

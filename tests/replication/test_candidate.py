@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from commitlog.errors import InvalidOptionError, ReplicationError
-from commitlog.recovery.epoch import EPOCH_GAP, NUMBER_LIMIT, next_rank
+from commitlog.recovery.epoch import EPOCH_GAP, NUMBER_LIMIT
 from commitlog.recovery.lineage import Epoch, Lineage, Member, Rank
 from commitlog.replication.candidate import Candidate
 from commitlog.replication.promise import Asked, Standing, standing_of
@@ -26,9 +26,10 @@ from commitlog.replication.promotion_steps import (
     Refuse,
     Wanted,
 )
+from commitlog.segment.identity import Identity
 
 END = 8192
-SIZE = 1 << 20
+IDENTITY = Identity.new(1 << 20, "coarse")
 GONE = "it is out of reach"
 FIRST = Rank(1, "f" * 32)
 
@@ -49,11 +50,11 @@ def log(name: str, known: str = "abc", require: int = 1, *, copy: bool = True) -
 
 
 def own(lineage: Lineage, end: int = END, **rest: str) -> Own:
-    return Own(lineage, standing_of(lineage, end, SIZE), "here", **rest)
+    return Own(lineage, standing_of(lineage, end, IDENTITY), "here", **rest)
 
 
 def answer(lineage: Lineage, end: int = END) -> Answer:
-    return Answer(lineage, standing_of(lineage, end, SIZE), f"at {lineage.member}")
+    return Answer(lineage, standing_of(lineage, end, IDENTITY), f"at {lineage.member}")
 
 
 def promised(action: Action, answers: Mapping[str, Answer]) -> Promised:
@@ -198,9 +199,9 @@ def test_epoch_that_is_too_far_away_is_not_believed(number: int) -> None:
 
 
 def test_number_of_an_epoch_has_a_limit() -> None:
-    assert next_rank([Rank(NUMBER_LIMIT - 1)]).number == NUMBER_LIMIT
+    assert Rank.after([Rank(NUMBER_LIMIT - 1)]).number == NUMBER_LIMIT
     with pytest.raises(ReplicationError, match="no epoch has a number above"):
-        next_rank([Rank(NUMBER_LIMIT)])
+        Rank.after([Rank(NUMBER_LIMIT)])
 
 
 # --- what is promised -----------------------------------------------------------------------------
@@ -262,7 +263,7 @@ class Cluster:
         self.untold: set[str] = set()  # open for their own promotion when a promise was withdrawn
 
     def standing(self, name: str) -> Standing:
-        return standing_of(self.logs[name], END, SIZE)
+        return standing_of(self.logs[name], END, IDENTITY)
 
     def asked(self, name: str, asked: Asked) -> tuple[Rank, Standing] | str:
         if name in self.locked:

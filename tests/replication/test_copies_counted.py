@@ -19,10 +19,10 @@ from commitlog.errors import (
     InvalidOptionError,
     ReplicationError,
 )
+from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.lineage import Lineage, Rank
 from commitlog.replication import Replication
 from commitlog.replication.following import Following
-from commitlog.replication.new_replica import read_replica
 from commitlog.replication.served import Served
 from tests.replication.scene import LIMIT_S, SEGMENT, fill, killed_process, records
 
@@ -30,7 +30,7 @@ NOWHERE = "tcp://127.0.0.1:1/c"
 
 
 def known(path: Path) -> Lineage:
-    found = read_replica(str(path))
+    found = Epochs.at(str(path))
     assert found is not None
     return found[1]
 

@@ -57,7 +57,8 @@ def test_failed_flush_of_a_copy_is_final(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "orders") as log:
         fill(log, 1)
         chunk = frames_behind(log, before)
-    replica._segment = FailingOnce(replica._writable())  # type: ignore[assignment]
+    writer = replica._writer
+    writer._segment = FailingOnce(writer._writable())  # type: ignore[assignment]
     with pytest.raises(IOFailureError, match="cannot flush"):
         replica.write(chunk)
     with pytest.raises(IOFailureError, match="cannot flush"):
@@ -65,7 +66,7 @@ def test_failed_flush_of_a_copy_is_final(tmp_path: Path) -> None:
     with pytest.raises(IOFailureError, match="cannot flush"):
         replica.promise(Asked(Rank(1, "a" * 32)))
     assert replica.position == before
-    uuid = replica.directory.log_uuid
+    uuid = replica.log.identity.uuid
     replica.close()
     fd = os.open(tmp_path / "copy", os.O_RDONLY)
     left = checkpoints.read(fd, uuid)

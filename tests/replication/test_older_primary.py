@@ -14,6 +14,7 @@ from commitlog.errors import CommitLogError, FencedError, ReplicationError
 from commitlog.replication.followed_mark import NAME, FollowedMark
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
+from commitlog.segment.notes import Notes
 from tests.copies import copy_log
 from tests.replication.scene import LIMIT_S, SEGMENT, fill, records, settle
 
@@ -49,7 +50,7 @@ def mark_of(path: Path) -> int:
     assert identity is not None
     directory = LogDirectory(str(path), identity)
     try:
-        return FollowedMark(directory).position
+        return FollowedMark(Notes(directory)).position
     finally:
         directory.close()
 

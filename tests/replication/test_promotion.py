@@ -15,7 +15,7 @@ from commitlog.errors import (
     LogLockedError,
     LogNotFoundError,
 )
-from commitlog.replication.new_replica import read_replica
+from commitlog.recovery.epochs import Epochs
 from tests.replication.scene import LIMIT_S, SEGMENT, copy_of, fill, records
 from tests.steps import killed_at
 
@@ -125,7 +125,7 @@ def test_promotion_killed_at_any_step_can_be_repeated(tmp_path: Path) -> None:
         folder = tmp_path / str(step)
         copy_of(folder / "orders", folder / "copy")
         killed = killed_at(step, lambda folder=folder: lambda: replication.promote(folder / "copy"))
-        found = read_replica(os.fspath(folder / "copy"))
+        found = Epochs.at(os.fspath(folder / "copy"))
         assert found is not None
         assert (found[1].number, found[1].follows is None) in ((0, False), (1, True))
         if not killed:

@@ -13,8 +13,8 @@ import pytest
 import commitlog
 from commitlog import replication
 from commitlog.errors import FencedError, InvalidOptionError, ReplicationError
+from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.lineage import Rank
-from commitlog.replication.new_replica import read_replica
 from commitlog.replication.promise import Asked, Standing
 from commitlog.replication.served import Served
 from tests.replication.scene import (
@@ -76,7 +76,7 @@ def test_promotion_with_too_few_copies_is_refused(tmp_path: Path) -> None:
         copies["b"].close()
         with pytest.raises(ReplicationError, match="1 of 2 copies"):
             replication.promote(tmp_path / "b", others=[NOWHERE], timeout="5s")
-        found = read_replica(str(tmp_path / "b"))
+        found = Epochs.at(str(tmp_path / "b"))
         assert found is not None
         assert (found[1].number, found[1].fence) == (0, None)
         assert replication.promote(tmp_path / "b", others=[NOWHERE], require=2).number == 1
@@ -242,7 +242,7 @@ def test_promotion_drops_epochs_that_the_copy_has_not_reached(tmp_path: Path) ->
     with replication.serve(tmp_path / "b") as new:
         # Step 2 is the adoption of the lineage, before any record.
         assert killed_process(2, "follow", tmp_path / "c", new.url())
-    found = read_replica(str(tmp_path / "c"))
+    found = Epochs.at(str(tmp_path / "c"))
     assert found is not None
     epoch = replication.promote(tmp_path / "c")
     assert epoch.number == found[1].number + 1
@@ -261,7 +261,7 @@ def test_promotion_killed_at_any_step_keeps_its_promise(tmp_path: Path) -> None:
         with replication.serve(folder / "orders") as idle:
             url = idle.url()
             killed = killed_process(step, "promote", folder / "b", url)
-            found = read_replica(str(folder / "b"))
+            found = Epochs.at(str(folder / "b"))
             assert found is not None
             if not killed:
                 break

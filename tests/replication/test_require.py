@@ -12,9 +12,9 @@ import pytest
 import commitlog
 from commitlog import replication
 from commitlog.errors import InvalidOptionError, ReplicationError
-from commitlog.recovery.lineage import Lineage, Rank, parse
+from commitlog.recovery.epochs import Epochs
+from commitlog.recovery.lineage import Lineage, Rank
 from commitlog.replication import Replication
-from commitlog.replication.new_replica import read_replica
 from commitlog.replication.promise import Asked
 from commitlog.replication.replica import fence_closed
 from tests.replication.scene import LIMIT_S, fill
@@ -24,7 +24,7 @@ NAMES = ("orders", "b", "c")
 
 
 def known(path: Path) -> Lineage:
-    found = read_replica(str(path))
+    found = Epochs.at(str(path))
     assert found is not None
     return found[1]
 
@@ -146,4 +146,4 @@ def test_change_of_an_epoch_that_is_known_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("require", [-1, 65, "1", True])
 def test_damaged_require_is_refused(require: object) -> None:
     with pytest.raises(ValueError, match="required copies"):
-        parse({"follows": None, "epochs": [], "require": require})
+        Lineage.parse({"follows": None, "epochs": [], "require": require})

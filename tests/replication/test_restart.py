@@ -14,10 +14,10 @@ from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import FencedError, ReplicationError
 from commitlog.log.commit_log import open_log
 from commitlog.log.parts import parts_of
-from commitlog.recovery import lineage
+from commitlog.recovery import epochs as epochs_file
 from commitlog.recovery.admission import note_recovery
+from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.lineage import Epoch, Lineage, Rank
-from commitlog.replication.new_replica import read_replica
 from commitlog.replication.promise import Asked
 from commitlog.replication.replica import fence_closed
 from commitlog.replication.sender import Sender
@@ -45,7 +45,7 @@ def url_of(log: commitlog.CommitLog) -> str:
 
 
 def epochs_of(path: Path) -> tuple[Epoch, ...]:
-    known = read_replica(str(path))
+    known = Epochs.at(str(path))
     assert known is not None
     return known[1].epochs
 
@@ -176,7 +176,7 @@ def test_log_without_copies_notes_no_recovery(tmp_path: Path) -> None:
         fill(log, 10)
         copy_files(path, left)
     commitlog.open(left).close()
-    assert not (left / lineage.NAME).exists()
+    assert not (left / epochs_file.NAME).exists()
 
 
 def test_committed_records_are_sent_before_their_flush(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_restart_is_later_than_its_epoch_and_before_the_next_one() -> None:
     first = Lineage().promoted(4096, Rank(1, "a" * 32))
     again = first.restarted(8192)
     assert Rank() < first.rank < again.rank < Rank(1, "b" * 32) < Rank(2, "a" * 32)
-    assert lineage.parse(again.content()) == again
+    assert Lineage.parse(again.content()) == again
     assert first.content()["epochs"] == [{"number": 1, "start": 4096, "id": "a" * 32}]
     assert again.parted(first) == 8192
     assert again.promotion == first.epochs[0]
@@ -221,7 +221,7 @@ def test_restart_is_later_than_its_epoch_and_before_the_next_one() -> None:
         [*first.content()["epochs"], {"number": 1, "start": 0, "id": "b" * 32, "restart": 1}],  # type: ignore[misc]
     ):
         with pytest.raises(ValueError, match="epochs"):
-            lineage.parse({"follows": None, "epochs": epochs})
+            Lineage.parse({"follows": None, "epochs": epochs})
 
 
 def test_restart_replaces_those_that_start_there_or_later() -> None:
@@ -234,20 +234,20 @@ def test_restart_replaces_those_that_start_there_or_later() -> None:
     below = once.restarted(8192)
     assert below.epochs == (*first.epochs, Epoch(1, 8192, "a" * 32, 2))
     assert below.parted(once) == 8192
-    assert lineage.parse(below.content()) == below
+    assert Lineage.parse(below.content()) == below
 
 
 def test_recovery_beyond_the_limit_is_refused_without_loss(
     crashed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, epochs = records(crashed), (crashed / lineage.NAME).read_bytes()
-    monkeypatch.setattr(lineage, "_EPOCHS_LIMIT", 0)
+    before, epochs = records(crashed), (crashed / epochs_file.NAME).read_bytes()
+    monkeypatch.setattr(Lineage, "EPOCHS_LIMIT", 0)
     for _ in range(2):
         with pytest.raises(ReplicationError, match="remove all copies of this log, then its file"):
             commitlog.open(crashed)
-        assert (crashed / lineage.NAME).read_bytes() == epochs
+        assert (crashed / epochs_file.NAME).read_bytes() == epochs
     assert records(crashed) == before
-    (crashed / lineage.NAME).unlink()
+    (crashed / epochs_file.NAME).unlink()
     with commitlog.open(crashed) as log:
         log.append(b"on")
     assert records(crashed)[:-1] == before

@@ -47,10 +47,10 @@ def test_newer_major_version_is_refused_and_minor_accepted() -> None:
     content = json.loads(Identity.new(65536, "coarse").to_json())
     content["format"]["minor"] += 1
     content["added later"] = True
-    assert identities.parse(json.dumps(content).encode(), "log.json").segment_size == 65536
+    assert Identity.parse(json.dumps(content).encode(), "log.json").segment_size == 65536
     content["format"]["major"] += 1
     with pytest.raises(UnsupportedVersionError, match="newer commitlog"):
-        identities.parse(json.dumps(content).encode(), "log.json")
+        Identity.parse(json.dumps(content).encode(), "log.json")
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_newer_major_version_is_refused_and_minor_accepted() -> None:
 def test_invalid_identity_is_refused_with_its_path(change: dict[str, Any]) -> None:
     content = json.loads(Identity.new(65536, "coarse").to_json()) | change
     with pytest.raises(NotALogError) as caught:
-        identities.parse(json.dumps(content).encode(), "/there/log.json")
+        Identity.parse(json.dumps(content).encode(), "/there/log.json")
     assert caught.value.path == "/there/log.json"
 
 

@@ -22,7 +22,7 @@ from commitlog.recovery.join_note import JoinNote
 from commitlog.repair.repair import repair
 from commitlog.repair.verification import verify
 from commitlog.segment.directory import LogDirectory
-from commitlog.segment.identity import parse
+from commitlog.segment.identity import Identity
 from commitlog.stage.joining import join
 from tests.setups import Logs
 from tests.stage.making import SIZE, append, batch_of, numbered, read_all, stage
@@ -324,7 +324,7 @@ class LogDirectoryOf:
     """The open directory of a log."""
 
     def __init__(self, path: Path) -> None:
-        identity = parse((path / "log.json").read_bytes(), str(path))
+        identity = Identity.parse((path / "log.json").read_bytes(), str(path))
         self.directory = LogDirectory(str(path), identity)
 
     def __enter__(self) -> LogDirectory:

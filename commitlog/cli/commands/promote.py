@@ -10,8 +10,8 @@ from commitlog import Store
 from commitlog.cli.commands import UnsuggestedCommand
 from commitlog.cli.output import echo, print_json
 from commitlog.cli.parameters import connection_options
+from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.lineage import Lineage
-from commitlog.replication.new_replica import read_replica
 from commitlog.replication.primary import Access
 from commitlog.replication.promotion import promote
 from commitlog.replication.promotion_steps import Doubt
@@ -109,7 +109,7 @@ def command(
 
 def _refuse_plain(log: str) -> None:
     """Refuse a log that is no copy: its next epoch cuts off what copies of it have beyond it."""
-    found = read_replica(log)
+    found = Epochs.at(log)
     known = Lineage() if found is None else found[1]
     if found is not None and known.follows is None and known.promised == known.rank:
         raise click.UsageError(

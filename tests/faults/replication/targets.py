@@ -18,6 +18,7 @@ import commitlog
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import CommitLogError
 from commitlog.log.commit_log import open_log
+from commitlog.log.locked_log import LockedLog
 from commitlog.recovery.lineage import Rank
 from commitlog.remote import update as updates
 from commitlog.remote import wire as remote_wire
@@ -25,7 +26,6 @@ from commitlog.remote.channel import Channel
 from commitlog.remote.remote_directory import RemoteDirectory
 from commitlog.remote.update import Update
 from commitlog.replication import serve, wire
-from commitlog.replication.new_replica import begin_replica, create_replica
 from commitlog.replication.permits import Permit, Permits
 from commitlog.replication.promise import Asked, Standing
 from commitlog.replication.reading import Reading
@@ -33,7 +33,7 @@ from commitlog.replication.replica import Replica
 from commitlog.replication.served import Served
 from commitlog.replication.session import Sessions
 from commitlog.replication.wire import Chunk
-from commitlog.segment import identity as identities
+from commitlog.segment.identity import Identity
 
 SEGMENT = 64 << 10
 PEER = "a peer"
@@ -226,7 +226,7 @@ class Chunks:
         self._pages = [file.read_bytes()[:HEADER_SIZE] for file in files[:2]]
         frames = files[0].read_bytes()[HEADER_SIZE:][: 64 * 32]
         with open_log(str(source), "r") as log:
-            self._identity = identities.parse(Reading(log).look()["identity"].encode(), PEER)
+            self._identity = Identity.parse(Reading(log).look()["identity"].encode(), PEER)
         self._folder, self._number = folder, 0
         self._replica: Replica | None = None
         self._begin()
@@ -263,8 +263,8 @@ class Chunks:
         self.close()
         self._number += 1
         path = str(self._folder / f"copy{self._number}")
-        create_replica(path, self._identity, commitlog.recovery.lineage.Lineage())
-        begin_replica(path, self._identity, 0, self._pages[0])
+        LockedLog.create(path, self._identity, commitlog.recovery.lineage.Lineage())
+        LockedLog.begin(path, self._identity, 0, self._pages[0])
         self._replica = Replica(path)
 
     def close(self) -> None:

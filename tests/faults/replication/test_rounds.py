@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commitlog import Store, replication
-from commitlog.replication import candidate
+from commitlog.recovery.lineage import Rank
 from tests.conftest import ROOT
 from tests.faults.replication.rounds import command
 from tests.faults.replication.world import LOG, World
@@ -31,7 +31,7 @@ def test_log_that_the_store_fences_is_promoted_again(
     tmp_path: Path, numbers: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = iter(("1" * 32, "2" * 32))  # the higher one prevails among the copies
-    ranked = candidate.next_rank
+    ranked = Rank.after
     with World(tmp_path / "world", numbers, disks=False) as world:
         world.begin()
         world.require = 2
@@ -40,9 +40,7 @@ def test_log_that_the_store_fences_is_promoted_again(
             world.end(name)
         # Each record is on all copies: one promise is enough, so neither learns of the other.
         with monkeypatch.context() as patch:
-            patch.setattr(
-                candidate, "next_rank", lambda known: ranked(known)._replace(id=next(ids))
-            )
+            patch.setattr(Rank, "after", lambda known: ranked(known)._replace(id=next(ids)))
             for name, store in (("c", Store(world.store)), ("b", None)):
                 others = [world.backs[other].url(LOG) for other in world.followers if other != name]
                 replication.promote(

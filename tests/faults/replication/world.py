@@ -16,9 +16,9 @@ import commitlog
 from commitlog.base.polling import attempts
 from commitlog.errors import LogNotFoundError
 from commitlog.keep import restore
+from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.lineage import Lineage, Rank
 from commitlog.repair.verification import verify
-from commitlog.replication.new_replica import read_replica
 from commitlog.stores.store_session import promotions
 from commitlog.stores.target import target_of
 from tests.faults import small_disk
@@ -226,7 +226,7 @@ class World:
     # --- who is primary ---------------------------------------------------------------------------
 
     def lineage(self, name: str) -> Lineage:
-        known = read_replica(str(self.log_of(name)))
+        known = Epochs.at(str(self.log_of(name)))
         return Lineage() if known is None else known[1]
 
     def has_primary(self) -> bool:

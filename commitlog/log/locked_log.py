@@ -1,0 +1,152 @@
+"""LockedLog: a log that is locked and recovered, and that no other program writes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from contextlib import AbstractContextManager
+
+from commitlog._kernel.segments import HEADER_SIZE, Segment, check_header
+from commitlog.base.failpoint import failpoint
+from commitlog.base.path import make_directory, open_directory
+from commitlog.errors import LogLockedError, LogNotFoundError
+from commitlog.log.commit_log import CommitLog
+from commitlog.log.open_log import OpenLog
+from commitlog.log.opened import Opened, refuse_foreign
+from commitlog.log.opening import open_for_writing
+from commitlog.options import Options
+from commitlog.recovery import epochs
+from commitlog.recovery.epochs import Epochs
+from commitlog.recovery.lineage import Lineage
+from commitlog.segment import identity as identities
+from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment.identity import Identity
+from commitlog.segment.new_file import put_new_file
+from commitlog.segment.notes import Notes
+
+
+class LockedLog:
+    """A log that one program has locked, to write it with a `CopyWriter` or to promote it.
+
+    `open` returns it. It accepts no appends.
+
+    Attributes
+    ----------
+    opened : Opened
+        For the core: lock, directory and recovered end.
+    path : str
+        The log's directory.
+    identity : Identity
+        Uuid, segment size, roll cycle and timestamps.
+    end : int
+        The position at which the log ended when it was opened.
+    epochs : Epochs
+        Under which epochs it was written, and which log it follows.
+    notes : Notes
+        The small files of extensions in its directory.
+    """
+
+    def __init__(self, opened: Opened) -> None:
+        self.opened = opened
+        self.path = opened.directory.path
+        self.identity = opened.directory.identity
+        self.end = opened.end
+        self.epochs = Epochs(opened.directory)
+        self.notes = Notes(opened.directory)
+
+    @classmethod
+    def open(cls, path: str) -> LockedLog:
+        """Lock and recover an existing log, also one that follows another one.
+
+        Raises
+        ------
+        LogNotFoundError, NotALogError
+            There is no log at the path.
+        LogLockedError
+            A follower or a writer has it open.
+        """
+        try:
+            if identities.read_path(path) is None:
+                raise identities.missing(path)
+        except FileNotFoundError:
+            raise LogNotFoundError("there is no log here: check the path", path=path) from None
+        opened = open_for_writing(path, "a", Options(wait_for_log=0), follower=True)
+        if not opened.exclusive:
+            opened.close()
+            raise LogLockedError("the log is open for writing: close it there first", path=path)
+        return cls(opened)
+
+    @staticmethod
+    def create(path: str, identity: Identity, lineage: Lineage) -> None:
+        """Create the directory of a log that follows another one, still without segments.
+
+        It is marked as a follower before it is a log. If a kill interrupts this, call it again.
+
+        Raises
+        ------
+        NotALogError
+            The directory has something else.
+        """
+        try:
+            fd = open_directory(path)
+        except FileNotFoundError:
+            make_directory(path)
+            fd = open_directory(path)
+        try:
+            with contextlib.closing(LogDirectory(path, identity)) as directory:
+                if epochs.NAME not in directory.names():  # else an earlier try was killed here
+                    refuse_foreign(fd, path)
+                Epochs(directory).write(lineage)
+            failpoint("lineage written")
+            identities.write(fd, identity)
+            failpoint("identity written")
+        finally:
+            os.close(fd)
+
+    @staticmethod
+    def begin(path: str, identity: Identity, number: int, page: bytes) -> None:
+        """Put the first segment into such a log durably, before `open` recovers it; if there are
+        segments, do nothing. `ValueError`: the header page is damaged or another segment's.
+        """
+        with contextlib.closing(LogDirectory(path, identity)) as directory:
+            if not directory.segment_numbers():
+                check_page(directory, number, page)
+                place_segment(directory, number, page)
+
+    def opened_segment(self, number: int) -> AbstractContextManager[Segment]:
+        """Open and map a segment for the length of a `with`; `PositionError` if there is none."""
+        return self.opened.directory.opened_segment(number)
+
+    def segment_numbers(self) -> list[int]:
+        """Return the numbers of all segments, ascending."""
+        return self.opened.directory.segment_numbers()
+
+    def finish(self) -> None:
+        """Close the log as a writer does: seal its whole segments, and mark it clean."""
+        CommitLog(OpenLog("a", self.opened, Options(wait_for_log=0))).close()
+
+    def close(self) -> None:
+        """Release the lock."""
+        self.opened.close()
+
+
+def check_page(directory: LogDirectory, number: int, page: bytes) -> None:
+    """Refuse a header page that is not that segment's: `ValueError`."""
+    base, size = number * directory.segment_size, directory.segment_size
+    if (
+        len(page) != HEADER_SIZE
+        or not 0 <= base < 1 << 63
+        or check_header(page, directory.log_uuid, base, size) != 0
+    ):
+        raise ValueError("a damaged header")
+
+
+def place_segment(directory: LogDirectory, number: int, page: bytes) -> None:
+    """Put a segment in place durably, with all of its blocks: a full disk must not turn a store
+    through a mapping into SIGBUS.
+    """
+    size = directory.segment_size
+    with directory.translate_errors(f"create a segment of {size} bytes"):
+        put_new_file(directory.fd, segment_name(number * size), page, size)
+    directory.sync()
+    failpoint("segment placed")
