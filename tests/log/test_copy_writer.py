@@ -13,6 +13,7 @@ import pytest
 import commitlog
 from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, SEAL_AT, SEAL_SIZE, copy_frames
 from commitlog.base import failpoint
+from commitlog.base.path import opened_directory
 from commitlog.errors import (
     CommitLogError,
     FencedError,
@@ -21,6 +22,7 @@ from commitlog.errors import (
     NotALogError,
     PositionError,
 )
+from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.copy_writer import CopyWriter
 from commitlog.log.locked_log import LockedLog
 from commitlog.log.view import view_of
@@ -113,8 +115,10 @@ def test_close_makes_durable_what_was_written(source: Source, writer: CopyWriter
     writer.frames(position, frames, more=True)
     assert writer.durable == position < writer.end
     writer.close()
-    with closing(LockedLog.open(writer.log.path)) as log:
-        assert log.end == position + len(frames)
+    with opened_directory(writer.log.path) as fd:
+        left = checkpoints.read(fd, source.identity.uuid)
+    assert left is not None
+    assert (left.clean, left.position) == (True, position + len(frames))
 
 
 # --- what does not fit ----------------------------------------------------------------------------
