@@ -4,11 +4,13 @@ Everything above the core is written with these names, the names of `commitlog`,
 and `commitlog.options`, and the toolbox `commitlog.base`. See docs/extending.md.
 """
 
+from commitlog._kernel.memory import crc32c_implementation
 from commitlog._kernel.segments import (
     FRAME_ALIGN,
     HEADER_SIZE,
     SEAL_AT,
     SEAL_SIZE,
+    RowBuffers,
     Segment,
     check_header,
     copy_frames,
@@ -16,44 +18,67 @@ from commitlog._kernel.segments import (
     read_seal,
 )
 from commitlog.log.copy_writer import CopyWriter
+from commitlog.log.frame_list import frame_length, segment_fields
 from commitlog.log.locked_log import LockedLog
-from commitlog.log.snapshot import Snapshot
+from commitlog.log.scan import Scan
 from commitlog.log.view import LogView, view_of
 from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.lineage import Epoch, Lineage, Member, Rank
+from commitlog.repair.log_files import LogFiles
+from commitlog.repair.removal import LogRemoval
+from commitlog.repair.verification import surveying
 from commitlog.segment.cursors_file import Writer
-from commitlog.segment.directory import segment_name
+from commitlog.segment.directory import holes, segment_name
 from commitlog.segment.identity import Identity
 from commitlog.segment.notes import Notes
+from commitlog.segment.piece_decoder import PieceDecoder
 from commitlog.segment.seal_table import Seal
 from commitlog.segment.source import SegmentRef, SegmentSource, SourceEnds
+from commitlog.stage.joining import join
+from commitlog.stage.staging import StagedSegment, StagingWriter
+from commitlog.tail.arrow import BatchForm
+from commitlog.tail.tailer_folder import check_name
 
 __all__ = [
     "FRAME_ALIGN",
     "HEADER_SIZE",
     "SEAL_AT",
     "SEAL_SIZE",
+    "BatchForm",
     "CopyWriter",
     "Epoch",
     "Epochs",
     "Identity",
     "Lineage",
     "LockedLog",
+    "LogFiles",
+    "LogRemoval",
     "LogView",
     "Member",
     "Notes",
+    "PieceDecoder",
     "Rank",
+    "RowBuffers",
+    "Scan",
     "Seal",
     "Segment",
     "SegmentRef",
     "SegmentSource",
-    "Snapshot",
     "SourceEnds",
+    "StagedSegment",
+    "StagingWriter",
     "Writer",
     "check_header",
+    "check_name",
     "copy_frames",
+    "crc32c_implementation",
+    "frame_length",
     "header_fields",
+    "holes",
+    "join",
     "read_seal",
+    "segment_fields",
     "segment_name",
+    "surveying",
     "view_of",
 ]

@@ -11,8 +11,7 @@ from typing import Literal
 import commitlog
 from commitlog.base.path import path_of
 from commitlog.errors import PositionError
-from commitlog.log.parts import parts_of
-from commitlog.log.scan import Scan
+from commitlog.extension import Scan, view_of
 
 try:
     import polars as pl
@@ -119,26 +118,26 @@ class _Range:
 
     def positions(self, log: commitlog.CommitLog) -> tuple[int | None, int] | None:
         """Return the start and end position in a log; None if the log has nothing in the range."""
-        index = parts_of(log).index
+        view = view_of(log)
         (low, high), (first, last) = self.position, self.sequence
         starts = [log.first_position]
         if low > log.first_position:
             if low >= log.committed_position:
                 return None
-            starts.append(index.entry(low + 1, before=True) or 0)
+            starts.append(view.entry_before(low + 1) or 0)
         if self.timestamp[0] > 0:
-            since = index.position_since(self.timestamp[0])
+            since = view.position_since(self.timestamp[0])
             if since is None:
                 return None
             starts.append(since)
         if first > log.first_sequence:
             try:
-                starts.append(index.position_of(first))
+                starts.append(view.position_of(first))
             except PositionError:
                 return None
         if last < _LARGEST:
             with contextlib.suppress(PositionError):  # the log does not reach so far
-                high = min(high, index.position_of(last + 1) - 1)
+                high = min(high, view.position_of(last + 1) - 1)
         start, end = max(starts), high + 1
         return None if end <= start else (start if len(starts) > 1 else None, end)
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import commitlog
-from commitlog._kernel.segments import FRAME_HEADER
 from commitlog.base.units import MIB
 from commitlog.bench.case import SETUPS, Case, Settings
-from commitlog.extension import FRAME_ALIGN
+from commitlog.extension import FRAME_ALIGN, frame_length
 from commitlog.options import OptionOverrides
 
 _SPARE = 64 * MIB
@@ -31,7 +30,7 @@ def value_of(size: int) -> bytes:
 
 def frame_size(value_size: int) -> int:
     """Return the bytes that a record without key and type takes in the log."""
-    return -(-(FRAME_HEADER + value_size) // FRAME_ALIGN) * FRAME_ALIGN
+    return -(-frame_length(value_size) // FRAME_ALIGN) * FRAME_ALIGN
 
 
 class Workspace:

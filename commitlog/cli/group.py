@@ -14,10 +14,10 @@ from functools import cache
 import click
 
 from commitlog import __version__
-from commitlog._kernel.segments import FORMAT
 from commitlog.base.registered import load, registered
 from commitlog.cli import commands
 from commitlog.cli.commands import UnsuggestedCommand
+from commitlog.types import Identity
 
 GROUP = "commitlog.commands"
 
@@ -73,7 +73,8 @@ def _unavailable(name: str, why: str) -> click.Command:
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(
-    __version__, message=f"commitlog %(version)s, log format {FORMAT[0]}.{FORMAT[1]}"
+    __version__,
+    message=f"commitlog %(version)s, log format {Identity.FORMAT[0]}.{Identity.FORMAT[1]}",
 )
 def group() -> None:
     """Append to, read and manage commitlog logs. LOG is the directory of a log."""

@@ -23,8 +23,8 @@ from commitlog.base.units import parse_age, parse_duration, parse_size
 from commitlog.cli.filter import Pattern, compiled
 from commitlog.cli.where import Condition, condition
 from commitlog.errors import CommitLogError, InvalidOptionError
+from commitlog.extension import check_name
 from commitlog.options import Options, new_segment_size
-from commitlog.tail.tailer_folder import check_name
 
 INTERVAL_LEAST_S = 0.1
 _LARGEST = (1 << 63) - 1

@@ -19,7 +19,7 @@ from commitlog import Batch
 from commitlog.cli.filter import Pattern, Rows
 from commitlog.errors import SequenceError
 from commitlog.errors.printable import printable
-from commitlog.tail.arrow import COLUMNS
+from commitlog.extension import BatchForm
 
 RecordFormat = Callable[[Batch, Rows], bytes]
 """Returns the bytes of some rows of a batch."""
@@ -86,10 +86,10 @@ def json_fields(fields: dict[str, Any]) -> dict[str, Any]:
 class CsvLines:
     """Format records as CSV, with text in quotes; a missing key is empty, without quotes."""
 
-    HEADER = f"{','.join(COLUMNS)}\n".encode()
+    HEADER = f"{','.join(BatchForm.COLUMNS)}\n".encode()
 
     def __call__(self, batch: Batch, rows: Rows) -> bytes:
-        columns = [column(field, batch, rows, dt.UTC) for field in COLUMNS]
+        columns = [column(field, batch, rows, dt.UTC) for field in BatchForm.COLUMNS]
         lines = []
         for position, sequence, time, type, key, value in zip(*columns, strict=True):
             key_text = "" if key is None else _quoted(key, "key", position)

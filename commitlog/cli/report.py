@@ -13,38 +13,20 @@ from typing import Any
 
 import commitlog
 from commitlog import CommitLog
-from commitlog._kernel.segments import FORMAT, read_opened
 from commitlog.base.path import is_remote
 from commitlog.cli.quantities import size_text
 from commitlog.cli.record_format import time_text
 from commitlog.errors import CommitLogError, CorruptSegmentError
-from commitlog.extension import HEADER_SIZE, Segment
-from commitlog.flush import checkpoint as checkpoints
-from commitlog.log.figures import replication_lag, store_stats
-from commitlog.log.parts import parts_of
+from commitlog.extension import HEADER_SIZE, LogFiles, Notes, holes, segment_fields, view_of
 from commitlog.messages.summary import layers_of, layers_text, newest, sizes_of
 from commitlog.observe.watching import writer_name
-from commitlog.recovery.epochs import Epochs
-from commitlog.repair.verification import opened_log_directory, read_identity
 from commitlog.replication.followed_mark import FollowedMark
-from commitlog.segment import cursors_file
-from commitlog.segment.cursors_file import is_live
-from commitlog.segment.directory import LogDirectory, holes
 from commitlog.segment.lone_segment import LoneSegment
-from commitlog.segment.notes import Notes
 from commitlog.stores.archived_directory import ArchivedDirectory
 from commitlog.stores.detached import open_detached
-from commitlog.types import Identity
+from commitlog.types import Identity, Kind
 
 Report = dict[str, Any]
-_SEAL = (
-    "end_offset",
-    "first_sequence",
-    "records",
-    "first_timestamp_ns",
-    "last_timestamp_ns",
-    "largest_timestamp_ns",
-)
 # Keys that `lines` prints in another form, or not at all.
 _ELSEWHERE = ("path", "kind", "state", "seal", "writers", "topics", "problems")
 STATES = {
@@ -94,20 +76,6 @@ def add_topics(report: Report) -> None:
         )
 
 
-def segment_header(segment: Segment) -> Report:
-    """Return the header of a segment with its seal; a part that is not written yet is None."""
-    opened = read_opened(segment.read(0, HEADER_SIZE))
-    seal = segment.sealed()
-    return {
-        "base_position": segment.base,
-        "segment_size": segment.size,
-        "segment_id": f"{segment.id:#018x}",
-        "opened_ns": None if opened is None else opened[0],
-        "cycle": None if opened is None else opened[1],
-        "seal": None if seal is None else dict(zip(_SEAL, seal, strict=True)),
-    }
-
-
 def lines(report: Report) -> Iterator[str]:
     """Yield a report as lines: the same keys, with sizes and times in units."""
     state = f", {STATES[report['state']]}" if "state" in report else ""
@@ -130,26 +98,26 @@ def lines(report: Report) -> Iterator[str]:
     yield from (f"  wrong: {problem}" for problem in report["problems"])
 
 
-def _identity(directory: LogDirectory, identity: Identity) -> Report:
+def _identity(kind: Kind, path: str, identity: Identity) -> Report:
     return {
-        "kind": directory.kind,
-        "path": directory.path,
+        "kind": kind,
+        "path": path,
         "uuid": str(uuid.UUID(bytes=identity.uuid)),
-        "format": ".".join(map(str, FORMAT)),
+        "format": ".".join(map(str, Identity.FORMAT)),
         "created_ns": identity.created_ns,
         "timestamps": identity.timestamps,
         "roll_cycle": None if identity.roll_cycle is None else str(identity.roll_cycle),
     }
 
 
-def _segments(directory: LogDirectory, identity: Identity) -> Report:
-    numbers, size = directory.segment_numbers(), identity.segment_size
+def _segments(numbers: list[int], disk_bytes: int, identity: Identity) -> Report:
+    size = identity.segment_size
     return {
         "segment_size": size,
         "segments": len(numbers),
         "first_segment_position": numbers[0] * size if numbers else None,
         "last_segment_position": numbers[-1] * size if numbers else None,
-        "disk_bytes": directory.whole_disk_bytes(),
+        "disk_bytes": disk_bytes,
     }
 
 
@@ -172,22 +140,18 @@ _UNKNOWN: Report = {
 
 
 def _log(path: str) -> Report:
-    with opened_log_directory(path) as fd:
-        identity, fault = read_identity(fd, path)
-        directory = LogDirectory(path, identity)
-    problems = [] if fault is None else [fault]
-    with contextlib.closing(directory):
-        checkpoint = checkpoints.read(directory.fd, identity.uuid)
-        live = is_live(directory.fd)
+    with LogFiles(path) as files:
+        problems = [] if files.fault is None else [files.fault]
+        checkpoint, live = files.checkpoint(), files.live
         report = {
-            **_identity(directory, identity),
+            **_identity("log", path, files.identity),
             "state": state_of(live=live, clean=checkpoint is not None and checkpoint.clean),
-            **_segments(directory, identity),
+            **_segments(files.segment_numbers(), files.disk_bytes(), files.identity),
             "checkpoint_position": None if checkpoint is None else checkpoint.position,
         }
-        writers = cursors_file.live_writers(directory.fd, identity) if live else []
+        writers = files.live_writers()
         with _noted(problems):
-            report |= _epoch(directory)
+            report |= _epoch(files)
     report |= _UNKNOWN
     with _noted(problems), commitlog.open(path, "r") as opened:
         _add_records(report, opened)
@@ -206,19 +170,19 @@ def _noted(problems: list[str]) -> Iterator[None]:
         problems.append(str(error))
 
 
-def _epoch(directory: LogDirectory) -> Report:
+def _epoch(files: LogFiles) -> Report:
     """Report what a log follows, its epoch and its copies, if it has any of them."""
-    epochs = Epochs(directory)
-    if not epochs.exists():
+    known = files.lineage()
+    if known is None:
         return {}
-    known = epochs.read()
+    lag = None if known.follows is None else FollowedMark(Notes(files.directory)).lag_bytes
     return {
         "follows": known.follows,
-        "lag_bytes": None if known.follows is None else FollowedMark(Notes(directory)).lag_bytes,
+        "lag_bytes": lag,
         "epoch": known.number,
         "promised_epoch": known.promised.number if known.promised > known.rank else None,
         "copies": known.copies,
-        "restored": epochs.is_restored(),
+        "restored": files.restored,
     }
 
 
@@ -226,10 +190,10 @@ def _remote(url: str) -> Report:
     """Report a log on another machine, by the answers of its server."""
     problems: list[str] = []
     with commitlog.open(url, "r") as opened:
-        directory = parts_of(opened).directory
+        seen = view_of(opened).snapshot()
         report = {
-            **_identity(directory, opened.identity),
-            **_segments(directory, opened.identity),
+            **_identity(seen.kind, url, opened.identity),
+            **_segments(seen.segment_numbers, seen.disk_bytes, opened.identity),
             **_UNKNOWN,
         }
         with _noted(problems):
@@ -241,11 +205,11 @@ def _add_records(report: Report, opened: CommitLog) -> None:
     """Add the watermarks, and the fields of the first and the last record."""
     for name in _WATERMARKS:
         report[f"{name}_position"] = getattr(opened, f"{name}_position")
-    lag = replication_lag(parts_of(opened))
-    if lag.position is not None:
-        report["replicated_position"] = lag.position
-        report |= {"replication_lag_bytes": lag.bytes, "replication_lag_ms": lag.ms}
-    store = store_stats(parts_of(opened))
+    figures = opened.stats()
+    if figures.replicated_position is not None:
+        for name in ("replicated_position", "replication_lag_bytes", "replication_lag_ms"):
+            report[name] = getattr(figures, name)
+    store = figures.store
     if store is not None:
         report |= {
             "store": store.target,
@@ -288,8 +252,8 @@ def _archive(directory: ArchivedDirectory) -> Report:
         except CorruptSegmentError as error:
             problems.append(str(error))
     return {
-        **_identity(directory, identity),
-        **_segments(directory, identity),
+        **_identity("archive", directory.path, identity),
+        **_segments(numbers, directory.whole_disk_bytes(), identity),
         "uncompressed_bytes": len(numbers) * size,
         "first_position": numbers[0] * size + HEADER_SIZE if numbers else None,
         "end_position": directory.find_end() if numbers else None,
@@ -301,7 +265,7 @@ def _archive(directory: ArchivedDirectory) -> Report:
 def _segment(directory: LoneSegment) -> Report:
     """Report a segment file from its seal; without a seal, count the frames."""
     with directory.opened_segment(directory.number) as segment:
-        header = segment_header(segment)
+        header = segment_fields(segment)
         seal = header["seal"]
         problems = []
         if seal is not None:
@@ -319,7 +283,7 @@ def _segment(directory: LoneSegment) -> Report:
                     f"damage at position {segment.base + stopped}: the records behind it are not "
                     "counted"
                 )
-    identity = _identity(directory, directory.identity)
+    identity = _identity("segment", directory.path, directory.identity)
     return {
         **{key: identity[key] for key in ("kind", "path", "uuid", "format", "created_ns")},
         **header,

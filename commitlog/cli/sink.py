@@ -12,7 +12,7 @@ from commitlog.cli.decoded import BatchDecoder
 from commitlog.cli.filter import Rows
 from commitlog.cli.output import Output
 from commitlog.cli.record_format import CsvLines, JsonLines, RecordFormat
-from commitlog.tail.arrow import BatchForm
+from commitlog.extension import BatchForm
 
 if TYPE_CHECKING:
     import pyarrow as pa

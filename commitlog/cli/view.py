@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 
@@ -15,7 +14,7 @@ from commitlog.cli.filter import Pattern, Rows
 from commitlog.cli.reading import BATCH_RECORDS, Selection, report_damage
 from commitlog.cli.sink import ByteSink, TableSink
 from commitlog.errors import LogNotFoundError
-from commitlog.log.parts import parts_of
+from commitlog.extension import view_of
 
 # The interval at which a waiting view checks its output and whether the log was removed.
 _CHECK_S = 0.2
@@ -100,7 +99,7 @@ class View:
 
     def _check(self) -> None:
         self._sink.check_reader()
-        if self._follow and os.fstat(parts_of(self._log).directory.fd).st_nlink == 0:
+        if self._follow and view_of(self._log).is_removed:
             raise LogNotFoundError(
                 "the log was removed while it was followed",
                 path=self._log.path,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import platform
@@ -10,9 +11,9 @@ import sys
 
 import posix_ipc
 
-from commitlog._kernel.memory import Memory, crc32c_implementation
 from commitlog.base.free_memory import SHM_DIRECTORY, shm_space
 from commitlog.doctor.finding import Finding, Workspace, failed, ok, warning
+from commitlog.extension import crc32c_implementation
 from commitlog.options import PAGE_SIZE
 
 _ARCHITECTURES = ("x86_64", "aarch64")
@@ -49,23 +50,31 @@ def check_platform(workspace: Workspace) -> Finding:
 def check_memory_lock(workspace: Workspace) -> Finding:
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     found = "no limit" if limit == resource.RLIM_INFINITY else f"RLIMIT_MEMLOCK {limit >> 10} KiB"
-    memory = Memory(PAGE_SIZE)
-    try:
-        memory.lock()
-        memory.unlock()
-    except OSError as error:
+    cause = _lock_page()
+    if cause:
         return warning(
-            f"{found}, but mlock of a page fails: {error.strerror}",
+            f"{found}, but mlock of a page fails: {os.strerror(cause)}",
             "allow mlock: without it, the buffers of a pool may be swapped out",
         )
-    finally:
-        memory.close()
     if limit != resource.RLIM_INFINITY and limit < _POOL and os.geteuid() != 0:
         return warning(
             f"{found}, less than the {_POOL >> 20} MiB of a pool",
             "raise the limit (ulimit -l) for pools; logs without a pool do not need it",
         )
     return ok(found)
+
+
+def _lock_page() -> int:
+    """Lock a page of memory and unlock it; return the errno, or 0."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with mmap.mmap(-1, PAGE_SIZE) as page:
+        view = ctypes.c_char.from_buffer(page)
+        address, size = ctypes.c_void_p(ctypes.addressof(view)), ctypes.c_size_t(PAGE_SIZE)
+        cause = (
+            ctypes.get_errno() if libc.mlock(address, size) or libc.munlock(address, size) else 0
+        )
+        del view
+    return cause
 
 
 def check_shared_memory(workspace: Workspace) -> Finding:

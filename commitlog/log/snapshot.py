@@ -27,8 +27,8 @@ class Snapshot:
 
     `mode` is None if no writer has opened the log since the machine started. `failed` says why the
     log has failed. `sequences` are the first and the next sequence, None if they are damaged; all
-    is None if the records must be counted. The space of the file system is None for an archive or a segment file.
-    `flush_leader` is the slot of the writer that leads a flush.
+    is None if the records must be counted. The space of the file system is None for an archive or
+    a segment file. `flush_leader` is the slot of the writer that leads a flush.
     """
 
     kind: Kind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Literal, TypeVar
 
@@ -21,10 +21,13 @@ from commitlog._kernel.engine import (
 )
 from commitlog._kernel.failure import REPLACED
 from commitlog._kernel.segments import Segment
+from commitlog.log.frame_list import list_frames
 from commitlog.log.parts import LogParts, Mode
 from commitlog.log.snapshot import Snapshot, take_snapshot
 from commitlog.recovery.epochs import Epochs
+from commitlog.recovery.join_note import Manifest
 from commitlog.segment import identity as identities
+from commitlog.segment.directory import Kind
 from commitlog.segment.identity import Identity
 from commitlog.segment.notes import Notes
 from commitlog.segment.seal_table import Seal
@@ -262,9 +265,29 @@ class LogView:
 
     # --- figures and scans, for tools and Spark ---------------------------------------------------
 
+    @property
+    def kind(self) -> Kind:
+        """What was opened: a log, an archive, a segment file, or another machine's log."""
+        return self._parts.directory.kind
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether the log's directory was removed."""
+        return os.fstat(self._parts.directory.fd).st_nlink == 0
+
     def snapshot(self) -> Snapshot:
         """Return what the files that the processes of the log share say now."""
         return take_snapshot(self._parts)
+
+    def frames(self, number: int, start: int | None, stop: int | None) -> Iterator[dict[str, Any]]:
+        """Yield the frames of a segment and what is between them, damaged or not; begin and end at
+        positions.
+        """
+        return list_frames(self._parts, number, start, stop)
+
+    def has_joined(self, query: str, batch: int) -> bool:
+        """Return whether the batch of a query, or a later one of it, has joined the log."""
+        return Manifest.read(self._parts.directory).has(query, batch)
 
 
 def view_of(log: Any) -> LogView:

@@ -17,7 +17,7 @@ from commitlog import CommitLog, TailerState
 from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.process import is_foreign, process_name
 from commitlog.errors import CommitLogError
-from commitlog.extension import Snapshot, Writer, view_of
+from commitlog.extension import Writer, view_of
 from commitlog.stats import StoreStats
 from commitlog.types import Kind
 
@@ -185,7 +185,7 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
         The log is closed.
     """
     seen = view_of(log).snapshot()
-    first_sequence, next_sequence = _sequences(log, seen)
+    first_sequence, next_sequence = _sequences(log, seen.sequences)
     moved = before is None or seen.tail > before.tail_position
     return LogFigures(
         kind=seen.kind,
@@ -219,12 +219,14 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
     )
 
 
-def _sequences(log: CommitLog, seen: Snapshot) -> tuple[int | None, int | None]:
+def _sequences(
+    log: CommitLog, known: tuple[int, int] | tuple[None, None] | None
+) -> tuple[int | None, int | None]:
     """Return the first and the next sequence. Seals hold the counts of most segments, so only the
     end of the log is scanned.
     """
-    if seen.sequences is not None:
-        return seen.sequences
+    if known is not None:
+        return known
     try:
         first = log.first_sequence
         return first, first + log.count()

@@ -25,7 +25,7 @@ from commitlog.segment.directory import (
     segment_bases,
     segment_name,
 )
-from commitlog.segment.seal_table import SealTable
+from commitlog.segment.seal_table import Seal, SealTable
 from commitlog.tail import tailer_file, tailer_state
 
 _CHUNK = 1 << 20
@@ -115,6 +115,10 @@ class Survey:
             ]
         return self.report
 
+    def seal(self, number: int) -> Seal | None:
+        """Return the seal of a segment; None if it is not sealed."""
+        return SealTable(self.directory).get(number)
+
     def _check_joins(self, numbers: list[int]) -> list[int]:
         """Return the numbers without those of an unfinished join, which no reader reaches yet."""
         self.report.joining = self.directory.joining
@@ -193,7 +197,7 @@ class Survey:
                 report.damage.append(Damage(position, segment.base + offset, _reason(code)))
 
     def _check_index(self, segment: Segment, report: SegmentReport) -> None:
-        seal = SealTable(self.directory).get(segment.number)
+        seal = self.seal(segment.number)
         index, state = (
             index_file.read_unsealed(self.directory, segment)
             if seal is None

@@ -7,6 +7,7 @@ import os
 import time
 import uuid as uuids
 from dataclasses import dataclass
+from typing import BinaryIO, ClassVar
 
 from commitlog._kernel import segments as kernel
 from commitlog.base.path import opened_directory
@@ -33,6 +34,22 @@ class Identity:
     timestamps: str
     created_ns: int
     roll_cycle: RollCycle | None = None
+
+    FILE_NAME: ClassVar[str] = NAME
+    FORMAT: ClassVar[tuple[int, int]] = kernel.FORMAT  # that this release writes
+
+    @classmethod
+    def read_from(cls, file: BinaryIO, place: str) -> Identity:
+        """Read the identity from an open `log.json`, of a log or of its archive.
+
+        Raises
+        ------
+        NotALogError
+            The file is damaged. `place` names it in the message.
+        UnsupportedVersionError
+            A newer release wrote it.
+        """
+        return cls.parse(bytes(file.read(SIZE_LIMIT)), place)
 
     @classmethod
     def new(

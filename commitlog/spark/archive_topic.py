@@ -7,17 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from commitlog._kernel.failure import failure
 from commitlog.base.cached import Cached
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError
-from commitlog.extension import HEADER_SIZE, Seal, check_header, header_fields, read_seal
-from commitlog.segment import identity as identities
+from commitlog.extension import HEADER_SIZE, PieceDecoder, Seal, check_header, header_fields
 from commitlog.spark import places
 from commitlog.spark.columns import FIELDS
 from commitlog.spark.presence import identity_at
 from commitlog.spark.segment_bytes import open_bytes
 from commitlog.spark.slices import Slice, read_slices
 from commitlog.spark.topic import Topic, refuse_gap
+from commitlog.types import Identity
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class ArchiveTopic(Topic):
         ]
 
     def _identity(self, content: dict[str, bool]) -> tuple[bytes, int]:
-        identity = identity_at(self.location) if identities.NAME in content else None
+        identity = identity_at(self.location) if Identity.FILE_NAME in content else None
         if identity is not None:
             return identity.uuid, identity.segment_size
         first = self._files[0]
@@ -78,8 +77,8 @@ class ArchiveTopic(Topic):
         code = check_header(page, uuid, base, size)
         if code != 0 or base != first.base:
             raise NotALogError(
-                f"neither a {identities.NAME} beside this segment nor the segment's header says to "
-                f"which log it belongs: restore {identities.NAME}",
+                f"neither a {Identity.FILE_NAME} beside this segment nor the segment's header "
+                f"says to which log it belongs: restore {Identity.FILE_NAME}",
                 path=first.location,
             )
         return uuid, size
@@ -107,11 +106,7 @@ class ArchiveTopic(Topic):
 
     def _seal(self, file: _File) -> Seal | None:
         page = self._page(file)
-        code = check_header(page, self.uuid, file.base, self.segment_size)
-        if code != 0:
-            raise failure(code, path=file.location, position=file.base)
-        found = read_seal(page, self.uuid, file.base, self.segment_size)
-        return None if found is None else Seal(*found)
+        return PieceDecoder(page, self.uuid, file.base, self.segment_size, file.location).seal
 
     # --- bounds -----------------------------------------------------------------------------------
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from commitlog._kernel.segments import RowBuffers
 from commitlog.errors import InvalidOptionError
+from commitlog.extension import RowBuffers
 
 # First the seven columns of Kafka's source, in its order. The partition is always 0, because a log
 # has one. Timestamp type 0 is Kafka's "create time".

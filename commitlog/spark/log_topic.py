@@ -9,15 +9,15 @@ from typing import Literal
 
 import commitlog
 from commitlog.errors import LogNotFoundError, PositionError, SequenceError
-from commitlog.extension import HEADER_SIZE
+from commitlog.extension import HEADER_SIZE, view_of
 from commitlog.log.parts import parts_of
-from commitlog.segment import identity as identities
 from commitlog.spark import places
 from commitlog.spark.presence import check_present
 from commitlog.spark.segment_bytes import stored_location
 from commitlog.spark.slices import Slice
 from commitlog.spark.topic import Topic, refuse_gap
 from commitlog.stores.tiered_directory import TieredDirectory
+from commitlog.types import Identity
 
 LOOK_S = 1.0  # between two looks of a stream for another log in the same place
 
@@ -58,13 +58,13 @@ class LogTopic(Topic):
         self._stamp = self._stamped()
         self.log = commitlog.open(self.location, mode="r", store=store)
         self._parts = parts_of(self.log)
-        self._seals = self._parts.index.seals
+        self._view = view_of(self.log)
         self.segment_size = self.log.segment_size
         self.uuid = self.log.identity.uuid
 
     @property
     def first(self) -> int:
-        return self._bounded(self._parts.queue.first_number * self.segment_size)
+        return self._bounded(self._view.first_position)
 
     @property
     def end(self) -> int:
@@ -99,7 +99,7 @@ class LogTopic(Topic):
 
     def _ask_for_flush(self) -> None:
         if self._visibility == "flushed":
-            self._parts.engine.ask_for_flush()
+            self._view.ask_for_flush()
 
     def _has_changed(self) -> bool:
         """Return whether the files of this place are no longer those that are open."""
@@ -107,7 +107,7 @@ class LogTopic(Topic):
 
     def _stamped(self) -> tuple[int, ...]:
         """Return what changes if `log.json` is written again, also with the same uuid."""
-        path = places.join(self.location, identities.NAME)
+        path = places.join(self.location, Identity.FILE_NAME)
         try:
             found = os.stat(path)
         except FileNotFoundError:
@@ -125,17 +125,17 @@ class LogTopic(Topic):
         return min(max(position, self._only), self._only + self.segment_size)
 
     def _since(self, timestamp_ns: int) -> int | None:
-        found = self._parts.index.position_since(timestamp_ns)
+        found = self._view.position_since(timestamp_ns)
         return None if found is None or found >= self.end else self._bounded(found)
 
     def sequence_of(self, position: int) -> int:
         """Return the number of records before a position at which a frame or a segment begins or
         ends.
         """
-        return self._parts.index.sequence_of(position)
+        return self._view.sequence_of(position)
 
     def position_of(self, sequence: int) -> int:
-        return self._parts.index.position_of(sequence)
+        return self._view.position_of(sequence)
 
     def boundary(self, position: int) -> int:
         number, offset = divmod(position, self.segment_size)
@@ -145,7 +145,7 @@ class LogTopic(Topic):
         return base if found is None or found < base else found
 
     def _entry(self, position: int) -> int | None:
-        return self._parts.index.entry(position, before=True)
+        return self._view.entry_before(position)
 
     def _is_stored(self, number: int) -> bool:
         """Return whether a task reads a segment from the store."""
@@ -155,7 +155,7 @@ class LogTopic(Topic):
     def _location(self, number: int) -> str:
         if self._store is not None and self._is_stored(number):
             return stored_location(self._store, number * self.segment_size)
-        return self._parts.directory.segment_path(number)
+        return self._view.location(number)
 
     def _scan(self, position: int, *, with_sequence: bool) -> int:
         """Return where a task begins to decode, at or before a position."""
@@ -165,7 +165,7 @@ class LogTopic(Topic):
     def slices(
         self, start: int, stop: int, *, with_sequence: bool, fail_on_data_loss: bool
     ) -> Iterator[Slice]:
-        there = set(self._parts.queue.numbers())
+        there = set(self._view.segment_numbers())
         size = self.segment_size
         # If the range ends directly after a segment's header, it ends with the segment before. That
         # header's segment may not exist yet.
@@ -176,7 +176,7 @@ class LogTopic(Topic):
                 self._check_present()
                 refuse_gap(self, base, base + size, fail_on_data_loss)
                 continue
-            seal = self._seals.get(number)
+            seal = self._view.seal(number)
             # A segment that rolled early has no frames above its seal's end.
             wanted_start, wanted_stop = (
                 max(start - base, HEADER_SIZE),
@@ -208,7 +208,7 @@ class LogTopic(Topic):
         check_present(self.location, self.uuid)
 
     def _sequence_at(self, number: int, offset: int) -> int:
-        seal = self._seals.get(number)
+        seal = self._view.seal(number)
         if seal is not None and offset <= HEADER_SIZE:
             return seal.first_sequence
         return self.sequence_of(number * self.segment_size + offset)
@@ -216,7 +216,7 @@ class LogTopic(Topic):
     def records_in(self, piece: Slice) -> int | None:
         if piece.scan < piece.start or piece.sequence is None:
             return None
-        seal = self._seals.get(piece.base // self.segment_size)
+        seal = self._view.seal(piece.base // self.segment_size)
         if seal is not None and piece.stop == seal.end:
             return seal.first_sequence + seal.record_count - piece.sequence
         try:

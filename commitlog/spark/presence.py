@@ -8,7 +8,6 @@ deleted only if its machine has both.
 from __future__ import annotations
 
 from commitlog.errors import LogNotFoundError, NotALogError
-from commitlog.segment import identity as identities
 from commitlog.spark import places
 from commitlog.types import Identity
 
@@ -17,10 +16,10 @@ REMEDY = "make the log visible under this path on the driver and on every execut
 
 def identity_at(folder: str) -> Identity | None:
     """Return the identity in a folder's `log.json`, or None if there is no such file."""
-    place = places.join(folder, identities.NAME)
+    place = places.join(folder, Identity.FILE_NAME)
     try:
         with places.open_file(place) as file:
-            return Identity.parse(bytes(file.read(identities.SIZE_LIMIT)), place)
+            return Identity.read_from(file, place)
     except FileNotFoundError:
         return None
 

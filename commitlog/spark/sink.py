@@ -26,14 +26,12 @@ from pyspark.sql.datasource import (
 )
 
 from commitlog.errors import InvalidOptionError, RecordTypeError
-from commitlog.extension import HEADER_SIZE
+from commitlog.extension import HEADER_SIZE, StagedSegment, StagingWriter, join
 from commitlog.options import Options
 from commitlog.spark.columns import FIELDS
 from commitlog.spark.slices import Slice, read_slices
 from commitlog.spark.target import Target, folder_of
 from commitlog.spark.write_options import WriteOptions, check_schema
-from commitlog.stage.joining import join
-from commitlog.stage.staging import NOWHERE, StagedSegment, StagingWriter
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -168,7 +166,8 @@ def _merged(segments: list[StagedSegment], folder: str, size: int) -> list[Stage
 
 def _slice_of(segment: StagedSegment, size: int) -> Slice:
     stop = HEADER_SIZE + segment.size
-    return Slice(topic="", location=segment.path, uuid=NOWHERE, base=0, size=size, stop=stop)
+    uuid = StagingWriter.LOG_UUID
+    return Slice(topic="", location=segment.path, uuid=uuid, base=0, size=size, stop=stop)
 
 
 def _equal(indices: pa.Array, index: int) -> pa.Array:

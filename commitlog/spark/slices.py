@@ -9,10 +9,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-from commitlog._kernel.failure import ABSENT, FOREIGN, FULL, ROLL, failure
-from commitlog._kernel.segments import FrameDecoder
 from commitlog.errors import CorruptRecordError, CorruptSegmentError, PositionError
-from commitlog.extension import HEADER_SIZE, check_header, header_fields
+from commitlog.extension import HEADER_SIZE, PieceDecoder, check_header, header_fields
 from commitlog.spark.columns import RowBuilder
 from commitlog.spark.presence import check_deleted, other_log
 from commitlog.spark.segment_bytes import SegmentBytes, Window, open_bytes
@@ -128,18 +126,18 @@ class SliceReader:
             ):
                 self._refuse_short(window.stop)
                 break
-            code, offset, needed = decoder.decode(
-                window.data, window.start, offset, wanted.start, stop, builder.rows
+            found, offset, needed = decoder.decode(
+                window.data, window.start, offset, wanted.start, stop, rows=builder.rows
             )
             needed = max(needed, 8)
-            if code == ROLL:
+            if found == "end":
                 break
-            if code == FULL:
+            if found == "full":
                 if builder.count:
                     yield self._finish()
                 else:
                     builder.grow(needed)
-            elif code != ABSENT:
+            elif found == "damage":
                 resume = self._resume(decoder, window, offset)
                 if resume >= stop and wanted.may_be_partial:
                     break
@@ -153,18 +151,16 @@ class SliceReader:
             self._sequence = first + self._builder.count
         return self._builder.finish(self._slice.topic, first)
 
-    def _checked(self, window: Window) -> FrameDecoder:
+    def _checked(self, window: Window) -> PieceDecoder:
         """Check the header page against the slice, and return a decoder."""
         wanted = self._slice
         if not window.reach(0, HEADER_SIZE):
             raise self._short(window.stop)
         page = bytes(window.data[:HEADER_SIZE])
-        code = check_header(page, wanted.uuid, wanted.base, wanted.size)
-        if code == FOREIGN and header_fields(page)[0] != wanted.uuid:
+        uuid, _, base, size, _ = header_fields(page)
+        if uuid != wanted.uuid and check_header(page, uuid, base, size) == 0:
             raise other_log(wanted.location)
-        if code != 0:
-            raise failure(code, path=wanted.location, position=wanted.base)
-        return FrameDecoder(header_fields(page)[1], wanted.base, wanted.size)
+        return PieceDecoder(page, wanted.uuid, wanted.base, wanted.size, wanted.location)
 
     # --- damage -----------------------------------------------------------------------------------
 
@@ -180,7 +176,7 @@ class SliceReader:
         if not self._slice.may_be_partial:
             raise self._short(end)
 
-    def _resume(self, decoder: FrameDecoder, window: Window, offset: int) -> int:
+    def _resume(self, decoder: PieceDecoder, window: Window, offset: int) -> int:
         """Return the offset of the next whole frame, or the slice's end. The search goes in steps,
         which bounds the memory.
         """

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from commitlog.errors import MissingExtraError
 from commitlog.extension import HEADER_SIZE
-from commitlog.segment import identity as identities
 from commitlog.spark import places
 from commitlog.spark.log_topic import LogTopic
 from commitlog.stores.archived_directory import ArchivedDirectory
 from commitlog.stores.object_target import SCHEMES
 from commitlog.stores.tail_object import TailObject
 from commitlog.stores.target import reading, target_of
+from commitlog.types import Identity
 
 
 def is_object_place(place: str) -> bool:
@@ -35,7 +35,7 @@ def is_store(place: str, *, stream: bool) -> bool:
         stream = True
     else:
         names = set(places.names(place) or ())
-    if identities.NAME not in names or any(name.endswith(".seg") for name in names):
+    if Identity.FILE_NAME not in names or any(name.endswith(".seg") for name in names):
         return False
     return stream or any(TailObject.is_named(name) for name in names)
 

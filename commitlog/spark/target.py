@@ -16,15 +16,10 @@ import shutil
 import time
 
 from commitlog.base.file_system import check_file_system
-from commitlog.base.path import opened_directory, translate_errors
-from commitlog.base.process import describe_process
+from commitlog.base.path import translate_errors
 from commitlog.errors import InvalidOptionError, LogLockedError, NotALogError
-from commitlog.log.opened import foreign_name
+from commitlog.extension import LogFiles, StagingWriter
 from commitlog.options import Options, new_segment_size
-from commitlog.segment import cursors_file
-from commitlog.segment import identity as identities
-from commitlog.segment.cursors_file import is_live
-from commitlog.segment.directory import JOIN_NOTE, STAGED
 from commitlog.spark.write_options import WriteOptions, check_topic
 
 _logger = logging.getLogger("commitlog.spark")
@@ -55,7 +50,7 @@ class Target:
 
     def size_of(self, topic: str | None) -> int:
         """Return the segment size of a log, or the size for the log that will be created."""
-        identity = _identity(self.log_path(topic))
+        identity = LogFiles.identity_at(self.log_path(topic))
         if identity is not None:
             if self.segment_size not in (None, identity.segment_size):
                 raise InvalidOptionError(
@@ -73,11 +68,11 @@ class Target:
                 "this is a file, and a log is a directory: choose another path", path=self.root
             )
         with translate_errors(self.root, "write a log"):
-            os.makedirs(os.path.join(self.root, STAGED), exist_ok=True)
-            if not os.access(os.path.join(self.root, STAGED), os.W_OK | os.X_OK):
+            os.makedirs(os.path.join(self.root, StagingWriter.FOLDER), exist_ok=True)
+            if not os.access(os.path.join(self.root, StagingWriter.FOLDER), os.W_OK | os.X_OK):
                 raise PermissionError(13, "Permission denied")
         check_file_system(self.root)
-        identity = _identity(self.root)
+        identity = LogFiles.identity_at(self.root)
         if identity is not None and self.by_column:
             raise InvalidOptionError(
                 "this is a log itself, and the column 'topic' chooses among the logs below a "
@@ -87,31 +82,25 @@ class Target:
         if identity is not None:
             self.size_of(None)
         elif not self.by_column:
-            other = foreign_name(os.listdir(self.root))
-            if other is not None:
-                raise NotALogError(
-                    f"this directory has no {identities.NAME} and holds something else ({other}): "
-                    "choose an empty or a new one",
-                    path=self.root,
-                )
+            LogFiles.check_new(self.root)
 
     def check_held(self) -> None:
         """Refuse a log that is open for writing, before the work begins. The join would refuse it
         after the work.
         """
-        identity = None if self.by_column else _identity(self.root)
+        identity = None if self.by_column else LogFiles.identity_at(self.root)
         if identity is not None:
-            _refuse_held(self.root, identity)
+            _refuse_held(self.root)
 
     # --- staging ----------------------------------------------------------------------------------
 
     def folder(self, job: str) -> str:
         """Return the folder for the staged segments of a job."""
-        return os.path.join(self.root, STAGED, job)
+        return os.path.join(self.root, StagingWriter.FOLDER, job)
 
     def clear(self, job: str, topics: list[str | None]) -> None:
         """Remove a job's folder, unless an unfinished join still needs its segments."""
-        if any(os.path.lexists(os.path.join(self.log_path(topic), JOIN_NOTE)) for topic in topics):
+        if any(LogFiles.is_joining(self.log_path(topic)) for topic in topics):
             _logger.warning(
                 "%s: a join is not finished; its segments remain in %s",
                 self.root,
@@ -120,13 +109,13 @@ class Target:
             return
         shutil.rmtree(self.folder(job), ignore_errors=True)
         with contextlib.suppress(OSError):
-            os.rmdir(os.path.join(self.root, STAGED))
+            os.rmdir(os.path.join(self.root, StagingWriter.FOLDER))
 
     def sweep(self, query: str | None = None, batch: int = -1) -> None:
         """Remove the folders of dead jobs: those of this query up to this batch, and others that
         were unchanged for a day.
         """
-        staged = os.path.join(self.root, STAGED)
+        staged = os.path.join(self.root, StagingWriter.FOLDER)
         with contextlib.suppress(FileNotFoundError):
             for name in os.listdir(staged):
                 found = _OF_QUERY.match(name)
@@ -153,16 +142,9 @@ def _age_s(folder: str) -> float:
     return time.time() - latest
 
 
-def _identity(path: str) -> identities.Identity | None:
-    with contextlib.suppress(FileNotFoundError):
-        return identities.read_path(path)
-    return None
-
-
-def _refuse_held(path: str, identity: identities.Identity) -> None:
-    with opened_directory(path) as fd:
-        writers = cursors_file.live_writers(fd, identity) if is_live(fd) else []
-        names = ", ".join(describe_process(writer.pid, writer.pid_namespace) for writer in writers)
+def _refuse_held(path: str) -> None:
+    with LogFiles(path) as files:
+        names = ", ".join(files.holders())
     if names:
         raise LogLockedError(
             "Spark can join segments only to a log that no other process writes, and this log is "

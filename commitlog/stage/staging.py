@@ -19,11 +19,11 @@ from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, Frames
 from commitlog.base.path import make_directory, sync_directory, translate_errors
 from commitlog.base.regular_file import write_whole
 from commitlog.log.arrow import rows_of
+from commitlog.segment.directory import STAGED
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-NOWHERE = bytes(16)  # the uuid of no log; the join writes the uuid of its log
 _PIECE = 1 << 20  # bytes in memory at a time
 _DOING = "stage a segment"
 _COLUMNS = ("value", "key", "type", "timestamp")
@@ -42,6 +42,9 @@ class StagingWriter:
     """Write segment files into a directory on the log's file system, which is created if it does
     not exist. The files are durable when `finish` returns; after an error, `discard` removes them.
     """
+
+    FOLDER = STAGED  # in a log's directory, for the folders of its writers
+    LOG_UUID = bytes(16)  # of no log; the join writes the uuid of its log
 
     def __init__(self, directory: str, segment_size: int) -> None:
         self.directory = directory
@@ -132,7 +135,7 @@ class StagingWriter:
         self._spill(frames)
         end, records, first_ns, last_ns, largest_ns = frames.tally
         page = bytearray(
-            kernel.header_page(NOWHERE, self._id, 0, self.segment_size, time.time_ns())
+            kernel.header_page(self.LOG_UUID, self._id, 0, self.segment_size, time.time_ns())
         )
         seal = kernel.seal_part(self._id, end, 0, records, first_ns, last_ns, largest_ns)
         page[SEAL_AT : SEAL_AT + len(seal)] = seal

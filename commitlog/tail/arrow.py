@@ -49,6 +49,8 @@ class BatchForm:
     offsets a batch has views.
     """
 
+    COLUMNS = COLUMNS
+
     def __init__(self, columns: Sequence[str] | None, what: str, *, views: bool = False) -> None:
         self._pa = pa = pyarrow_for(what)
         self.views = views

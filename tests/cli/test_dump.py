@@ -14,7 +14,7 @@ import pytest
 import commitlog
 from commitlog import cli
 from commitlog._kernel.segments import SparseIndex
-from commitlog.cli.commands import dump as dump_command
+from commitlog.log import frame_list
 from commitlog.log.parts import parts_of
 from commitlog.segment import index_file
 from commitlog.segment.directory import LogDirectory
@@ -127,9 +127,9 @@ def test_range_deep_in_a_segment_is_found_by_its_index(
     long: Path, segment: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     walked = []
-    looked_at = dump_command._frame
+    looked_at = frame_list._frame
     monkeypatch.setattr(
-        dump_command,
+        frame_list,
         "_frame",
         lambda held, offset: walked.append(offset) or looked_at(held, offset),
     )

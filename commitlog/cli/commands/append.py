@@ -12,7 +12,6 @@ import click
 
 import commitlog
 from commitlog import CommitLog
-from commitlog._kernel.segments import FRAME_EXTENDED, FRAME_HEADER
 from commitlog.cli import FAILURE, INTERRUPTED, parameters
 from commitlog.cli.intake import STANDARD_INPUT, Delimited, Frames, Splitter, pieces, total_bytes
 from commitlog.cli.interrupt import Stop
@@ -22,10 +21,8 @@ from commitlog.cli.progress import Show, record_progress
 from commitlog.cli.quantities import size_text
 from commitlog.cli.record_format import ENDINGS
 from commitlog.errors import CommitLogError, InvalidOptionError, LogNotFoundError
-from commitlog.log.parts import parts_of
+from commitlog.extension import LogFiles, frame_length
 from commitlog.options import Options
-from commitlog.repair.verification import opened_log_directory
-from commitlog.segment import identity as identities
 from commitlog.types import Identity
 
 _TYPE_MOST = (1 << 32) - 1
@@ -187,9 +184,7 @@ class _Appending:
 
     def _largest(self, log: CommitLog) -> int:
         """Return the longest value that fits beside the key and the type."""
-        if self._key is None and self._kind == 0:
-            return log.largest_value
-        return log.largest_value - (FRAME_EXTENDED - FRAME_HEADER) - len(self._key or b"")
+        return log.largest_value + frame_length(0) - frame_length(0, self._key, self._kind)
 
     def _append(self, log: CommitLog, source: str, splitter: Splitter, values: list[bytes]) -> None:
         if values:
@@ -199,7 +194,6 @@ class _Appending:
             raise _RefusedError(f"{name}: {splitter.fault}")
 
     def _append_values(self, log: CommitLog, values: list[bytes]) -> None:
-        before, positions = _appended_by(log), []
         try:
             positions = log.append_many(
                 values,
@@ -207,15 +201,19 @@ class _Appending:
                 types=None if self._kind == 0 else [self._kind] * len(values),
                 sync=self._sync,
             ).tolist()
-        finally:
-            taken = values[: _appended_by(log) - before]  # all of them, or those before an error
-            if taken:
-                done = self.done
-                first, last = (positions[0], positions[-1]) if positions else (None, None)
-                done.last_position = last
-                done.first_position = done.first_position if done.records else first
-                done.records += len(taken)
-                done.bytes += sum(map(len, taken))
+        except BaseException:  # the values before an error are appended
+            self._count(values[: log.stats().records - self.done.records], [])
+            raise
+        self._count(values, positions)
+
+    def _count(self, values: list[bytes], positions: list[int]) -> None:
+        if values:
+            done = self.done
+            first, last = (positions[0], positions[-1]) if positions else (None, None)
+            done.last_position = last
+            done.first_position = done.first_position if done.records else first
+            done.records += len(values)
+            done.bytes += sum(map(len, values))
 
 
 def _check(path: str, options: Options, *, create: bool) -> None:
@@ -233,15 +231,10 @@ def _check(path: str, options: Options, *, create: bool) -> None:
         )
 
 
-def _appended_by(log: CommitLog) -> int:
-    """Return how many records this handle has appended."""
-    return parts_of(log).engine.writer_counters()["records"]
-
-
 def _identity(path: str) -> Identity | None:
-    with contextlib.suppress(LogNotFoundError), opened_log_directory(path) as fd:
-        return identities.read(fd, path)
-    return None
+    with contextlib.suppress(LogNotFoundError):
+        LogFiles.check_directory(path)
+    return LogFiles.identity_at(path)
 
 
 def _report(

@@ -22,12 +22,12 @@ from commitlog.cli.intake import STANDARD_INPUT
 from commitlog.cli.interrupt import Ending
 from commitlog.cli.output import echo
 from commitlog.errors import CommitLogError
+from commitlog.extension import LogFiles
 from commitlog.messages.described_method import DescribedMethod, described_method
 from commitlog.messages.method import Method, methods_of
 from commitlog.messages.opening import open_topic
 from commitlog.messages.schema import Schema
 from commitlog.messages.topic import Topic
-from commitlog.repair.verification import opened_log_directory
 
 YAML_SUFFIXES = (".yaml", ".yml")
 _FORM = '{"method": {"name": value}}, {"method": [value]} or {"topic": "method", "message": {...}}'
@@ -88,8 +88,7 @@ def command(
         raise click.UsageError("give either METHOD with its arguments, or --file")
     given = None if method is None else [_call(method, arguments)]
     signatures = {} if interface is None else _signatures(interface)
-    with opened_log_directory(log):
-        pass  # a missing log is not created
+    LogFiles.check_directory(log)  # a missing log is not created
     with Ending(), commitlog.open(log) as opened, _opened(source) as file:
         name = "standard input" if source in (None, STANDARD_INPUT) else str(source)
         calls = calls_of(file, name, _LINE_MOST) if given is None else given

@@ -10,16 +10,11 @@ from typing import Any
 import click
 
 import commitlog
-from commitlog import CommitLog
-from commitlog._kernel.failure import BUSY, END, ROLLED_BACK
-from commitlog._kernel.segments import FRAME_EXTENDED, FRAME_HEADER, frame_fields
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.output import Output
 from commitlog.cli.quantities import size_text
 from commitlog.cli.record_format import escaped, json_fields, time_text
-from commitlog.cli.report import segment_header
-from commitlog.extension import FRAME_ALIGN, HEADER_SIZE, Segment
-from commitlog.log.parts import parts_of
+from commitlog.extension import view_of
 
 _SHOWN = 64  # bytes of a value that are printed without --hex
 
@@ -68,93 +63,24 @@ def command(
     output = Output()
     damaged = False
     with commitlog.open(log, "r") as opened:
-        directory = parts_of(opened).directory
-        for number in _numbers(opened, start, stop):
-            directory.fetch(number)
-            with directory.opened_segment(number) as segment:
-                first = _offset_before(opened, segment, start)
-                for found in _parts(segment, first, start, stop):
-                    damaged |= found["kind"] == "damage"
-                    lines = (
-                        [json.dumps(json_fields(found))]
-                        if as_json
-                        else _lines(found, in_hex=in_hex)
-                    )
-                    output.write("".join(f"{line}\n" for line in lines).encode())
+        view = view_of(opened)
+        for number in _numbers(view.segment_numbers(), opened.segment_size, start, stop):
+            for found in view.frames(number, start, stop):
+                damaged |= found["kind"] == "damage"
+                lines = (
+                    [json.dumps(json_fields(found))] if as_json else _lines(found, in_hex=in_hex)
+                )
+                output.write("".join(f"{line}\n" for line in lines).encode())
     output.flush()
     context.exit(FAILURE if damaged else 0)
 
 
-def _numbers(log: CommitLog, start: int | None, stop: int | None) -> list[int]:
-    size = log.segment_size
+def _numbers(numbers: list[int], size: int, start: int | None, stop: int | None) -> list[int]:
     return [
         number
-        for number in parts_of(log).queue.numbers()
+        for number in numbers
         if (start is None or (number + 1) * size > start) and (stop is None or number * size < stop)
     ]
-
-
-def _offset_before(log: CommitLog, segment: Segment, start: int | None) -> int:
-    """Return the offset in a segment at which to begin for a position.
-
-    It is the last indexed record before the position, if only valid frames lead there from the
-    header: then the output is the same as from the first frame. Otherwise it is the first frame.
-    """
-    wanted = 0 if start is None else start - segment.base
-    if wanted <= HEADER_SIZE:
-        return HEADER_SIZE
-    index = parts_of(log).index
-    entry = index.finder.entry(index.reaching(segment, wanted), wanted, before=True)
-    return (
-        entry
-        if entry is not None and segment.scan(HEADER_SIZE, entry)[:2] == (entry, 0)
-        else HEADER_SIZE
-    )
-
-
-# --- content -------------------------------------------------------------------------------------
-
-
-def _parts(
-    segment: Segment, offset: int, start: int | None, stop: int | None
-) -> Iterator[dict[str, Any]]:
-    """Yield the header of a segment, then its frames and what is between them, from an offset up to
-    a position.
-    """
-    yield {"kind": "segment", "path": segment.path, **segment_header(segment)}
-    while offset < segment.size:
-        found = _frame(segment, offset)
-        position = segment.base + offset
-        if stop is not None and position >= stop:
-            return
-        if start is None or position + found["step"] > start:
-            yield found
-        offset += found["step"]
-
-
-def _frame(segment: Segment, offset: int) -> dict[str, Any]:
-    code, step = segment.step(offset)
-    found: dict[str, Any] = {"position": segment.base + offset, "offset": offset}
-    if code == END:
-        after = segment.nonzero(offset, segment.size)
-        kind = "rest" if after >= segment.size else "gap"
-        return {"kind": kind, **found, "step": after - after % FRAME_ALIGN - offset}
-    fields = frame_fields(segment, offset)
-    key_length = fields.pop("key_length", None)
-    if code == BUSY:
-        return {"kind": "claim", **found, "step": step or segment.size - offset, **fields}
-    if code == ROLLED_BACK:
-        return {"kind": "skip", **found, "step": step, **fields, "crc_right": True}
-    if code != 0:
-        step = segment.resume(offset) - offset
-        return {"kind": "damage", **found, "step": step, **fields, "crc_right": False}
-    header = FRAME_EXTENDED if "EXT" in fields["flags"] else FRAME_HEADER
-    body = segment.read(offset + header, fields["length"] - header)
-    content = {
-        "key": None if key_length is None else body[:key_length],
-        "value": body[key_length or 0 :],
-    }
-    return {"kind": "record", **found, "step": step, **fields, "crc_right": True, **content}
 
 
 # --- text -----------------------------------------------------------------------------------------

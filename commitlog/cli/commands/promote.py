@@ -10,8 +10,7 @@ from commitlog import Store
 from commitlog.cli.commands import UnsuggestedCommand
 from commitlog.cli.output import echo, print_json
 from commitlog.cli.parameters import connection_options
-from commitlog.recovery.epochs import Epochs
-from commitlog.recovery.lineage import Lineage
+from commitlog.extension import Epochs, Lineage
 from commitlog.replication.primary import Access
 from commitlog.replication.promotion import promote
 from commitlog.replication.promotion_steps import Doubt

@@ -16,7 +16,7 @@ from commitlog.cli.reading import Selection, chosen_format, reading_options
 from commitlog.cli.record_format import BYTE_FORMATS, LINE, RecordFormat, Template, format_of
 from commitlog.cli.sink import ByteSink
 from commitlog.cli.view import View
-from commitlog.log.parts import parts_of
+from commitlog.extension import view_of
 
 LAST_DEFAULT = 10
 
@@ -148,7 +148,7 @@ def command(
     form = _format_of(chosen or LINE, selection, max_width)
     wait_s = DURATION_LARGEST_S if wait else 0
     with Output() as output, selection.opened(log, wait_s) as opened:
-        if follow and parts_of(opened).directory.kind == "archive":
+        if follow and view_of(opened).kind == "archive":
             raise click.UsageError(
                 "an archive does not change while it is open: leave out --follow"
             )

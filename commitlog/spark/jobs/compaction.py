@@ -17,10 +17,9 @@ from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import read_small_file
 from commitlog.base.units import Size, parse_size
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError, SchemaError
-from commitlog.log.parts import parts_of
+from commitlog.extension import view_of
 from commitlog.messages.layer import is_bound
 from commitlog.messages.schema import SCHEMA_TYPE, Schema
-from commitlog.recovery.join_note import Manifest
 from commitlog.spark.jobs.steps import next_stop, read
 from commitlog.spark.topics import open_only
 
@@ -284,7 +283,7 @@ def _records_of(path: str, transaction: str) -> int | None:
     except (LogNotFoundError, NotALogError):
         return None  # the sink checks a directory that is not a log
     with log:
-        if Manifest.read(parts_of(log).directory).has(transaction, 0):
+        if view_of(log).has_joined(transaction, 0):
             return log.count()
         if log.count():
             raise InvalidOptionError(

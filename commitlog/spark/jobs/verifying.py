@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from commitlog.base.regular_file import open_regular
 from commitlog.errors import CorruptSegmentError, InvalidOptionError, LogNotFoundError
-from commitlog.extension import segment_name
+from commitlog.extension import Seal, segment_name, surveying
 from commitlog.keep import SegmentReport, VerifyReport
-from commitlog.repair.survey import Survey
-from commitlog.repair.verification import surveying
-from commitlog.segment.seal_table import SealTable
 from commitlog.spark.jobs.folder import check_classic
 from commitlog.spark.places import normalized
 from commitlog.spark.presence import REMEDY, other_log
@@ -26,6 +23,7 @@ if TYPE_CHECKING:
 
 _WAVE = 8  # segments for each core between two notes
 _LINE_LIMIT = 1 << 20  # characters of a note
+SealOf = Callable[[int], Seal | None]
 
 
 @dataclass(frozen=True)
@@ -115,9 +113,9 @@ def verify(
     places = [normalized(os.fspath(path)) for path in paths]
     with contextlib.ExitStack() as stack:
         surveys = {place: stack.enter_context(surveying(place)) for place in places}
-        identified = {place: _identified(survey) for place, survey in surveys.items()}
+        identified = {place: _identified(survey.report) for place, survey in surveys.items()}
         numbers = {place: survey.begin() for place, survey in surveys.items()}
-        seals = {place: SealTable(survey.directory) for place, survey in surveys.items()}
+        seals = {place: survey.seal for place, survey in surveys.items()}
         notes = _Notes(None if state is None else os.fspath(state))
         found: dict[LogCheck, tuple[SegmentReport | None, int | None]] = {}
         tasks = [
@@ -154,7 +152,7 @@ def check_segment(task: LogCheck) -> tuple[LogCheck, SegmentReport | None, int |
     with surveying(task.path, live=task.live) as survey:
         if survey.report.uuid != task.uuid:
             raise other_log(task.path)
-        if task.identified and not _identified(survey):
+        if task.identified and not _identified(survey.report):
             raise LogNotFoundError(
                 f"this machine sees no sound log.json, but the driver does: {REMEDY}",
                 path=task.path,
@@ -163,20 +161,19 @@ def check_segment(task: LogCheck) -> tuple[LogCheck, SegmentReport | None, int |
         survey.check_segment(task.number)
         report = survey.report.segments[0] if survey.report.segments else None
         if report is None:
-            _check_deleted(task, survey)
+            _check_deleted(task, survey.directory.segment_numbers(), survey.size)
         return task, report, survey.torn_at
 
 
-def _identified(survey: Survey) -> bool:
+def _identified(report: VerifyReport) -> bool:
     """Return whether `log.json` is sound. Call this before any other check."""
-    return not survey.report.problems
+    return not report.problems
 
 
-def _check_deleted(task: LogCheck, survey: Survey) -> None:
+def _check_deleted(task: LogCheck, there: list[int], size: int) -> None:
     """Check that a missing segment is older than all present ones, as retention leaves a log."""
-    there = survey.directory.segment_numbers()
     if not there or min(there) < task.number:
-        name = segment_name(task.number * survey.size)
+        name = segment_name(task.number * size)
         raise LogNotFoundError(
             f"this machine does not see the segment {name}, but the driver does: {REMEDY}",
             path=task.path,
@@ -225,7 +222,7 @@ class _Notes:
                 f"this is not the state of a verification ({error}): name a new file", path=path
             ) from None
 
-    def find(self, task: LogCheck, seals: SealTable) -> SegmentReport | None:
+    def find(self, task: LogCheck, seal_of: SealOf) -> SegmentReport | None:
         """Return an earlier run's report of a segment, if its seal is the same. A copy at another
         path has no report.
         """
@@ -233,7 +230,7 @@ class _Notes:
         if note is None:
             return None
         try:
-            seal = seals.get(task.number)
+            seal = seal_of(task.number)
         except CorruptSegmentError:
             return None  # the file of an archive was damaged since
         return (
@@ -242,11 +239,11 @@ class _Notes:
             else SegmentReport(**note["report"])
         )
 
-    def add(self, task: LogCheck, report: SegmentReport, seals: SealTable) -> None:
+    def add(self, task: LogCheck, report: SegmentReport, seal_of: SealOf) -> None:
         """Note a finished segment without problems."""
         if self._path is None or report.damage or report.problems:
             return
-        seal = seals.get(task.number)
+        seal = seal_of(task.number)
         if seal is None:
             return
         note = {
