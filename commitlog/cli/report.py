@@ -150,10 +150,10 @@ def _log(path: str) -> Report:
             "checkpoint_position": None if checkpoint is None else checkpoint.position,
         }
         writers = files.live_writers()
-        with _noted(problems):
+        with _noting(problems):
             report |= _epoch(files)
     report |= _UNKNOWN
-    with _noted(problems), commitlog.open(path, "r") as opened:
+    with _noting(problems), commitlog.open(path, "r") as opened:
         _add_records(report, opened)
     report["writers"] = [
         {"slot": one.slot, "pid": one.pid, "name": writer_name(one), "since_ns": one.since_ns}
@@ -163,7 +163,7 @@ def _log(path: str) -> Report:
 
 
 @contextlib.contextmanager
-def _noted(problems: list[str]) -> Iterator[None]:
+def _noting(problems: list[str]) -> Iterator[None]:
     try:
         yield
     except CommitLogError as error:
@@ -196,7 +196,7 @@ def _remote(url: str) -> Report:
             **_segments(seen.segment_numbers, seen.disk_bytes, opened.identity),
             **_UNKNOWN,
         }
-        with _noted(problems):
+        with _noting(problems):
             _add_records(report, opened)
     return {**report, "problems": problems}
 

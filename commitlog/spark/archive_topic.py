@@ -40,7 +40,7 @@ class ArchiveTopic(Topic):
             self._files = [_File(place, only[0])]
         else:
             content = places.names(place) or {}
-            self._files = self._listed(content)
+            self._files = self._list(content)
         if not self._files:
             raise LogNotFoundError("this archive has no segment: correct the path", path=place)
         self.uuid, self.segment_size = self._identity(content)
@@ -52,7 +52,7 @@ class ArchiveTopic(Topic):
                 path=strange.location,
             )
 
-    def _listed(self, content: dict[str, bool]) -> list[_File]:
+    def _list(self, content: dict[str, bool]) -> list[_File]:
         """List the segments. If a segment is present plain and compressed, choose the plain file,
         which can be read from any offset.
         """

@@ -25,7 +25,7 @@ from commitlog.spark.topics import check_names, end_of, locate, open_topic, star
 FILTER_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
-class Reading:
+class BaseReader:
     """What the readers of batches and streams share."""
 
     _stream = False
@@ -48,7 +48,7 @@ class Reading:
             message,
         )
 
-    def _planned(
+    def _plan(
         self, ranges: Iterable[tuple[Topic, int, int]], *, for_one_task: bool = False
     ) -> list[LogPartition]:
         columns, options = {name.lower() for name in self._schema.names}, self._options
@@ -104,7 +104,7 @@ class Reading:
         )
 
 
-class LogReader(Reading, DataSourceReader):
+class LogReader(BaseReader, DataSourceReader):
     """Read the records of some logs between two bounds.
 
     Parameters
@@ -131,7 +131,7 @@ class LogReader(Reading, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Plan what each task reads. Spark calls this once, on the driver."""
         with contextlib.ExitStack() as stack:
-            planned = self._planned(self._ranges(stack))
+            planned = self._plan(self._ranges(stack))
         return shares_of(planned) if self._is_reused else planned
 
     def _slices_of(self, partition: InputPartition) -> tuple[Slice, ...]:
@@ -140,7 +140,7 @@ class LogReader(Reading, DataSourceReader):
         share = partition.share
         with contextlib.ExitStack() as stack:
             ranges = share.clipped(self._ranges(stack, share.wants))
-            planned = self._planned(ranges, for_one_task=True)
+            planned = self._plan(ranges, for_one_task=True)
         return tuple(piece for part in planned for piece in part.slices)
 
     def _ranges(

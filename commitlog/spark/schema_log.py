@@ -48,10 +48,10 @@ def _open_around(place: str, store: str | None) -> CommitLog | None:
 
 def _open_alone(place: str, stack: contextlib.ExitStack) -> CommitLog:
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="commitlog-"))
-    return commitlog.open(_unpacked(place, folder), "r")
+    return commitlog.open(_unpack(place, folder), "r")
 
 
-def _unpacked(place: str, folder: str) -> str:
+def _unpack(place: str, folder: str) -> str:
     """Return a plain local file of a segment: its own, or a copy in a folder."""
     name = places.name_of(place)
     if not places.is_uri(place) and not name.endswith(COMPRESSED):

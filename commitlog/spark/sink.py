@@ -126,7 +126,7 @@ class _Sink:
             options = Options(segment_size=size)
             join(
                 self.target.log_path(topic),
-                _merged(staged[topic], self.target.folder(job), size),
+                _merge(staged[topic], self.target.folder(job), size),
                 query=query,
                 batch=batch,
                 options=options,
@@ -141,7 +141,7 @@ class _Sink:
         self.target.clear(job, list(topics))
 
 
-def _merged(segments: list[StagedSegment], folder: str, size: int) -> list[StagedSegment]:
+def _merge(segments: list[StagedSegment], folder: str, size: int) -> list[StagedSegment]:
     """Write successive small segments as one. Each joined segment is a file of the log, and a batch
     of a stream would leave one for each of its tasks.
     """

@@ -85,10 +85,10 @@ class SliceReader:
 
     def check(self) -> None:
         """Raise `PositionError` if the segment was deleted."""
-        with self._opened() as source:
-            self._checked(Window(source, self._slice.size))
+        with self._open() as source:
+            self._decoder_of(Window(source, self._slice.size))
 
-    def _opened(self) -> SegmentBytes:
+    def _open(self) -> SegmentBytes:
         try:
             return open_bytes(self._slice.location)
         except FileNotFoundError:
@@ -100,9 +100,9 @@ class SliceReader:
             ) from None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        with self._opened() as source:
+        with self._open() as source:
             try:
-                yield from self._decoded(source)
+                yield from self._decode(source)
             except CorruptSegmentError as error:
                 if self._on_damage == "fail":
                     raise
@@ -113,10 +113,10 @@ class SliceReader:
             yield self._finish()
         self._builder.clear()
 
-    def _decoded(self, source: SegmentBytes) -> Iterator[pa.RecordBatch]:
+    def _decode(self, source: SegmentBytes) -> Iterator[pa.RecordBatch]:
         wanted = self._slice
         window = Window(source, wanted.size)
-        decoder = self._checked(window)
+        decoder = self._decoder_of(window)
         offset, stop, builder = max(wanted.scan, HEADER_SIZE), wanted.stop, self._builder
         needed = 8
         while offset < stop:
@@ -151,7 +151,7 @@ class SliceReader:
             self._sequence = first + self._builder.count
         return self._builder.finish(self._slice.topic, first)
 
-    def _checked(self, window: Window) -> PieceDecoder:
+    def _decoder_of(self, window: Window) -> PieceDecoder:
         """Check the header page against the slice, and return a decoder."""
         wanted = self._slice
         if not window.reach(0, HEADER_SIZE):

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from commitlog.spark.log_topic import LogTopic
-from commitlog.spark.reader import Reading
+from commitlog.spark.reader import BaseReader
 from commitlog.spark.stream_offset import (
     Offset,
     Place,
@@ -33,7 +33,7 @@ from commitlog.spark.stream_topics import StreamTopics
 _Places = dict[str, Place]
 
 
-class LogStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class LogStreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follow some logs. An offset is a position in each log, which rolls and retention do not
     change, and the log's uuid.
     """
@@ -163,7 +163,7 @@ class LogStreamReader(Reading, DataSourceStreamReader, SupportsTriggerAvailableN
             (self._topics.topic(name), self._from(name, places), self._to(name, stop))
             for name, stop in ends.items()
         ]
-        return [*self._planned(ranges)]
+        return [*self._plan(ranges)]
 
     def stop(self) -> None:
         """Close the logs when the query ends."""

@@ -35,7 +35,7 @@ def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> No
       commitlog remove --yes --json orders
     """
     with LogRemoval(log) as removal:
-        if not yes and not _confirmed(log, removal.segments):
+        if not yes and not _confirm(log, removal.segments):
             echo("nothing was deleted", err=True)
             context.exit(FAILURE)
         removal.run()
@@ -46,7 +46,7 @@ def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> No
     context.exit(0 if removal.removed.directory_removed else FAILURE)
 
 
-def _confirmed(path: str, segments: int) -> bool:
+def _confirm(path: str, segments: int) -> bool:
     if sys.stdin is None or not sys.stdin.isatty():
         raise click.UsageError(
             "standard input is not a terminal to confirm on: add --yes to delete the log"
