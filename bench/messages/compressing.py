@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 import commitlog
-from commitlog.messages.compression import SAMPLES, Compressor, Samples
+from commitlog.messages.topic_compressor import SAMPLES, Compressor, Samples
 
 LIST = 500
 LISTS = 8
@@ -88,7 +88,7 @@ def measured(folder: Path) -> dict[str, float]:
     samples = Samples()
     for each in first:
         samples.add(msgspec.json.encode(each))
-    compressed = Compressor(1, samples.dictionary(1)).compressed
+    compressed = Compressor(1, samples.train(1)).compress
     found = {}
 
     def measure(name: str, work: Callable[[], object]) -> None:

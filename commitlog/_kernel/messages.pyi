@@ -166,7 +166,7 @@ class TopicWriter(Generic[_Item]):
         message_class: builtins.type[_Item] | None,
         encode: Callable[[_Item], bytes],
         screen: MessageScreen | None,
-        appender: Any,
+        pipe: Any,
         type: int | None,
         last: LastAppend,
         declared: DeclaredSegment,

@@ -2,7 +2,7 @@
 
 
 cdef class LastAppend:
-    """The position of the record that the topics of a handle appended last."""
+    """The position of the last record that the topics of a handle have appended."""
     cdef public int64_t position
 
 
@@ -35,7 +35,7 @@ cdef class TopicWriter:
         Encodes a message.
     screen : MessageScreen or None
         Finds messages that would be read back as something else; None if there are none.
-    appender : TopicAppender or LayeredAppender
+    pipe : TopicPipe
         Appends what `append` does not: the first message of a segment, and all messages with
         layers.
     type : int or None
@@ -48,7 +48,7 @@ cdef class TopicWriter:
         Its value is not None while another message is handled.
     """
     cdef LogMethods target
-    cdef object message_class, encode, appender, type, handled
+    cdef object message_class, encode, pipe, type, handled
     cdef MessageScreen screen
     cdef LastAppend last
     cdef DeclaredSegment declared
@@ -56,14 +56,14 @@ cdef class TopicWriter:
     __class_getitem__ = classmethod(types.GenericAlias)
 
     def __init__(
-        self, LogMethods target not None, message_class, encode, MessageScreen screen, appender,
+        self, LogMethods target not None, message_class, encode, MessageScreen screen, pipe,
         type, LastAppend last not None, DeclaredSegment declared not None, handled
     ):
         self.target = target
         self.message_class = message_class
         self.encode = encode
         self.screen = screen
-        self.appender = appender
+        self.pipe = pipe
         self.type = type
         self.last = last
         self.declared = declared
@@ -116,7 +116,7 @@ cdef class TopicWriter:
                 message, (key, timestamp_ns, sync), expect, producer, producer_sequence
             )
         if self.type is None or self.last.position >= self.declared.far_end:
-            return self.appender.append(value, key, timestamp_ns, sync, None)
+            return self.pipe.append(value, key, timestamp_ns, sync, None)
         log = self.target.engine
         position = log.append_any(
             value, key, self.type, timestamp_ns, None,
@@ -125,7 +125,7 @@ cdef class TopicWriter:
         if position == NOT_APPENDED:
             return -1
         if <int64_t>position >= self.declared.end:
-            self.appender.declare_behind(position)
+            self.pipe.declare_behind(position)
         self.last.position = max(<int64_t>position, self.last.position)
         return position
 

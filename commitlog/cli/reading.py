@@ -16,8 +16,8 @@ from commitlog.cli.filter import Filter, Pattern
 from commitlog.cli.output import echo
 from commitlog.cli.where import Condition
 from commitlog.errors import InvalidOptionError
-from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.schema import SCHEMA_TYPE
+from commitlog.messages.topics_state import catalog_of
 from commitlog.types import OnDamage, Start, Visibility
 
 BATCH_RECORDS = 65536
@@ -253,7 +253,7 @@ class Selection(Range):
     def decoder(self, log: CommitLog, *, follow: bool = False) -> BatchDecoder | None:
         """Return what decodes and chooses messages, if an option wants that."""
         if not follow:
-            SchemaCatalog(log).check_topics(self.topics)
+            catalog_of(log).check_topics(self.topics)
         if not self.decodes:
             return None
         return BatchDecoder(log, self.topics, self.where, shows_history=self.shows_history)

@@ -6,18 +6,11 @@ raises the rank of the topic, so no message of the lower rank is behind that pos
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
-import weakref
 from dataclasses import replace
 from typing import Any
 
-from commitlog.base.life_lock import Span, byte, is_held, try_lock
 from commitlog.errors import InUseError, SchemaError
 from commitlog.log.commit_log import CommitLog
-from commitlog.log.parts import parts_of
-from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.schema import Schema
 from commitlog.messages.seal_layer import (
     BOUND,
@@ -30,53 +23,12 @@ from commitlog.messages.seal_layer import (
     rank_of,
     start_of,
 )
+from commitlog.messages.topics_state import state_of
 
 _OPTIONS = {PLAIN: "keys=", SEALED: "seal_positions=True"}  # what appenders of a rank are without
 
 
-class _Locks:
-    """The locks of a handle. Forked children share them, because they may append, too."""
-
-    def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._held: set[tuple[str, int]] = set()
-
-    def has(self, topic: str, rank: int) -> bool:
-        """Return whether this handle appends messages of a rank."""
-        return (topic, rank) in self._held
-
-    def take(self, topic: str, rank: int) -> None:
-        """Note that this handle appends messages of a rank. No handle has an exclusive lock."""
-        try_lock(self._fd, "shared", _span(topic, rank))
-        self._held.add((topic, rank))
-
-    def is_taken(self, topic: str, rank: int) -> bool:
-        """Return whether any handle appends messages of a rank."""
-        return self.has(topic, rank) or is_held(self._fd, span=_span(topic, rank))
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):  # a forked child may have closed it
-            os.close(self._fd)
-
-
-_LOCKS: weakref.WeakKeyDictionary[CommitLog, _Locks] = weakref.WeakKeyDictionary()
-
-
-def _locks_of(log: CommitLog, catalog: SchemaCatalog) -> _Locks:
-    """Return the locks of a handle; call this under the lock of the catalog."""
-    found = _LOCKS.get(log)
-    if found is None:
-        found = _LOCKS[log] = _Locks(catalog.lock_path)
-        parts_of(log).guests.callback(found.close)
-    return found
-
-
-def _span(topic: str, rank: int) -> Span:
-    digest = hashlib.blake2b(topic.encode(), digest_size=6).digest()
-    return byte(int.from_bytes(digest, "big") << 2 | rank)
-
-
-def declare(log: CommitLog, catalog: SchemaCatalog, schema: Schema) -> None:
+def declare(log: CommitLog, schema: Schema) -> None:
     """Declare a schema before its first record is appended.
 
     Raises
@@ -85,9 +37,9 @@ def declare(log: CommitLog, catalog: SchemaCatalog, schema: Schema) -> None:
         Another handle has raised the rank of the topic since this one was opened, or another
         schema has the same number.
     """
-    rank = rank_of(schema)
-    locks = _LOCKS.get(log)
-    if rank == BOUND or (locks is not None and locks.has(schema.topic, rank)):
+    rank, state = rank_of(schema), state_of(log)
+    catalog = state.catalog
+    if rank == BOUND or state.has_lock(schema.topic, rank):
         catalog.declare(schema)
         return
     with catalog.locked():
@@ -99,7 +51,7 @@ def declare(log: CommitLog, catalog: SchemaCatalog, schema: Schema) -> None:
                 path=log.path,
                 topic=schema.topic,
             )
-        _locks_of(log, catalog).take(schema.topic, rank)
+        state.locks(log).take(schema.topic, rank)
         catalog.declare(schema)
 
 
@@ -112,16 +64,14 @@ class Agreement:
         A log open for appending.
     topic : str
         The name of the topic.
-    catalog : SchemaCatalog
-        That of the log.
     binds : bool
         Seal messages for their positions, also if those of the topic are not.
     """
 
-    def __init__(self, log: CommitLog, topic: str, catalog: SchemaCatalog, *, binds: bool) -> None:
+    def __init__(self, log: CommitLog, topic: str, *, binds: bool) -> None:
         self._log = log
         self._topic = topic
-        self._catalog = catalog
+        self._state = state_of(log)
         self._binds = binds
         self._layer: dict[str, Any] | None = None
 
@@ -135,12 +85,13 @@ class Agreement:
             Another topic object or handle appends to the topic without sealing as this one does.
         """
         if self._layer is None:
-            with self._catalog.locked():
-                known = list(self._catalog.schemas_of(self._topic).values())
+            catalog = self._state.catalog
+            with catalog.locked():
+                known = list(catalog.schemas_of(self._topic).values())
                 layer: dict[str, Any] = {"name": NAME, SINCE: self._start(known, SEALED)}
                 if self._binds or any(map(has_positions, known)):
                     layer[POSITIONS] = self._start(known, BOUND)
-                self._catalog.declare(replace(schema, layers=(*schema.layers, layer)))
+                catalog.declare(replace(schema, layers=(*schema.layers, layer)))
             self._layer = layer
         return self._layer
 
@@ -151,7 +102,7 @@ class Agreement:
         starts = [start_of(each, rank) for each in known if rank_of(each) >= rank]
         if starts or not known:
             return min(starts, default=0)
-        locks = _locks_of(self._log, self._catalog)
+        locks = self._state.locks(self._log)
         for lower in range(rank):
             if locks.is_taken(self._topic, lower):
                 option = _OPTIONS[lower]

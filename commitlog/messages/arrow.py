@@ -9,9 +9,9 @@ from commitlog.base.extras import pyarrow_for
 from commitlog.base.option import check_switches
 from commitlog.errors import CommitLogError, InvalidOptionError, UndecodableError
 from commitlog.messages.arrow_column import message_column
-from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.decoding import MessageDecoder
 from commitlog.messages.history import History
+from commitlog.messages.topics_state import catalog_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,7 +75,7 @@ def to_arrow(
     pa = pyarrow_for("topics.to_arrow")
     if isinstance(topics, str):
         raise InvalidOptionError(f"topics must be a list of names: use [{topics!r}]")
-    catalog = SchemaCatalog(log)
+    catalog = catalog_of(log)
     catalog.check_topics(topics or ())
     decoder = MessageDecoder(log, topics, history=history, keys=keys)
     parts: list[Any] = []

@@ -8,12 +8,12 @@ import numpy as np
 
 from commitlog.errors import KeyUnavailableError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.catalog import SchemaCatalog
-from commitlog.messages.floors import refusing
+from commitlog.messages.floor_watch import refusing
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder, unsealing
 from commitlog.messages.schema import Schema, is_message_type
 from commitlog.messages.seal_layer import is_sealed
+from commitlog.messages.topics_state import catalog_of
 
 _MOST_PROBLEMS = 100
 
@@ -47,7 +47,7 @@ class Authentication:
         self.unavailable: Counter[str] = Counter()
         self._log = log
         self._keys = keys
-        self._catalog = SchemaCatalog(log)
+        self._catalog = catalog_of(log)
         self._seals: dict[int, bool] = {}
         self._decoders: dict[int, RecordDecoder[bytes] | None] = {}
         with log.tailer(on_damage="skip") as tailer:

@@ -106,7 +106,7 @@ class CallHandler:
             decode, call, name, is_sealed = target
             arguments = decode.of_record(record) if is_sealed else decode(record.value)
         except (ValueError, RecursionError, KeyUnavailableError) as error:
-            refused = self._refused(record, error)
+            refused = self._refuse(record, error)
             if refused is None:
                 return False
         handled = self._handled
@@ -141,7 +141,7 @@ class CallHandler:
             decode, call, name, is_sealed = target
             arguments = decode.of_record(record) if is_sealed else decode(record.value)
         except (ValueError, RecursionError, KeyUnavailableError) as error:
-            refused = self._refused(record, error)
+            refused = self._refuse(record, error)
             if refused is None:
                 return False
         handled = self._handled
@@ -172,7 +172,7 @@ class CallHandler:
         if self._outputs is not None:
             self._outputs.discard()
 
-    def _refused(self, record: Record, error: Exception) -> UndecodableError | None:
+    def _refuse(self, record: Record, error: Exception) -> UndecodableError | None:
         """Return the error for `on_error` of a call that cannot be decoded, None if the call is
         skipped, or raise the error.
         """

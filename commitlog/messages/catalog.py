@@ -18,7 +18,7 @@ from commitlog.base.path import sync_directory, translate_refusals
 from commitlog.base.polling import attempts
 from commitlog.errors import IOFailureError, PositionError, SchemaError, TopicNotFoundError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.known_schemas import file_name, known_of
+from commitlog.messages.known_schemas import KnownSchemas, file_name
 from commitlog.messages.schema import SCHEMA_TYPE, Schema, key_of, number_of
 from commitlog.segment.new_file import put_new_file
 from commitlog.tail.seek import Start, Visibility
@@ -38,7 +38,7 @@ _LOCK_WAIT_S = 30.0  # a key service may be asked under the lock
 
 
 class SchemaCatalog:
-    """Find and declare schemas.
+    """Find and declare schemas. `state_of` has the one catalog of each open log.
 
     The records of the log are the truth. The folder `topics` has a copy of each, by its number, so
     that a log of any size is opened at once. The folder is made from the records if it is missing.
@@ -52,7 +52,7 @@ class SchemaCatalog:
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self._folder = os.path.join(log.path, FOLDER)
-        self._folded = known_of(log)
+        self._folded = KnownSchemas()
         self._known = self._folded.found
         # Schemas that were not found: the log's tail then, and where to continue the search.
         self._missed: dict[int, tuple[int, int]] = {}
@@ -131,7 +131,7 @@ class SchemaCatalog:
         `topics`, those of other topics may be left out.
         """
         if self._log.mode == "r" and not self._is_complete():
-            for number, value in self._scanned():
+            for number, value in self._scan():
                 try:
                     found = self._read(number, value)
                 except SchemaError as error:
@@ -178,7 +178,7 @@ class SchemaCatalog:
         """
         known = self._known.get(number)
         if known is None:
-            known = self._searched(number)
+            known = self._search(number)
             if known is not None:
                 _keep(self._known, number, known, _MOST_KNOWN)
         return known
@@ -203,7 +203,7 @@ class SchemaCatalog:
         except SchemaError as error:
             return error
 
-    def _searched(self, number: int) -> Schema | None:
+    def _search(self, number: int) -> Schema | None:
         tail = self._log.tail_position
         missed = self._missed.get(number)
         if missed is not None and missed[0] == tail:
@@ -213,7 +213,7 @@ class SchemaCatalog:
                 content = file.read()
             if number_of(content) == number:
                 return self._read(number, content)
-        found = self._found_in_records(number, "first" if missed is None else missed[1], tail)
+        found = self._search_records(number, "first" if missed is None else missed[1], tail)
         if found is not None:
             self._missed.pop(number, None)
         return found
@@ -306,7 +306,7 @@ class SchemaCatalog:
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._folder)
         failpoint("topics made")
-        for number, value in self._scanned():
+        for number, value in self._scan():
             self._put(number, value)
         fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -342,7 +342,7 @@ class SchemaCatalog:
         os.unlink(path)  # damaged: the record is the truth
         self._put(number, value, topic)
 
-    def _scanned(self) -> Iterator[tuple[int, bytes]]:
+    def _scan(self) -> Iterator[tuple[int, bytes]]:
         """Yield the value of each schema that the records have, by reading the whole log."""
         seen = set()
         with self._log.tailer(on_damage="skip", visibility=self._visibility()) as tailer:
@@ -354,7 +354,7 @@ class SchemaCatalog:
                         seen.add(number)
                         yield number, value
 
-    def _found_in_records(self, number: int, start: Start, tail: int) -> Schema | None:
+    def _search_records(self, number: int, start: Start, tail: int) -> Schema | None:
         with self._log.tailer(on_damage="skip", visibility=self._visibility()) as tailer:
             tailer.seek("end")
             end = tailer.position

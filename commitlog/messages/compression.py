@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -21,9 +21,6 @@ Compression: TypeAlias = Literal["zstd"] | "Zstd"
 # A dictionary is repeated in each segment, and one of 4 KiB has nearly all of the gain.
 DICTIONARY_BYTES = 4096
 GIVEN_MOST = 1 << 16  # bytes of a dictionary that a program gives
-SAMPLES = 256
-_SAMPLE_BYTES = 1 << 20  # of all samples together
-_WORTH = 0.9  # a dictionary is used if it makes messages at least that much smaller
 _LEVELS = (-7, 22)
 
 
@@ -106,40 +103,6 @@ def dictionary_of(form: Form) -> bytes:
 # --- the work -------------------------------------------------------------------------------------
 
 
-class Compressor:
-    """Compress messages, from any thread.
-
-    Parameters
-    ----------
-    level : int
-        That of `Zstd`.
-    dictionary : bytes
-        May be empty.
-    """
-
-    def __init__(self, level: int, dictionary: bytes) -> None:
-        library = _library()
-        loaded = _loaded(dictionary)
-        if loaded is not None:
-            loaded.precompute_compress(compression_params=_parameters(level, len(dictionary)))
-        self._make: Callable[[], Any] = lambda: library.ZstdCompressor(
-            level=level, dict_data=loaded, write_dict_id=False
-        )
-        # A library's object serves one thread at a time. Taking it out and putting it back are
-        # atomic.
-        self._idle: list[Any] = [self._make()]
-
-    def compressed(self, value: bytes) -> bytes:
-        """Return a frame of zstd."""
-        try:
-            worker = self._idle.pop()
-        except IndexError:
-            worker = self._make()
-        found: bytes = worker.compress(value)
-        self._idle.append(worker)
-        return found
-
-
 class Decompressor:
     """Decompress messages, from any thread.
 
@@ -152,15 +115,15 @@ class Decompressor:
     """
 
     def __init__(self, dictionary: bytes, limit: int) -> None:
-        library = _library()
-        loaded = _loaded(dictionary)
+        zstandard = library()
+        loaded = load_dictionary(dictionary)
         window = max(1024, limit)
-        self._make: Callable[[], Any] = lambda: library.ZstdDecompressor(
+        self._make: Callable[[], Any] = lambda: zstandard.ZstdDecompressor(
             dict_data=loaded, max_window_size=window
         )
         self._idle: list[Any] = [self._make()]
-        self._size_of = library.frame_content_size
-        self._error: type[Exception] = library.ZstdError
+        self._size_of = zstandard.frame_content_size
+        self._error: type[Exception] = zstandard.ZstdError
         self._limit = limit
 
     def decompressed(self, value: bytes) -> bytes:
@@ -197,66 +160,22 @@ def whole_of(value: bytes) -> bytes:
 
 def size_before(value: bytes) -> int:
     """Return the size before compression that a message states; 0 if it is damaged."""
-    library = _library()
+    zstandard = library()
     try:
-        return max(0, int(library.frame_content_size(value)))
-    except library.ZstdError:
+        return max(0, int(zstandard.frame_content_size(value)))
+    except zstandard.ZstdError:
         return 0
 
 
-class Samples:
-    """The first messages of a topic, from which a dictionary is trained."""
-
-    def __init__(self) -> None:
-        self._values: list[bytes] = []
-        self._bytes = 0
-
-    def add(self, value: bytes) -> bool:
-        """Keep a message; return whether there are enough."""
-        self._values.append(value)
-        self._bytes += len(value)
-        return len(self._values) >= SAMPLES or self._bytes >= _SAMPLE_BYTES
-
-    def dictionary(self, level: int) -> bytes:
-        """Train a dictionary; return empty bytes if it would save too little."""
-        library = _library()
-        values = list(self._values)
-        try:
-            trained: bytes = library.train_dictionary(DICTIONARY_BYTES, values).as_bytes()
-        except library.ZstdError:  # too few messages, or nothing in common
-            return b""
-        plain, better = _total(values, level, b""), _total(values, level, trained)
-        return trained if better <= _WORTH * plain else b""
-
-
-def _total(values: Sequence[bytes], level: int, dictionary: bytes) -> int:
-    compressed = Compressor(level, dictionary).compressed
-    return sum(len(compressed(value)) for value in values)
-
-
-def _parameters(level: int, dictionary_bytes: int) -> Any:
-    """Return how messages are compressed with a dictionary.
-
-    The fast levels get a hash table of 16 KiB, which stays in the first cache of a core, and find
-    no matches below 6 bytes: that is faster, and JSON gets no larger.
-    """
-    library = _library()
-    of_level = library.ZstdCompressionParameters.from_level
-    found = of_level(level, dict_size=dictionary_bytes)
-    if found.strategy != library.STRATEGY_FAST:
-        return found
-    return of_level(level, dict_size=dictionary_bytes, hash_log=12, min_match=6)
-
-
-def _loaded(dictionary: bytes) -> Any:
+def load_dictionary(dictionary: bytes) -> Any:
     """Load a dictionary; refuse one that zstd would refuse for each message."""
     if not dictionary:
         return None
-    library = _library()
-    loaded = library.ZstdCompressionDict(dictionary)
+    zstandard = library()
+    loaded = zstandard.ZstdCompressionDict(dictionary)
     try:
-        library.ZstdDecompressor(dict_data=loaded)
-    except library.ZstdError:
+        zstandard.ZstdDecompressor(dict_data=loaded)
+    except zstandard.ZstdError:
         raise SchemaError(
             "zstd cannot load the dictionary of a topic: give another one, or restore the log from "
             "a copy"
@@ -266,8 +185,9 @@ def _loaded(dictionary: bytes) -> Any:
 
 def check_installed() -> None:
     """Raise `MissingExtraError` if zstandard is not installed."""
-    _library()
+    library()
 
 
-def _library() -> Any:
+def library() -> Any:
+    """Return the package zstandard; raise `MissingExtraError` if it is not installed."""
     return imported("zstandard", "the compression of a topic", "sealed")

@@ -1,4 +1,4 @@
-"""DataKey: the key of some messages of a topic, and the record that has this key wrapped."""
+"""DataKey: the key of some messages of a topic, and what it seals."""
 
 from __future__ import annotations
 
@@ -9,19 +9,26 @@ import json
 import os
 import struct
 from collections.abc import Sequence
-from itertools import repeat
+from functools import lru_cache
+from typing import NamedTuple
 
+from commitlog.base.extras import imported
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.cipher import KEY_BYTES, NONCE_BYTES, TAG_BYTES, Cipher
+from commitlog.messages.cipher import KEY_BYTES, NEEDING, NONCE_BYTES, TAG_BYTES, Cipher
+from commitlog.messages.history import end_of
 from commitlog.messages.key_ring import KeyRing, is_id, unwrapped_by, wrapped_by
 
 FORMAT = 1
 ID_BYTES = 8
 HEAD_BYTES = ID_BYTES + NONCE_BYTES
 SEALED_MORE = HEAD_BYTES + TAG_BYTES  # bytes that a sealed value has more
+ROOM = bytes(SEALED_MORE)  # behind a message that gets its seal when its position is known
 # Log, type number, and how many bytes the key id has, which is behind them.
 _BOUND = struct.Struct("<16sIH")
 _POSITION = struct.Struct("<q")
+_KEPT = 4096  # record keys that are not encrypted or decrypted again
+_BLOCK = 16  # the length of a record key is shown in such steps
+_END = b"\1"  # behind a record key; zeros follow
 
 
 class DataKey:
@@ -120,31 +127,24 @@ class DataKey:
         """Return a key of 64 bytes for another purpose."""
         return hmac.digest(self._key, purpose, "sha512")
 
-    def sealed(self, value: bytes, key: bytes | bytearray | None) -> bytes:
-        """Return a value sealed with a new nonce, for a record with that key."""
-        self.uses += 1
-        nonce = os.urandom(NONCE_BYTES)
-        return self._id + nonce + self._cipher.sealed(nonce, value, self._associated(key))
-
-    def sealed_at(
+    def seal_at(
         self, value: bytes, key: bytes | bytearray | None, position: int, nonce: bytes
     ) -> bytes:
         """Return a value sealed with a nonce, for a record with that key at that position."""
         self.uses += 1
         return self._id + nonce + self._cipher.sealed(nonce, value, self._associated(key, position))
 
-    def sealed_list(
-        self, values: list[bytes], keys: Sequence[bytes | bytearray | None] | None
+    def seal_all(
+        self, values: list[bytes], keys: Sequence[bytes | bytearray | None]
     ) -> list[bytes]:
         """Return values sealed with a new nonce each, for records with those keys."""
         self.uses += len(values)
         drawn = os.urandom(NONCE_BYTES * len(values))
         nonces = [drawn[at : at + NONCE_BYTES] for at in range(0, len(drawn), NONCE_BYTES)]
-        bound = repeat(self._unkeyed, len(values)) if keys is None else map(self._associated, keys)
-        data_key_id, seal = self._id, self._cipher.sealed
+        data_key_id, seal, associated = self._id, self._cipher.sealed, self._associated
         return [
-            data_key_id + nonce + seal(nonce, value, associated)
-            for nonce, value, associated in zip(nonces, values, bound, strict=True)
+            data_key_id + nonce + seal(nonce, value, associated(key))
+            for nonce, value, key in zip(nonces, values, keys, strict=True)
         ]
 
     def opened(self, value: bytes, key: bytes | None, position: int | None = None) -> bytes:
@@ -159,6 +159,70 @@ class DataKey:
         if key is None:
             return self._placed_unkeyed + place
         return b"".join((self._placed_keyed, place, key))
+
+
+class PlaceSeal(NamedTuple):
+    """Seals the messages of a schema for their positions.
+
+    Attributes
+    ----------
+    data_key : DataKey
+        Its key seals them.
+    has_history : bool
+        Whether a history is in front of them, which is not sealed.
+    """
+
+    data_key: DataKey
+    has_history: bool
+
+    def seal(self, value: bytes, key: bytes | None, position: int, nonce: bytes) -> bytes:
+        """Return the value of a record at a position, from a message with `ROOM` behind it."""
+        if not self.has_history:
+            return self.data_key.seal_at(value[:-SEALED_MORE], key, position, nonce)
+        head = end_of(value)
+        message = value[head:-SEALED_MORE]
+        return value[:head] + self.data_key.seal_at(message, key, position, nonce)
+
+
+class RecordKeyCipher:
+    """Encrypt and decrypt record keys by AES-256-SIV, from any thread.
+
+    Equal record keys of a topic have equal ciphertexts, so seeks by key need no key ring below
+    this class.
+
+    Parameters
+    ----------
+    data_key : DataKey
+        Its key is what the cipher's key is derived from.
+    log : CommitLog
+        The log of the records.
+    topic : str
+        The name of their topic.
+    """
+
+    def __init__(self, data_key: DataKey, log: CommitLog, topic: str) -> None:
+        module = imported("cryptography.hazmat.primitives.ciphers.aead", *NEEDING)
+        self._cipher = module.AESSIV(data_key.derived(b"commitlog record keys"))
+        self._refused = imported("cryptography.exceptions", *NEEDING).InvalidTag
+        self._bound = [log.identity.uuid, topic.encode()]
+        self.seal = lru_cache(_KEPT)(self._seal)
+        self.open = lru_cache(_KEPT)(self._open)
+
+    def _seal(self, key: bytes) -> bytes:
+        padded = key + _END
+        sealed: bytes = self._cipher.encrypt(
+            padded.ljust(-(-len(padded) // _BLOCK) * _BLOCK, b"\0"), self._bound
+        )
+        return sealed
+
+    def _open(self, stored: bytes) -> bytes:
+        try:
+            padded: bytes = self._cipher.decrypt(stored, self._bound)
+        except (ValueError, self._refused):
+            raise ValueError(
+                "its record key is not authentic: restore the log from a copy"
+            ) from None
+        return padded.rstrip(b"\0")[: -len(_END)]
 
 
 def id_of(value: bytes) -> bytes:

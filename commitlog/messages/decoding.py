@@ -12,15 +12,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 from commitlog.errors import KeyUnavailableError, UndecodableError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Decode, made_by_schema, plain_decoder
 from commitlog.messages.completing import completed
-from commitlog.messages.floors import FloorWatch
+from commitlog.messages.floor_watch import FloorWatch
 from commitlog.messages.history import History
 from commitlog.messages.key_ring import KeyRing, key_ring_of
 from commitlog.messages.layer import RecordDecoder, layered
 from commitlog.messages.record_keys import key_opener
 from commitlog.messages.schema import SCHEMA_TYPE, Schema, is_message_type
+from commitlog.messages.topics_state import catalog_of
 
 # Lone surrogates, which no encoding of text takes, control characters beyond ASCII, and those that
 # turn the direction of text.
@@ -76,7 +76,7 @@ class MessageDecoder:
         self._topics = topics
         self._reads_history = history
         self._keys = key_ring_of(keys)
-        self._catalog = SchemaCatalog(log)
+        self._catalog = catalog_of(log)
         self._known: dict[int, _Known | None] = {}
         self._watch = FloorWatch(log)
         self._openers: dict[int, Callable[[bytes], bytes] | None] = {}  # of record keys

@@ -7,11 +7,12 @@ from typing import Any
 from commitlog.base.extras import imported
 from commitlog.errors import MessageValueError, SchemaError, TopicNotFoundError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.catalog import SchemaCatalog, instead
+from commitlog.messages.catalog import instead
 from commitlog.messages.codec import Decode
 from commitlog.messages.method import Method, plain_decoder
 from commitlog.messages.schema import Schema, key_of
 from commitlog.messages.schema_types import SchemaTypes
+from commitlog.messages.topics_state import catalog_of
 
 
 class DescribedMethod:
@@ -114,7 +115,7 @@ def described_method(log: CommitLog, name: str) -> DescribedMethod:
     SchemaError
         The name is that of a topic which is no method.
     """
-    catalog = SchemaCatalog(log)
+    catalog = catalog_of(log)
     schemas = [each for each in catalog.schemas_of(name).values() if each.codec == Method.name]
     if not schemas:
         raise TopicNotFoundError(

@@ -9,10 +9,9 @@ from contextvars import ContextVar
 from commitlog._kernel.readers import Record
 from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import Layered
+from commitlog.messages.appender import Condition
 from commitlog.messages.history import FORMAT, HEAD, HOP, MOST_EARLIER, MOST_HOPS, is_whole
-from commitlog.messages.layered_appender import LayeredAppender
-from commitlog.messages.outputs import OutputAppender, Outputs
+from commitlog.messages.outputs import Outputs
 
 
 class Handled:
@@ -68,26 +67,31 @@ class Handled:
         self.record = record
         self.read_ns = time.time_ns()
 
-    def appender(
-        self, log: CommitLog, layered: Layered | None
-    ) -> LayeredAppender | OutputAppender | None:
-        """Return what appends the messages of a topic of a log while this one is handled.
+    def outputs_to(
+        self, log: CommitLog, condition: Condition, *, has_history: bool
+    ) -> Outputs | None:
+        """Return what collects the messages that are appended to a topic of a log now; None if they
+        are appended at once.
 
-        `layered` is that of the topic's messages with a history; None if they have none, for which
-        None is returned, as it is for a message that is handled already.
+        `condition` is that of the append, and `has_history` says whether the topic's messages get
+        histories. If messages are collected, a condition is refused, and a topic without histories.
         """
-        if self.is_over:
-            return None
         outputs = self._outputs
         if outputs is None or log.identity.uuid != outputs.log.identity.uuid:
-            return None if layered is None else LayeredAppender(layered, self.head)
-        if layered is None or log is not outputs.log:
+            return None
+        if not has_history or log is not outputs.log:
             raise InvalidOptionError(
                 "with after_last_written= a method writes to that open log, through it and with "
                 "history=True, so that each output has the position of its input",
                 path=log.path,
             )
-        return OutputAppender(outputs, layered)
+        if condition is not None:
+            raise InvalidOptionError(
+                "with after_last_written= a method cannot give expect= or producer=, because its "
+                "outputs are appended after it returns, once for each input: leave them out",
+                path=log.path,
+            )
+        return outputs
 
     def head(self, remaining: int = 0) -> bytes:
         """Return the history of a message that is written now, as the beginning of its value."""

@@ -11,9 +11,9 @@ import numpy as np
 from commitlog.base.histogram import Histogram
 from commitlog.errors import SchemaError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.history import MOST_HOPS, History
 from commitlog.messages.schema import SCHEMA_TYPE, Schema
+from commitlog.messages.topics_state import catalog_of
 from commitlog.tail.batch import Batch
 from commitlog.tail.tailer import Tailer
 
@@ -176,7 +176,7 @@ class _Schemas:
     """The schemas of the chosen topics; the catalog limits how many it remembers."""
 
     def __init__(self, log: CommitLog, topics: Collection[str]) -> None:
-        self._catalog = SchemaCatalog(log)
+        self._catalog = catalog_of(log)
         self._topics = topics
 
     def find(self, number: int) -> Schema | str | None:

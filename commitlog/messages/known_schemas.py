@@ -1,12 +1,10 @@
-"""KnownSchemas: the schemas that a handle has found, so that none of them is read twice."""
+"""KnownSchemas: the schemas that a catalog has found, so that none of them is read twice."""
 
 from __future__ import annotations
 
 import re
-import weakref
 from collections.abc import Collection
 
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.schema import Schema
 
 _NAME = re.compile(r"([0-9a-f]{8})\.json")
@@ -18,7 +16,7 @@ def file_name(number: int) -> str:
 
 
 class KnownSchemas:
-    """The schemas of one handle. A number always stands for one schema.
+    """The schemas of one log. A number always stands for one schema.
 
     `found` has those that were looked up by number; the folder's are also kept by topic.
     """
@@ -48,11 +46,3 @@ class KnownSchemas:
             ((number, schema) for number, schema in found if file_name(number) in names),
             key=lambda each: each[0],
         )
-
-
-_KNOWN: weakref.WeakKeyDictionary[CommitLog, KnownSchemas] = weakref.WeakKeyDictionary()
-
-
-def known_of(log: CommitLog) -> KnownSchemas:
-    """Return the schemas that a handle has found so far."""
-    return _KNOWN.setdefault(log, KnownSchemas())

@@ -11,7 +11,7 @@ from commitlog.errors import KeyUnavailableError, SchemaError
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages import compression, seal_layer
 from commitlog.messages.codec import Decode
-from commitlog.messages.floors import refusing
+from commitlog.messages.floor_watch import refusing
 from commitlog.messages.history import behind_history, end_of
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.schema import Schema

@@ -8,14 +8,15 @@ from typing import Any, NamedTuple, NoReturn
 from commitlog._kernel.readers import Record
 from commitlog.errors import SchemaError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.catalog import NO_SCHEMA, SchemaCatalog
+from commitlog.messages.catalog import NO_SCHEMA
 from commitlog.messages.codec import Codec, Decode, plain_decoder, typed_decoder
-from commitlog.messages.floors import FloorWatch
+from commitlog.messages.floor_watch import FloorWatch
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder, layered
 from commitlog.messages.record_keys import key_opener, stored_keys
 from commitlog.messages.schema import Schema, is_message_type
 from commitlog.messages.seal_layer import has_positions
+from commitlog.messages.topics_state import catalog_of
 
 NO_POSITION = (
     "it is not sealed for its position, so it may have been moved, or written without a key; to "
@@ -23,7 +24,7 @@ NO_POSITION = (
 )
 
 
-class Reading(NamedTuple):
+class TopicReading(NamedTuple):
     """What reads the messages of a topic: its codec, its key ring, and whether it refuses those
     that are not sealed for their positions.
     """
@@ -38,10 +39,10 @@ class MessageDecoders(dict[int, Decode[Any] | None]):
     decoder is in `of_records`.
     """
 
-    def __init__(self, log: CommitLog, topics: dict[str, Reading]) -> None:
+    def __init__(self, log: CommitLog, topics: dict[str, TopicReading]) -> None:
         super().__init__()
         self._log = log
-        self._catalog = SchemaCatalog(log)
+        self._catalog = catalog_of(log)
         self._topics = topics
         self._watch = FloorWatch(log)
         self.schemas: dict[int, Schema] = {}
@@ -80,7 +81,7 @@ class MessageDecoders(dict[int, Decode[Any] | None]):
     def refresh(self) -> None:
         """Take the schemas of sealed messages that the tailer may skip."""
         has_keys = any(topic.keys.key_ids for topic in self._topics.values())
-        if has_keys and self._watch.refresh(self._catalog):
+        if has_keys and self._watch.refresh():
             self._renew()
 
     def _renew(self) -> None:
@@ -125,7 +126,7 @@ class MessageDecoders(dict[int, Decode[Any] | None]):
         return schema is not None and schema.has_history
 
 
-class RefusedError(ValueError):
+class NotDecodedError(ValueError):
     """Raised instead of decoding."""
 
     field: str | None = None
@@ -133,7 +134,7 @@ class RefusedError(ValueError):
 
 def _refusing(why: str, field: str | None = None) -> Decode[Any]:
     def refuse(_: bytes) -> NoReturn:
-        error = RefusedError(why)
+        error = NotDecodedError(why)
         error.field = field
         raise error
 

@@ -13,7 +13,7 @@ from commitlog.errors import MessageError
 from commitlog.messages.codec import Decode, conflict, other_codec
 from commitlog.messages.forms import check_form
 from commitlog.messages.msgspec_codec import unsupported
-from commitlog.messages.reconciling import ConflictError, reconciled
+from commitlog.messages.reconciling import FormConflictError, reconciled
 from commitlog.messages.schema import Schema
 from commitlog.messages.schema_form import form_of
 from commitlog.messages.screening import screen_of
@@ -175,7 +175,7 @@ class Method:
             return self._decode  # type: ignore[no-any-return]
         try:
             change = reconciled(self.form, schema.form, has_bytes=True)
-        except ConflictError as error:
+        except FormConflictError as error:
             raise conflict(schema, self.form, error.field, error.why) from None
         plain = plain_decoder(schema)
         encode: Callable[[Any], bytes] = self.encode

@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 from commitlog._kernel.readers import Record
 from commitlog.errors import InvalidOptionError, MessageError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Decode, plain_decoder, typed_decoder
-from commitlog.messages.floors import FloorWatch
+from commitlog.messages.floor_watch import FloorWatch
 from commitlog.messages.interception import Intercept, intercepted
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder, layered
 from commitlog.messages.method import Method, methods_of
 from commitlog.messages.schema import is_message_type
+from commitlog.messages.topics_state import catalog_of
 
 Target: TypeAlias = tuple[Any, Callable[..., Any] | None, str, bool]
 """Of the calls of one type number: what decodes them, the method that takes their arguments or None
@@ -63,7 +63,7 @@ class MethodTable(dict[int, Target | None]):
         self.with_history: set[int] = set()
         self._log = log
         self._keys = keys
-        self._catalog = SchemaCatalog(log)
+        self._catalog = catalog_of(log)
         self._watch = FloorWatch(log)
         self._intercept = intercept
         self._methods = {each.title: (each, owner) for each, owner in _methods(objects)}

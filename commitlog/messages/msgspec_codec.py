@@ -12,7 +12,7 @@ from commitlog.errors import MessageError
 from commitlog.messages.changes import Change
 from commitlog.messages.codec import Decode, conflict, other_codec
 from commitlog.messages.completing import completed
-from commitlog.messages.reconciling import ConflictError, reconciled
+from commitlog.messages.reconciling import FormConflictError, reconciled
 from commitlog.messages.schema import Schema
 from commitlog.messages.schema_form import form_of
 from commitlog.messages.screening import screen_of
@@ -61,7 +61,7 @@ class MsgspecCodec(Generic[T]):
             raise other_codec(schema, self.name)
         try:
             change = reconciled(self.form, schema.form, has_bytes=schema.codec == "msgpack")
-        except ConflictError as error:
+        except FormConflictError as error:
             raise conflict(schema, self.form, error.field, error.why) from None
         if change is not None:
             return self._converting(schema.codec, change)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeVar, Unpack
 
-from commitlog._kernel.messages import LastAppend
 from commitlog.base.option import check_switches
 from commitlog.errors import (
     InvalidOptionError,
@@ -17,9 +15,8 @@ from commitlog.errors import (
     SchemaError,
 )
 from commitlog.log.commit_log import CommitLog, open_log
-from commitlog.log.parts import Mode, parts_of
+from commitlog.log.parts import Mode
 from commitlog.messages.agreement import Agreement
-from commitlog.messages.appender import Layered, TopicAppender
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Codec, CodecName, codec_for, typed_decoder
 from commitlog.messages.compression import (
@@ -31,35 +28,26 @@ from commitlog.messages.compression import (
 )
 from commitlog.messages.encoder import MessageEncoder, name_of
 from commitlog.messages.key_ring import KeyRing, key_ring_of
-from commitlog.messages.layered_appender import LayeredAppender, Measured
-from commitlog.messages.message_decoders import Reading
-from commitlog.messages.record_keys import KeySealingAppender, RecordKeys
+from commitlog.messages.message_decoders import TopicReading
+from commitlog.messages.open_log import stats_of
+from commitlog.messages.pipe import Layer, TopicPipe
+from commitlog.messages.record_keys import RecordKeys
 from commitlog.messages.schema import Schema
 from commitlog.messages.seal_layer import has_sealed_keys, is_sealed
 from commitlog.messages.sealed_dictionary import SEAL_BYTES
-from commitlog.messages.sealer import Sealer
+from commitlog.messages.sealer import MessageSealer
 from commitlog.messages.topic import Topic
 from commitlog.messages.topic_compressor import TopicCompressor
+from commitlog.messages.topic_dictionary import TopicDictionary
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
+from commitlog.messages.topics_state import state_of
 from commitlog.options import OptionOverrides
-from commitlog.stats import TopicStats
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
 from commitlog.tail.tailer_file import Durable
 from commitlog.tail.tailer_folder import check_name
 
 T = TypeVar("T")
-
-
-@dataclass(eq=False, slots=True)
-class _Shared:
-    """What the topics of one handle share."""
-
-    classes: dict[str, Any] = field(default_factory=dict)  # of each topic
-    last: LastAppend = field(default_factory=LastAppend)
-
-
-_SHARED: weakref.WeakKeyDictionary[CommitLog, _Shared] = weakref.WeakKeyDictionary()
 
 
 def open_topic(
@@ -183,9 +171,9 @@ def _joined(
     history: bool,
     owns_log: bool,
 ) -> Topic[T]:
-    """Make a topic of its parts: the encoder makes values, and the appender appends them."""
-    shared = _SHARED.setdefault(log, _Shared())
-    known = shared.classes.get(name, codec.message_class)
+    """Make a topic of its parts: the encoder makes values, and the pipe appends them."""
+    state = state_of(log)
+    known = state.classes.get(name, codec.message_class)
     if known is not codec.message_class and not _is_redefined(known, codec.message_class):
         raise MessageError(
             f"topic {name!r} of this handle has the class {known!r}, not {codec.message_class!r}: "
@@ -193,50 +181,33 @@ def _joined(
             path=log.path,
         )
     schema = Schema(name, codec.name, codec.form)
-    catalog = SchemaCatalog(log)
-    known_schemas = _checked_schemas(log, catalog, codec, schema)
+    schemas = _checked_schemas(log, state.catalog, codec, schema)
     ring = key_ring_of(keys)
-    seals = keys is not None or any(map(is_sealed, known_schemas.values()))
+    seals = keys is not None or any(map(is_sealed, schemas.values()))
     for option, is_given in ("seal_keys", seal_keys), ("seal_positions", seal_positions):
         if is_given and not seals:
             raise InvalidOptionError(f"{option}=True needs keys=: give the topic a key ring")
     _check_size(log, schema, zstd, SEAL_BYTES if seals else 0)
-    sealing = Agreement(log, name, catalog, binds=seal_positions).layer
-    record_keys = None
-    if seal_keys or any(map(has_sealed_keys, known_schemas.values())):
-        record_keys = RecordKeys(log, schema, catalog, ring, sealing)
-
-    def end(schema: Schema) -> Layered:
-        if seals:
-            layer = sealing if record_keys is None else record_keys.layer
-            return Sealer(log, schema, catalog, shared.last, ring, layer=layer)
-        return TopicAppender(log, schema, catalog, shared.last)
-
-    if zstd is None:
-        plain, carrying = end(schema), end(replace(schema, has_history=True))
-    else:
-        compressor = TopicCompressor(
-            log, schema, end, zstd=zstd, known=known_schemas, keys=ring, seals=seals
-        )
-        plain, carrying = compressor.plain, compressor.with_history
-    if not isinstance(plain, TopicAppender):
-        stats = parts_of(log).topics.setdefault(name, TopicStats())
-        plain, carrying = Measured(plain, stats), Measured(carrying, stats)
-    appender: TopicAppender | LayeredAppender | KeySealingAppender
-    appender = plain if isinstance(plain, TopicAppender) else LayeredAppender(plain)
-    if record_keys is not None and isinstance(appender, LayeredAppender):
-        appender = KeySealingAppender(record_keys, appender)
+    layers: list[Layer] = []
+    if zstd is not None:
+        dictionary = TopicDictionary(log, schema, schemas, ring, seals=seals)
+        layers.append(TopicCompressor(log, schema, zstd, dictionary))
+    if seals:
+        agreed = Agreement(log, name, binds=seal_positions).layer
+        record_keys = None
+        if seal_keys or any(map(has_sealed_keys, schemas.values())):
+            record_keys = RecordKeys(log, schema, ring, agreed)
+        layers.append(MessageSealer(log, ring, agreed, record_keys))
+    stats = stats_of(log, name) if layers else None
     topic = Topic(
         log,
-        Reading(codec, ring, seal_positions),
+        TopicReading(codec, ring, seal_positions),
         MessageEncoder(codec, schema, path=log.path, validate=validate),
-        appender,
-        carrying if history else None,
+        TopicPipe(log, schema, layers, history=history, stats=stats),
         name=name,
-        record_keys=record_keys,
         owns_log=owns_log,
     )
-    shared.classes[name] = codec.message_class
+    state.classes[name] = codec.message_class
     return topic
 
 

@@ -9,25 +9,23 @@ import numpy as np
 
 from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import (
-    Appending,
-    Condition,
-    Key,
-    Layered,
-    checked_keys,
-)
+from commitlog.messages.appender import TopicAppender
+from commitlog.messages.draft import Draft, Variant
 from commitlog.messages.message_sizes import frames_length
 from commitlog.messages.part import Part, Positions
 
-_DROPPED = -1  # what an append returns whose position is not known yet
-
 
 class _Output(NamedTuple):
-    appender: Appending
+    variant: Variant
     value: bytes
-    key: Key | None
+    key: bytes | None
     timestamp_ns: int | None
     sync: bool | None
+
+    def draft(self, head: bytes) -> Draft:
+        """Return this output with its history."""
+        values = [head + self.value]
+        return Draft(values, [self.key], self.variant.schema, variant=self.variant)
 
 
 class Outputs:
@@ -47,11 +45,17 @@ class Outputs:
     def __init__(self, log: CommitLog) -> None:
         self.log = log
         self.missing: int | None = None
+        self._appender = TopicAppender(log)
         self._gathered: list[_Output] = []
 
-    def add(self, output: _Output) -> None:
-        """Add an output."""
-        self._gathered.append(output)
+    def add(self, draft: Draft, timestamp_ns: int | None, sync: bool | None) -> Positions:
+        """Add the messages of a draft, without their history. Return -1 for each, because their
+        positions are unknown until they are appended.
+        """
+        assert draft.variant is not None
+        for value, key in zip(draft.values, draft.keys, strict=True):
+            self._gathered.append(_Output(draft.variant, value, key, timestamp_ns, sync))
+        return np.full(len(draft.values), -1, dtype=np.int64)
 
     def discard(self) -> None:
         """Drop the outputs, because the message is not handled."""
@@ -65,25 +69,26 @@ class Outputs:
         head : callable
             Takes how many outputs follow, and returns the history of one.
         """
-        outputs = self._taken()
+        outputs = self._take()
         if len(outputs) == 1:
-            appender, value, key, timestamp_ns, sync = outputs[0]
-            appender.append(head(0) + value, key, timestamp_ns, sync, None)
+            (only,) = outputs
+            self._appender.append(only.draft(head(0)), only.timestamp_ns, only.sync, None)
         elif outputs:
             part = self._part(outputs, head)
-            _note(outputs, part.append(self.log, outputs[0].timestamp_ns))
+            self._note(outputs, part.append(self.log, outputs[0].timestamp_ns))
 
     async def append_async(self, head: Callable[[int], bytes]) -> None:
         """Append the outputs, and wait as `CommitLog.append_many_async` does."""
-        outputs = self._taken()
+        outputs = self._take()
         if len(outputs) == 1:
-            appender, value, key, timestamp_ns, sync = outputs[0]
-            await appender.append_async(head(0) + value, key, timestamp_ns, sync, None)
+            (only,) = outputs
+            draft = only.draft(head(0))
+            await self._appender.append_async(draft, only.timestamp_ns, only.sync, None)
         elif outputs:
             part = self._part(outputs, head)
-            _note(outputs, await part.append_async(self.log, outputs[0].timestamp_ns))
+            self._note(outputs, await part.append_async(self.log, outputs[0].timestamp_ns))
 
-    def _taken(self) -> list[_Output]:
+    def _take(self) -> list[_Output]:
         """Return the outputs that the log lacks, and drop all."""
         outputs, self._gathered = self._gathered, []
         if self.missing is not None:
@@ -102,76 +107,19 @@ class Outputs:
                 path=self.log.path,
             )
         length = frames_length(values, keys)
-        for appender in dict.fromkeys(each.appender for each in outputs):
-            appender.prepare(length)
+        for variant in dict.fromkeys(each.variant for each in outputs):
+            self._appender.prepare(variant, length)
         return Part(
             values,
             keys,
-            [each.appender.type for each in outputs],
-            [each.appender.seal for each in outputs],
+            [each.variant.type for each in outputs],
+            [each.variant.seal for each in outputs],
             _strictest(each.sync for each in outputs),
         )
 
-
-class OutputAppender:
-    """Collect the messages of a topic as outputs.
-
-    The parameters of its methods are those of `TopicAppender`. Positions are unknown until the
-    outputs are appended, so each method returns -1.
-    """
-
-    def __init__(self, outputs: Outputs, layered: Layered) -> None:
-        self._outputs = outputs
-        self._layered = layered
-
-    def append(
-        self,
-        value: bytes,
-        key: Key | None,
-        timestamp_ns: int | None,
-        sync: bool | None,
-        condition: Condition,
-    ) -> int:
-        """Collect one message."""
-        self.append_many([value], [key], timestamp_ns, sync, condition)
-        return _DROPPED
-
-    def append_many(
-        self,
-        values: list[bytes],
-        keys: Iterable[Key | None] | None,
-        timestamp_ns: int | None,
-        sync: bool | None,
-        condition: Condition,
-    ) -> Positions:
-        """Collect messages."""
-        if condition is not None:
-            raise InvalidOptionError(
-                "with after_last_written= a method cannot give expect= or producer=, because its "
-                "outputs are appended after it returns, once for each input: leave them out",
-                path=self._outputs.log.path,
-            )
-        given = checked_keys(self._outputs.log, values, keys)
-        for value, key in zip(values, given, strict=True):
-            appender, layered = self._layered.one(value, key)
-            self._outputs.add(_Output(appender, layered, key, timestamp_ns, sync))
-        return np.full(len(values), _DROPPED, dtype=np.int64)
-
-    async def append_async(
-        self,
-        value: bytes,
-        key: Key | None,
-        timestamp_ns: int | None,
-        sync: bool | None,
-        condition: Condition,
-    ) -> int:
-        """Collect one message."""
-        return self.append(value, key, timestamp_ns, sync, condition)
-
-
-def _note(outputs: list[_Output], positions: Positions) -> None:
-    for each, position in zip(outputs, positions.tolist(), strict=True):
-        each.appender.note_last(position)
+    def _note(self, outputs: list[_Output], positions: Positions) -> None:
+        for each, position in zip(outputs, positions.tolist(), strict=True):
+            self._appender.note_last(each.variant, position)
 
 
 def _strictest(syncs: Iterable[bool | None]) -> bool | None:

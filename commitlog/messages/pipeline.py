@@ -14,6 +14,7 @@ from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.history import History, Hop
 from commitlog.messages.outputs import Outputs
 from commitlog.messages.schema import is_message_type
+from commitlog.messages.topics_state import catalog_of
 from commitlog.tail.seek import Start
 from commitlog.tail.tailer import Tailer
 
@@ -118,7 +119,7 @@ class Pipeline:
         """Return the history of the last output of this source."""
         self._target.flush()  # waits for open claims, such as those of the process that was killed
         source = self._source.identity.uuid
-        catalog = SchemaCatalog(self._target)
+        catalog = catalog_of(self._target)
         with self._target.tailer(direction="backward", visibility="appended") as tailer:
             while len(batch := tailer.read_batch(4096)):  # the newest record is the first one
                 numbers = np.unique(batch.types).tolist()
@@ -134,7 +135,7 @@ class Pipeline:
         if record.position != hop.position:
             return False
         written_ns = record.timestamp_ns
-        if _has_history(SchemaCatalog(self._source), record.type):
+        if _has_history(catalog_of(self._source), record.type):
             written_ns = History.of_value(record.value).written_ns
         return written_ns == hop.written_ns
 

@@ -11,7 +11,7 @@ from commitlog._kernel.readers import Idle, check_idle
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import DURATION_LARGEST_S, Duration, parse_duration
 from commitlog.log.commit_log import CommitLog, open_log
-from commitlog.log.parts import parts_of
+from commitlog.messages.open_log import check_open
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
 
@@ -57,7 +57,7 @@ class BusReader(ProcessBound, MessageReader[Given]):
         self.log.close()
 
     def __enter__(self) -> Self:
-        parts_of(self.log).check_open()
+        check_open(self.log)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -30,7 +30,7 @@ from commitlog.messages.narrowing import WIDTH, number_change
 _NONE = object()
 
 
-class ConflictError(Exception):
+class FormConflictError(Exception):
     """Raised if no value of the writer's form has the reader's form.
 
     Attributes
@@ -67,7 +67,7 @@ def reconciled(reader: Form, writer: Form, *, has_bytes: bool) -> Change | None:
 
     Raises
     ------
-    ConflictError
+    FormConflictError
         A field cannot be read.
     """
     check_form(writer)
@@ -92,7 +92,7 @@ class _Walk:
         changes = self._begun[ours, theirs] = Changes()
         try:
             found = self._resolved(reader, writer, path)
-        except ConflictError:
+        except FormConflictError:
             del self._begun[ours, theirs]  # the next alternative of a union may ask again
             raise
         if found is not None:
@@ -135,7 +135,7 @@ class _Walk:
             for index in sorted(range(len(ours)), key=lambda at: kinds[at] != own):
                 try:
                     matches.append((index, number, self.walk(ours[index], given, path)))
-                except ConflictError:
+                except FormConflictError:
                     continue
                 if kinds[index] == own:
                     break
@@ -353,7 +353,7 @@ def _keys_text(ours: Form | None) -> str:
 
 
 def _fail(path: str, why: str) -> NoReturn:
-    raise ConflictError(path, why)
+    raise FormConflictError(path, why)
 
 
 def _source(name: str, ours: dict[str, Form], theirs: dict[str, Form]) -> str | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from commitlog._kernel.readers import Record
 from commitlog.errors import UndecodableError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.history import History
 from commitlog.messages.schema import is_message_type
+from commitlog.messages.topics_state import catalog_of
 
 
 def history_of(log: CommitLog, record: Record) -> History | None:
@@ -35,7 +35,7 @@ def history_of(log: CommitLog, record: Record) -> History | None:
     try:
         if not is_message_type(record.type):
             return None
-        schema = SchemaCatalog(log).schema_of(record.type)
+        schema = catalog_of(log).schema_of(record.type)
         topic = schema.topic
         return History.of_value(record.value) if schema.has_history else None
     except ValueError as error:

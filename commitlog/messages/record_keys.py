@@ -4,68 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
-from commitlog.base.extras import imported
 from commitlog.errors import KeyUnavailableError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import Key
-from commitlog.messages.catalog import SchemaCatalog
-from commitlog.messages.cipher import NEEDING
-from commitlog.messages.data_key import DataKey
+from commitlog.messages.data_key import DataKey, RecordKeyCipher
 from commitlog.messages.key_ring import KeyRing
-from commitlog.messages.layered_appender import LayeredAppender
-from commitlog.messages.message_sizes import not_bytes
-from commitlog.messages.outputs import OutputAppender
-from commitlog.messages.part import Positions
 from commitlog.messages.schema import SCHEMA_TYPE, Schema
 from commitlog.messages.seal_layer import KEYS, has_sealed_keys
-
-_KEPT = 4096  # record keys that are not encrypted or decrypted again
-_BLOCK = 16  # the length of a record key is shown in such steps
-_END = b"\1"  # behind a record key; zeros follow
-
-
-class RecordKeyCipher:
-    """Encrypt and decrypt record keys by AES-256-SIV, from any thread.
-
-    Equal record keys of a topic have equal ciphertexts, so seeks by key need no key ring below
-    this class.
-
-    Parameters
-    ----------
-    data_key : DataKey
-        Its key is what the cipher's key is derived from.
-    log : CommitLog
-        The log of the records.
-    topic : str
-        The name of their topic.
-    """
-
-    def __init__(self, data_key: DataKey, log: CommitLog, topic: str) -> None:
-        module = imported("cryptography.hazmat.primitives.ciphers.aead", *NEEDING)
-        self._cipher = module.AESSIV(data_key.derived(b"commitlog record keys"))
-        self._refused = imported("cryptography.exceptions", *NEEDING).InvalidTag
-        self._bound = [log.identity.uuid, topic.encode()]
-        self.sealed = lru_cache(_KEPT)(self._sealed)
-        self.opened = lru_cache(_KEPT)(self._opened)
-
-    def _sealed(self, key: bytes) -> bytes:
-        padded = key + _END
-        sealed: bytes = self._cipher.encrypt(
-            padded.ljust(-(-len(padded) // _BLOCK) * _BLOCK, b"\0"), self._bound
-        )
-        return sealed
-
-    def _opened(self, stored: bytes) -> bytes:
-        try:
-            padded: bytes = self._cipher.decrypt(stored, self._bound)
-        except (ValueError, self._refused):
-            raise ValueError(
-                "its record key is not authentic: restore the log from a copy"
-            ) from None
-        return padded.rstrip(b"\0")[: -len(_END)]
+from commitlog.messages.topics_state import catalog_of
 
 
 class RecordKeys:
@@ -80,8 +28,6 @@ class RecordKeys:
         A log open for appending.
     schema : Schema
         A schema of the topic, without layers.
-    catalog : SchemaCatalog
-        That of the log.
     keys : KeyRing
         Wraps the key.
     sealing : callable
@@ -92,13 +38,12 @@ class RecordKeys:
         self,
         log: CommitLog,
         schema: Schema,
-        catalog: SchemaCatalog,
         keys: KeyRing,
         sealing: Callable[[Schema], dict[str, Any]],
     ) -> None:
         self._log = log
         self._schema = schema
-        self._catalog = catalog
+        self._catalog = catalog_of(log)
         self._keys = keys
         self._sealing = sealing
         self._agreed: tuple[dict[str, Any], RecordKeyCipher] | None = None
@@ -111,17 +56,13 @@ class RecordKeys:
         KeyUnavailableError
             The ring cannot wrap the key.
         """
-        return self._found()[0]
+        return self._agreement()[0]
 
-    def sealed(self, key: Key | None) -> bytes | None:
-        """Return the key that a record gets instead of one; raise as `layer` does."""
-        if key is None:
-            return None
-        if not isinstance(key, bytes | bytearray | memoryview):
-            raise not_bytes([key])
-        return self._found()[1].sealed(bytes(key))
+    def cipher(self) -> RecordKeyCipher:
+        """Return what seals the record keys; raise as `layer` does."""
+        return self._agreement()[1]
 
-    def _found(self) -> tuple[dict[str, Any], RecordKeyCipher]:
+    def _agreement(self) -> tuple[dict[str, Any], RecordKeyCipher]:
         if self._agreed is None:
             sealing = self._sealing(self._schema)
             try:
@@ -157,43 +98,13 @@ class RecordKeys:
         return found.rewrapped(self._keys)
 
 
-class KeySealingAppender:
-    """Append the messages of a topic under sealed record keys. What the methods are given is what
-    those of `TopicAppender` take.
-
-    Parameters
-    ----------
-    record_keys : RecordKeys
-        Seals the record keys.
-    appender : LayeredAppender or OutputAppender
-        Appends the messages.
-    """
-
-    def __init__(self, record_keys: RecordKeys, appender: LayeredAppender | OutputAppender) -> None:
-        self._sealed = record_keys.sealed
-        self._appender = appender
-
-    def append(self, value: bytes, key: Key | None, *given: Any) -> int:
-        """Append one message; return its position, or -1 if it was dropped."""
-        return self._appender.append(value, self._sealed(key), *given)
-
-    def append_many(self, values: list[bytes], keys: Any, *given: Any) -> Positions:
-        """Append messages; return their positions."""
-        sealed = None if keys is None else list(map(self._sealed, keys))
-        return self._appender.append_many(values, sealed, *given)
-
-    async def append_async(self, value: bytes, key: Key | None, *given: Any) -> int:
-        """Append one message, and wait as `CommitLog.append_async` does."""
-        return await self._appender.append_async(value, self._sealed(key), *given)
-
-
 def key_opener(log: CommitLog, schema: Schema, keys: KeyRing) -> Callable[[bytes], bytes] | None:
     """Return what opens the record keys of the messages of a schema; None if they are not sealed.
 
     It raises `KeyUnavailableError`, and ValueError for a key that is not authentic.
     """
     cipher = _cipher_of(log, schema, keys)
-    return None if cipher is None else lambda stored: cipher().opened(stored)
+    return None if cipher is None else lambda stored: cipher().open(stored)
 
 
 def stored_keys(
@@ -212,7 +123,7 @@ def stored_keys(
     ciphers = [_cipher_of(log, schema, keys) for schema in schemas]
     for cipher in filter(None, ciphers):
         try:
-            found[cipher().sealed(key)] = None
+            found[cipher().seal(key)] = None
         except KeyUnavailableError as error:
             refused = error
     if refused is not None and not found:

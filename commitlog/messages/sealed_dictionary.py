@@ -28,8 +28,12 @@ def sealed_form(dictionary: bytes, keys: KeyRing, log: CommitLog) -> Form:
         return compression.form_of(dictionary)
     data_key = DataKey.new(keys, log, SCHEMA_TYPE)
     _, value = data_key.record
-    sealed = base64.b64encode(data_key.sealed(dictionary, None)).decode()
-    return {"name": compression.NAME, "data_key": value.decode(), _SEALED: sealed}
+    (sealed,) = data_key.seal_all([dictionary], [None])
+    return {
+        "name": compression.NAME,
+        "data_key": value.decode(),
+        _SEALED: base64.b64encode(sealed).decode(),
+    }
 
 
 def has_sealed(form: Form) -> bool:

@@ -1,147 +1,107 @@
-"""Sealer: seal the messages of a topic, with a new data key for each segment."""
+"""MessageSealer: seal the messages of a topic, with a new data key for each segment."""
 
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from commitlog._kernel.messages import LastAppend
 from commitlog.errors import KeyUnavailableError
 from commitlog.log.commit_log import CommitLog
-from commitlog.messages.appender import Appending, Key, TopicAppender, checked_keys
-from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.cipher import KEY_BYTES, check_installed
-from commitlog.messages.data_key import DataKey
+from commitlog.messages.data_key import ROOM, DataKey, PlaceSeal
+from commitlog.messages.draft import Draft, Variant
 from commitlog.messages.key_ring import KeyRing, wrapped_by
-from commitlog.messages.message_sizes import frames_length, not_bytes
-from commitlog.messages.part import ROOM, PlaceSeal
+from commitlog.messages.message_sizes import frames_length
+from commitlog.messages.record_keys import RecordKeys
 from commitlog.messages.schema import Schema
 from commitlog.messages.seal_layer import has_positions
+from commitlog.messages.topics_state import state_of
 
 # Of random nonces of 96 bits, two of 2**32 are equal with a probability below 2**-32.
 MOST_MESSAGES = 1 << 32
 
 
-class _Stage(NamedTuple):
-    """A data key, and the appender of the messages that it seals."""
-
-    data_key: DataKey
-    appender: TopicAppender
-
-
-class Sealer:
-    """Seal the messages of a topic, and return their appender: see `Layered`. If they are sealed
-    for their positions, the appender seals them.
+class MessageSealer:
+    """Seal messages and their record keys: the last layer of a topic. If the messages are sealed
+    for their positions, it only adds room for the seal, and the appender seals them.
 
     A data key is new for each segment and each object of this class, and after a fork. A list that
     begins in one segment has the same data key in the next. Any thread may use it.
 
     Parameters
     ----------
-    log, schema, catalog, last
-        As for `TopicAppender`; the schema is that below this layer.
+    log : CommitLog
+        The log of the topic.
     keys : KeyRing
         Wraps the data keys.
-    layer : callable
-        Takes the schema, and returns this layer; called before the first message is sealed.
+    agreed : callable
+        Takes the schema below this layer, and returns the layer; called before the first message is
+        sealed.
+    record_keys : RecordKeys, optional
+        Seals the record keys.
     """
 
     def __init__(
         self,
         log: CommitLog,
-        schema: Schema,
-        catalog: SchemaCatalog,
-        last: LastAppend,
         keys: KeyRing,
-        *,
-        layer: Callable[[Schema], dict[str, Any]],
+        agreed: Callable[[Schema], dict[str, Any]],
+        record_keys: RecordKeys | None,
     ) -> None:
         check_installed()
         self._log = log
-        self._schema = schema
-        self._layer = layer
-        self._catalog = catalog
-        self._last = last
+        self._state = state_of(log)
         self._keys = keys
-        self._stage: _Stage | None = None
-        _SEALERS.add(self)
+        self._layer_of = agreed if record_keys is None else record_keys.layer
+        self._record_keys = record_keys
+        self._seal_key: Callable[[bytes], bytes] | None = None
+        self._variants: dict[int, Variant] = {}  # by the type number of the schema below
+        self._forks = self._state.forks
 
-    def one(self, value: bytes, key: Key | None) -> tuple[Appending, bytes]:
-        """Return what appends a value, and that value sealed."""
-        stage = self._stage
-        if (
-            stage is None
-            or stage.appender.last.position >= stage.appender.declared.far_end
-            or stage.data_key.uses >= MOST_MESSAGES
-        ):
-            stage = self._stage_for([value], [key])
-        if stage.appender.seal is not None:
-            return stage.appender, _with_room(value, key)
-        try:
-            return stage.appender, stage.data_key.sealed(value, key)
-        except TypeError:
-            raise not_bytes([key]) from None
+    def apply(self, draft: Draft) -> None:
+        """Seal the keys and the values of a draft, and set its variant."""
+        if self._record_keys is not None:
+            if self._seal_key is None:
+                self._seal_key = self._record_keys.cipher().seal
+            seal_key = self._seal_key
+            draft.keys = [None if key is None else seal_key(bytes(key)) for key in draft.keys]
+        variant = draft.variant = self._variant_for(draft)
+        if variant.seal is not None:
+            draft.values = [value + ROOM for value in draft.values]
+            return
+        assert variant.data_key is not None
+        draft.values = variant.data_key.seal_all(draft.values, draft.keys)
 
-    def many(
-        self, values: list[bytes], keys: list[Key | None] | None
-    ) -> tuple[Appending, list[bytes]]:
-        """Return likewise for some values."""
-        given: list[Key | None] = [None] * len(values) if keys is None else keys
-        checked_keys(self._log, values, given)
-        stage = self._stage_for(values, given)
-        if stage.appender.seal is not None:
-            return stage.appender, list(map(_with_room, values, given))
-        try:
-            return stage.appender, stage.data_key.sealed_list(values, keys)
-        except TypeError:
-            raise not_bytes(given) from None
-
-    def _stage_for(self, values: list[bytes], keys: list[Key | None]) -> _Stage:
-        """Return the stage for messages: a new one if the segment has no room for them."""
-        stage = self._stage
-        if stage is None or stage.data_key.uses + len(values) > MOST_MESSAGES:
-            stage = self._stage = self._new()
+    def _variant_for(self, draft: Draft) -> Variant:
+        """Return the variant of a draft: with a new data key if the segment has no room for it."""
+        if self._forks != self._state.forks:
+            self._variants, self._forks = {}, self._state.forks
+        variant = self._variants.get(draft.schema.number)
+        count = len(draft.values)
+        if variant is None or variant.data_key is None:
+            return self._begin(draft.schema)
+        if variant.data_key.uses + count > MOST_MESSAGES:
+            return self._begin(draft.schema)
+        fits = count == 1 and self._state.last.position < variant.declared.far_end
         # The record of a data key may have been dropped, and a message behind it not.
-        is_in_log = stage.appender.declared.end >= 0
-        if is_in_log and not stage.appender.has_room(frames_length(values, keys)):
-            stage = self._stage = self._new()
-        return stage
+        if not fits and variant.declared.end >= 0:
+            length = frames_length(draft.values, draft.keys)
+            if length >= variant.room(self._log):
+                return self._begin(draft.schema)
+        return variant
 
-    def _new(self) -> _Stage:
+    def _begin(self, schema: Schema) -> Variant:
+        """Begin to use a new data key."""
         key = os.urandom(KEY_BYTES)
         try:
             wrapped = wrapped_by(self._keys, key)  # first, because the layer seals the topic
         except KeyUnavailableError as error:
             error.path = self._log.path
             raise
-        schema = replace(self._schema, layers=(*self._schema.layers, self._layer(self._schema)))
-        data_key = DataKey(key, *wrapped, self._log, schema.number)
-        seal = PlaceSeal(data_key, schema.has_history) if has_positions(schema) else None
-        return _Stage(
-            data_key,
-            TopicAppender(self._log, schema, self._catalog, self._last, data_key.record, seal=seal),
-        )
-
-    def forget(self) -> None:
-        """Seal no more messages with the data key."""
-        self._stage = None
-
-
-def _with_room(value: bytes, key: Key | None) -> bytes:
-    if key is not None and not isinstance(key, bytes | bytearray | memoryview):
-        raise not_bytes([key])
-    return value + ROOM
-
-
-_SEALERS: weakref.WeakSet[Sealer] = weakref.WeakSet()
-
-
-def _forget_in_child() -> None:
-    for sealer in list(_SEALERS):
-        sealer.forget()
-
-
-os.register_at_fork(after_in_child=_forget_in_child)
+        sealed = replace(schema, layers=(*schema.layers, self._layer_of(schema)))
+        data_key = DataKey(key, *wrapped, self._log, sealed.number)
+        seal = PlaceSeal(data_key, sealed.has_history) if has_positions(sealed) else None
+        variant = self._variants[schema.number] = Variant(sealed, data_key, seal)
+        return variant

@@ -19,6 +19,7 @@ from commitlog.messages.history import behind_history, end_of
 from commitlog.messages.key_ring import KeyRing, key_ring_of
 from commitlog.messages.layer import RecordDecoder, layered
 from commitlog.messages.schema import SCHEMA_TYPE, Schema, key_of
+from commitlog.messages.topics_state import catalog_of
 from commitlog.tail.batch import Batch
 from commitlog.tail.seek import Start
 
@@ -123,7 +124,7 @@ def summarized(log: CommitLog, start: Start = "first") -> LogSummary:
     keys = key_ring_of(None)
     summary = LogSummary()
     versions = summary.versions
-    catalog = SchemaCatalog(log)
+    catalog = catalog_of(log)
     end = log.tail_position  # writers may append faster than messages are measured
     with log.tailer(start=start) as tailer:
         while tailer.position < end and len(batch := tailer.read_batch()):

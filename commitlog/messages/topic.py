@@ -5,27 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, Self, TypeVar, overload
 
-from commitlog._kernel.messages import DeclaredSegment, LastAppend, TopicWriter
+from commitlog._kernel.messages import DeclaredSegment, TopicWriter
 from commitlog._kernel.readers import Record
 from commitlog.base.process_bound import ProcessBound
 from commitlog.log.commit_log import CommitLog
-from commitlog.log.parts import parts_of
 from commitlog.log.producers import checked
-from commitlog.messages.appender import (
-    Condition,
-    Key,
-    Layered,
-    ProducerNumber,
-    TopicAppender,
-)
+from commitlog.messages.appender import Condition, ProducerNumber
+from commitlog.messages.draft import Key
 from commitlog.messages.encoder import MessageEncoder
 from commitlog.messages.handled import HANDLED
-from commitlog.messages.layered_appender import LayeredAppender
-from commitlog.messages.message_decoders import Reading
-from commitlog.messages.outputs import OutputAppender
+from commitlog.messages.message_decoders import TopicReading
+from commitlog.messages.open_log import check_open
 from commitlog.messages.part import Positions
-from commitlog.messages.record_keys import KeySealingAppender, RecordKeys
+from commitlog.messages.pipe import TopicPipe
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
+from commitlog.messages.topics_state import state_of
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
 from commitlog.tail.tailer_file import Durable
@@ -53,26 +47,23 @@ class Topic(ProcessBound, TopicWriter[T]):
     def __init__(
         self,
         log: CommitLog,
-        reading: Reading,
+        reading: TopicReading,
         encoder: MessageEncoder[T],
-        appender: TopicAppender | LayeredAppender | KeySealingAppender,
-        history: Layered | None,
+        pipe: TopicPipe,
         *,
         name: str,
-        record_keys: RecordKeys | None,
         owns_log: bool,
     ) -> None:
         """Take the parts of a topic; only `commitlog.topic` calls this."""
-        plain = appender if isinstance(appender, TopicAppender) else None
         super().__init__(
             log,
             encoder.message_class,
             encoder.encode,
             encoder.screen,
-            appender,
-            None if plain is None else plain.type,
-            LastAppend() if plain is None else plain.last,
-            DeclaredSegment() if plain is None else plain.declared,
+            pipe,
+            None if pipe.plain is None else pipe.plain.type,
+            state_of(log).last,
+            DeclaredSegment() if pipe.plain is None else pipe.plain.declared,
             HANDLED,
         )
         self.log = log
@@ -80,9 +71,7 @@ class Topic(ProcessBound, TopicWriter[T]):
         self.message_class = reading.codec.message_class
         self._reading = reading
         self._encoder = encoder
-        self._appender = appender
-        self._history = history
-        self._record_keys = record_keys
+        self._pipe = pipe
         self._owns_log = owns_log
 
     # --- appending --------------------------------------------------------------------------------
@@ -102,7 +91,7 @@ class Topic(ProcessBound, TopicWriter[T]):
         condition: Condition = expect
         if producer is not None or producer_sequence is not None:
             condition = self._number(producer, producer_sequence, expect)
-        return self._appender_now().append(value, *given, condition)
+        return self._pipe.append(value, *given, condition)
 
     def append_many(
         self,
@@ -139,7 +128,7 @@ class Topic(ProcessBound, TopicWriter[T]):
             As for `CommitLog.append_many`.
         """
         values = self._encoder.encoded_many(list(messages))
-        return self._appender_now().append_many(values, keys, timestamp_ns, sync, expect)
+        return self._pipe.append_many(values, keys, timestamp_ns, sync, expect)
 
     async def append_async(
         self,
@@ -168,18 +157,7 @@ class Topic(ProcessBound, TopicWriter[T]):
         condition: Condition = expect
         if producer is not None or producer_sequence is not None:
             condition = self._number(producer, producer_sequence, expect)
-        return await self._appender_now().append_async(value, key, timestamp_ns, sync, condition)
-
-    def _appender_now(
-        self,
-    ) -> TopicAppender | LayeredAppender | OutputAppender | KeySealingAppender:
-        """Return what appends the messages, also while another one is handled."""
-        handled = HANDLED.get()
-        carrying = None if handled is None else handled.appender(self.log, self._history)
-        if carrying is None:
-            return self._appender
-        keys = self._record_keys
-        return carrying if keys is None else KeySealingAppender(keys, carrying)
+        return await self._pipe.append_async(value, key, timestamp_ns, sync, condition)
 
     def _number(self, producer: object, sequence: object, expect: object) -> ProducerNumber:
         """Check the arguments before the schema is appended."""
@@ -256,7 +234,7 @@ class Topic(ProcessBound, TopicWriter[T]):
             durable=durable,
         )
 
-    def _named_reading(self) -> tuple[str, Reading]:
+    def _named_reading(self) -> tuple[str, TopicReading]:
         return self.name, self._reading
 
     # --- the end ----------------------------------------------------------------------------------
@@ -267,7 +245,7 @@ class Topic(ProcessBound, TopicWriter[T]):
             self.log.close()
 
     def __enter__(self) -> Self:
-        parts_of(self.log).check_open()
+        check_open(self.log)
         return self
 
     def __exit__(self, *_: object) -> None:

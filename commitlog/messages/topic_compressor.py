@@ -2,36 +2,112 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from commitlog.errors import KeyUnavailableError
+from commitlog._kernel.messages import lengths_of
 from commitlog.log.commit_log import CommitLog
 from commitlog.messages import compression
-from commitlog.messages.appender import Appending, Key, Layered
-from commitlog.messages.compression import Compressor, Form, Samples, Zstd
-from commitlog.messages.key_ring import KeyRing
-from commitlog.messages.layer import RecordDecoder, layered
-from commitlog.messages.message_sizes import check_sizes, not_bytes
+from commitlog.messages.compression import DICTIONARY_BYTES, Form, Zstd, library, load_dictionary
+from commitlog.messages.draft import Draft
+from commitlog.messages.message_sizes import check_sizes
 from commitlog.messages.schema import Schema
-from commitlog.messages.seal_layer import is_sealed
-from commitlog.messages.sealed_dictionary import has_sealed, opened_dictionary, sealed_form
+from commitlog.messages.topic_dictionary import TopicDictionary
 
-_SEARCHED = 4 * compression.SAMPLES  # records among which messages of an earlier open are sought
+SAMPLES = 256
+_SAMPLE_BYTES = 1 << 20  # of all samples together
+_WORTH = 0.9  # a dictionary is used if it makes messages at least that much smaller
 
 
-@dataclass(frozen=True)
+class Compressor:
+    """Compress messages, from any thread.
+
+    Parameters
+    ----------
+    level : int
+        That of `Zstd`.
+    dictionary : bytes
+        May be empty.
+    """
+
+    def __init__(self, level: int, dictionary: bytes) -> None:
+        zstandard = library()
+        loaded = load_dictionary(dictionary)
+        if loaded is not None:
+            loaded.precompute_compress(compression_params=_parameters(level, len(dictionary)))
+        self._make: Callable[[], Any] = lambda: zstandard.ZstdCompressor(
+            level=level, dict_data=loaded, write_dict_id=False
+        )
+        # A library's object serves one thread at a time. Taking it out and putting it back are
+        # atomic.
+        self._idle: list[Any] = [self._make()]
+
+    def compress(self, value: bytes) -> bytes:
+        """Return a frame of zstd."""
+        try:
+            worker = self._idle.pop()
+        except IndexError:
+            worker = self._make()
+        found: bytes = worker.compress(value)
+        self._idle.append(worker)
+        return found
+
+
+class Samples:
+    """The first messages of a topic, from which a dictionary is trained."""
+
+    def __init__(self) -> None:
+        self._values: list[bytes] = []
+        self._bytes = 0
+
+    def add(self, value: bytes) -> bool:
+        """Keep a message; return whether there are enough."""
+        self._values.append(value)
+        self._bytes += len(value)
+        return len(self._values) >= SAMPLES or self._bytes >= _SAMPLE_BYTES
+
+    def train(self, level: int) -> bytes:
+        """Train a dictionary; return empty bytes if it would save too little."""
+        zstandard = library()
+        values = list(self._values)
+        try:
+            trained: bytes = zstandard.train_dictionary(DICTIONARY_BYTES, values).as_bytes()
+        except zstandard.ZstdError:  # too few messages, or nothing in common
+            return b""
+        plain, better = _total(values, level, b""), _total(values, level, trained)
+        return trained if better <= _WORTH * plain else b""
+
+
+def _total(values: Sequence[bytes], level: int, dictionary: bytes) -> int:
+    compress = Compressor(level, dictionary).compress
+    return sum(len(compress(value)) for value in values)
+
+
+def _parameters(level: int, dictionary_bytes: int) -> Any:
+    """Return how messages are compressed with a dictionary.
+
+    The fast levels get a hash table of 16 KiB, which stays in the first cache of a core, and find
+    no matches below 6 bytes: that is faster, and JSON gets no larger.
+    """
+    zstandard = library()
+    of_level = zstandard.ZstdCompressionParameters.from_level
+    found = of_level(level, dict_size=dictionary_bytes)
+    if found.strategy != zstandard.STRATEGY_FAST:
+        return found
+    return of_level(level, dict_size=dictionary_bytes, hash_log=12, min_match=6)
+
+
+@dataclass(frozen=True, slots=True)
 class _Stage:
-    """The compression of a schema, and its appenders, without a history and with one."""
+    """One dictionary: what compresses with it, and the schemas without a history and with one."""
 
-    compressed: Callable[[bytes], bytes]
-    ends: tuple[Layered, Layered]
+    compress: Callable[[bytes], bytes]
+    schemas: tuple[Schema, Schema]
 
 
 class TopicCompressor:
-    """Compress the messages of a topic, and return their appender.
+    """Compress messages: the first layer of a topic.
 
     Messages are compressed without a dictionary until there are enough to train one. The dictionary
     is in the schema, so messages that use it have another type number. Any thread may use it.
@@ -42,163 +118,62 @@ class TopicCompressor:
         The log of the topic.
     schema : Schema
         Without layers.
-    end : callable
-        Takes a schema with this layer, and returns what its values are for.
     zstd : Zstd
         How to compress.
-    known : dict
-        The schemas of the topic, by type number.
-    keys : KeyRing
-        Opens earlier messages.
-    seals : bool
-        Whether the messages are sealed. Their dictionary then is, too, because it has parts of
-        them.
-
-    Attributes
-    ----------
-    plain, with_history : Layered
-        For messages without a history, and for those with one.
+    dictionary : TopicDictionary
+        Finds the dictionary of an earlier open, and makes the layer of a new one.
     """
 
     def __init__(
-        self,
-        log: CommitLog,
-        schema: Schema,
-        end: Callable[[Schema], Layered],
-        *,
-        zstd: Zstd,
-        known: dict[int, Schema],
-        keys: KeyRing,
-        seals: bool,
+        self, log: CommitLog, schema: Schema, zstd: Zstd, dictionary: TopicDictionary
     ) -> None:
-        self._keys = keys
-        self._seals = seals
         self._log = log
         self._schema = schema
-        self._end = end
         self._level = zstd.level
+        self._dictionary = dictionary
         self._limit = log.largest_value - 8
         self._samples: Samples | None = None
-        stage = self._found(known, zstd.dictionary)
-        if stage is None:
-            dictionary = zstd.dictionary
-            if dictionary is None and log.mode != "r":
-                self._samples = Samples()
-                dictionary = self._trained_on_earlier(known)
-            stage = self._with(dictionary or b"")
-        self._stage = stage
-        self.plain = _Form(self, has_history=False)
-        self.with_history = _Form(self, has_history=True)
+        known = dictionary.find(zstd.dictionary)
+        if known is not None:
+            self._stage = self._staged(*known)
+            return
+        content = zstd.dictionary
+        if content is None:
+            content = b""
+            if log.mode != "r":
+                samples = self._samples = Samples()
+                if any(map(samples.add, dictionary.earlier_messages())):
+                    content = self._train()
+        self._stage = self._staged(content, dictionary.form_of(content))
 
-    def _with(self, dictionary: bytes, form: Form | None = None) -> _Stage:
-        if form is None and self._seals and self._log.mode != "r":
-            form = sealed_form(dictionary, self._keys, self._log)
-        layer = {**(form or compression.form_of(dictionary)), "name": compression.NAME}
+    def _staged(self, dictionary: bytes, form: Form) -> _Stage:
+        layer = {**form, "name": compression.NAME}
         schema = replace(self._schema, layers=(layer,))
-        ends = self._end(schema), self._end(replace(schema, has_history=True))
-        return _Stage(Compressor(self._level, dictionary).compressed, ends)
+        schemas = schema, replace(schema, has_history=True)
+        return _Stage(Compressor(self._level, dictionary).compress, schemas)
 
-    # --- the dictionary ---------------------------------------------------------------------------
-
-    def _found(self, known: dict[int, Schema], wanted: bytes | None) -> _Stage | None:
-        """Return the stage of a dictionary that an earlier open or another process has trained, or
-        of the one that is wanted.
-        """
-        for _, schema in sorted(known.items()):
-            if not self._is_same_version(schema) or not schema.layers:
-                continue
-            form = schema.layers[0]
-            dictionary = b""
-            if is_sealed(schema) and self._seals and has_sealed(form):
-                dictionary = self._opened(form)
-            elif not is_sealed(schema) and not self._seals:
-                dictionary = compression.dictionary_of(form)
-            if dictionary and wanted in (None, dictionary):
-                return self._with(dictionary, form)
-        return None
-
-    def _opened(self, form: Form) -> bytes:
-        """Return a sealed dictionary, or empty bytes if a former master key sealed it."""
-        with contextlib.suppress(KeyUnavailableError, ValueError):
-            key_id, dictionary = opened_dictionary(form, self._keys, self._log)
-            if key_id == self._keys.key_ids[-1]:
-                return dictionary
-        return b""
-
-    def _is_same_version(self, schema: Schema) -> bool:
-        return (schema.codec, schema.form) == (self._schema.codec, self._schema.form)
-
-    def _trained_on_earlier(self, known: dict[int, Schema]) -> bytes:
-        """Train a dictionary on the messages at the beginning of the log, if there are enough."""
-        decoders = {
-            number: layered(self._log, schema, bytes, self._keys)
-            for number, schema in known.items()
-            if self._is_same_version(schema)
-        }
-        if not decoders:
-            return b""
-        with self._log.tailer(visibility="appended", on_damage="skip") as tailer:
-            for record in itertools.islice(tailer, _SEARCHED):
-                if record.type in decoders:
-                    decode = decoders[record.type]
-                    try:
-                        if isinstance(decode, RecordDecoder):
-                            value = decode.of_record(record)
-                        else:
-                            value = decode(record.value)
-                    except (ValueError, KeyUnavailableError):
-                        continue
-                    if self._samples is not None and self._samples.add(value):
-                        return self._trained()
-        return b""
-
-    def _trained(self) -> bytes:
+    def _train(self) -> bytes:
+        """Train a dictionary, and keep no more samples."""
         samples, self._samples = self._samples, None
-        return b"" if samples is None else samples.dictionary(self._level)
+        return b"" if samples is None else samples.train(self._level)
 
     def _note(self, value: bytes) -> None:
         """Keep a message as a sample; train the dictionary if it is the last one needed."""
         samples = self._samples
         if samples is not None and samples.add(value):
-            dictionary = self._trained()
+            dictionary = self._train()
             if dictionary:
-                self._stage = self._with(dictionary)
+                self._stage = self._staged(dictionary, self._dictionary.form_of(dictionary))
 
-    # --- messages ---------------------------------------------------------------------------------
-
-    def stage_of(self, values: list[bytes], keys: list[Key | None] | None) -> _Stage:
-        """Check and note values; return how all of them are compressed."""
-        # Readers refuse a larger message: their limit bounds the memory of a hostile record.
-        check_sizes(self._log, self._schema, values, keys, " before it is compressed")
-        for value in values if self._samples is not None else ():
-            self._note(value)
-        return self._stage
-
-    def stage_of_one(self, value: bytes, key: Key | None) -> _Stage:
-        """As `stage_of`, at less cost."""
-        size = len(value)
-        try:
-            size += len(key or b"")
-        except TypeError:
-            raise not_bytes([key]) from None
-        if self._samples is not None or size > self._limit:
-            return self.stage_of([value], [key])
-        return self._stage
-
-
-class _Form:
-    """The messages of a topic without a history, or those with one: see `Layered`."""
-
-    def __init__(self, compressor: TopicCompressor, *, has_history: bool) -> None:
-        self._compressor = compressor
-        self._has_history = has_history
-
-    def one(self, value: bytes, key: Key | None) -> tuple[Appending, bytes]:
-        stage = self._compressor.stage_of_one(value, key)
-        return stage.ends[self._has_history].one(stage.compressed(value), key)
-
-    def many(
-        self, values: list[bytes], keys: list[Key | None] | None
-    ) -> tuple[Appending, list[bytes]]:
-        stage = self._compressor.stage_of(values, keys)
-        return stage.ends[self._has_history].many(list(map(stage.compressed, values)), keys)
+    def apply(self, draft: Draft) -> None:
+        """Compress the values of a draft."""
+        values = draft.values
+        if draft.lengths[1] + lengths_of(draft.keys)[1] > self._limit:
+            # Readers refuse a larger message: their limit bounds the memory of a hostile record.
+            check_sizes(self._log, self._schema, values, draft.keys, " before it is compressed")
+        if self._samples is not None:
+            for value in values:
+                self._note(value)
+        stage = self._stage
+        draft.values = list(map(stage.compress, values))
+        draft.schema = stage.schemas[draft.schema.has_history]

@@ -16,11 +16,11 @@ from commitlog.errors import (
     UndecodableError,
 )
 from commitlog.log.commit_log import CommitLog
-from commitlog.log.parts import parts_of
 from commitlog.messages.choices import check_choice
 from commitlog.messages.handled import HANDLED, Handled
 from commitlog.messages.history import History
-from commitlog.messages.message_decoders import MessageDecoders, Reading, RefusedError
+from commitlog.messages.message_decoders import MessageDecoders, NotDecodedError, TopicReading
+from commitlog.messages.open_log import sequence_at
 from commitlog.messages.schema import SCHEMA_TYPE
 from commitlog.messages.value_path import value_at
 from commitlog.tail.seek import Start, Timestamp, Visibility
@@ -53,7 +53,7 @@ class TopicTailer(ProcessBound, Generic[T]):
         self,
         log: CommitLog,
         tailer: Tailer,
-        topics: dict[str, Reading],
+        topics: dict[str, TopicReading],
         on_undecodable: OnUndecodable,
         on_missing_key: OnUndecodable = "raise",
     ) -> None:
@@ -77,7 +77,7 @@ class TopicTailer(ProcessBound, Generic[T]):
             decode = decoders[record.type]
             if decode is None:
                 if record.type in decoders.of_records:
-                    message = self._taken(record)
+                    message = self._decode(record)
                     if message is not _SKIPPED:
                         yield message
                 elif record.type == SCHEMA_TYPE:
@@ -118,7 +118,7 @@ class TopicTailer(ProcessBound, Generic[T]):
             record = self._tailer.read(left, idle)
             if record is None:
                 return None
-            message: T | Any = self._taken(record)
+            message: T | Any = self._decode(record)
             if message is not _SKIPPED:
                 return message
 
@@ -142,7 +142,7 @@ class TopicTailer(ProcessBound, Generic[T]):
         while True:
             left = None if end is None else max(0.0, end - time.monotonic())
             with self._tailer.reading(left, idle) as record:
-                message = None if record is None else self._taken(record)
+                message = None if record is None else self._decode(record)
                 if record is None:
                     yield None
                     return
@@ -180,7 +180,7 @@ class TopicTailer(ProcessBound, Generic[T]):
         """
         return MessageLoop(self, lambda: self._tailer.follow(timeout, idle))
 
-    def _taken(self, record: Record) -> Any:
+    def _decode(self, record: Record) -> Any:
         """Decode a record; `_SKIPPED` if the tailer skips it."""
         decode = self._decoders[record.type]
         message: Any
@@ -218,7 +218,7 @@ class TopicTailer(ProcessBound, Generic[T]):
     def _error(self, record: Record, error: Exception) -> UndecodableError:
         schema = self._decoders.schemas.get(record.type)
         path = _PATH.search(str(error))
-        field = error.field if isinstance(error, RefusedError) else path[1] if path else None
+        field = error.field if isinstance(error, NotDecodedError) else path[1] if path else None
         value = None
         if schema is not None and field is not None:
             value = value_at(lambda: self._decoders.plain(schema), record, field)
@@ -289,9 +289,7 @@ class TopicTailer(ProcessBound, Generic[T]):
         """Return the sequence of the next record, of any kind: for `expect=`, if the tailer has
         read all messages.
         """
-        parts = parts_of(self._log)
-        parts.check_open()
-        return parts.index.sequence_of(self._tailer.position)
+        return sequence_at(self._log, self._tailer.position)
 
     def seek(
         self,
@@ -359,14 +357,14 @@ class MessageLoop(Generic[T]):
 
     async def __aiter__(self) -> AsyncIterator[T]:
         async for record in self._begin():
-            message = self._owner._taken(record)
+            message = self._owner._decode(record)
             if message is not _SKIPPED:
                 yield message
 
 
 def open_tailer(
     log: CommitLog,
-    topics: Sequence[tuple[str, Reading]],
+    topics: Sequence[tuple[str, TopicReading]],
     on_undecodable: OnUndecodable,
     on_missing_key: OnUndecodable,
     *,

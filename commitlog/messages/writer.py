@@ -9,7 +9,7 @@ from commitlog._kernel.messages import MessageWriter
 from commitlog.base.process_bound import ProcessBound
 from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog, open_log
-from commitlog.log.parts import parts_of
+from commitlog.messages.open_log import check_open
 from commitlog.options import OptionOverrides, Options
 
 
@@ -35,7 +35,7 @@ class BusWriter(ProcessBound, MessageWriter):
         self.log.close()
 
     def __enter__(self) -> Self:
-        parts_of(self.log).check_open()
+        check_open(self.log)
         return self
 
     def __exit__(self, *_: object) -> None:

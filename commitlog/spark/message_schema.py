@@ -11,8 +11,8 @@ from pyspark.sql.types import DataType, StringType, StructType
 
 from commitlog.errors import TopicNotFoundError
 from commitlog.messages.arrow_types import arrow_type_of
-from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.schema import Schema
+from commitlog.messages.topics_state import catalog_of
 from commitlog.spark.columns import FIELDS, MESSAGE
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.schema_log import open_schema_log
@@ -50,7 +50,7 @@ def _newest(options: Mapping[str, str]) -> Schema:
     for place in locate(reading).values():
         with open_schema_log(place, reading.store) as log:
             try:
-                found = SchemaCatalog(log).newest(topic)
+                found = catalog_of(log).newest(topic)
             except TopicNotFoundError as error:
                 missing = error
                 continue

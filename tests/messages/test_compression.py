@@ -25,8 +25,8 @@ from commitlog.errors import (
     SchemaError,
     UndecodableError,
 )
-from commitlog.messages.compression import SAMPLES
 from commitlog.messages.schema import SCHEMA_TYPE, Schema, is_message_type, key_of, number_of
+from commitlog.messages.topic_compressor import SAMPLES
 from tests.cli.program import run as run_command
 from tests.messages.events import Event, events
 from tests.messages.orders import Order, ended, records, run

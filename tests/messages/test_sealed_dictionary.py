@@ -13,8 +13,8 @@ import pytest
 import commitlog
 from commitlog import topics
 from commitlog.errors import KeyUnavailableError, RecordTooLargeError, UndecodableError
-from commitlog.messages.compression import SAMPLES
 from commitlog.messages.schema import SCHEMA_TYPE, Schema
+from commitlog.messages.topic_compressor import SAMPLES
 from commitlog.topics import KeyRing
 from tests.messages.events import Event, events
 from tests.messages.orders import Order, records
@@ -136,7 +136,7 @@ def _refused(folder: Path, form: dict[str, Any], error: Any, match: str) -> None
         data_key = DataKey.new(RING, log, schema.number)
         for key, value in ((schema.key, schema.value), data_key.record):
             log.append(value, key=key, type=SCHEMA_TYPE)
-        position = log.append(data_key.sealed(b"", None), type=schema.number)
+        position = log.append(data_key.seal_all([b""], [None])[0], type=schema.number)
         with pytest.raises(error, match=match) as caught:
             topic.tailer(start=position).read()
         assert (caught.value.path, caught.value.position) == (log.path, position)

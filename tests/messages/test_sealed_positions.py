@@ -245,7 +245,7 @@ def overtaken(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any], times: in
     """Do something before each of the next seals, after the end of the log was looked at; return
     the positions that messages are sealed for.
     """
-    sealed = DataKey.sealed_at
+    sealed = DataKey.seal_at
     asked: list[int] = []
 
     def hooked(self: DataKey, value: bytes, key: Any, position: int, nonce: bytes) -> bytes:
@@ -254,7 +254,7 @@ def overtaken(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any], times: in
             act()
         return sealed(self, value, key, position, nonce)
 
-    monkeypatch.setattr(DataKey, "sealed_at", hooked)
+    monkeypatch.setattr(DataKey, "seal_at", hooked)
     return asked
 
 

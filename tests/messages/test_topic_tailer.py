@@ -327,13 +327,13 @@ def test_missing_schema_is_searched_once_per_growth(
     log.append_many([b"{}"] * 5, types=[SCHEMA_TYPE + 1] * 5)
     tailer = orders.tailer(on_undecodable="skip")
     searches = []
-    search = SchemaCatalog._found_in_records
+    search = SchemaCatalog._search_records
 
     def counted(self: SchemaCatalog, number: int, start: Any, tail: int) -> Any:
         searches.append(start)
         return search(self, number, start, tail)
 
-    monkeypatch.setattr(SchemaCatalog, "_found_in_records", counted)
+    monkeypatch.setattr(SchemaCatalog, "_search_records", counted)
     end = log.tail_position
     assert list(tailer) == []
     assert tailer.undecodable == 5

@@ -13,8 +13,8 @@ from commitlog.cli.output import echo, print_json
 from commitlog.cli.quantities import counted, latency_text
 from commitlog.cli.reading import Range, range_options, report_damage
 from commitlog.errors.printable import printable
-from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.history_report import Durations, HistoryReport, Stage, reported
+from commitlog.messages.topics_state import catalog_of
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
 _HEADINGS = ("stage", "step", "count", "negative", "50%", "90%", "99%", "99.9%", "max")
@@ -73,7 +73,7 @@ def command(
         raise click.UsageError("--chart and --json exclude each other: use one of them")
     chosen = Range(**given)
     with chosen.opened(log) as opened:
-        SchemaCatalog(opened).check_topics(topics)
+        catalog_of(opened).check_topics(topics)
         with opened.tailer(visibility=chosen.visibility, on_damage=chosen.on_damage) as tailer:
             end = chosen.find_end(tailer)
             chosen.seek_first(tailer)

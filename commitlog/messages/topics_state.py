@@ -1,0 +1,73 @@
+"""TopicsState: the state that the topics and readers of one open log share."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Any
+
+from commitlog._kernel.messages import LastAppend
+from commitlog.log.commit_log import CommitLog
+from commitlog.messages.append_locks import AppendLocks
+from commitlog.messages.catalog import SchemaCatalog
+from commitlog.messages.floors import Floors
+from commitlog.messages.open_log import close_with
+
+
+class TopicsState:
+    """The state of one open log. It refers to the log weakly, so that an unused log is closed.
+
+    Attributes
+    ----------
+    catalog : SchemaCatalog
+        The schemas of the log.
+    floors : Floors
+        From which positions on topics are sealed.
+    classes : dict
+        The message class of each topic, by its name.
+    last : LastAppend
+        The position of the last message that was appended.
+    forks : int
+        How many forks are between the process that opened the log and this one.
+    """
+
+    def __init__(self, log: CommitLog) -> None:
+        self.catalog = SchemaCatalog(weakref.proxy(log))
+        self.floors = Floors()
+        self.classes: dict[str, Any] = {}
+        self.last = LastAppend()
+        self.forks = 0
+        self._locks: AppendLocks | None = None
+
+    def has_lock(self, topic: str, rank: int) -> bool:
+        """Return whether this handle has the lock for messages of a rank."""
+        return self._locks is not None and self._locks.has(topic, rank)
+
+    def locks(self, log: CommitLog) -> AppendLocks:
+        """Return the locks of the log's handle; call this under the lock of the catalog."""
+        if self._locks is None:
+            self._locks = AppendLocks(self.catalog.lock_path)
+            close_with(log, self._locks.close)
+        return self._locks
+
+
+_STATES: weakref.WeakKeyDictionary[CommitLog, TopicsState] = weakref.WeakKeyDictionary()
+
+
+def state_of(log: CommitLog) -> TopicsState:
+    """Return the state of an open log."""
+    found = _STATES.get(log)
+    return _STATES.setdefault(log, TopicsState(log)) if found is None else found
+
+
+def catalog_of(log: CommitLog) -> SchemaCatalog:
+    """Return the catalog of an open log."""
+    return state_of(log).catalog
+
+
+def _count_fork() -> None:
+    for state in list(_STATES.values()):
+        state.forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
