@@ -140,6 +140,9 @@ class DataKey:
         """Return values sealed with a new nonce each, for records with those keys."""
         self.uses += len(values)
         drawn = os.urandom(NONCE_BYTES * len(values))
+        if len(values) == 1:  # at less cost
+            sealed = self._cipher.sealed(drawn, values[0], self._associated(keys[0]))
+            return [self._id + drawn + sealed]
         nonces = [drawn[at : at + NONCE_BYTES] for at in range(0, len(drawn), NONCE_BYTES)]
         data_key_id, seal, associated = self._id, self._cipher.sealed, self._associated
         return [
