@@ -24,7 +24,6 @@ from commitlog.options import Options, Tuning
 from commitlog.pool import TransientStorePool
 from commitlog.retention.retention import Retention
 from commitlog.stats import Latency, LogStats
-from commitlog.stores.store import Store
 from commitlog.tail.batch import Batch
 from commitlog.tail.cycles import Cycle
 from commitlog.tail.tailer import Tailer
@@ -34,19 +33,21 @@ if _TYPE_CHECKING:
     from commitlog.messages.method_reading import method_reader
     from commitlog.messages.method_writer import method_writer
     from commitlog.messages.opening import open_topic as topic
+    from commitlog.stores.store import Store
 else:
     _LAZY = {
-        "method_reader": ("method_reading", "method_reader"),
-        "method_writer": ("method_writer", "method_writer"),
-        "topic": ("opening", "open_topic"),
+        "Store": ("stores.store", "Store"),
+        "method_reader": ("messages.method_reading", "method_reader"),
+        "method_writer": ("messages.method_writer", "method_writer"),
+        "topic": ("messages.opening", "open_topic"),
     }
 
     def __getattr__(name: str) -> object:
-        """Import what messages need when a program first uses them."""
+        """Import what stores and messages need when a program first uses them."""
         if name not in _LAZY:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         module, attribute = _LAZY[name]
-        found = getattr(_import_module(f"commitlog.messages.{module}"), attribute)
+        found = getattr(_import_module(f"commitlog.{module}"), attribute)
         globals()[name] = found
         return found
 

@@ -17,11 +17,14 @@ from commitlog._kernel.segments import (
     header_fields,
     read_seal,
 )
+from commitlog.log.commit_log import open_source
 from commitlog.log.copy_writer import CopyWriter
 from commitlog.log.frame_list import frame_length, segment_fields
 from commitlog.log.locked_log import LockedLog
+from commitlog.log.log_copy import LogCopy
+from commitlog.log.open_log import view_of
 from commitlog.log.scan import Scan
-from commitlog.log.view import LogView, view_of
+from commitlog.log.view import LogView
 from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.lineage import Epoch, Lineage, Member, Rank
 from commitlog.repair.log_files import LogFiles
@@ -33,7 +36,8 @@ from commitlog.segment.identity import Identity
 from commitlog.segment.notes import Notes
 from commitlog.segment.piece_decoder import PieceDecoder
 from commitlog.segment.seal_table import Seal
-from commitlog.segment.source import SegmentRef, SegmentSource, SourceEnds
+from commitlog.source.segment_source import SegmentRef, SegmentSource, SourceEnds
+from commitlog.source.source_registry import SourceKind, register_source
 from commitlog.stage.joining import join
 from commitlog.stage.staging import StagedSegment, StagingWriter
 from commitlog.tail.arrow import BatchForm
@@ -51,6 +55,7 @@ __all__ = [
     "Identity",
     "Lineage",
     "LockedLog",
+    "LogCopy",
     "LogFiles",
     "LogRemoval",
     "LogView",
@@ -65,6 +70,7 @@ __all__ = [
     "SegmentRef",
     "SegmentSource",
     "SourceEnds",
+    "SourceKind",
     "StagedSegment",
     "StagingWriter",
     "Writer",
@@ -76,7 +82,9 @@ __all__ = [
     "header_fields",
     "holes",
     "join",
+    "open_source",
     "read_seal",
+    "register_source",
     "segment_fields",
     "segment_name",
     "surveying",

@@ -9,7 +9,6 @@ from commitlog.log.parts import Mode
 from commitlog.log.scan import Bound
 from commitlog.options import Flush, OnLag, Timestamps
 from commitlog.retention.deletion import Waivable
-from commitlog.segment.directory import Kind
 from commitlog.segment.identity import Identity
 from commitlog.tail.cycles import CycleLike
 from commitlog.tail.replay import Replay
@@ -29,7 +28,6 @@ __all__ = [
     "FollowIterator",
     "Identity",
     "Idle",
-    "Kind",
     "Mode",
     "OnDamage",
     "OnLag",

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import commitlog
-from commitlog import CommitLog
+from commitlog import CommitLog, Options, Tuning
 from commitlog.base.path import is_remote
 from commitlog.cli.quantities import size_text
 from commitlog.cli.record_format import time_text
@@ -21,10 +21,9 @@ from commitlog.extension import HEADER_SIZE, LogFiles, Notes, holes, segment_fie
 from commitlog.messages.summary import layers_of, layers_text, newest, sizes_of
 from commitlog.observe.watching import writer_name
 from commitlog.replication.followed_mark import FollowedMark
-from commitlog.segment.lone_segment import LoneSegment
-from commitlog.stores.archived_directory import ArchivedDirectory
-from commitlog.stores.detached import open_detached
-from commitlog.types import Identity, Kind
+from commitlog.source.source_directory import SourceDirectory
+from commitlog.source.source_registry import open_source_directory, source_kind
+from commitlog.types import Identity
 
 Report = dict[str, Any]
 # Keys that `lines` prints in another form, or not at all.
@@ -44,11 +43,11 @@ def report_of(path: str) -> Report:
     """Return the report of the log, archive or segment file at a path or an address."""
     if is_remote(path):
         return _remote(path)
-    detached = open_detached(path)
-    if detached is None:
+    elsewhere = open_source_directory(path, Options(tuning=Tuning(archive_cache=0)))
+    if elsewhere is None:
         return _log(path)
-    with contextlib.closing(detached):
-        return _archive(detached) if isinstance(detached, ArchivedDirectory) else _segment(detached)
+    with contextlib.closing(elsewhere):
+        return _archive(elsewhere) if source_kind(path) is not None else _segment(elsewhere)
 
 
 def add_topics(report: Report) -> None:
@@ -98,7 +97,7 @@ def lines(report: Report) -> Iterator[str]:
     yield from (f"  wrong: {problem}" for problem in report["problems"])
 
 
-def _identity(kind: Kind, path: str, identity: Identity) -> Report:
+def _identity(kind: str, path: str, identity: Identity) -> Report:
     return {
         "kind": kind,
         "path": path,
@@ -237,7 +236,7 @@ def _add_records(report: Report, opened: CommitLog) -> None:
 # --- an archive, a segment file -------------------------------------------------------------------
 
 
-def _archive(directory: ArchivedDirectory) -> Report:
+def _archive(directory: SourceDirectory) -> Report:
     """Report an archive from the list of its files and the headers of its first and last file."""
     identity, size = directory.identity, directory.segment_size
     numbers = directory.segment_numbers()
@@ -248,7 +247,7 @@ def _archive(directory: ArchivedDirectory) -> Report:
     sequences: tuple[int, int] | tuple[None, None] = None, None
     if numbers:
         try:
-            sequences = directory.sequences()
+            sequences = directory.sequences() or sequences
         except CorruptSegmentError as error:
             problems.append(str(error))
     return {
@@ -256,15 +255,16 @@ def _archive(directory: ArchivedDirectory) -> Report:
         **_segments(numbers, directory.whole_disk_bytes(), identity),
         "uncompressed_bytes": len(numbers) * size,
         "first_position": numbers[0] * size + HEADER_SIZE if numbers else None,
-        "end_position": directory.find_end() if numbers else None,
+        "end_position": directory.ends().committed if numbers else None,
         **_sequences(*sequences),
         "problems": problems,
     }
 
 
-def _segment(directory: LoneSegment) -> Report:
+def _segment(directory: SourceDirectory) -> Report:
     """Report a segment file from its seal; without a seal, count the frames."""
-    with directory.opened_segment(directory.number) as segment:
+    (number,) = directory.segment_numbers()
+    with directory.opened_segment(number) as segment:
         header = segment_fields(segment)
         seal = header["seal"]
         problems = []
@@ -273,7 +273,7 @@ def _segment(directory: LoneSegment) -> Report:
             found = _sequences(seal["first_sequence"], seal["first_sequence"] + seal["records"])
             first_ns, last_ns = seal["first_timestamp_ns"], seal["last_timestamp_ns"]
         else:
-            end = directory.find_end()
+            end = directory.ends().committed
             stopped, code, count, _, _, first_ns, last_ns, _ = segment.scan(
                 HEADER_SIZE, end - segment.base
             )

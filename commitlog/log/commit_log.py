@@ -20,13 +20,15 @@ from commitlog.log.open_log import OpenLog
 from commitlog.log.opened import check_mode
 from commitlog.log.opening import open_for_writing
 from commitlog.log.parts import Mode
-from commitlog.log.reading import open_for_reading
+from commitlog.log.reading import open_for_reading, open_source_log
 from commitlog.log.tailers import TailerMethods
 from commitlog.options import OptionOverrides, Options
 from commitlog.retention.deletion import Waivable
 from commitlog.retention.pruner import Pruned
 from commitlog.retention.retention import Retention, checked
 from commitlog.segment.identity import Identity
+from commitlog.source.segment_source import SegmentSource
+from commitlog.source.source_directory import SourceDirectory
 from commitlog.stats import LogStats
 from commitlog.tail.seek import Direction, Seeker
 from commitlog.tail.tailer import Tailer
@@ -398,3 +400,34 @@ def open_log(
         reads = mode == "r"
         opened = open_for_reading(where, chosen) if reads else open_for_writing(where, mode, chosen)
         return CommitLog(OpenLog(mode, opened, chosen))
+
+
+def open_source(
+    source: SegmentSource, options: Options | None = None, **overrides: Unpack[OptionOverrides]
+) -> CommitLog:
+    """Open the log of a source for reading. The log closes the source, also if this raises.
+
+    Parameters
+    ----------
+    source : SegmentSource
+        Where the segments come from.
+    options : Options, optional
+        The options; `Tuning.archive_cache` is how many bytes of segments stay in the temporary
+        folder.
+    **overrides
+        Single options by name: see `Options`.
+
+    Returns
+    -------
+    CommitLog
+        Close it, or use it in a `with` statement.
+
+    Raises
+    ------
+    CorruptSegmentError
+        What the source returns does not fit together, or is damaged.
+    """
+    chosen = Options.of(options, **overrides)
+    with translate_refusals(source.location):
+        directory = SourceDirectory(source, chosen.tuning.archive_cache)
+        return CommitLog(OpenLog("r", open_source_log(directory, chosen), chosen))

@@ -57,7 +57,7 @@ def store_stats(parts: LogParts) -> StoreStats | None:
     """Return how far a log is stored, as its directory says; the handle that stores it knows more.
     None if it has no store, or is closed.
     """
-    if parts.directory.detached or parts.closed:
+    if parts.closed or not parts.has_writers:
         return None
     try:
         mark = stored_mark.read(parts.directory)
@@ -66,16 +66,9 @@ def store_stats(parts: LogParts) -> StoreStats | None:
     if mark is None:
         return None
     service = None if parts.writer is None else parts.writer.store
-    known = None if service is None else service.figures()
-    if known is not None and known.is_storing and known.stored_position:
-        mark = replace(
-            mark,
-            position=known.kept_position,
-            end=known.stored_position,
-            error=known.last_error,
-            failed_rounds=known.failed_rounds,
-            requests=known.requests,
-        )
+    known: StoredMark | None = None if service is None else service.mark()
+    if known is not None:
+        mark = replace(known, failing_since_ns=mark.failing_since_ns)
     # A header page without records is not stored.
     offset = mark.end % parts.identity.segment_size
     end = min(mark.end + max(0, HEADER_SIZE - offset), parts.engine.tail_position)

@@ -9,6 +9,7 @@ from commitlog._kernel.engine import REFUSED_FORKED, LogMethods
 from commitlog.base.option import switch
 from commitlog.errors import InvalidOptionError, ReadOnlyError
 from commitlog.log import closing, fork
+from commitlog.log.local_places import LocalPlaces
 from commitlog.log.opened import Opened
 from commitlog.log.parts import LogParts, Mode
 from commitlog.log.producers import checked
@@ -23,9 +24,18 @@ class OpenLog(LogParts):
 
     The engine calls `roll_from`, `grow`, `meet_cycle`, `hold_back`, `count_records`, `adopt`,
     `find_cursors` and `release_files`, with the interpreter's lock held.
+
+    Attributes
+    ----------
+    view : LogView
+        The log as extensions see it.
     """
 
+    view: LogView
+
     def __init__(self, mode: Mode, opened: Opened, options: Options) -> None:
+        self.view = LogView(self)
+        self.places = opened.places or LocalPlaces(self)
         super().__init__(mode, opened, options, policy=self)
         registry.add(self)
         if options.replicate is not None:
@@ -39,7 +49,7 @@ class OpenLog(LogParts):
                     "with commitlog.replication.serve",
                     path=self.path,
                 )
-            self.engine.copies = rule._begin(LogView(self))
+            self.engine.copies = rule._begin(self.view)
         except BaseException:
             self.close()
             raise
@@ -174,3 +184,9 @@ class OpenLog(LogParts):
                 registry.discard(self)
             self._writer.backpressure.begin()
             self.meet_cycle()
+
+
+def view_of(log: Any) -> LogView:
+    """Return the view of an open `CommitLog` for an extension."""
+    parts: OpenLog = log._parts
+    return parts.view

@@ -14,6 +14,7 @@ from commitlog.segment.directory import STAGED, LogDirectory, names_in
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import NAME as LOCK_NAME
 from commitlog.segment.lock_file import Holder, LockFile
+from commitlog.source.place_keeper import PlaceKeeper
 
 _logger = logging.getLogger("commitlog")
 NEVER_UNCERTAIN = 2**64 - 1
@@ -22,7 +23,12 @@ _NOBODY = Holder()
 
 @dataclass(frozen=True)
 class Opened:
-    """A log that is locked and recovered."""
+    """A log that is locked and recovered, or a source that can be read.
+
+    `places` keeps its named tailers; None: files in its directory. If it `has_writers`, writers
+    open it in this directory, and their cursors are there. If it `asks`, a reader at the end has
+    the source checked.
+    """
 
     directory: LogDirectory
     cursors: Cursors
@@ -34,6 +40,9 @@ class Opened:
     end: int = 0
     checkpoint_count: int = 0
     uncertain_from: int = NEVER_UNCERTAIN
+    places: PlaceKeeper | None = None
+    has_writers: bool = True
+    asks: bool = False
 
     def close(self) -> None:
         if self.lock_file is not None:

@@ -9,7 +9,7 @@ import os
 from commitlog._kernel import memory as kernel
 from commitlog.base.boot import boot_id
 from commitlog.base.file_system import check_file_system
-from commitlog.base.path import is_remote, make_directory, open_directory, sync_directory
+from commitlog.base.path import make_directory, open_directory, sync_directory
 from commitlog.base.polling import attempts
 from commitlog.base.process import is_foreign, is_process
 from commitlog.errors import (
@@ -32,7 +32,7 @@ from commitlog.segment.cursors_file import CursorsFile
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import Holder, LockFile, new_holder
-from commitlog.stores.archived import is_archive
+from commitlog.source.source_registry import source_kind
 
 _logger = logging.getLogger("commitlog")
 
@@ -42,13 +42,11 @@ def open_for_writing(path: str, mode: str, options: Options, *, follower: bool =
 
     Only `follower` opens a log that follows another one.
     """
-    if is_remote(path):
+    kind = source_kind(path)
+    if kind is not None:
         raise ReadOnlyError(
-            "this is a log on another machine, which can only be read: open it with mode 'r'",
-            path=path,
+            f"this is {kind.what}, which can only be read: open it with mode 'r'", path=path
         )
-    if is_archive(path):
-        raise ReadOnlyError("this is an archive, which can only be read", path=path)
     fd = _open_directory(path, mode)
     try:
         check_file_system(path)

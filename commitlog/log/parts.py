@@ -25,6 +25,7 @@ from commitlog.segment import cursors_file
 from commitlog.segment.cursors_file import SlotLock
 from commitlog.segment.lock_file import Holder
 from commitlog.segment.mapped_file_queue import MappedFileQueue
+from commitlog.source.place_keeper import PlaceKeeper
 from commitlog.stats import TopicStats
 from commitlog.tail.cycles import LogCycles
 from commitlog.tail.index import LogIndex
@@ -50,12 +51,15 @@ class LogParts:
     """
 
     writer: WriterServices | None
+    view: Any  # a `LogView`, which refers to the parts
+    places: PlaceKeeper
 
     def __init__(self, mode: Mode, opened: Opened, options: Options, policy: object) -> None:
         self.mode = mode
         self.options = options
         self.directory = opened.directory
         self.identity = opened.directory.identity
+        self.has_writers = opened.has_writers
         self.lock_file = opened.lock_file
         self.slot_lock: SlotLock | None = None
         self.checkpoint_fd = -1
@@ -84,7 +88,7 @@ class LogParts:
                 copy_limit=COPY_LIMIT,
             )
             self.engine.uncertain_from = opened.uncertain_from
-            self.engine.asks = opened.directory.kind == "remote"
+            self.engine.asks = opened.asks
             self.queue = MappedFileQueue(self.engine, self.directory, writable=mode != "r")
             self.producers = self.new_producers()
             undo.callback(self.unmap)
@@ -138,7 +142,7 @@ class LogParts:
             owner, uuid = f"log {self.path}", self.identity.uuid
             lender = BufferLeases(pool, owner, uuid, self.lock_file, holder)
         try:
-            return WriterServices(self.engine, self.queue, self.options, lender)
+            return WriterServices(self.engine, self.queue, self.options, lender, self.view)
         except BaseException:
             if lender is not None:
                 lender.end()
@@ -198,7 +202,7 @@ class LogParts:
 
     def _find_cursors(self) -> None:
         cursors = self.engine.cursors
-        if self.closed or cursors.shared or self.directory.detached:
+        if self.closed or cursors.shared or not self.has_writers:
             return
         live = cursors_file.find(self.directory.fd, self.identity)
         if live is not None and live.ready:
@@ -261,6 +265,11 @@ class LogParts:
     @property
     def path(self) -> str:
         return self.engine.path
+
+    @property
+    def grows(self) -> bool:
+        """Whether records may be added while this handle is open."""
+        return self.has_writers or bool(self.engine.asks)
 
     @property
     def inode(self) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from commitlog.log.figures import ReplicationLag, replication_lag, store_stats
 from commitlog.log.parts import LogParts
 from commitlog.segment import cursors_file
 from commitlog.segment.cursors_file import Writer
-from commitlog.segment.directory import Kind, LogDirectory
+from commitlog.segment.directory import LogDirectory
 from commitlog.stats import StoreStats
 from commitlog.tail import tailer_state
 from commitlog.tail.tailer_state import TailerState
@@ -31,7 +31,7 @@ class Snapshot:
     a segment file. `flush_leader` is the slot of the writer that leads a flush.
     """
 
-    kind: Kind
+    kind: str
     mode: Literal["mapped", "pooled"] | None
     recovering: bool
     failed: str | None
@@ -66,7 +66,7 @@ def take_snapshot(parts: LogParts) -> Snapshot:
         engine.tail_position,
     )
     directory.settled_below = flushed // directory.segment_size - _UNSETTLED
-    free, size = (None, None) if directory.detached else _space(directory)
+    free, size = _space(directory) if parts.has_writers else (None, None)
     cells = engine.cursors
     shared = cells.shared
     return Snapshot(
@@ -88,7 +88,7 @@ def take_snapshot(parts: LogParts) -> Snapshot:
         rolled_back_claims=cells["rolled_back"],
         writers=cursors_file.writers(directory.fd, cells),
         flush_leader=cells.flush_leader,
-        tailers=tailer_state.states(directory, committed),
+        tailers=tailer_state.states(directory, committed) if parts.has_writers else [],
         store=store_stats(parts),
     )
 

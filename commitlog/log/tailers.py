@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from commitlog.base.file_system import check_file_system
 from commitlog.base.units import Size, parse_duration, parse_size
-from commitlog.errors import InvalidOptionError, ReadOnlyError
+from commitlog.errors import InvalidOptionError
 from commitlog.log.parts import LogParts
-from commitlog.tail import tailer_file, tailer_state
 from commitlog.tail.cycles import Cycle, CycleLike
 from commitlog.tail.seek import Direction, Seeker, Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
 from commitlog.tail.tailer import Tailer
-from commitlog.tail.tailer_file import Durable, Notify, TailerFile
+from commitlog.tail.tailer_file import Durable
 from commitlog.tail.tailer_folder import check_name
 from commitlog.tail.tailer_state import TailerState
-
-if TYPE_CHECKING:
-    from commitlog.remote.remote_tailers import RemoteTailers
 
 _NEVER_NS = -1
 
@@ -101,19 +92,10 @@ class TailerMethods:
         )
         if named is None:
             return Tailer(seeker, log=self)
-        far, position = _far(parts), seeker.cursor.position
-        if far is not None:
-            file = far.open(
-                named, position, required=required, max_lag_bytes=lag, every_ns=every_ns
-            )
-        else:
-            file = _open_file(parts, named, position, required)
+        file = parts.places.open(
+            named, seeker.cursor.position, required=required, max_lag_bytes=lag, every_ns=every_ns
+        )
         try:
-            if far is None:
-                file.page.keep_durable(every_ns)
-            if far is None and required is not None:
-                with _changing(parts, named) as notify:
-                    file.declare(required, lag, notify)
             tailer = Tailer(seeker, file, log=self)
         except BaseException:
             file.close()
@@ -151,10 +133,7 @@ class TailerMethods:
     def tailers(self) -> list[TailerState]:
         """List all named tailers by name: position, lag, owner, and damage of their files."""
         self._parts.check_open()
-        far = _far(self._parts)
-        if far is not None:
-            return far.states()
-        return tailer_state.states(self._parts.directory, self._parts.engine.tail_position)
+        return self._parts.places.states()
 
     def reset_tailer(self, name: str, position: Start) -> None:
         """Set the position of a named tailer that is not open.
@@ -175,16 +154,8 @@ class TailerMethods:
         PositionError
             No record starts there.
         """
-        parts = self._parts
-        parts.check_open()
-        check_name(name)
-        far = _far(parts)
-        if far is not None:
-            far.reset(name, position)
-            return
-        place = Seeker(parts.index, start=position).cursor.position
-        with _changing(parts, name) as notify:
-            tailer_file.reset(parts.directory, name, place, notify)
+        self._parts.check_open()
+        self._parts.places.reset(check_name(name), position)
 
     def delete_tailer(self, name: str) -> None:
         """Delete a named tailer that is not open.
@@ -194,14 +165,8 @@ class TailerMethods:
         TailerNotFoundError, InUseError
             There is no such tailer, or it is open.
         """
-        parts = self._parts
-        parts.check_open()
-        far = _far(parts)
-        if far is not None:
-            far.delete(check_name(name))
-            return
-        with _changing(parts, check_name(name)) as notify:
-            tailer_file.delete(parts.directory, name, notify)
+        self._parts.check_open()
+        self._parts.places.delete(check_name(name))
 
     def evict_tailer(self, name: str) -> bool:
         """Evict a named tailer: neither retention nor appends wait for it any more.
@@ -218,25 +183,8 @@ class TailerMethods:
         TailerNotFoundError, CorruptTailerError
             There is no such tailer, or its file is damaged.
         """
-        parts = self._parts
-        parts.check_open()
-        far = _far(parts)
-        if far is not None:
-            return far.evict(check_name(name))
-        _check_notifiable(parts)
-        with _changing(parts, check_name(name)) as notify:
-            return tailer_file.evict(parts.directory, name, notify)
-
-
-def _far(parts: LogParts) -> RemoteTailers | None:
-    """Return the tailers of a log on another machine; None for other logs."""
-    if parts.directory.kind != "remote":
-        return None
-    # Imported here, because most programs read no log of another machine.
-    from commitlog.remote.remote_directory import RemoteDirectory
-
-    assert isinstance(parts.directory, RemoteDirectory)
-    return parts.directory.tailers
+        self._parts.check_open()
+        return self._parts.places.evict(check_name(name))
 
 
 def _checked_options(
@@ -277,54 +225,3 @@ def _check_replicated(parts: LogParts) -> None:
             "replicate=: open the tailer after that writer",
             path=parts.path,
         )
-
-
-def _open_file(parts: LogParts, name: str, position: int, required: bool | None) -> TailerFile:
-    """Open the file of a named tailer; a new one starts at `position`."""
-    if parts.directory.detached:
-        why = (
-            "an archive or a single segment file cannot save a tailer's position: read it with a "
-            "tailer without a name"
-        )
-        raise ReadOnlyError(why, path=parts.path)
-    # On other file systems, locks and shared mappings cannot enforce one reader per name.
-    check_file_system(parts.path, parts.directory.fd)
-    if required is not None:
-        _check_notifiable(parts)
-    return TailerFile(parts.directory, name, position)
-
-
-def _check_notifiable(parts: LogParts) -> None:
-    """Raise if this user cannot notify the writers of a changed `required` setting."""
-    cursors = parts.engine.cursors
-    if cursors.shared and not cursors.writable:
-        why = (
-            "the log's writers cannot be notified of a changed `required` setting, because this "
-            "user may not write `cursors`: run this as a user who can write it"
-        )
-        raise ReadOnlyError(why, path=parts.path)
-
-
-@contextlib.contextmanager
-def _changing(parts: LogParts, name: str) -> Iterator[Notify]:
-    """Yield what notifies the writers of a change of a tailer's terms; at the end, this handle
-    applies the change at once.
-    """
-    numbers: list[int] = []
-    yield lambda: numbers.extend(_notify_writers(parts))
-    if parts.writer is not None:
-        parts.writer.backpressure.changed(name, numbers[-1] if numbers else None)
-
-
-def _notify_writers(parts: LogParts) -> Iterator[int]:
-    """Notify the writers, and yield the number of the change, if they can be notified. The caller
-    holds the lock on terms, so no other change gets the same number.
-    """
-    if not parts.engine.cursors.shared:
-        # A writer may have opened the log since, and checked before the setting changed.
-        parts.find_cursors()
-    parts.check_open()  # a closing log no longer notifies the writers
-    cursors = parts.engine.cursors
-    if cursors.shared and cursors.writable:
-        cursors.raise_cell("required")
-        yield cursors["required"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -26,8 +27,8 @@ from commitlog.log.parts import LogParts, Mode
 from commitlog.log.snapshot import Snapshot, take_snapshot
 from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.join_note import Manifest
+from commitlog.retention import stored_mark
 from commitlog.segment import identity as identities
-from commitlog.segment.directory import Kind
 from commitlog.segment.identity import Identity
 from commitlog.segment.notes import Notes
 from commitlog.segment.seal_table import Seal
@@ -53,16 +54,23 @@ class LogView:
 
     Attributes
     ----------
-    epochs : Epochs
-        Under which epochs the log was written, and which log it follows.
-    notes : Notes
-        The small files of extensions in the log's directory.
+    holds : dict
+        What `hold` has added: see there.
     """
 
     def __init__(self, parts: LogParts) -> None:
         self._parts = parts
-        self.epochs = Epochs(parts.directory)
-        self.notes = Notes(parts.directory)
+        self.holds: dict[str, Callable[[], int | None]] = {}
+
+    @cached_property
+    def epochs(self) -> Epochs:
+        """Under which epochs the log was written, and which log it follows."""
+        return Epochs(self._parts.directory)
+
+    @cached_property
+    def notes(self) -> Notes:
+        """The small files of extensions in the log's directory."""
+        return Notes(self._parts.directory)
 
     # --- the log ----------------------------------------------------------------------------------
 
@@ -156,6 +164,17 @@ class LogView:
     def wake_copied(self) -> None:
         """Wake all who wait for the event "copied"."""
         self._parts.engine.cursors.wake_copied()
+
+    @property
+    def tail_position(self) -> int:
+        """The end of what is appended, open claims included."""
+        return int(self._parts.engine.tail_position)
+
+    def flush(self, timeout_s: float) -> int:
+        """Make durable what readers see; return the end of what is durable."""
+        engine = self._parts.engine
+        engine.flush_to(engine.committed_position, timeout_s)
+        return self.flushed_position
 
     def ask_for_flush(self) -> None:
         """Wake the flush thread of the log's writer, in any process."""
@@ -259,6 +278,19 @@ class LogView:
         found: T | None = known.get(key)
         return known.setdefault(key, make()) if found is None else found
 
+    def hold(self, name: str, lowest: Callable[[], int | None]) -> None:
+        """Keep segments from deletion: retention and `delete_before` of this handle keep what is at
+        or above the position that `lowest` returns; None: everything may go. Any thread may call
+        `lowest`. Another hold of that name is replaced.
+        """
+        self.holds[name] = lowest
+
+    def begin_store(self, place: str) -> None:
+        """Note durably that the log has a store, before anything can be deleted. A store at another
+        place has nothing yet.
+        """
+        stored_mark.begin(self._parts.directory, place)
+
     def at_close(self, call: Callable[[], object]) -> None:
         """Call a function when the log is closed, after its last append."""
         self._parts.guests.callback(call)
@@ -266,9 +298,14 @@ class LogView:
     # --- figures and scans, for tools and Spark ---------------------------------------------------
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> str:
         """What was opened: a log, an archive, a segment file, or another machine's log."""
         return self._parts.directory.kind
+
+    @property
+    def grows(self) -> bool:
+        """Whether records may still arrive, unlike in an archive or a segment file."""
+        return self._parts.grows
 
     @property
     def is_removed(self) -> bool:
@@ -288,9 +325,3 @@ class LogView:
     def has_joined(self, query: str, batch: int) -> bool:
         """Return whether the batch of a query, or a later one of it, has joined the log."""
         return Manifest.read(self._parts.directory).has(query, batch)
-
-
-def view_of(log: Any) -> LogView:
-    """Return the view of an open `CommitLog` for an extension."""
-    parts: LogParts = log._parts
-    return LogView(parts)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from commitlog._kernel.engine import REFUSED_CLOSED, Engine
-from commitlog._kernel.failure import REPLACED
 from commitlog.allocation.allocation_service import AllocationService
 from commitlog.allocation.buffer_lease import BufferLeases
 from commitlog.allocation.segment_buffers import SegmentBuffers
@@ -15,20 +14,17 @@ from commitlog.base.service import Service, start_lock
 from commitlog.base.turn import Turn
 from commitlog.flush.flush_service import CommitService, FlushService
 from commitlog.log.report_service import ReportService
-from commitlog.options import Options
-from commitlog.recovery.epochs import Epochs
+from commitlog.options import Options, StoreWork
 from commitlog.retention.holds import Ends, copied_end
 from commitlog.retention.listener import ListenerService
 from commitlog.retention.pruner import LogState, Pruner, RetentionService
 from commitlog.retention.retention import Retention
 from commitlog.segment.mapped_file_queue import MappedFileQueue
-from commitlog.stores.store import Store
 from commitlog.tail.backpressure import Backpressure
 
 if TYPE_CHECKING:
     from commitlog.flush.acknowledge_service import AcknowledgeService
     from commitlog.log.fair_queue import FairQueues
-    from commitlog.stores.store_service import StoreService
 
 _JOIN_S = 10.0
 _FLUSH_S = 5.0
@@ -38,7 +34,12 @@ class WriterServices:
     """Back-pressure, the pool's lender and the background services of a writable log."""
 
     def __init__(
-        self, engine: Engine, queue: MappedFileQueue, options: Options, lender: BufferLeases | None
+        self,
+        engine: Engine,
+        queue: MappedFileQueue,
+        options: Options,
+        lender: BufferLeases | None,
+        view: Any,
     ) -> None:
         directory = queue.directory
         self._engine = engine
@@ -53,10 +54,10 @@ class WriterServices:
             timeout_s=options.lag_timeout,
             evict_after_s=options.evict_after,
         )
-        self.store: StoreService | None = None
+        self.store: StoreWork | None = None
         if options.store is not None:
-            self.store = _store_service(engine, queue, cast(Store, options.store))
-        self.pruner = Pruner(directory, _log_state(engine, queue, lambda: self.store))
+            self.store = options.store._begin(view)
+        self.pruner = Pruner(directory, _log_state(engine, queue, view.holds))
         with ExitStack() as undo:
             self.listener: ListenerService | None = None
             if options.listener is not None:
@@ -66,7 +67,7 @@ class WriterServices:
                 queue.watch(self.listener.offer)
             buffers = None if lender is None else SegmentBuffers(engine, queue, lender)
             self.allocation = AllocationService(engine, queue, options, buffers)
-            self.services: list[Service] = [self.allocation]
+            self.services: list[Service | StoreWork] = [self.allocation]
             if options.flush != "none":
                 self.services.append(FlushService(engine, options))
             if lender is not None:
@@ -152,51 +153,15 @@ def _flush_to(engine: Engine) -> Callable[[int], object]:
     return lambda end: engine.flush_to(min(end, engine.committed_position), _FLUSH_S)
 
 
-def _store_service(engine: Engine, queue: MappedFileQueue, store: Store) -> StoreService:
-    # Imported here, because most logs have no store.
-    from commitlog.stores import marker
-    from commitlog.stores.store_service import StoreService
-    from commitlog.stores.store_session import StoreSession
-
-    own = Epochs(queue.directory).read()
-    # Before anything can be deleted.
-    marker.begin(queue.directory, store)
-
-    def flush() -> int:
-        engine.flush_to(engine.committed_position, _FLUSH_S)
-        return int(engine.flushed_position)
-
-    return StoreService(
-        engine.path,
-        queue.directory.identity,
-        store,
-        flush=flush,
-        appended_position=lambda: engine.tail_position,
-        durable_position=lambda: engine.flushed_position,
-        promotion=StoreSession(
-            number=0,
-            epoch=own.number,
-            start=own.promotion.start,
-            id=own.rank.id,
-            promotion=True,
-            epoch_start=own.promotion.start,
-        ),
-        fenced=lambda: engine.fail(REPLACED),
-    )
-
-
 def _log_state(
-    engine: Engine, queue: MappedFileQueue, store: Callable[[], StoreService | None]
+    engine: Engine, queue: MappedFileQueue, holds: dict[str, Callable[[], int | None]]
 ) -> LogState:
     def ends() -> Ends:
         copies = engine.copies
         copied = copied_end(queue.directory, engine.cursors) if copies is None else copies.position
-        service = store()
-        figures = None if service is None else service.figures()
-        # Before it has compared the store with the log, the service knows nothing.
-        knows = figures is not None and figures.is_storing and figures.stored_position
-        stored = figures.kept_position if figures is not None and knows else None
-        return Ends(engine.flushed_position, copied, stored)
+        lowest = {name: find() for name, find in holds.copy().items()}
+        held = {name: position for name, position in lowest.items() if position is not None}
+        return Ends(engine.flushed_position, copied, held)
 
     return LogState(
         ends=ends,

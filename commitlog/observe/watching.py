@@ -19,7 +19,6 @@ from commitlog.base.process import is_foreign, process_name
 from commitlog.errors import CommitLogError
 from commitlog.extension import Writer, view_of
 from commitlog.stats import StoreStats
-from commitlog.types import Kind
 
 WriterState = Literal["dead", "stopped", "held up", "appending", "idle", "live"]
 # If several apply, the first.
@@ -118,7 +117,7 @@ class LogFigures:
         How far the log is stored; None if it has no store.
     """
 
-    kind: Kind
+    kind: str
     path: str
     uuid: str
     taken_ns: int
@@ -326,7 +325,9 @@ class LogWatch:
         """Return whether the path still leads to the log that is open, and not to another one or
         to none.
         """
-        return view_of(log).is_at(self.path)
+        view = view_of(log)
+        # An open archive or segment file does not change.
+        return view.grows and view.is_at(self.path)
 
     def close(self) -> None:
         """Close the log; idempotent."""

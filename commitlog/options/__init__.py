@@ -52,12 +52,35 @@ class RetentionRule(Protocol):
         """Return the seconds between two checks of the segments."""
 
 
+class StoreWork(Protocol):
+    """The service that stores a log."""
+
+    def start(self) -> None:
+        """Start the thread."""
+
+    def join(self, timeout_s: float) -> bool:
+        """Store the rest, and end the thread; False if it still runs."""
+
+    def mark(self) -> Any:
+        """Return the `StoredMark` of what this handle has stored; None if another handle stores
+        the log, or before the store was compared with the log.
+        """
+
+
 class StoreRule(Protocol):
     """The part of a `Store` that the options use."""
 
     @property
     def every(self) -> float:
         """Return the seconds between two objects of the end of the log."""
+
+    def _begin(self, view: Any) -> StoreWork:
+        """Store a log that was opened for writing, which the `LogView` shows; return the service,
+        not started.
+        """
+
+    def _open_source(self) -> Any:
+        """Open what is stored, as a `SegmentSource`; raise `LogNotFoundError` if nothing is."""
 
 
 class CopiesRule(Protocol):
@@ -90,8 +113,8 @@ class ReplicationRule(Protocol):
     def require(self) -> int:
         """Return how many copies must have a record before it is acknowledged."""
 
-    def _begin(self, log: Any) -> CopiesRule:
-        """Serve a log, given its `LogView`, and return how it waits for its copies."""
+    def _begin(self, view: Any) -> CopiesRule:
+        """Serve a log, which the `LogView` shows, and return how it waits for its copies."""
 
 
 _segment_size = sized(SEGMENT_SIZE_SMALLEST, SEGMENT_SIZE_LARGEST, PAGE_SIZE)

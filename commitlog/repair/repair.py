@@ -51,7 +51,7 @@ from commitlog.segment.directory import (
     segment_name,
 )
 from commitlog.segment.lock_file import LockFile
-from commitlog.segment.lone_segment import refuse_lone_segment
+from commitlog.source.lone_segment import refuse_lone_segment
 from commitlog.tail import tailer_file
 
 __all__ = ["Action", "RepairReport", "repair"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from commitlog.segment.directory import Kind
-
 
 @dataclass(frozen=True)
 class Damage:
@@ -75,7 +73,7 @@ class VerifyReport:
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     joining: bool = False
-    kind: Kind = "log"
+    kind: str = "log"
 
     @property
     def damage(self) -> list[Damage]:

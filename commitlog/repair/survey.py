@@ -35,7 +35,9 @@ INDEX_REMEDY = "the next seek in this segment rebuilds it"
 
 
 class Survey:
-    """One pass over a log: `begin`, then `check_segment` for each segment, then `end`."""
+    """One pass over a log: `begin`, then `check_segment` for each segment, then `end`. If it
+    `is_log`, the directory is a log's own, and the files beside its segments are checked, too.
+    """
 
     def __init__(
         self,
@@ -44,7 +46,9 @@ class Survey:
         *,
         live: bool,
         fault: str | None,
+        is_log: bool = True,
     ) -> None:
+        self.is_log = is_log
         self.directory = directory
         self.live = live
         self.size = directory.segment_size
@@ -72,7 +76,7 @@ class Survey:
     def begin(self) -> list[int]:
         """Check everything except the segments, and return the numbers of the segments."""
         numbers = self.directory.segment_numbers()
-        if self.directory.detached:
+        if not self.is_log:
             self._find_holes(numbers)  # other files in the directory are not part of it
             return numbers
         for name, base in segment_bases(self.directory.names()).items():
@@ -100,14 +104,14 @@ class Survey:
         """Measure the torn tail, check the named tailers, and return the report."""
         if self.torn_at is not None:
             self._measure_torn_tail(self.torn_at, numbers)
-        if not self.directory.detached:
+        if self.is_log:
             self.report.notes += [
                 f"the file of tailer {state.name!r} is damaged: {state.damage}; rebuild it with "
                 f"`commitlog tailers LOG reset {state.name} POSITION`"
                 for state in tailer_state.states(self.directory)
                 if state.damage is not None
             ]
-        if not self.directory.detached and not self.live:
+        if self.is_log and not self.live:
             self.report.notes += [
                 f"the position {state.position} of tailer {state.name!r} is inside a SKIP that "
                 f"ends at {landing}; `commitlog repair` moves the tailer there"

@@ -22,6 +22,7 @@ from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import LogNotFoundError, NotALogError, UnsupportedVersionError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
+from commitlog.options import Options, Tuning
 from commitlog.repair.lost_identity import deduce
 from commitlog.repair.reports import VerifyReport
 from commitlog.repair.survey import Survey
@@ -29,9 +30,12 @@ from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import is_live
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
-from commitlog.stores.archived import refuse_archive
-from commitlog.stores.archived_directory import ArchivedDirectory
-from commitlog.stores.detached import Detached, open_detached
+from commitlog.source.source_directory import SourceDirectory
+from commitlog.source.source_registry import (
+    open_source_directory,
+    refuse_source,
+    source_kind,
+)
 
 
 def verify(path: str | os.PathLike[str]) -> VerifyReport:
@@ -46,9 +50,7 @@ def verify(path: str | os.PathLike[str]) -> VerifyReport:
     with translate_refusals(path):
         with surveying(path) as survey:
             report = survey.run()
-            opened_meanwhile = (
-                not report.live and not survey.directory.detached and is_live(survey.directory.fd)
-            )
+            opened_meanwhile = not report.live and survey.is_log and is_live(survey.directory.fd)
         if opened_meanwhile:  # what looked like a torn tail may have been an open claim
             with surveying(path, live=True) as survey:
                 report = survey.run()
@@ -58,7 +60,7 @@ def verify(path: str | os.PathLike[str]) -> VerifyReport:
 @contextlib.contextmanager
 def opened_log_directory(path: str) -> Iterator[int]:
     """Open a directory that may be a log, for the length of a `with`."""
-    refuse_archive(path)
+    refuse_source(path)
     try:
         fd = open_directory(path)
     except FileNotFoundError:
@@ -102,10 +104,13 @@ def surveying(path: str, *, live: bool | None = None) -> Iterator[Survey]:
 
     If `live` is None, check whether a process has it open for writing.
     """
-    detached = open_detached(path)
-    if detached is not None:
-        with contextlib.closing(detached):
-            yield _survey_of_detached(detached)
+    kind = source_kind(path)
+    if kind is not None and kind.grows:
+        refuse_source(path)
+    elsewhere = open_source_directory(path, Options(tuning=Tuning(archive_cache=0)))
+    if elsewhere is not None:
+        with contextlib.closing(elsewhere):
+            yield _survey_of_source(elsewhere)
         return
     with (
         opened_log_directory(path) as fd,
@@ -123,20 +128,15 @@ def surveying_log(dir_fd: int, path: str, *, live: bool) -> Iterator[Survey]:
         yield Survey(directory, checkpoint, live=live, fault=fault)
 
 
-def _survey_of_detached(directory: Detached) -> Survey:
+def _survey_of_source(directory: SourceDirectory) -> Survey:
     """Open a survey of an archive or of a segment file.
 
     All of an archive, and of a sealed segment, was durable: any invalid frame is damage. A segment
     that was copied while it was written ends where a reader of it stops.
     """
-    end = directory.find_end()
+    end = directory.ends().committed
     checkpoint = Checkpoint(end, clean=True, count=0) if end % directory.segment_size == 0 else None
-    survey = Survey(directory, checkpoint, live=False, fault=None)
+    survey = Survey(directory, checkpoint, live=False, fault=None, is_log=False)
     survey.known = end
-    if isinstance(directory, ArchivedDirectory):
-        survey.report.notes += [
-            f"positions {gap.start} to {gap.stop} were deleted from the log before they were "
-            f"stored; `commitlog restore --until {gap.start}` restores what is before them"
-            for gap in directory.gaps
-        ]
+    survey.report.notes += directory.source.notes()
     return survey

@@ -13,7 +13,6 @@ from typing import Literal, Protocol, get_args
 from commitlog.errors import InvalidOptionError
 
 Waivable = Literal["store", "copies"]
-HoldName = Literal["flush", "store", "copies", "tailers"]
 
 
 def waived(force: object) -> frozenset[str]:
@@ -27,9 +26,11 @@ def waived(force: object) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Hold:
-    """Keep the segments from a number on."""
+    """Keep the segments from a number on. Its name is "flush", "store", "copies", "tailers", or
+    that of an extension.
+    """
 
-    name: HoldName
+    name: str
     number: int
     reason: str
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from commitlog._kernel.memory import Cursors
 from commitlog.errors import CommitLogError
@@ -14,6 +14,7 @@ from commitlog.segment.directory import LogDirectory
 from commitlog.segment.seal_table import SealTable
 from commitlog.tail.tailer_state import lowest_required
 
+STORE = "store"
 _EPOCH = "epoch"  # see commitlog/recovery/lineage.py
 
 
@@ -27,15 +28,15 @@ class Ends:
         Where the durable part ends.
     copied : int or None
         Where the part ends that the required copies have; None if no append waits for copies.
-    stored : int or None
-        Where the part ends that this handle has stored whole; None if it does not store the log.
-        Other handles know it from the file `stored`, which may be behind, or could not be written
-        because the disk is full.
+    held : mapping
+        Where extensions of this handle hold the log, by their names; see `LogView.hold`. "store":
+        what this handle has stored whole. Other handles know it from the file `stored`, which may
+        be behind, or could not be written because the disk is full.
     """
 
     flushed: int
     copied: int | None = None
-    stored: int | None = None
+    held: Mapping[str, int] = field(default_factory=dict)
 
 
 def copied_end(directory: LogDirectory, cursors: Cursors) -> int | None:
@@ -56,11 +57,16 @@ def read_holds(
     size = directory.segment_size
     holds = [Hold("flush", ends.flushed // size, "it is not durable yet")]
     readers: dict[str, Callable[[], Hold | None]] = {
-        "store": lambda: _store_hold(directory, ends.stored),
+        STORE: lambda: _store_hold(directory, ends.held.get(STORE)),
         "copies": lambda: _copies_hold(size, ends.copied),
         "tailers": lambda: _tailers_hold(directory, seals),
     }
     found = (read() for name, read in readers.items() if name not in waived)
+    holds += (
+        Hold(name, position // size, f"{name} needs it")
+        for name, position in ends.held.items()
+        if name != STORE
+    )
     return [*holds, *(hold for hold in found if hold is not None)]
 
 

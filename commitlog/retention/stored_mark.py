@@ -56,6 +56,16 @@ class StoredMark:
     requests: int = 0
 
 
+def begin(directory: LogDirectory, place: str) -> None:
+    """Note durably that a log has a store. A store at another place has nothing yet."""
+    try:
+        known = read(directory)
+    except (CommitLogError, OSError):  # it is replaced
+        known = None
+    if known is None or known.target != place:
+        write(directory, StoredMark(place))
+
+
 def write(directory: LogDirectory, mark: StoredMark) -> None:
     """Replace the file durably."""
     error = mark.error

@@ -9,7 +9,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import Literal
 
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import FAILED, failure
@@ -23,10 +22,8 @@ from commitlog.errors import ClosedError, DiskFullError, IOFailureError
 from commitlog.segment.identity import Identity
 from commitlog.segment.new_file import put_new_file
 
-Kind = Literal["log", "archive", "segment", "remote"]
-
 _NAME = re.compile(r"^([0-9]{20})\.seg$")
-_NUMBER_MOST = 2**32 - 1  # the largest number that fits a packed tail
+NUMBER_MOST = 2**32 - 1  # the largest number that fits a packed tail
 BLOCK = 512  # the unit of `st_blocks`, in bytes
 # Lists staged segments that are about to join this log: see commitlog/recovery/join_note.py.
 JOIN_NOTE = "joining"
@@ -68,7 +65,7 @@ def segment_bases(names: Iterable[str]) -> dict[str, int]:
 
 def is_base(base: int, segment_size: int) -> bool:
     """Return whether a segment of that size can begin at a position."""
-    return base % segment_size == 0 and base // segment_size <= _NUMBER_MOST
+    return base % segment_size == 0 and base // segment_size <= NUMBER_MOST
 
 
 def holes(numbers: list[int], segment_size: int) -> list[tuple[int, int]]:
@@ -80,26 +77,39 @@ def holes(numbers: list[int], segment_size: int) -> list[tuple[int, int]]:
     ]
 
 
+def open_folder(path: str) -> Descriptor:
+    """Open a directory of segments."""
+    return Descriptor(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+
+
 class LogDirectory:
-    """An open directory of segments."""
+    """An open directory of segments.
+
+    Parameters
+    ----------
+    path : str
+        The directory, and its name in messages.
+    identity : Identity
+        The log.
+    fd : Descriptor, optional
+        The directory, if it is open already.
+    """
 
     # Segments that stay mapped for the next reader after the last one has left.
     idle_kept = 16
-    # The kind of owner: a log, an archive, a single copied segment file, or another machine's log.
-    kind: Kind = "log"
+    # What is printed: "log", or the kind of the source that the segments come from.
+    kind = "log"
     # Marks the log as failed with an errno; None unless a writable handle has the log open.
     fail_log: Callable[[int], None] | None = None
 
-    def __init__(self, path: str, identity: Identity) -> None:
+    def __init__(self, path: str, identity: Identity, fd: Descriptor | None = None) -> None:
         self.path = path
         self.identity = identity
         self.segment_size = identity.segment_size
         self.log_uuid = identity.uuid
         cycle = identity.roll_cycle
         self.cycle_clock = None if cycle is None else clock_of(cycle)
-        self._fd: Descriptor | None = Descriptor(
-            os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        )
+        self._fd: Descriptor | None = fd or open_folder(path)
         status = os.fstat(self._fd)
         # Which directory it is, by device and inode.
         self.inode = (status.st_dev, status.st_ino)
@@ -117,10 +127,9 @@ class LogDirectory:
             raise ClosedError("the log is closed: open it again", path=self.path)
         return fd
 
-    @property
-    def detached(self) -> bool:
-        """Whether the segments are detached from their log: no handle writes them."""
-        return self.kind != "log"
+    def sequences(self) -> tuple[int, int] | None:
+        """Return the first sequence, and the one behind the last, if few headers tell them."""
+        return None
 
     def forked(self) -> None:
         """In the child of a fork: another thread of the parent may have held a lock."""
@@ -145,10 +154,6 @@ class LogDirectory:
         size = self.segment_size
         bases = segment_bases(self.names()).values()
         return [base // size for base in bases if is_base(base, size)]
-
-    def sequences(self) -> tuple[int, int] | None:
-        """Return the first and the next sequence, or None if the records must be counted."""
-        return None
 
     def cycle_at(self, opened_ns: int) -> int:
         """Return the cycle of a roll at that time; 0 if the log rolls by size alone."""
@@ -198,6 +203,14 @@ class LogDirectory:
 
     def fetch(self, number: int) -> None:
         """Fetch a segment file, if it comes from another place."""
+
+    def is_older(self, number: int) -> bool:
+        """Return whether a segment is in the log's store, and below those of this directory."""
+        return False
+
+    def is_stored(self, number: int) -> bool:
+        """Return whether the log's store has a segment whole; this directory may have it, too."""
+        return False
 
     def elsewhere(self, number: int) -> Segment | None:
         """Open and map a segment whose file is in another place than this directory; None for one

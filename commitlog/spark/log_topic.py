@@ -16,7 +16,6 @@ from commitlog.spark.presence import check_present
 from commitlog.spark.segment_bytes import stored_location
 from commitlog.spark.slices import Slice
 from commitlog.spark.topic import Topic, refuse_gap
-from commitlog.stores.tiered_directory import TieredDirectory
 from commitlog.types import Identity
 
 LOOK_S = 1.0  # between two looks of a stream for another log in the same place
@@ -52,11 +51,14 @@ class LogTopic(Topic):
         return self._store
 
     def _open_log(self) -> None:
-        self._open(None if self._store is None else commitlog.Store(self._store))
-
-    def _open(self, store: commitlog.Store | None) -> None:
         self._stamp = self._stamped()
-        self.log = commitlog.open(self.location, mode="r", store=store)
+        self._begin(commitlog.open(self.location, mode="r", store=self._opened_store()))
+
+    def _opened_store(self) -> commitlog.Store | None:
+        return None if self._store is None else commitlog.Store(self._store)
+
+    def _begin(self, log: commitlog.CommitLog) -> None:
+        self.log = log
         self._parts = parts_of(self.log)
         self._view = view_of(self.log)
         self.segment_size = self.log.segment_size
@@ -149,8 +151,7 @@ class LogTopic(Topic):
 
     def _is_stored(self, number: int) -> bool:
         """Return whether a task reads a segment from the store."""
-        directory = self._parts.directory
-        return isinstance(directory, TieredDirectory) and directory.is_older(number)
+        return self._parts.directory.is_older(number)
 
     def _location(self, number: int) -> str:
         if self._store is not None and self._is_stored(number):

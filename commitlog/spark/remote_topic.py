@@ -6,9 +6,10 @@ import time
 from typing import Literal
 
 from commitlog.errors import NotALogError, ReplicationError, SequenceError
-from commitlog.remote.remote_directory import RemoteDirectory
+from commitlog.log.commit_log import open_source
+from commitlog.options import Options, ready_wait_s
+from commitlog.remote.server_source import ServerSource
 from commitlog.spark.log_topic import LogTopic
-from commitlog.stores.tiered_directory import TieredDirectory
 
 _FLUSH_S = 0.1  # between two questions for a flush
 
@@ -31,33 +32,30 @@ class RemoteTopic(LogTopic):
         super().__init__(name, place, visibility, store=store)
         self._asked_s = 0.0
 
-    @property
-    def _far(self) -> RemoteDirectory:
-        directory = self._parts.directory
-        assert isinstance(directory, RemoteDirectory)
-        return directory
+    def _open_log(self) -> None:
+        self._server = ServerSource(self.location, ready_wait_s(Options()))
+        self._begin(open_source(self._server, store=self._opened_store()))
 
     def _find(self, what: str, value: int) -> int | None:
-        found = self._far.connection.ask("find", {"what": what, "value": value}).get("found")
+        found = self._server.connection.ask("find", {"what": what, "value": value}).get("found")
         return found if type(found) is int else None
 
     def _check_present(self) -> None:
-        self._far.check()
+        self._server.check()
 
     def _is_stored(self, number: int) -> bool:
-        return isinstance(self._far, TieredDirectory) and self._far.is_stored(number)
+        return self._parts.directory.is_stored(number)
 
     def _is_older(self, position: int) -> bool:
         """Return whether only the store has a position."""
-        number = position // self.segment_size
-        return isinstance(self._far, TieredDirectory) and self._far.is_older(number)
+        return self._parts.directory.is_older(position // self.segment_size)
 
     def _has_changed(self) -> bool:
         """Return whether the server has another log by now. While it is out of reach, the query
         waits.
         """
         try:
-            self._far.check()
+            self._server.check()
         except NotALogError:
             return True
         except ReplicationError:

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 
 import commitlog
-from commitlog import CommitLog, Options, Store
+from commitlog import CommitLog, Store
 from commitlog.base.path import is_remote
 from commitlog.errors import (
     InvalidOptionError,
@@ -16,13 +16,12 @@ from commitlog.errors import (
     MissingExtraError,
     NotALogError,
 )
-from commitlog.log.open_log import OpenLog
-from commitlog.log.reading import open_directory_of
+from commitlog.log.commit_log import open_source
 from commitlog.spark import places
 from commitlog.spark.segment_bytes import COMPRESSED, open_bytes
 from commitlog.spark.slices import PIECE_BYTES
 from commitlog.spark.store_topic import is_object_place
-from commitlog.stores.archived_directory import ArchivedDirectory
+from commitlog.stores.archive_source import ArchiveSource
 
 
 @contextlib.contextmanager
@@ -78,12 +77,11 @@ def _open(place: str, store: str | None) -> CommitLog:
 
 def _open_by_pyarrow(place: str) -> CommitLog:
     filesystem, path = places.file_system(place)
-    options = Options()
-    directory = ArchivedDirectory(path, options.tuning.archive_cache, filesystem)
-    if not directory.segment_numbers():
-        directory.close()
+    source = ArchiveSource(path, filesystem)
+    if not source.segments():
+        source.close()
         raise InvalidOptionError(
             f"messages are not decoded from uncompressed segments at {places.shown(place)}: "
             "archive the log with `commitlog archive`, or copy the segments to a directory"
         )
-    return CommitLog(OpenLog("r", open_directory_of(directory), options))
+    return open_source(source)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from commitlog.errors import MissingExtraError
-from commitlog.extension import HEADER_SIZE
+from commitlog.extension import HEADER_SIZE, open_source
 from commitlog.spark import places
 from commitlog.spark.log_topic import LogTopic
-from commitlog.stores.archived_directory import ArchivedDirectory
+from commitlog.stores.archive_source import ArchiveSource
 from commitlog.stores.object_target import SCHEMES
 from commitlog.stores.tail_object import TailObject
 from commitlog.stores.target import reading, target_of
@@ -47,21 +47,16 @@ class StoreTopic(LogTopic):
         super().__init__(name, place, "committed", store=place)
 
     @property
-    def _directory(self) -> ArchivedDirectory:
-        directory = self._parts.directory
-        assert isinstance(directory, ArchivedDirectory)
-        return directory
-
-    @property
     def _schema_store(self) -> str | None:
         return None
 
     def _open_log(self) -> None:
-        self._open(store=None)
+        self._source = ArchiveSource(self.location)
+        self._begin(open_source(self._source))
 
     def _has_changed(self) -> bool:
         """List the store; return whether it has grown, or was made again."""
-        return self._directory.has_changed()
+        return self._source.has_changed()
 
     def _stamped(self) -> tuple[int, ...]:
         return ()  # the listing says it
@@ -72,5 +67,5 @@ class StoreTopic(LogTopic):
     def _scan(self, position: int, *, with_sequence: bool) -> int:
         base = position - position % self.segment_size
         # The sequence inside a segment is not known here, so the task counts from its beginning.
-        found = base if with_sequence else self._directory.part_start(position)
+        found = base if with_sequence else self._source.part_start(position)
         return max(found, base + HEADER_SIZE)

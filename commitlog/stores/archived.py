@@ -14,7 +14,6 @@ from typing import Any, BinaryIO
 
 from commitlog._kernel.segments import HEADER_SIZE, check_header
 from commitlog.base.extras import imported
-from commitlog.base.path import is_remote
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError
 from commitlog.segment import identity as identities
 from commitlog.segment.identity import Identity
@@ -62,25 +61,6 @@ def is_archive(path: str) -> bool:
         return False
     archived = any(_NAME.match(name) or PART_NAME.match(name) for name in names)
     return archived and not any(name.endswith(".seg") for name in names)
-
-
-def refuse_remote(path: str) -> None:
-    """Refuse a log on another machine, for operations on files."""
-    if is_remote(path):
-        raise NotALogError(
-            "this is a log on another machine, which can only be read: run this on its machine",
-            path=path,
-        )
-
-
-def refuse_archive(path: str) -> None:
-    """Refuse an archive or a log on another machine, for operations on a log's files."""
-    refuse_remote(path)
-    if is_archive(path):
-        raise NotALogError(
-            "this is an archive, and not a log: it can only be read, exported and verified",
-            path=path,
-        )
 
 
 def read_identity(target: Target) -> Identity:

@@ -22,7 +22,7 @@ from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.segment.identity import Identity
 from commitlog.stores import own_sessions
 from commitlog.stores.archived import archived_name, compressor, read_pieces
-from commitlog.stores.store import Store
+from commitlog.stores.store_options import StoreOptions
 from commitlog.stores.store_session import foreign, newest_session
 from commitlog.stores.target import LocalTarget, target_of
 
@@ -33,7 +33,7 @@ _PIECE = 1 << 20
 class Archiver:
     """Put segments of one log into a store."""
 
-    def __init__(self, directory: LogDirectory, store: Store) -> None:
+    def __init__(self, directory: LogDirectory, store: StoreOptions) -> None:
         self._directory = directory
         self._level = store.level
         self.target = target_of(store.target, store.filesystem)

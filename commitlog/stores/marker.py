@@ -10,8 +10,8 @@ from dataclasses import replace
 from commitlog.errors import CommitLogError
 from commitlog.retention.stored_mark import StoredMark, read, write
 from commitlog.segment.directory import LogDirectory
-from commitlog.stores.store import Store
 from commitlog.stores.store_figures import StoreFigures
+from commitlog.stores.store_options import StoreOptions
 from commitlog.stores.target import is_address
 
 _INTERVAL_S = 5.0  # between two writes while only the end moves
@@ -20,7 +20,7 @@ _INTERVAL_S = 5.0  # between two writes while only the end moves
 class Marker:
     """Keep the file up to date, for the thread that stores the log."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreOptions) -> None:
         self._place = place_of(store)
         self._last: StoredMark | None = None
         self._written_s = 0.0
@@ -49,15 +49,7 @@ class Marker:
             self._failing_since_ns = None
         elif self._failing_since_ns is None:
             self._failing_since_ns = time.time_ns()
-        mark = StoredMark(
-            self._place,
-            figures.kept_position,
-            figures.stored_position,
-            figures.last_error,
-            self._failing_since_ns,
-            figures.failed_rounds,
-            figures.requests,
-        )
+        mark = replace(figures.mark(self._place), failing_since_ns=self._failing_since_ns)
         with contextlib.suppress(CommitLogError, OSError):
             if not compared:
                 known = read(directory)
@@ -80,7 +72,7 @@ class Marker:
         )
 
 
-def place_of(store: Store) -> str:
+def place_of(store: StoreOptions) -> str:
     """Return a store's address without credentials; the absolute path if it is a directory."""
     text = os.fsdecode(store.target)
     if store.filesystem is not None:
@@ -93,14 +85,3 @@ def place_of(store: Store) -> str:
     if parts.scheme == "file":
         return os.path.abspath(unquote(parts.path))
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
-
-
-def begin(directory: LogDirectory, store: Store) -> None:
-    """Note durably that a log has a store. A store at another place has nothing yet."""
-    place = place_of(store)
-    try:
-        known = read(directory)
-    except (CommitLogError, OSError):  # it is replaced
-        known = None
-    if known is None or known.target != place:
-        write(directory, StoredMark(place))

@@ -22,7 +22,7 @@ from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import LockFile
-from commitlog.stores.archived import refuse_archive
+from commitlog.source.source_registry import refuse_source
 from commitlog.stores.archiver import Archiver
 from commitlog.stores.store import Store
 
@@ -123,7 +123,7 @@ def archive_segments(
 
 
 def _identity(path: str) -> Identity:
-    refuse_archive(path)
+    refuse_source(path)
     try:
         identity = identities.read_path(path)
     except FileNotFoundError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from commitlog.retention.stored_mark import StoredMark
+
 
 @dataclass(frozen=True)
 class StoreFigures:
@@ -38,3 +40,19 @@ class StoreFigures:
     failed_rounds: int
     requests: int
     is_storing: bool
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this handle stores the log, and has compared the store with it."""
+        return self.is_storing and self.stored_position > 0
+
+    def mark(self, target: str) -> StoredMark:
+        """Return what the file `stored` says of a store."""
+        return StoredMark(
+            target,
+            self.kept_position,
+            self.stored_position,
+            self.last_error,
+            failed_rounds=self.failed_rounds,
+            requests=self.requests,
+        )

@@ -7,8 +7,8 @@ from typing import Self
 
 from commitlog.segment.directory import LogDirectory
 from commitlog.stores.archiver import Archiver
-from commitlog.stores.store import Store, refuse_unsafe
 from commitlog.stores.store_comparison import Comparison
+from commitlog.stores.store_options import StoreOptions, refuse_unsafe
 from commitlog.stores.store_session import (
     StoreSession,
     begin_epoch,
@@ -32,13 +32,13 @@ class StoreAtPromotion:
         The position up to which it has the records of the log that is promoted.
     """
 
-    store: Store
+    store: StoreOptions
     epoch: int
     end: int
     common: int
 
     @classmethod
-    def of(cls, directory: LogDirectory, store: Store, log_end: int) -> Self:
+    def of(cls, directory: LogDirectory, store: StoreOptions, log_end: int) -> Self:
         """Compare a store with a log that ends at a position.
 
         Raises

@@ -12,14 +12,14 @@ from commitlog.retention import retention as clock
 from commitlog.segment.identity import Identity
 from commitlog.stores.archived import archived_name, read_header
 from commitlog.stores.contents import Contents, read_contents
-from commitlog.stores.store import Store
 from commitlog.stores.store_lease import leased_position
+from commitlog.stores.store_options import StoreOptions
 from commitlog.stores.target import Target
 
 _logger = logging.getLogger("commitlog.store")
 
 
-def prune_store(target: Target, identity: Identity, store: Store) -> None:
+def prune_store(target: Target, identity: Identity, store: StoreOptions) -> None:
     """Delete whole segments that exceed a limit of the store, oldest first, but never the last one
     nor one that a reader has leased.
     """
@@ -47,7 +47,7 @@ def _delete_before(target: Target, contents: Contents, first: int, size: int) ->
 
 
 def _exceeding(
-    target: Target, identity: Identity, store: Store, contents: Contents
+    target: Target, identity: Identity, store: StoreOptions, contents: Contents
 ) -> Iterator[int]:
     stored = sum(contents.sizes.values()) + sum(contents.part_bytes.values())
     for number, onward in pairwise(contents.sizes):
@@ -58,7 +58,7 @@ def _exceeding(
         yield number
 
 
-def _is_old(target: Target, identity: Identity, store: Store, onward: int) -> bool:
+def _is_old(target: Target, identity: Identity, store: StoreOptions, onward: int) -> bool:
     """Return whether the log rolled long enough ago into a segment, by its header."""
     if store.max_age is None:
         return False

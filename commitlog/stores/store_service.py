@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from commitlog._kernel.segments import HEADER_SIZE
@@ -21,18 +21,19 @@ from commitlog.errors import (
     LogExistsError,
     LogFailedError,
 )
+from commitlog.extension import LogView
+from commitlog.retention.stored_mark import StoredMark
 from commitlog.segment import lock_file
 from commitlog.segment.directory import LogDirectory
-from commitlog.segment.identity import Identity
 from commitlog.segment.seal_table import SealTable
 from commitlog.stores import own_sessions
 from commitlog.stores.archiver import Archiver
 from commitlog.stores.marker import Marker, place_of
 from commitlog.stores.own_sessions import OwnSessions
-from commitlog.stores.store import Store, refuse_unsafe
 from commitlog.stores.store_comparison import Comparison
 from commitlog.stores.store_figures import StoreFigures
 from commitlog.stores.store_gap import StoreGap
+from commitlog.stores.store_options import StoreOptions, refuse_unsafe
 from commitlog.stores.store_pruner import prune_store
 from commitlog.stores.store_rights import check_rights
 from commitlog.stores.store_session import (
@@ -50,41 +51,34 @@ from commitlog.stores.target import Target
 
 _logger = logging.getLogger("commitlog.store")
 _AT_ONCE_BYTES = 1 << 20
+_FLUSH_S = 5.0
 _LOOKS = 10  # in the time between two objects
 
 
 class StoreService(Service):
     """Store what is durable. Of the handles that have a log open, one stores it.
 
-    `flush` makes durable what is appended, and returns where that ends. `durable_position` returns
-    where the durable part ends, and `appended_position` the log's end. `promotion` is the last one
-    of the log, as a session that it may have in the store. `fenced` is called if another log was
-    promoted, or if another writer claims the store while this one stores.
+    If another log was promoted, or another writer claims the store while this one stores, the log
+    fails.
     """
 
-    def __init__(
-        self,
-        path: str,
-        identity: Identity,
-        store: Store,
-        *,
-        flush: Callable[[], int],
-        appended_position: Callable[[], int],
-        durable_position: Callable[[], int],
-        promotion: StoreSession,
-        fenced: Callable[[], object],
-    ) -> None:
-        super().__init__(f"commitlog store {path}")
+    def __init__(self, log: LogView, store: StoreOptions) -> None:
+        super().__init__(f"commitlog store {log.path}")
         refuse_unsafe(store)
-        self._path = path
-        self._identity = identity
+        self._log = log
+        self._path = log.path
+        self._identity = identity = log.identity
         self._store = store
-        self._flush = flush
-        self._appended_position = appended_position
-        self._durable_position = durable_position
-        self._promotion = self._session = promotion
-        self._claim = StoreSession.of(promotion.epoch, 0)
-        self._fenced = fenced
+        own = log.epochs.read()
+        self._promotion = self._session = StoreSession(
+            number=0,
+            epoch=own.number,
+            start=own.promotion.start,
+            id=own.rank.id,
+            promotion=True,
+            epoch_start=own.promotion.start,
+        )
+        self._claim = StoreSession.of(own.number, 0)
         self._ending = threading.Event()
         self._last = 0
         self._storing = Storing(identity.segment_size)
@@ -96,16 +90,29 @@ class StoreService(Service):
         self._last_error: str | None = None
         self._failed_rounds = 0
         self._marker = Marker(store)
+        log.begin_store(place_of(store))
+        log.hold("store", self._held)
 
     @property
     def kept_position(self) -> int:
         """Return the position below which each segment is stored whole and may be deleted."""
         return self._storing.kept_position
 
+    def mark(self) -> StoredMark | None:
+        """Return what this handle has stored; None if another handle stores the log, or before the
+        store was compared with the log.
+        """
+        figures = self.figures()
+        return figures.mark(place_of(self._store)) if figures.is_known else None
+
+    def _held(self) -> int | None:
+        mark = self.mark()
+        return None if mark is None else mark.position
+
     def figures(self) -> StoreFigures:
         """Return how far the log is stored. Any thread may call this; it asks no store."""
         stored = self._storing.stored
-        lag_bytes = max(0, self._recorded(self._appended_position()) - stored)
+        lag_bytes = max(0, self._recorded(self._log.tail_position) - stored)
         return StoreFigures(
             stored_position=stored,
             kept_position=self.kept_position,
@@ -150,7 +157,7 @@ class StoreService(Service):
             if self._ending.wait(self._store.every / _LOOKS):
                 return
             stored = 0 if self._tail is None else self._tail.end
-            if self._appended_position() - stored >= _AT_ONCE_BYTES and not self._warned:
+            if self._log.tail_position - stored >= _AT_ONCE_BYTES and not self._warned:
                 return
 
     def _try(self, directory: LogDirectory) -> None:
@@ -188,7 +195,7 @@ class StoreService(Service):
 
     def _durable(self) -> int:
         """Flush the log, unless it is being closed; return the durable end."""
-        return self._recorded(self._last if self._ending.is_set() else self._flush())
+        return self._recorded(self._last if self._ending.is_set() else self._log.flush(_FLUSH_S))
 
     def _recorded(self, position: int) -> int:
         """Return a position, or the start of its segment if that has no record below it: a header
@@ -242,7 +249,7 @@ class StoreService(Service):
         try:
             self._session.refuse_later(archiver.target)
         except FencedError:
-            self._fenced()
+            self._log.fail_replaced()
             raise
 
     def _record_gap(
@@ -335,7 +342,7 @@ class StoreService(Service):
             refuse_unconditional(target, newest)
         how = standing(newest, promotion, own)
         if how is Standing.BEHIND or (how is Standing.FOREIGN and promotion.epoch):
-            self._fenced()
+            self._log.fail_replaced()
             raise fenced_by_epoch(target, newest.epoch)
         if how is Standing.FOREIGN:
             raise foreign(target, newest.number)
@@ -361,6 +368,6 @@ class StoreService(Service):
 
     def join(self, timeout_s: float) -> bool:
         if not self._ending.is_set():
-            self._last = self._durable_position()
+            self._last = self._log.flushed_position
             self._ending.set()
         return super().join(timeout_s)

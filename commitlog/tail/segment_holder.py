@@ -96,7 +96,7 @@ class SegmentHolder:
         """
         number, offset = divmod(position, self._core.segment_size)
         directory = self._queue.directory
-        if directory.detached or self._core.refusal != REFUSED_READ_ONLY:
+        if self._core.refusal != REFUSED_READ_ONLY:
             return False
         with contextlib.suppress(CommitLogError, OSError), directory.opened_segment(number) as new:
             return new.step(offset)[0] in (0, ROLLED_BACK)

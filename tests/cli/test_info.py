@@ -16,7 +16,7 @@ import pytest
 import commitlog
 from commitlog import replication
 from commitlog.segment.identity import Identity
-from commitlog.stores.archived_directory import ArchivedDirectory
+from commitlog.source.source_directory import SourceDirectory
 from tests.cli.program import LIMIT_S, SEGMENT, run, started
 from tests.copies import copy_log
 from tests.log_files import HEADER, SIZE, LogFiles, numbered
@@ -302,7 +302,7 @@ def test_info_of_an_archive_unpacks_no_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = archived(rolled(tmp_path / "log"), tmp_path / "place")
-    monkeypatch.setattr(ArchivedDirectory, "fetch", None)
+    monkeypatch.setattr(SourceDirectory, "fetch", None)
     assert info(place, forked=True)["last_sequence"] == 29
 
 

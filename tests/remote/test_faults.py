@@ -22,8 +22,10 @@ from commitlog.errors import FencedError, NotALogError, PositionError, Replicati
 from commitlog.log.parts import parts_of
 from commitlog.remote import connection, wire
 from commitlog.remote.endpoint import Endpoint
-from commitlog.remote.remote_directory import RemoteDirectory
+from commitlog.remote.server_source import ServerSource
 from commitlog.remote.update import UPDATE_BYTES
+from commitlog.source.source_directory import SourceDirectory
+from commitlog.source.tiered_directory import TieredDirectory
 from tests.copies import copy_log
 from tests.faults.small_disk import launcher
 from tests.remote.server import FlippingProxy, free_port, garbage_port, serving
@@ -208,15 +210,23 @@ def delete_before_reads(
     far: commitlog.CommitLog, primary: commitlog.CommitLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Delete the primary's oldest segments when the reader has decided to ask for some."""
-    directory = parts_of(far).directory
-    assert isinstance(directory, RemoteDirectory)
-    ask = directory.connection.read
+    source = server_source(far)
+    ask = source.connection.read
 
     def read(*arguments: Any) -> None:
         primary.delete_before(primary.flushed_position - SEGMENT)
         ask(*arguments)
 
-    monkeypatch.setattr(directory.connection, "read", read)
+    monkeypatch.setattr(source.connection, "read", read)
+
+
+def server_source(far: commitlog.CommitLog) -> ServerSource:
+    """Return the source of a log on another machine, which its directory or that below it has."""
+    directory = parts_of(far).directory
+    first = directory._first if isinstance(directory, TieredDirectory) else directory
+    assert isinstance(first, SourceDirectory)
+    assert isinstance(first.source, ServerSource)
+    return first.source
 
 
 def test_deletion_between_look_and_read_names_first_position(

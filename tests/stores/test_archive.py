@@ -39,7 +39,8 @@ from commitlog.keep import (
 )
 from commitlog.log.parts import parts_of
 from commitlog.repair.verification import verify
-from commitlog.stores.archived_directory import ArchivedDirectory
+from commitlog.source.source_directory import SourceDirectory
+from commitlog.stores.archive_source import ArchiveSource
 from commitlog.stores.target import LocalTarget
 from tests.copies import copy_log
 from tests.setups import BY_HAND, SEGMENT, Logs, values
@@ -212,9 +213,9 @@ def test_verify_of_long_archive_keeps_few_segments(
     log = filled(logs, 30)
     archive_segments(log.path, Store(tmp_path / "archive"), keep=True)
     seen, mapped = [], []
-    open_segment = ArchivedDirectory.open_segment
+    open_segment = SourceDirectory.open_segment
 
-    def counted(directory: ArchivedDirectory, number: int, *, writable: bool) -> Any:
+    def counted(directory: SourceDirectory, number: int, *, writable: bool) -> Any:
         opened = open_segment(directory, number, writable=writable)
         seen.append(len([path for path in (tmp_path / "scratch").rglob("*") if path.is_file()]))
         with open("/proc/self/maps", encoding="ascii") as maps:
@@ -223,7 +224,7 @@ def test_verify_of_long_archive_keeps_few_segments(
             )
         return opened
 
-    monkeypatch.setattr(ArchivedDirectory, "open_segment", counted)
+    monkeypatch.setattr(SourceDirectory, "open_segment", counted)
     report = verify(tmp_path / "archive")
     assert (report.kind, report.sound, report.records, report.clean) == (
         "archive",
@@ -242,10 +243,10 @@ def test_unpacked_segment_is_reused_if_archive_cache_has_room(
     logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: object
 ) -> None:
     archived(logs, tmp_path / "archive")
-    unpack, unpacked = ArchivedDirectory._fill, []
+    unpack, unpacked = ArchiveSource.fill, []
     monkeypatch.setattr(
-        ArchivedDirectory,
-        "_fill",
+        ArchiveSource,
+        "fill",
         lambda self, number, fd: (unpacked.append(number), unpack(self, number, fd))[1],
     )
     with commitlog.open(
@@ -277,7 +278,7 @@ def test_archive_has_sequences_of_its_log_across_gaps(logs: Logs, tmp_path: Path
     for missing in (None, 2, 0, COUNT - 1):
         if missing is not None:
             (tmp_path / "archive" / name(missing)).unlink()
-        directory = ArchivedDirectory(str(tmp_path / "archive"), 0)
+        directory = SourceDirectory(ArchiveSource(str(tmp_path / "archive")), 0)
         try:
             assert directory.sequences() == (
                 first + 40 * (missing in (0, COUNT - 1)),
@@ -560,9 +561,10 @@ def test_missing_archive_segment_is_a_gap(logs: Logs, tmp_path: Path) -> None:
 
 def test_segment_deleted_after_a_listing_names_the_first_one(logs: Logs, tmp_path: Path) -> None:
     archived(logs, tmp_path / "archive")
-    directory = ArchivedDirectory(tmp_path / "archive", 1 << 20)
+    source = ArchiveSource(tmp_path / "archive")
+    directory = SourceDirectory(source, 1 << 20)
     (tmp_path / "archive" / name(0)).unlink()
-    assert directory.has_changed()
+    assert source.has_changed()
     with pytest.raises(PositionError) as caught:
         directory.fetch(0)
     directory.close()

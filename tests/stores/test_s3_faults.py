@@ -21,7 +21,8 @@ from commitlog.keep import restore
 from commitlog.log.parts import parts_of
 from commitlog.repair.verification import verify
 from commitlog.replication import promote
-from commitlog.stores import object_target, tiered_directory
+from commitlog.source import tiered_directory
+from commitlog.stores import object_target
 from tests.setups import SEGMENT, Logs, values
 from tests.stores import s3_server
 from tests.stores.s3_server import S3Server, served_bucket

@@ -17,12 +17,12 @@ import commitlog
 from commitlog import CommitLog, Retention, Store
 from commitlog.errors import CorruptSegmentError, InvalidOptionError, NotALogError, PositionError
 from commitlog.keep import archive_segments, restore, target_of
+from commitlog.log.open_log import view_of
 from commitlog.log.parts import parts_of
 from commitlog.repair.verification import verify
 from commitlog.stores import stored_tail
 from commitlog.stores.contents import read_contents
 from commitlog.stores.store_service import StoreService
-from commitlog.stores.store_session import StoreSession
 from commitlog.stores.stored_tail import StoredTail
 from commitlog.stores.tail_object import TailObject, join
 from commitlog.stores.target import Target
@@ -433,16 +433,7 @@ def _storing(here: Path, place: Path, sealed_before: int) -> Callable[[], object
         log.append(b"before %d" % number)
         seal(log)
     directory = parts_of(log).directory
-    service = StoreService(
-        log.path,
-        directory.identity,
-        Store(place),
-        flush=lambda: log.flushed_position,
-        appended_position=lambda: log.tail_position,
-        durable_position=lambda: log.flushed_position,
-        promotion=StoreSession(0, 0, 0, ""),
-        fenced=lambda: None,
-    )
+    service = StoreService(view_of(log), Store(place))
 
     def act() -> None:
         for number in range(4):

@@ -12,9 +12,10 @@ import commitlog
 from commitlog import CommitLog, Store
 from commitlog.errors import InvalidOptionError, LogNotFoundError, PositionError
 from commitlog.keep import StoreLease, restore, target_of
-from commitlog.repair import restore as restoring
 from commitlog.retention import retention as clock
+from commitlog.stores import restore as restoring
 from commitlog.stores import store_lease
+from commitlog.stores.archive_source import ArchiveSource
 from commitlog.stores.store_session import StoreSession
 from tests.setups import HEADER, SEGMENT, Logs, values
 from tests.stores.test_store import names, stored
@@ -110,15 +111,15 @@ def test_restore_keeps_what_it_reads(
     logs: Logs, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append_segments(logs, Store(place))
-    write, seen = restoring._write, []
+    unpack, seen = ArchiveSource.unpack, []
 
-    def written(directory: Any, path: str, number: int, end: int) -> None:
+    def unpacked(source: ArchiveSource, number: int, *where: Any) -> None:
         if number == 0:
             append_segments(logs, Store(place, max_bytes=1), 1)
             seen.extend(leases(place))
-        write(directory, path, number, end)
+        unpack(source, number, *where)
 
-    monkeypatch.setattr(restoring, "_write", written)
+    monkeypatch.setattr(ArchiveSource, "unpack", unpacked)
     monkeypatch.setattr(restoring, "_AT_A_TIME", 1)  # the others are read later
     restore(place, tmp_path / "again")
     with commitlog.open(tmp_path / "again", "r") as again:

@@ -12,7 +12,7 @@ from commitlog.cli.commands.prune import as_object, lines
 from commitlog.cli.output import echo, print_json
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import Pruned, Store, archive_segments
-from commitlog.stores.store import LEVEL_DEFAULT
+from commitlog.stores.store_options import LEVEL_DEFAULT
 
 
 @click.command(cls=UnsuggestedCommand)

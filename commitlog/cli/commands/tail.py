@@ -148,7 +148,7 @@ def command(
     form = _format_of(chosen or LINE, selection, max_width)
     wait_s = DURATION_LARGEST_S if wait else 0
     with Output() as output, selection.opened(log, wait_s) as opened:
-        if follow and view_of(opened).kind == "archive":
+        if follow and not view_of(opened).grows:
             raise click.UsageError(
                 "an archive does not change while it is open: leave out --follow"
             )

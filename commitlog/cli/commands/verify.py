@@ -14,9 +14,8 @@ from commitlog.cli.report import state_of
 from commitlog.keep import VerifyReport, verify
 from commitlog.messages.authentication import Authentication
 from commitlog.messages.key_ring import KeyRing
-from commitlog.types import Kind
 
-_STATES: dict[tuple[Kind, bool], str] = {
+_STATES: dict[tuple[str, bool], str] = {
     ("log", True): "closed",
     ("log", False): "not closed",
     ("archive", True): "an archive",
@@ -25,7 +24,8 @@ _STATES: dict[tuple[Kind, bool], str] = {
     ("segment", False): "not finished",
 }
 _RECOVERED = "the next open for appending recovers it"
-_REMEDIES: dict[Kind, str] = {
+_REMEDY = "use another copy"
+_REMEDIES: dict[str, str] = {
     "log": "`commitlog repair` repairs what can be repaired",
     "archive": "restore the named files from another copy of the archive",
     "remote": "run this on its machine",
@@ -93,7 +93,9 @@ def as_object(report: VerifyReport) -> dict[str, object]:
 
 
 def lines(report: VerifyReport) -> list[str]:
-    state = "open for writing" if report.live else _STATES[report.kind, report.clean]
+    state = (
+        "open for writing" if report.live else _STATES.get((report.kind, report.clean), report.kind)
+    )
     text = [
         (
             f"{report.path}: {counted(report.records, 'record')} in "
@@ -132,5 +134,5 @@ def lines(report: VerifyReport) -> list[str]:
                 else _RECOVERED
             )
         )
-    text.append("sound" if report.sound else f"NOT sound: {_REMEDIES[report.kind]}")
+    text.append("sound" if report.sound else f"NOT sound: {_REMEDIES.get(report.kind, _REMEDY)}")
     return text

@@ -23,7 +23,7 @@ from commitlog.recovery.lineage import Rank
 from commitlog.remote import update as updates
 from commitlog.remote import wire as remote_wire
 from commitlog.remote.channel import Channel
-from commitlog.remote.remote_directory import RemoteDirectory
+from commitlog.remote.server_source import ServerSource
 from commitlog.remote.update import Update
 from commitlog.replication import serve, wire
 from commitlog.replication.permits import Permit, Permits
@@ -34,6 +34,7 @@ from commitlog.replication.served import Served
 from commitlog.replication.session import Sessions
 from commitlog.replication.wire import Chunk
 from commitlog.segment.identity import Identity
+from commitlog.source.source_directory import SourceDirectory
 
 SEGMENT = 64 << 10
 PEER = "a peer"
@@ -168,7 +169,7 @@ class Answers:
     def __init__(self, folder: Path) -> None:
         self._path = made_log(folder / "log")
         self._server = serve(self._path, listen="127.0.0.1:0")
-        self._directory: RemoteDirectory | None = None
+        self._directory: SourceDirectory | None = None
         self._taken = 0
         with open_log(self._path, "r") as log:
             look, end = Reading(log).look(), log.committed_position
@@ -182,7 +183,7 @@ class Answers:
         ]  # fmt: skip
 
     def take(self, data: bytes) -> None:
-        directory = self._opened()
+        directory, source = self._opened()
         with contextlib.suppress(CommitLogError):
             if data[:1] == b"\0":
                 numbers, content = data[1 : 1 + _HEAD.size], data[1 + _HEAD.size :]
@@ -192,18 +193,19 @@ class Answers:
                     if update := updates.update_of(
                         updates.head_of(sent), memoryview(content), PEER
                     ):
-                        directory.take(update)
+                        source.take(update)
             else:
                 updates.error_of(data.decode(errors="replace"), PEER)
-                directory.adopt(remote_wire.content_of(data, PEER))
+                source.adopt(remote_wire.content_of(data, PEER))
         assert len(directory.segment_numbers()) <= 1 << 20
 
-    def _opened(self) -> RemoteDirectory:
+    def _opened(self) -> tuple[SourceDirectory, ServerSource]:
         self._taken += 1
         if self._directory is None or self._taken % 1000 == 0:
             self._drop()
-            self._directory = RemoteDirectory(self._server.url(), 1 << 24, 10.0)
-        return self._directory
+            self._source = ServerSource(self._server.url(), 10.0)
+            self._directory = SourceDirectory(self._source, 1 << 24)
+        return self._directory, self._source
 
     def _drop(self) -> None:
         if self._directory is not None:

@@ -1,15 +1,18 @@
-"""LoneSegment: one segment's file as a log's directory, to read it without its log."""
+"""LoneSegment: one segment's file as a source, to read it without its log."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from commitlog._kernel import segments as kernel
-from commitlog._kernel.failure import DAMAGE, failure
+from commitlog._kernel.failure import failure
 from commitlog.base.regular_file import open_regular, opened_regular
-from commitlog.errors import CorruptSegmentError, NotALogError, PositionError
-from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.errors import CorruptSegmentError, NotALogError
+from commitlog.segment.directory import BLOCK, segment_name
 from commitlog.segment.identity import Identity
+from commitlog.source.segment_source import SegmentRef, SegmentSource
+from commitlog.source.source_directory import SourceDirectory
 
 _COPY_BYTES = 1 << 20
 
@@ -24,29 +27,45 @@ def refuse_lone_segment(path: str) -> None:
         )
 
 
-class LoneSegment(LogDirectory):
-    """A directory with this one segment in it; other files beside it are ignored.
+def open_lone_segment(path: str) -> SourceDirectory:
+    """Open a segment's file as a directory with this one segment in it."""
+    source = LoneSegment(path)
+    return SourceDirectory(source, 0, source.folder)
+
+
+class LoneSegment(SegmentSource):
+    """One segment's file; other files beside it are ignored.
 
     Its header holds the log's uuid, its size and its base, but neither the roll cycle nor the
     appenders' clock. If the file's name is not that of a segment of its base, it gets that name in
     a temporary folder, as a link, or as a copy if links cannot be made.
+
+    Attributes
+    ----------
+    number : int
+        The segment.
+    folder : str
+        The folder in which the file has the name of its segment.
     """
 
     kind = "segment"
 
     def __init__(self, path: str) -> None:
         self._temporary: str | None = None
-        self.header = _read_header(path)
-        uuid, _, base, size, created_ns = kernel.header_fields(self.header)
-        identity = Identity(uuid, size, "coarse", max(0, created_ns))
+        self.location = path
+        self._header = _read_header(path)
+        uuid, _, base, size, created_ns = kernel.header_fields(self._header)
+        self.identity = Identity(uuid, size, "coarse", max(0, created_ns))
         self.number = base // size
-        file = os.path.realpath(path)
+        self._file = os.path.realpath(path)
         try:
-            super().__init__(self._folder(file, segment_name(base)), identity)
+            self.folder = self._folder(self._file, segment_name(base))
         except BaseException:
-            self._remove_temporary()
+            self.close()
             raise
-        self.path = path
+        whole = kernel.read_seal(self._header, uuid, base, size) is not None
+        stored = os.stat(self._file).st_blocks * BLOCK
+        self._segments = (SegmentRef(self.number, stored, whole),)
 
     def _folder(self, file: str, name: str) -> str:
         if os.path.basename(file) == name:
@@ -62,67 +81,32 @@ class LoneSegment(LogDirectory):
 
     def _copy(self, file: str, copy: str) -> None:
         """The size from the header: the file may be larger."""
-        size = kernel.header_fields(self.header)[3]
+        size = self.identity.segment_size
         with open(open_regular(file), "rb") as source, open(copy, "wb") as target:
             while size and (piece := source.read(min(size, _COPY_BYTES))):
                 target.write(piece)
                 size -= len(piece)
 
-    def _remove_temporary(self) -> None:
+    def close(self) -> None:
         if self._temporary is not None:
             import shutil
 
             shutil.rmtree(self._temporary, ignore_errors=True)
 
-    def close(self) -> None:
-        super().close()
-        self._remove_temporary()
+    def segments(self) -> Sequence[SegmentRef]:
+        return self._segments
 
-    # --- a directory of one segment ---------------------------------------------------------------
-
-    def segment_path(self, number: int) -> str:
-        return self.path if number == self.number else super().segment_path(number)
-
-    def segment_numbers(self) -> list[int]:
-        return [self.number]
-
-    def has(self, number: int) -> bool:
-        return number == self.number
-
-    def whole_disk_bytes(self) -> int:
-        return self.disk_bytes(self.number)
-
-    def fetch(self, number: int) -> None:
+    def header(self, number: int) -> bytes | None:
         if number != self.number:
-            raise PositionError(
-                "this is one segment of a log, but the position is in another: open the log",
-                path=self.path,
-                position=number * self.segment_size,
-                first_position=self.number * self.segment_size,
-            )
+            return None
+        with opened_regular(self._file) as fd:
+            return os.pread(fd, kernel.HEADER_SIZE, 0)
 
-    def read_header(self, number: int) -> bytes | None:
-        return super().read_header(number) if number == self.number else None
+    def fill(self, number: int, fd: int) -> None:
+        self._copy(self._file, f"/proc/self/fd/{fd}")
 
-    @property
-    def joining(self) -> bool:
-        return False
-
-    # --- where it ends ----------------------------------------------------------------------------
-
-    def find_end(self) -> int:
-        """Return the position at which its records end: from there on a bad frame is the end, and
-        not damage.
-
-        A sealed segment is whole. In a segment that was copied while it was written, the first
-        invalid frame is the end, or damage if whole frames follow it.
-        """
-        base = self.number * self.segment_size
-        with self.opened_segment(self.number) as segment:
-            if segment.sealed() is not None:
-                return base + self.segment_size
-            stopped, code = segment.scan()[:2]
-            return base + (segment.certain_end(stopped) if code == DAMAGE else stopped)
+    def locate(self, number: int) -> str:
+        return self.location
 
 
 def _read_header(path: str) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import fcntl
 import logging
 import os
 from collections.abc import Iterator
@@ -12,38 +11,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from commitlog._kernel.segments import HEADER_SIZE
-from commitlog.base.failpoint import failpoint
 from commitlog.base.moment import nanoseconds_of, read_moment
-from commitlog.base.path import (
-    is_remote,
-    make_directory,
-    opened_directory,
-    path_of,
-    sync_directory,
-    translate_errors,
-)
+from commitlog.base.path import is_remote, path_of, translate_errors
 from commitlog.errors import (
     CommitLogError,
     CorruptSegmentError,
     InvalidOptionError,
-    LogExistsError,
     LogNotFoundError,
     NotALogError,
     PositionError,
 )
-from commitlog.flush import checkpoint as checkpoints
-from commitlog.log.commit_log import CommitLog
-from commitlog.log.open_log import OpenLog
-from commitlog.log.parts import LogParts, parts_of
-from commitlog.log.reading import open_directory_of
-from commitlog.options import Options, Tuning
-from commitlog.recovery.epochs import Epochs
-from commitlog.recovery.lineage import Epoch, Lineage
-from commitlog.segment import identity as identities
-from commitlog.segment.directory import LogDirectory, holes, segment_name
+from commitlog.extension import Epoch, Lineage, LogCopy, LogView, holes, open_source, view_of
 from commitlog.stores import own_sessions
+from commitlog.stores.archive_source import ArchiveSource
 from commitlog.stores.archived import is_archive
-from commitlog.stores.archived_directory import ArchivedDirectory
 from commitlog.stores.own_sessions import OwnSessions
 from commitlog.stores.store_lease import StoreLease
 from commitlog.stores.store_session import newest_session, promotions
@@ -129,27 +110,18 @@ def restore(
             "there is no store and no archive here: give the address or directory of one",
             path=source,
         )
-    with _leased(source) as lease, _opened(source, wanted) as log:
-        parts = parts_of(log)
-        directory = parts.directory
-        assert isinstance(directory, ArchivedDirectory)
-        end = _end(parts, wanted)
-        numbers = _numbers(directory, end)
-        with translate_errors(target, "restore a log"), _empty(target):
-            with ThreadPoolExecutor(_AT_A_TIME) as pool:
-                for _ in pool.map(lambda number: _write(directory, target, number, end), numbers):
-                    _renew(lease)
-            _finish(directory, target, follows, end)
-        return Restored(
-            target, numbers[0] * directory.segment_size + HEADER_SIZE, end, len(numbers)
-        )
-
-
-def _opened(place: str, wanted: tuple[int | None, int | None]) -> CommitLog:
-    """Open a store as far as it is needed: what is missing behind the wanted end is no error."""
-    directory = ArchivedDirectory(place, Tuning().archive_cache, before=wanted[0])
-    opened = open_directory_of(directory, allow_hole=wanted[0] is not None)
-    return CommitLog(OpenLog("r", opened, Options()))
+    with _leased(source) as lease:
+        archive = ArchiveSource(source, before=wanted[0])
+        with open_source(archive) as log:
+            end = _end(view_of(log), archive, wanted)
+            numbers = _numbers(archive, end)
+            with (
+                translate_errors(target, "restore a log"),
+                LogCopy(target, archive.identity) as copy,
+            ):
+                _write(archive, copy, numbers, end, lease)
+                _finish(archive, copy, follows, end)
+        return Restored(target, numbers[0] * archive.segment_size + HEADER_SIZE, end, len(numbers))
 
 
 @contextlib.contextmanager
@@ -205,129 +177,86 @@ def _until(until: object) -> tuple[int | None, int | None]:
     )
 
 
-def _end(parts: LogParts, wanted: tuple[int | None, int | None]) -> int:
+def _end(view: LogView, archive: ArchiveSource, wanted: tuple[int | None, int | None]) -> int:
     position, timestamp_ns = wanted
-    directory = parts.directory
-    assert isinstance(directory, ArchivedDirectory)
-    end, committed = directory.recorded_end(), int(parts.engine.committed_position)
+    end, committed = archive.recorded_end(), view.committed_position
     if timestamp_ns is not None:
-        newer = parts.index.position_since(timestamp_ns + 1)
+        newer = view.position_since(timestamp_ns + 1)
         return end if newer is None else newer
     if position is None or position in (end, committed):
         return end
     if position > committed:
         raise PositionError(
             f"the store ends at position {end}: restore up to a position in it",
-            path=parts.path,
+            path=view.path,
             position=position,
         )
-    if position <= directory.segment_numbers()[0] * directory.segment_size:
+    if position <= view.first_position:
         raise PositionError(
             "the store does not have what is before this position: give a later one",
-            path=parts.path,
+            path=view.path,
             position=position,
         )
-    parts.index.sequence_of(position)  # refuses a position at which no record starts
+    view.sequence_of(position)  # refuses a position at which no record starts
     return position
 
 
-def _numbers(directory: ArchivedDirectory, end: int) -> list[int]:
+def _numbers(archive: ArchiveSource, end: int) -> list[int]:
     """Return the segments up to a position; refuse a gap between them."""
-    size = directory.segment_size
-    numbers = directory.segment_numbers()
+    size = archive.segment_size
+    numbers = [ref.number for ref in archive.segments()]
     found = [number for number in numbers if number * size + HEADER_SIZE < end]
     for start, stop in holes(found, size):
         raise CorruptSegmentError(
             f"segments from position {start} to {stop} are missing in the store: restore them "
             "from another copy, or restore up to an earlier position",
-            path=directory.path,
+            path=archive.location,
             position=start,
         )
     if not found:
         raise PositionError(
             "the store has no record before that position or time: give a later one",
-            path=directory.path,
+            path=archive.location,
             position=end,
         )
     return found
 
 
-@contextlib.contextmanager
-def _empty(path: str) -> Iterator[None]:
-    """Refuse a directory that is not empty, or in which another process restores; empty it again if
-    the block raises.
-    """
-    make_directory(path)
-    with opened_directory(path) as fd:
-        if _is_locked(fd):
-            raise LogExistsError(
-                "another process restores a log here: wait for it, or restore into a new directory",
-                path=path,
-            )
-        if os.listdir(path):
-            raise LogExistsError(
-                "the directory is not empty: restore into a new or an empty one", path=path
-            )
-        try:
-            yield
-        except BaseException:
-            for name in os.listdir(path):
-                os.unlink(os.path.join(path, name))
-            raise
+def _write(
+    archive: ArchiveSource, copy: LogCopy, numbers: list[int], end: int, lease: StoreLease | None
+) -> None:
+    def write(number: int) -> None:
+        copy.add_segment(
+            number,
+            lambda file: archive.unpack(number, file, end),
+            last=end < (number + 1) * archive.segment_size,
+        )
+
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        for _ in pool.map(write, numbers):
+            _renew(lease)
 
 
-def _is_locked(fd: int) -> bool:
-    """Lock a directory; return whether another process has locked it."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks
-        pass
-    return False
-
-
-def _write(directory: ArchivedDirectory, path: str, number: int, end: int) -> None:
-    size = directory.segment_size
-    name = os.path.join(path, segment_name(number * size))
-    with open(name, "xb") as file:
-        directory.unpack(number, file, end)
-        if end < (number + 1) * size:
-            # Appends continue here: a full disk must not turn a store into SIGBUS.
-            os.posix_fallocate(file.fileno(), 0, size)
-        os.fsync(file.fileno())
-    failpoint("segment restored")
-
-
-def _epochs(directory: ArchivedDirectory, end: int) -> tuple[Epoch, ...]:
+def _epochs(archive: ArchiveSource, end: int) -> tuple[Epoch, ...]:
     """Return the epochs of what was restored, as far as they are certain.
 
     A whole segment does not say who wrote it. If the store ends with a part of an epoch, the
     primary of that epoch has compared or stored each whole segment below. Otherwise a fenced writer
     may have put the last one: without the epoch here, the follower cuts the copy where it starts.
     """
-    epochs = [each for each in promotions(directory.target) if each.epoch_start <= end]
-    writer = directory.last_epoch()
+    epochs = [each for each in promotions(archive.target) if each.epoch_start <= end]
+    writer = archive.last_epoch()
     while epochs and epochs[-1].epoch_start < end and epochs[-1].epoch != writer:
         epochs.pop()
     return tuple(Epoch(each.epoch, each.epoch_start, each.id) for each in epochs)
 
 
-def _finish(directory: ArchivedDirectory, path: str, follows: str | None, end: int) -> None:
-    """Write the identity last: without it the directory is no log."""
-    with contextlib.closing(LogDirectory(path, directory.identity)) as restored:
-        if follows is None:
-            # So this directory, and no other, may go on with the store.
-            newest = newest_session(directory.target)
-            if newest.number:
-                own_sessions.write(restored, OwnSessions(restored=newest.id))
-        else:
-            Epochs(restored).write(Lineage(_epochs(directory, end), follows, stored=True))
-    with opened_directory(path) as fd:
-        # All of it is durable: a bad frame in it is damage, and no torn tail.
-        checkpoints.write(fd, directory.log_uuid, end, clean=True)
-        os.fsync(fd)
-        failpoint("segments durable")
-        identities.write(fd, directory.identity)
-    failpoint("log restored")
-    sync_directory(os.path.dirname(os.path.realpath(path)))
+def _finish(archive: ArchiveSource, copy: LogCopy, follows: str | None, end: int) -> None:
+    if follows is not None:
+        copy.finish(end, Lineage(_epochs(archive, end), follows, stored=True))
+        return
+    # So this directory, and no other, may go on with the store.
+    newest = newest_session(archive.target)
+    if newest.number:
+        own_sessions.write(copy.directory, OwnSessions(restored=newest.id))
+    copy.finish(end)

@@ -1,18 +1,16 @@
-"""ArchivedDirectory: present an archive as a log's directory to readers."""
+"""ArchiveSource: the segments of an archive or a store, as a source."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO
 
-from commitlog._kernel.segments import SEAL_AT, SEAL_SIZE, Segment
+from commitlog._kernel.segments import SEAL_AT, SEAL_SIZE
 from commitlog.errors import CommitLogError, CorruptSegmentError, PositionError
-from commitlog.segment.directory import LogDirectory
-from commitlog.segment.seal_table import Seal, SealTable
-from commitlog.segment.segment_cache import SegmentCache
+from commitlog.source.segment_source import SegmentRef, SegmentSource, SourceEnds
 from commitlog.stores.archived import archived_name, read_header, read_identity
 from commitlog.stores.contents import Contents
 from commitlog.stores.store_gap import StoreGap
@@ -24,55 +22,33 @@ _HOLE_BYTES = 64 << 10
 _ZEROS = bytes(_HOLE_BYTES)
 
 
-class ArchivedDirectory(LogDirectory):
-    """The segments that an archive or a store has now, each decompressed on first use into a
-    `SegmentCache` of `cache_bytes`. `before` is as in `StoredSegments`.
+class ArchiveSource(SegmentSource):
+    """The segments that an archive or a store has now.
+
+    If parts are missing before others, a reader is refused, unless it needs only what is below the
+    position `before`: see `StoredSegments`.
     """
 
-    idle_kept = 1
     kind = "archive"
 
     def __init__(
         self,
         place: str | os.PathLike[str],
-        cache_bytes: int,
         filesystem: object = None,
         before: int | None = None,
     ) -> None:
         self.target: Target = target_of(place, filesystem)
-        identity = read_identity(self.target)
-        self.segment_size = identity.segment_size
-        self._segments = StoredSegments(self.target, identity, before)
-        self._see(self._contents)
+        self.location = self.target.name
+        self.identity = read_identity(self.target)
+        self.segment_size = self.identity.segment_size
+        self._allows_hole = before is not None
+        self._segments = StoredSegments(self.target, self.identity, before)
         self._headers: dict[int, bytes] = {}
-        self._cache = SegmentCache(
-            identity.segment_size,
-            cache_bytes,
-            write=self._fill,
-            has=self.is_whole,  # parts may be a whole segment when it is their turn
-            path_of=self.segment_path,
-        )
-        try:
-            super().__init__(self._cache.folder, identity)
-        except BaseException:
-            self._cache.close()
-            raise
-        self.path = self.target.name
+        self._see(self._contents)
 
     @property
     def _contents(self) -> Contents:
         return self._segments.contents
-
-    def forked(self) -> None:
-        self._cache.forked()
-
-    def close(self) -> None:
-        super().close()
-        self._cache.close()
-
-    def find_end(self) -> int:
-        """Return the position behind the last segment, or behind its parts."""
-        return self._end
 
     @property
     def gaps(self) -> list[StoreGap]:
@@ -82,54 +58,6 @@ class ArchivedDirectory(LogDirectory):
     def recorded_end(self) -> int:
         """Return where the last whole record ends: see `StoredSegments`."""
         return min(self._end, self._segments.recorded_end())
-
-    def refuse_hole(self) -> None:
-        """Raise if parts are missing before others."""
-        hole = self._contents.hole(self.segment_size)
-        if hole is not None:
-            raise lacking(self.path, hole)
-
-    def sequences(self) -> tuple[int, int]:
-        """Return the first sequence, and the one behind the last, from the first and last seal, and
-        from the records behind the last seal.
-        """
-        if not self._numbers:
-            return 0, 0
-        sealed = [number for number in sorted(self._numbers) if number in self._contents.sizes]
-        first = next_sequence = 0
-        if sealed:
-            first, last = self._seal(sealed[0]).first_sequence, self._seal(sealed[-1])
-            next_sequence = last.first_sequence + last.record_count
-        for number in sorted(self._contents.parts):
-            with self.opened_segment(number) as segment:
-                next_sequence += segment.scan()[2]
-        return first, next_sequence
-
-    def _seal(self, number: int) -> Seal:
-        seal = SealTable(self).get(number)
-        if seal is None:
-            raise CorruptSegmentError(
-                "this archived segment is not sealed, so it is damaged: restore it from another "
-                "copy of the archive",
-                path=self.segment_path(number),
-                position=number * self.segment_size,
-            )
-        return seal
-
-    def segment_path(self, number: int) -> str:
-        return self.target.path_of(archived_name(number * self.segment_size))
-
-    def segment_numbers(self) -> list[int]:
-        return sorted(self._numbers)
-
-    def has(self, number: int) -> bool:
-        return number in self._numbers
-
-    def is_whole(self, number: int) -> bool:
-        """Return whether a segment was there as one object, and not as parts, when the store was
-        listed.
-        """
-        return number in self._contents.sizes and (number + 1) * self.segment_size <= self._end
 
     def part_start(self, position: int) -> int:
         """Return the start of the last part that begins at or before a position, else the base of
@@ -150,22 +78,34 @@ class ArchivedDirectory(LogDirectory):
     def has_changed(self) -> bool:
         """List the store; return whether its beginning or its end has changed."""
         listed = self._segments.list_again()
-        known = self.segment_numbers(), self._end
+        known = [ref.number for ref in self._refs], self._end
         return (listed.numbers, listed.end(self.segment_size)) != known
 
-    def disk_bytes(self, number: int) -> int:
-        """Return a segment's compressed size in the archive; 0 if it is not there."""
-        contents = self._contents
-        return contents.sizes.get(number) or contents.part_bytes.get(number, 0)
+    # --- a source of segments ---------------------------------------------------------------------
 
-    def whole_disk_bytes(self) -> int:
-        return sum(map(self.disk_bytes, self._numbers))
+    def segments(self) -> Sequence[SegmentRef]:
+        return self._refs
 
-    def read_header(self, number: int) -> bytes | None:
-        if number in self._cache:
-            page = super().read_header(number)
-            if page is not None:  # else the cache has just dropped it
-                return page
+    def ends(self) -> SourceEnds:
+        """Return the position behind the last segment, or behind its parts."""
+        return SourceEnds(self._end, self._end, self._end)
+
+    def check(self) -> None:
+        hole = None if self._allows_hole else self._contents.hole(self.segment_size)
+        if hole is not None:
+            raise lacking(self.location, hole)
+
+    def notes(self) -> list[str]:
+        return [
+            f"positions {gap.start} to {gap.stop} were deleted from the log before they were "
+            f"stored; `commitlog restore --until {gap.start}` restores what is before them"
+            for gap in self.gaps
+        ]
+
+    def locate(self, number: int) -> str:
+        return self.target.path_of(archived_name(number * self.segment_size))
+
+    def header(self, number: int) -> bytes | None:
         if number not in self._contents.sizes:
             return None
         if number not in self._headers:
@@ -198,16 +138,7 @@ class ArchivedDirectory(LogDirectory):
         with ThreadPoolExecutor(_HEADERS) as pool:
             list(pool.map(read, wanted))
 
-    def open_segment(self, number: int, *, writable: bool) -> Segment:
-        self.fetch(number)
-        return super().open_segment(number, writable=writable)
-
-    def fetch(self, number: int) -> None:
-        """Decompress an archived segment into the temporary folder, unless it is there."""
-        if number in self._numbers:
-            self._cache.fetch(number)
-
-    def _fill(self, number: int, fd: int) -> None:
+    def fill(self, number: int, fd: int) -> None:
         """Write a segment, as far as its parts join: a reader meets damage where one is missing."""
         joined = self._contents.joined_end(number, self.segment_size)
         end = min(joined, self._end) if number in self._contents.parts else self._end
@@ -235,12 +166,19 @@ class ArchivedDirectory(LogDirectory):
         file.flush()
 
     def list_again(self) -> None:
-        """List the store again."""
         self._see(self._segments.list_again())
 
     def _see(self, contents: Contents) -> None:
-        self._numbers = frozenset(contents.numbers)
-        self._end = contents.end(self.segment_size)
+        size = self.segment_size
+        self._end = end = contents.end(size)
+        self._refs = tuple(
+            SegmentRef(
+                number,
+                contents.sizes.get(number) or contents.part_bytes.get(number, 0),
+                number in contents.sizes and (number + 1) * size <= end,
+            )
+            for number in contents.numbers
+        )
 
     @contextlib.contextmanager
     def _noticing(self) -> Iterator[None]:
@@ -249,5 +187,5 @@ class ArchivedDirectory(LogDirectory):
             yield
         except PositionError as error:
             first = (error.first_position or 0) // self.segment_size
-            self._numbers = frozenset(each for each in self._numbers if each >= first)
+            self._refs = tuple(ref for ref in self._refs if ref.number >= first)
             raise
