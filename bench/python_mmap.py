@@ -13,8 +13,10 @@ from zlib import crc32
 
 from commitlog.bench.case import Case
 from commitlog.bench.sample import Meter, Sample
-from commitlog.bench.workspace import FRAME_HEADER, Workspace, frame_size, value_of
+from commitlog.bench.workspace import Workspace, frame_size, value_of
+from commitlog.extension import frame_length
 
+_HEADER = frame_length(0)  # of a record without a key
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, which the mmap module does not name
 
 
@@ -60,7 +62,7 @@ def _appender(mapping: mmap.mmap) -> Callable[[bytes], int]:
 
     def append(value: bytes) -> int:
         nonlocal position
-        start, body = position, position + FRAME_HEADER
+        start, body = position, position + _HEADER
         end = body + len(value)
         mapping[body:end] = value
         pack_into(mapping, start, end - start, crc32(value), 0)

@@ -40,7 +40,7 @@ def sealed_log(path: Path) -> Path:
 
 def hosted(target: str, arguments: Sequence[str | None], **options: Any) -> Hosted:
     """Start the program in a process of a host that has imported the commands."""
-    commands = [f"commitlog.cli.{name.replace('-', '_')}" for name in group.COMMANDS]
+    commands = [f"commitlog.cli.commands.{name.replace('-', '_')}" for name in group.own_commands()]
     host = host_of(("pytest", "tests.cli.program", *commands))
     return Hosted(host, f"tests.cli.program:{target}", arguments, cwd=ROOT, **options)
 

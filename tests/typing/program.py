@@ -266,6 +266,17 @@ def prune(path: Path, archive: Path) -> None:
     keep.prune(path, keep.Retention(max_bytes="1GiB"), dry_run=True)
 
 
+def check(path: Path) -> None:
+    found: keep.VerifyReport = keep.verify(path)
+    torn: keep.TornTail | None = found.torn
+    segments: list[keep.SegmentReport] = found.segments
+    damage: list[keep.Damage] = found.damage
+    print(found.kind, found.joining, found.skipped_bytes, found.sound, torn, segments, damage)
+    repaired: keep.RepairReport = keep.repair(path, dry_run=True)
+    actions: list[keep.Action] = repaired.actions
+    print(actions, repaired.copies, repaired.remaining)
+
+
 def store(path: Path, bucket: str) -> None:
     place = commitlog.Store(bucket, level=1, every="500ms")
     with commitlog.open(path, store=place, retention=commitlog.Retention(max_age="7d")) as log:
@@ -317,6 +328,7 @@ def replicate(path: Path, copy: Path) -> None:
         serving: replication.ServingProcess = rule.server
         print(serving.url(), serving.pid, rule.require, log.append(b"x"), log.replicated_position)
         print(list(log.tailer(visibility="replicated").values()))
+    print(replication.Epoch.parse)
     epoch: replication.Epoch = replication.promote(
         copy,
         others=["tls://b:7070/copy"],
@@ -637,6 +649,7 @@ def main(folder: Path) -> None:
         log.close()
     use_pool(folder / "pooled")
     prune(path, folder / "archive")
+    check(path)
     replicate(path, folder / "copy")
     watch(path, folder / "page.prom")
     use_bus(folder / "bus")
