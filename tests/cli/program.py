@@ -42,7 +42,7 @@ def hosted(target: str, arguments: Sequence[str | None], **options: Any) -> Host
     """Start the program in a process of a host that has imported the commands."""
     commands = [f"commitlog.cli.commands.{name.replace('-', '_')}" for name in group.own_commands()]
     host = host_of(("pytest", "tests.cli.program", *commands))
-    return Hosted(host, f"tests.cli.program:{target}", arguments, cwd=ROOT, **options)
+    return Hosted(host, f"tests.cli.program:{target}", arguments, **{"cwd": ROOT} | options)
 
 
 def run_program(before: str, *arguments: str) -> None:
@@ -103,6 +103,7 @@ def run(
             status = hosted(
                 "run_encoded",
                 [encoding, *given],
+                cwd=Path.cwd(),
                 **dict(zip(("stdin", "stdout", "stderr"), streams, strict=True)),
             ).wait(LIMIT_S)
         stdout.seek(0)
