@@ -170,7 +170,7 @@ def test_memory_use_does_not_grow_with_segment_size(tmp_path: Path, run_python: 
     assert done.returncode == 0, done.stderr
     count, grown_kib = map(int, done.stdout.split())
     assert count == 1000
-    assert grown_kib < 40 << 10
+    assert grown_kib < 64 << 10  # half a segment; pages of the batches count, too
 
 
 # --- damage ---------------------------------------------------------------------------------------
