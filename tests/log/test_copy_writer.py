@@ -22,10 +22,10 @@ from commitlog.errors import (
     NotALogError,
     PositionError,
 )
+from commitlog.extension import view_of
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.copy_writer import CopyWriter
 from commitlog.log.locked_log import LockedLog
-from commitlog.extension import view_of
 from commitlog.recovery.lineage import Lineage
 from commitlog.repair.verification import verify
 from commitlog.segment.identity import Identity
