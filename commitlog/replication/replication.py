@@ -76,12 +76,12 @@ class Replication:
         self._lock = threading.Lock()
         self._server: ServingProcess | None = None
 
-    def _begin(self, log: LogView) -> RequiredCopies:
+    def _begin(self, view: LogView) -> RequiredCopies:
         """Serve an open log; `commitlog.open` calls this."""
-        path = log.path
-        self._note(log)
+        path = view.path
+        self._note(view)
         copies = RequiredCopies(
-            log,
+            view,
             self.require,
             self._timeout_s,
             goes_on=self._goes_on,
