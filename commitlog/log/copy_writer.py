@@ -67,7 +67,7 @@ class CopyWriter:
         self._segment: Segment | None = None
         self._number, self._offset = divmod(log.identity.past_header(log.end), self._size)
         self._durable = self.end
-        self._failure: CommitLogError | None = None  # of a flush
+        self._failure: CommitLogError | None = None  # of a write or a flush
         self._count = log.opened.checkpoint_count
         self._marked_s = 0.0
         self._closed = False
@@ -172,9 +172,10 @@ class CopyWriter:
         ValueError
             They do not begin at the end, reach beyond their segment, come before its header, or
             are damaged.
-        IOFailureError
-            The flush failed, now or before: see `sync`.
+        IOFailureError, DiskFullError, ReadOnlyError
+            The write or a flush failed, now or before: see `sync`.
         """
+        self._check_failure()
         if position != self.end:
             raise ValueError(f"position {position}, and the copy goes on elsewhere")
         start, stop = self._offset, self._offset + len(content)
@@ -202,9 +203,18 @@ class CopyWriter:
     def _put(self, segment: Segment, offset: int, content: memoryview) -> None:
         if len(content) < _WRITTEN_BYTES:
             segment.write(offset, content)
-        else:  # one call instead of a fault for each page
-            with self._directory.opened_file(self._number, os.O_RDWR) as fd:
+            return
+        # One call instead of a fault for each page.
+        try:
+            with (
+                self._directory.translate_errors("write the frames of a copy"),
+                self._directory.opened_file(self._number, os.O_RDWR) as fd,
+            ):
                 write_whole(fd, content, offset)
+        except CommitLogError as error:
+            # Some of it may be behind the end, which then has no clean mark: a recovery clears it.
+            self._failure = error
+            raise
 
     def _show(self, stop: int) -> None:
         """Move the end, after the frames: a recovery treats a zero cell below the tail as a dead
@@ -241,10 +251,10 @@ class CopyWriter:
     def sync(self) -> int:
         """Make durable what was written, and return its end.
 
-        If a flush has failed, raise its error again: the next one would succeed without a write.
+        If a write or a flush has failed, raise its error again: the next flush would succeed
+        without a write.
         """
-        if self._failure is not None:
-            raise self._failure
+        self._check_failure()
         if self.end > self._durable:
             base = self._number * self._size
             try:
@@ -256,6 +266,10 @@ class CopyWriter:
             self._durable = self.end
             failpoint("frames flushed")
         return self._durable
+
+    def _check_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
     def cut(self, position: int, save_as: str = FORK) -> None:
         """Remove everything from a position on durably; save its records to `<segment>` with the
@@ -292,7 +306,7 @@ class CopyWriter:
         """Make durable what was written, mark the log as closed cleanly, and release its lock; a
         second call does nothing.
 
-        If a flush fails or has failed, the next open recovers the log.
+        If a write or a flush fails or has failed, the next open recovers the log.
         """
         if self._closed:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +18,7 @@ from commitlog.base.path import opened_directory
 from commitlog.errors import (
     CommitLogError,
     FencedError,
+    IOFailureError,
     LogLockedError,
     LogNotFoundError,
     NotALogError,
@@ -24,6 +26,7 @@ from commitlog.errors import (
 )
 from commitlog.extension import view_of
 from commitlog.flush import checkpoint as checkpoints
+from commitlog.log import copy_writer
 from commitlog.log.copy_writer import CopyWriter
 from commitlog.log.locked_log import LockedLog
 from commitlog.recovery.lineage import Lineage
@@ -119,6 +122,31 @@ def test_close_makes_durable_what_was_written(source: Source, writer: CopyWriter
         left = checkpoints.read(fd, source.identity.uuid)
     assert left is not None
     assert (left.clean, left.position) == (True, position + len(frames))
+
+
+def test_write_that_stops_halfway_leaves_no_clean_mark(
+    source: Source, writer: CopyWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy_writer, "_WRITTEN_BYTES", 1024)
+    position, frames = source.pieces[0]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (position + len(frames) // 2, limits[1]))
+    try:
+        with pytest.raises(IOFailureError):
+            writer.frames(position, frames)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert writer.end == position
+    with pytest.raises(IOFailureError):
+        writer.sync()
+    writer.close()
+    with opened_directory(writer.log.path) as fd:
+        left = checkpoints.read(fd, source.identity.uuid)
+    assert left is not None
+    assert (left.clean, left.position) == (False, position)
+    with closing(CopyWriter(LockedLog.open(str(writer.log.path)))) as again:
+        source.copy(again)
+        assert again.end == source.end
 
 
 # --- what does not fit ----------------------------------------------------------------------------
