@@ -30,6 +30,9 @@ from commitlog.recovery.lineage import Epoch, Lineage, Member, Rank
 from commitlog.repair.log_files import LogFiles
 from commitlog.repair.removal import LogRemoval
 from commitlog.repair.verification import surveying
+from commitlog.retention.outside import pruning
+from commitlog.retention.pruner import Pruned
+from commitlog.retention.retention import Retention
 from commitlog.segment.cursors_file import Writer
 from commitlog.segment.directory import holes, segment_name
 from commitlog.segment.identity import Identity
@@ -62,7 +65,9 @@ __all__ = [
     "Member",
     "Notes",
     "PieceDecoder",
+    "Pruned",
     "Rank",
+    "Retention",
     "RowBuffers",
     "Scan",
     "Seal",
@@ -83,6 +88,7 @@ __all__ = [
     "holes",
     "join",
     "open_source",
+    "pruning",
     "read_seal",
     "register_source",
     "segment_fields",

@@ -11,10 +11,11 @@ from commitlog.repair.reports import (
 )
 from commitlog.repair.verification import verify
 from commitlog.retention.listener import SegmentInfo, SegmentListener
+from commitlog.retention.outside import prune
 from commitlog.retention.pruner import Pruned, Removal
 from commitlog.retention.retention import Retention
 from commitlog.stores.archived import archived_bases, open_segment_bytes, read_identity
-from commitlog.stores.outside import archive_segments, prune
+from commitlog.stores.archiving import archive_segments
 from commitlog.stores.restore import Restored, restore
 from commitlog.stores.store import Store
 from commitlog.stores.store_lease import StoreLease

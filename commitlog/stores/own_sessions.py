@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 
 from commitlog.errors import CorruptSegmentError
-from commitlog.segment import checked_json
+from commitlog.extension import Notes
 from commitlog.segment.directory import LogDirectory
 from commitlog.stores.store_session import StoreSession
 
@@ -54,7 +54,7 @@ class OwnSessions:
 def read(directory: LogDirectory) -> OwnSessions:
     """Read the file; a damaged one is a `CorruptSegmentError`."""
     try:
-        content = checked_json.read(directory, NAME)
+        content = Notes(directory).read(NAME)
     except CorruptSegmentError:
         content = {}
     if content is None:
@@ -74,9 +74,5 @@ def _is_entry(found: object) -> bool:
 
 def write(directory: LogDirectory, own: OwnSessions) -> None:
     """Replace the file durably."""
-    with directory.translate_errors(f"write `{NAME}`"):
-        checked_json.write(
-            directory,
-            NAME,
-            {"stores": [list(each) for each in own.stores], "restored": own.restored},
-        )
+    stores = [list(each) for each in own.stores]
+    Notes(directory).write(NAME, {"stores": stores, "restored": own.restored})

@@ -25,7 +25,7 @@ from commitlog.repair.repair import repair
 from commitlog.repair.verification import verify
 from commitlog.retention.retention import Retention
 from commitlog.segment.directory import segment_name
-from commitlog.stores.outside import prune
+from commitlog.retention.outside import prune
 from tests.setups import Logs
 
 SEGMENT = 65536

@@ -1,4 +1,4 @@
-"""Prune or archive a log without opening it, also while writers have it open."""
+"""Prune a log without opening it, also while writers have it open."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator
 
 from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.polling import attempts
-from commitlog.base.units import Age
 from commitlog.errors import LogLockedError, LogNotFoundError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.known_durable import known_durable
@@ -23,8 +22,6 @@ from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import LockFile
 from commitlog.source.source_registry import refuse_source
-from commitlog.stores.archiver import Archiver
-from commitlog.stores.store import Store
 
 _PATIENCE_S = 10.0
 
@@ -60,66 +57,22 @@ def prune(
     LogLockedError
         Another process recovers the log and does not finish in time.
     """
-    return _prune(path, retention, None, dry_run=dry_run, keep=False, force=force)
+    with pruning(path, retention) as (pruner, _):
+        return pruner.prune(retention, None, dry_run=dry_run, keep=False, force=force)
 
 
-def _prune(
-    given: str | os.PathLike[str],
-    retention: Retention,
-    store: Store | None,
-    *,
-    dry_run: bool,
-    keep: bool,
-    force: Waivable | Collection[Waivable] = (),
-) -> Pruned:
+@contextlib.contextmanager
+def pruning(
+    given: str | os.PathLike[str], retention: Retention
+) -> Iterator[tuple[Pruner, LogDirectory]]:
+    """Return the pruner of a log that is not opened, and the log's directory."""
     path = path_of(given)
     checked(retention, path)
     with (
         translate_refusals(path),
         contextlib.closing(LogDirectory(path, _identity(path))) as directory,
     ):
-        pruner = Pruner(directory, _state(directory))
-        archiver = None if store is None else Archiver(directory, store)
-        if archiver is not None:
-            archiver.check_target()
-        return pruner.prune(retention, archiver, dry_run=dry_run, keep=keep, force=force)
-
-
-def archive_segments(
-    path: str | os.PathLike[str],
-    store: Store,
-    *,
-    older_than: Age = "0s",
-    keep: bool = False,
-    dry_run: bool = False,
-) -> Pruned:
-    """Store old segments of a log, oldest first; delete each once its copy is durable.
-
-    A segment that the store has already is not written again, so an interrupted run can be
-    repeated.
-
-    Parameters
-    ----------
-    path : path
-        The log's directory.
-    store : Store
-        Where to, and at which level; its other options are for logs that are open.
-    older_than : str or datetime.timedelta
-        Only segments that the log rolled past so long ago; text has a unit, such as ``"7d"``.
-    keep : bool
-        Delete nothing, and archive every sealed and durable segment.
-    dry_run : bool
-        Report what would be archived, and change nothing.
-
-    Raises
-    ------
-    CorruptSegmentError
-        A segment is damaged: it stays, and so do those behind it.
-    LogExistsError, IOFailureError
-        The target belongs to another log, or cannot be reached or written; also if there is nothing
-        to archive.
-    """
-    return _prune(path, Retention(max_age=older_than), store, dry_run=dry_run, keep=keep)
+        yield Pruner(directory, _state(directory)), directory
 
 
 def _identity(path: str) -> Identity:
