@@ -33,6 +33,7 @@ from commitlog.repair.verification import surveying
 from commitlog.retention.outside import pruning
 from commitlog.retention.pruner import Pruned
 from commitlog.retention.retention import Retention
+from commitlog.retention.stored_mark import StoredMark
 from commitlog.segment.cursors_file import Writer
 from commitlog.segment.directory import holes, segment_name
 from commitlog.segment.identity import Identity
@@ -78,6 +79,7 @@ __all__ = [
     "SourceKind",
     "StagedSegment",
     "StagingWriter",
+    "StoredMark",
     "Writer",
     "check_header",
     "check_name",

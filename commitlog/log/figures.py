@@ -12,7 +12,6 @@ from commitlog.allocation.disk_monitor import free_bytes
 from commitlog.errors import CommitLogError
 from commitlog.log.parts import LogParts
 from commitlog.pool.transient_store_pool import TransientStorePool
-from commitlog.retention import stored_mark
 from commitlog.retention.stored_mark import StoredMark
 from commitlog.stats import Latency, LogStats, StoreStats
 from commitlog.tail.seek import Seeker
@@ -60,7 +59,7 @@ def store_stats(parts: LogParts) -> StoreStats | None:
     if parts.closed or not parts.has_writers:
         return None
     try:
-        mark = stored_mark.read(parts.directory)
+        mark = StoredMark.read(parts.directory)
     except (CommitLogError, OSError) as error:
         mark = StoredMark("", error=str(error))
     if mark is None:

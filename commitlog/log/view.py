@@ -27,7 +27,7 @@ from commitlog.log.parts import LogParts, Mode
 from commitlog.log.snapshot import Snapshot, take_snapshot
 from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.join_note import Manifest
-from commitlog.retention import stored_mark
+from commitlog.retention.stored_mark import StoredMark
 from commitlog.segment import identity as identities
 from commitlog.segment.identity import Identity
 from commitlog.segment.notes import Notes
@@ -289,7 +289,7 @@ class LogView:
         """Note durably that the log has a store, before anything can be deleted. A store at another
         place has nothing yet.
         """
-        stored_mark.begin(self._parts.directory, place)
+        StoredMark.begin(self._parts.directory, place)
 
     def at_close(self, call: Callable[[], object]) -> None:
         """Call a function when the log is closed, after its last append."""

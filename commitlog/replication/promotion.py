@@ -17,7 +17,7 @@ from commitlog.errors import (
     InvalidOptionError,
     ReplicationError,
 )
-from commitlog.extension import Epoch, Lineage, LockedLog, Member, Rank
+from commitlog.extension import Epoch, Lineage, LockedLog, Member, Rank, StoredMark
 from commitlog.remote.wire import FAILURES
 from commitlog.replication.candidate import Candidate
 from commitlog.replication.catching_up import catch_up
@@ -36,7 +36,6 @@ from commitlog.replication.promotion_steps import (
     Wanted,
 )
 from commitlog.replication.quorum import Quorum
-from commitlog.retention import stored_mark
 from commitlog.stores.marker import place_of
 from commitlog.stores.store import Store
 from commitlog.stores.store_promotion import StoreAtPromotion
@@ -238,7 +237,7 @@ class _Promotion:
             found = StoreAtPromotion.of(self.log.opened.directory, self._store, new.start)
             found.claim(new.number, new.start, new.rank.id)
             failpoint("epoch claimed")
-            stored_mark.begin(self.log.opened.directory, place_of(self._store))
+            StoredMark.begin(self.log.opened.directory, place_of(self._store))
         if self._store is None and not self._wanted.urls and new.copies == 0:
             _logger.warning(
                 "%s was not a copy: its next epoch begins, but no other log is fenced", self._where

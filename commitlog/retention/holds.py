@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from commitlog._kernel.memory import Cursors
 from commitlog.errors import CommitLogError
-from commitlog.retention import stored_mark
 from commitlog.retention.deletion import Hold
+from commitlog.retention.stored_mark import StoredMark
 from commitlog.segment import checked_json
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.seal_table import SealTable
@@ -73,7 +73,7 @@ def read_holds(
 def _store_hold(directory: LogDirectory, stored: int | None) -> Hold | None:
     size = directory.segment_size
     try:
-        mark = stored_mark.read(directory)
+        mark = StoredMark.read(directory)
     except (CommitLogError, OSError) as error:
         if stored is None:
             return Hold("store", 0, f"it is not known what the store has: {error}")

@@ -55,27 +55,50 @@ class StoredMark:
     failed_rounds: int = 0
     requests: int = 0
 
+    @classmethod
+    def begin(cls, directory: LogDirectory, place: str) -> None:
+        """Note durably that a log has a store. A store at another place has nothing yet."""
+        try:
+            known = cls.read(directory)
+        except (CommitLogError, OSError):  # it is replaced
+            known = None
+        if known is None or known.target != place:
+            cls(place).write(directory)
 
-def begin(directory: LogDirectory, place: str) -> None:
-    """Note durably that a log has a store. A store at another place has nothing yet."""
-    try:
-        known = read(directory)
-    except (CommitLogError, OSError):  # it is replaced
-        known = None
-    if known is None or known.target != place:
-        write(directory, StoredMark(place))
+    @classmethod
+    def read(cls, directory: LogDirectory) -> StoredMark | None:
+        """Read the file; None if the log has no store.
 
+        If the segment before `position` is another one than when the file was written, nothing is
+        known to be stored: the log was cut or restored, and has other records since.
 
-def write(directory: LogDirectory, mark: StoredMark) -> None:
-    """Replace the file durably."""
-    error = mark.error
-    if error is not None:  # of a server, and printed on terminals
-        printable = (each if each.isprintable() else " " for each in error[:_ERROR_CHARACTERS])
-        error = "".join(printable)
-    content = asdict(replace(mark, error=error))
-    last = mark.position // directory.segment_size - 1
-    with directory.translate_errors(f"write `{NAME}`"):
-        checked_json.write(directory, NAME, {**content, "seal": _seal_of(directory, last)})
+        Raises
+        ------
+        CorruptSegmentError, UnsupportedVersionError
+            The file is damaged, or a later release wrote it.
+        """
+        content = checked_json.read(directory, NAME)
+        if content is None:
+            return None
+        mark = _mark_of(directory, content)
+        last = mark.position // directory.segment_size - 1
+        seal = content.get("seal")
+        if last < 0 or (seal is not None and _seal_of(directory, last) == seal):
+            return mark
+        if last < min(LogDirectory.segment_numbers(directory), default=0):
+            return mark  # it was deleted
+        return replace(mark, position=0, end=0)
+
+    def write(self, directory: LogDirectory) -> None:
+        """Replace the file durably."""
+        error = self.error
+        if error is not None:  # of a server, and printed on terminals
+            printable = (each if each.isprintable() else " " for each in error[:_ERROR_CHARACTERS])
+            error = "".join(printable)
+        content = asdict(replace(self, error=error))
+        last = self.position // directory.segment_size - 1
+        with directory.translate_errors(f"write `{NAME}`"):
+            checked_json.write(directory, NAME, {**content, "seal": _seal_of(directory, last)})
 
 
 def forget(directory: LogDirectory) -> None:
@@ -85,30 +108,6 @@ def forget(directory: LogDirectory) -> None:
     with directory.translate_errors(f"remove `{NAME}`"), contextlib.suppress(FileNotFoundError):
         os.unlink(NAME, dir_fd=directory.fd)
         directory.sync()
-
-
-def read(directory: LogDirectory) -> StoredMark | None:
-    """Read the file; None if the log has no store.
-
-    If the segment before `position` is another one than when the file was written, nothing is known
-    to be stored: the log was cut or restored, and has other records since.
-
-    Raises
-    ------
-    CorruptSegmentError, UnsupportedVersionError
-        The file is damaged, or a later release wrote it.
-    """
-    content = checked_json.read(directory, NAME)
-    if content is None:
-        return None
-    mark = _mark_of(directory, content)
-    last = mark.position // directory.segment_size - 1
-    seal = content.get("seal")
-    if last < 0 or (seal is not None and _seal_of(directory, last) == seal):
-        return mark
-    if last < min(LogDirectory.segment_numbers(directory), default=0):
-        return mark  # it was deleted
-    return replace(mark, position=0, end=0)
 
 
 def _mark_of(directory: LogDirectory, content: dict[str, Any]) -> StoredMark:
@@ -140,7 +139,7 @@ def _stored_end(directory: LogDirectory, numbers: Collection[int]) -> int:
     is stored was durable before.
     """
     with contextlib.suppress(CommitLogError, OSError):
-        mark = read(directory)
+        mark = StoredMark.read(directory)
         if mark is not None and mark.position // directory.segment_size - 1 in numbers:
             return mark.end
     return 0

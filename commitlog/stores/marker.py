@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 
 from commitlog.errors import CommitLogError
-from commitlog.retention.stored_mark import StoredMark, read, write
+from commitlog.extension import StoredMark
 from commitlog.segment.directory import LogDirectory
 from commitlog.stores.store_figures import StoreFigures
 from commitlog.stores.store_options import StoreOptions
@@ -52,12 +52,12 @@ class Marker:
         mark = replace(figures.mark(self._place), failing_since_ns=self._failing_since_ns)
         with contextlib.suppress(CommitLogError, OSError):
             if not compared:
-                known = read(directory)
+                known = StoredMark.read(directory)
                 if known is None or known.target != self._place:
                     known = StoredMark(self._place)
                 mark = replace(mark, position=known.position, end=known.end)
             if self._is_due(mark, at_once=at_once):
-                write(directory, mark)
+                mark.write(directory)
                 self._last, self._written_s = mark, time.monotonic()
 
     def _is_due(self, mark: StoredMark, *, at_once: bool) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from commitlog.retention.stored_mark import StoredMark
+from commitlog.extension import StoredMark
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from commitlog.errors import (
     LogExistsError,
     LogFailedError,
 )
-from commitlog.extension import LogView
-from commitlog.retention.stored_mark import StoredMark
+from commitlog.extension import LogView, StoredMark
 from commitlog.segment import lock_file
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.seal_table import SealTable

@@ -6,7 +6,7 @@ import tomllib
 
 from tests.contracts.seam import ROOT, Seam, count
 
-NAMES_MOST = 100
+NAMES_MOST = 86
 REACH_INS_MOST = 12
 
 

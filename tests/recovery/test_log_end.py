@@ -18,7 +18,6 @@ from commitlog._kernel.segments import SparseIndex
 from commitlog.errors import CommitLogError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.repair.verification import verify
-from commitlog.retention import stored_mark
 from commitlog.retention.stored_mark import StoredMark
 from commitlog.segment import identity as identities
 from tests.faults import image
@@ -330,7 +329,7 @@ def test_lost_sector_below_the_stored_end_is_damage(path: Path) -> None:
     segment = files.directory.open_segment(0, writable=True)
     assert segment.seal(0, SparseIndex(segment.id, segment.size, 4096))
     segment.release()
-    stored_mark.write(files.directory, StoredMark("/store", SIZE, SIZE + end))
+    StoredMark("/store", SIZE, SIZE + end).write(files.directory)
     files.put(1, HEADER + 512, bytes(512))
     with commitlog.open(path) as log, log.tailer(on_damage="skip") as tailer:
         assert list(tailer)[-1].value == numbered(70)[-1]

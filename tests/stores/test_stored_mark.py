@@ -44,7 +44,7 @@ def fill(log: CommitLog, segments: int) -> None:
 
 
 def mark_of(log: CommitLog) -> StoredMark:
-    mark = stored_mark.read(parts_of(log).directory)
+    mark = StoredMark.read(parts_of(log).directory)
     assert mark is not None
     return mark
 
@@ -168,7 +168,7 @@ def test_mark_with_impossible_values_is_damaged(logs: Logs, harm: dict[str, obje
     directory = parts_of(log).directory
     checked_json.write(directory, stored_mark.NAME, {"target": "x", "position": 0, **harm})
     with pytest.raises(CorruptSegmentError, match="`stored` is damaged"):
-        stored_mark.read(directory)
+        StoredMark.read(directory)
     parts_of(log).writing().allocation.sealed_below()
     assert "it is not known what the store has" in str(prune(log.path, ALL).stopped_by)
 
@@ -176,7 +176,7 @@ def test_mark_with_impossible_values_is_damaged(logs: Logs, harm: dict[str, obje
 def test_mark_beyond_the_log_counts_nothing(logs: Logs) -> None:
     log = logs.open()
     fill(log, 3)
-    stored_mark.write(parts_of(log).directory, StoredMark("x", position=9 * SEGMENT))
+    StoredMark("x", position=9 * SEGMENT).write(parts_of(log).directory)
     assert mark_of(log).position == 0
     assert prune(log.path, ALL).segments == ()
 
@@ -219,7 +219,7 @@ def test_store_of_an_older_release_is_marked_at_the_next_open(
 def test_log_without_a_store_is_pruned_as_before(logs: Logs) -> None:
     log = logs.open()
     fill(log, 3)
-    assert stored_mark.read(parts_of(log).directory) is None
+    assert StoredMark.read(parts_of(log).directory) is None
     assert len(log.prune(ALL).segments) == 2
 
 
@@ -269,8 +269,8 @@ def test_forked_child_keeps_what_the_file_says(
 
 def test_error_of_a_server_is_stored_as_plain_text(logs: Logs) -> None:
     directory = parts_of(logs.open()).directory
-    stored_mark.write(directory, StoredMark("s3://bucket", error="\x1b[2J\ngone\x07" + "x" * 9999))
-    mark = stored_mark.read(directory)
+    StoredMark("s3://bucket", error="\x1b[2J\ngone\x07" + "x" * 9999).write(directory)
+    mark = StoredMark.read(directory)
     assert mark is not None
     assert mark.error is not None
     assert mark.error.startswith(" [2J gone x")
