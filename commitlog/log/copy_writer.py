@@ -68,6 +68,7 @@ class CopyWriter:
         self._number, self._offset = divmod(log.identity.past_header(log.end), self._size)
         self._durable = self.end
         self._failure: CommitLogError | None = None  # of a write or a flush
+        self._cut_short = False
         self._count = log.opened.checkpoint_count
         self._marked_s = 0.0
         self._closed = False
@@ -285,6 +286,7 @@ class CopyWriter:
         if not self.first <= position <= self.end:
             raise ValueError(f"position {position}, which is not in the log")
         self._release()
+        self._cut_short = True  # until what was above the position is gone
         stored_mark.forget(self._directory)
         self._number, self._offset = divmod(position, self._size)
         self._durable = position
@@ -296,6 +298,7 @@ class CopyWriter:
         found = find_cut(self._directory, numbers, location)
         if found is not None:
             take_out(self._directory, found, save_as)
+        self._cut_short = False
 
     def mark(self) -> None:
         """Write the durable end into `checkpoint`, for recoveries; at most once a second."""
@@ -306,7 +309,7 @@ class CopyWriter:
         """Make durable what was written, mark the log as closed cleanly, and release its lock; a
         second call does nothing.
 
-        If a write or a flush fails or has failed, the next open recovers the log.
+        If a write, a flush or a cut fails or has failed, the next open recovers the log.
         """
         if self._closed:
             return
@@ -315,7 +318,7 @@ class CopyWriter:
             with contextlib.suppress(CommitLogError):  # noted in `_failure`
                 self.sync()
             self._release()
-            self._mark(clean=self._failure is None)
+            self._mark(clean=self._failure is None and not self._cut_short)
         finally:
             os.close(self._checkpoint_fd)
             self.log.close()

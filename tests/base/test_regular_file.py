@@ -23,9 +23,9 @@ from commitlog.log.parts import parts_of
 from commitlog.recovery.join_note import Manifest
 from commitlog.repair.repair import repair
 from commitlog.repair.verification import verify
+from commitlog.retention.outside import prune
 from commitlog.retention.retention import Retention
 from commitlog.segment.directory import segment_name
-from commitlog.retention.outside import prune
 from tests.setups import Logs
 
 SEGMENT = 65536

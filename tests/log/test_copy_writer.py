@@ -149,6 +149,23 @@ def test_write_that_stops_halfway_leaves_no_clean_mark(
         assert again.end == source.end
 
 
+def test_cut_that_fails_leaves_no_clean_mark(source: Source, writer: CopyWriter) -> None:
+    source.copy(writer)
+    position, _ = source.pieces[0]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"\w"):
+            writer.cut(position)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    writer.close()
+    with opened_directory(writer.log.path) as fd:
+        left = checkpoints.read(fd, source.identity.uuid)
+    assert left is not None
+    assert not left.clean
+
+
 # --- what does not fit ----------------------------------------------------------------------------
 
 
