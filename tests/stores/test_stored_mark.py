@@ -229,8 +229,8 @@ def test_error_of_a_store_is_marked(logs: Logs, away: Path, until: Callable[...,
     until(lambda: mark_of(log).error is not None)
     assert mark_of(log).failing_since_ns is not None
     away.unlink()
-    until(lambda: mark_of(log).position == SEGMENT)
-    assert (mark_of(log).error, mark_of(log).failing_since_ns) == (None, None)
+    until(lambda: (mark_of(log).position, mark_of(log).error) == (SEGMENT, None))
+    assert mark_of(log).failing_since_ns is None
 
 
 @pytest.mark.parametrize(
