@@ -99,6 +99,8 @@ def test_close_does_not_wait_for_an_answer(
 
     with replication.serve(primary.path) as server:
         follower = replication.follow(server.url(), tmp_path / "copy")
+        primary.append(b"x", sync=True)
+        assert follower.wait(primary.flushed_position, LIMIT_S)  # the stream runs
         monkeypatch.setattr(Served, "answer", silent)
         monkeypatch.setattr(follower_module, "_RETRY_LONGEST_S", 10 * LIMIT_S)
         monkeypatch.setattr(primary_module, "SILENCE_S", 10 * LIMIT_S)
