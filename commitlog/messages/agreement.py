@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from commitlog import CommitLog
 from commitlog.errors import InUseError, SchemaError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.schema import Schema
 from commitlog.messages.seal_layer import (
     BOUND,

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from commitlog import CommitLog
 from commitlog._kernel.engine import RecordList
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import CommitLogError, InvalidOptionError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.agreement import declare
 from commitlog.messages.cipher import NONCE_BYTES
 from commitlog.messages.data_key import PlaceSeal

@@ -16,9 +16,9 @@ from commitlog.messages.topics_state import catalog_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from commitlog.log.commit_log import CommitLog
-    from commitlog.log.scan import Bound
+    from commitlog import CommitLog
     from commitlog.messages.key_ring import KeyRing
+    from commitlog.types import Bound
 
 _COLUMNS = ("position", "sequence", "timestamp", "key")
 

@@ -6,8 +6,8 @@ from collections import Counter
 
 import numpy as np
 
+from commitlog import CommitLog
 from commitlog.errors import KeyUnavailableError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.floor_watch import refusing
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.layer import RecordDecoder, unsealing

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from time import time_ns
 from typing import Any, Literal, TypeAlias
 
-from commitlog._kernel.readers import Record
+from commitlog import CommitLog, Record
 from commitlog.errors import KeyUnavailableError, UndecodableError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.handled import HANDLED, Handled
 from commitlog.messages.history import History
 from commitlog.messages.method_table import MethodTable

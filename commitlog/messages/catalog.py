@@ -13,16 +13,16 @@ from typing import TypeVar
 
 import numpy as np
 
+from commitlog import CommitLog
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import sync_directory, translate_refusals
 from commitlog.base.polling import attempts
 from commitlog.errors import IOFailureError, PositionError, SchemaError, TopicNotFoundError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.known_schemas import KnownSchemas, file_name
 from commitlog.messages.schema import SCHEMA_TYPE, Schema, key_of, number_of
 from commitlog.segment.new_file import put_new_file
-from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.tailer_folder import lock_folder
+from commitlog.types import Start, Visibility
 
 T = TypeVar("T")
 FOLDER = "topics"

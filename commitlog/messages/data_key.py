@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from commitlog import CommitLog
 from commitlog.base.extras import imported
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.cipher import KEY_BYTES, NEEDING, NONCE_BYTES, TAG_BYTES, Cipher
 from commitlog.messages.history import end_of
 from commitlog.messages.key_ring import KeyRing, is_id, unwrapped_by, wrapped_by

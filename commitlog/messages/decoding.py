@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, TypeAlias
 
+from commitlog import CommitLog
 from commitlog.errors import KeyUnavailableError, UndecodableError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.codec import Decode, made_by_schema, plain_decoder
 from commitlog.messages.completing import completed
 from commitlog.messages.floor_watch import FloorWatch

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from commitlog import CommitLog
 from commitlog.base.extras import imported
 from commitlog.errors import MessageValueError, SchemaError, TopicNotFoundError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import instead
 from commitlog.messages.codec import Decode
 from commitlog.messages.method import Method, plain_decoder

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from commitlog import CommitLog
 from commitlog._kernel.messages import DeclaredSegment
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.data_key import DataKey, PlaceSeal
 from commitlog.messages.message_sizes import FRAME_MOST, frames_length
 from commitlog.messages.schema import Schema

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import numpy as np
 
+from commitlog import CommitLog
 from commitlog.errors import PositionError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.floors import NEVER, Floors
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.schema import SCHEMA_TYPE, Schema
 from commitlog.messages.seal_layer import BOUND, PLAIN, SEALED, rank_of
 from commitlog.messages.topics_state import state_of
-from commitlog.tail.seek import Visibility
+from commitlog.types import Visibility
 
 _WHY = {
     PLAIN: "it is not authentic: it is not sealed, and the topic was sealed before it",

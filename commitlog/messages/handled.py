@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 from contextvars import ContextVar
 
-from commitlog._kernel.readers import Record
+from commitlog import CommitLog, Record
 from commitlog.errors import InvalidOptionError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.appender import Condition
 from commitlog.messages.history import FORMAT, HEAD, HOP, MOST_EARLIER, MOST_HOPS, is_whole
 from commitlog.messages.outputs import Outputs

@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from commitlog import Batch, CommitLog, Tailer
 from commitlog.base.histogram import Histogram
 from commitlog.errors import SchemaError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.history import MOST_HOPS, History
 from commitlog.messages.schema import SCHEMA_TYPE, Schema
 from commitlog.messages.topics_state import catalog_of
-from commitlog.tail.batch import Batch
-from commitlog.tail.tailer import Tailer
 
 # Hops with a higher number, and sources after so many, share a row. So do problems.
 MOST_SOURCES = 64

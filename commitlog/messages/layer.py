@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Generic, TypeAlias, TypeVar
 
-from commitlog._kernel.readers import Record
+from commitlog import CommitLog, Record
 from commitlog.errors import KeyUnavailableError, SchemaError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages import compression, seal_layer
 from commitlog.messages.codec import Decode
 from commitlog.messages.floor_watch import refusing

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-from commitlog._kernel.readers import Record
+from commitlog import CommitLog, Record
 from commitlog.errors import SchemaError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import NO_SCHEMA
 from commitlog.messages.codec import Codec, Decode, plain_decoder, typed_decoder
 from commitlog.messages.floor_watch import FloorWatch

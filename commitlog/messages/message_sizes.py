@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from commitlog import CommitLog
 from commitlog._kernel.messages import lengths_of
 from commitlog.errors import RecordTooLargeError, RecordTypeError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.schema import Schema
 
 # More than a frame has beside key and value: its header and its padding, and a closing cell.

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Self
 
-from commitlog._kernel.readers import Record
+from commitlog import CommitLog, Record, Tailer
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import (
@@ -15,14 +15,12 @@ from commitlog.errors import (
     InUseError,
     InvalidOptionError,
 )
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.call_handler import CallHandler
 from commitlog.messages.deadline import Deadline
 from commitlog.messages.history import History
 from commitlog.messages.method_table import MethodTable
 from commitlog.messages.pipeline import Pipeline
 from commitlog.messages.reader_thread import ReaderThread
-from commitlog.tail.tailer import Tailer
 
 
 class MethodReader(ProcessBound):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from commitlog import CommitLog
 from commitlog.base.option import check_switches
 from commitlog.errors import InvalidOptionError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.call_handler import CallHandler, OnError, OnUndecodableCall, OnUnknown
 from commitlog.messages.choices import check_choice
 from commitlog.messages.interception import Intercept
@@ -12,7 +12,7 @@ from commitlog.messages.key_ring import KeyRing, key_ring_of
 from commitlog.messages.method_reader import MethodReader
 from commitlog.messages.method_table import MethodTable
 from commitlog.messages.pipeline import Pipeline
-from commitlog.tail.seek import Start
+from commitlog.types import Start
 
 
 def method_reader(

@@ -6,9 +6,8 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-from commitlog._kernel.readers import Record
+from commitlog import CommitLog, Record
 from commitlog.errors import InvalidOptionError, MessageError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.codec import Decode, plain_decoder, typed_decoder
 from commitlog.messages.floor_watch import FloorWatch
 from commitlog.messages.interception import Intercept, intercepted

@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from commitlog import CommitLog
 from commitlog.base.option import check_switches
 from commitlog.errors import InvalidOptionError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.interception import Intercept, intercepted
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.method import Method, Step, methods_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from commitlog import CommitLog
 from commitlog._kernel.engine import Engine
-from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
 from commitlog.stats import TopicStats
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, Unpack
 
+from commitlog import CommitLog
+from commitlog import open as open_log
 from commitlog.base.option import check_switches
 from commitlog.errors import (
     InvalidOptionError,
@@ -14,8 +16,6 @@ from commitlog.errors import (
     RecordTooLargeError,
     SchemaError,
 )
-from commitlog.log.commit_log import CommitLog, open_log
-from commitlog.log.parts import Mode
 from commitlog.messages.agreement import Agreement
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Codec, CodecName, codec_for, typed_decoder
@@ -42,10 +42,8 @@ from commitlog.messages.topic_dictionary import TopicDictionary
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
 from commitlog.messages.topics_state import state_of
 from commitlog.options import OptionOverrides
-from commitlog.tail.seek import Start, Visibility
-from commitlog.tail.segment_holder import OnDamage
-from commitlog.tail.tailer_file import Durable
 from commitlog.tail.tailer_folder import check_name
+from commitlog.types import Durable, Mode, OnDamage, Start, Visibility
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from commitlog import CommitLog
 from commitlog.errors import InvalidOptionError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.appender import TopicAppender
 from commitlog.messages.draft import Draft, Variant
 from commitlog.messages.message_sizes import frames_length

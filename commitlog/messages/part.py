@@ -10,8 +10,8 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from commitlog import CommitLog
 from commitlog._kernel.engine import RecordList
-from commitlog.log.commit_log import CommitLog
 from commitlog.log.coroutines import append_list_async
 from commitlog.messages.cipher import NONCE_BYTES
 from commitlog.messages.data_key import PlaceSeal

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from commitlog import CommitLog
 from commitlog._kernel.messages import lengths_of
 from commitlog.errors import InvalidOptionError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.appender import Condition, TopicAppender
 from commitlog.messages.draft import Draft, Key, Variant
 from commitlog.messages.handled import HANDLED

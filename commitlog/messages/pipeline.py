@@ -7,16 +7,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from commitlog._kernel.readers import Record
+from commitlog import CommitLog, Record, Tailer
 from commitlog.errors import InvalidOptionError, PositionError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.history import History, Hop
 from commitlog.messages.outputs import Outputs
 from commitlog.messages.schema import is_message_type
 from commitlog.messages.topics_state import catalog_of
-from commitlog.tail.seek import Start
-from commitlog.tail.tailer import Tailer
+from commitlog.types import Start
 
 
 class Pipeline:

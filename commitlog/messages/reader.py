@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterable
 from typing import Self
 
+from commitlog import CommitLog
+from commitlog import open as open_log
 from commitlog._kernel.messages import Given, MessageReader
-from commitlog._kernel.readers import Idle, check_idle
+from commitlog._kernel.readers import check_idle
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import DURATION_LARGEST_S, Duration, parse_duration
-from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.messages.open_log import check_open
-from commitlog.tail.seek import Start, Visibility
-from commitlog.tail.segment_holder import OnDamage
+from commitlog.types import Idle, OnDamage, Start, Visibility
 
 
 class BusReader(ProcessBound, MessageReader[Given]):

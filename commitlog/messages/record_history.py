@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from commitlog._kernel.readers import Record
+from commitlog import CommitLog, Record
 from commitlog.errors import UndecodableError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.history import History
 from commitlog.messages.schema import is_message_type
 from commitlog.messages.topics_state import catalog_of

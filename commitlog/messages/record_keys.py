@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from commitlog import CommitLog
 from commitlog.errors import KeyUnavailableError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.data_key import DataKey, RecordKeyCipher
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.schema import SCHEMA_TYPE, Schema

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from commitlog.log.commit_log import CommitLog
+from commitlog import CommitLog
 from commitlog.messages import compression
 from commitlog.messages.compression import Form
 from commitlog.messages.data_key import DataKey

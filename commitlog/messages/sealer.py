@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from commitlog import CommitLog
 from commitlog.errors import KeyUnavailableError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.cipher import KEY_BYTES, check_installed
 from commitlog.messages.data_key import ROOM, DataKey, PlaceSeal
 from commitlog.messages.draft import Draft, Variant

@@ -10,8 +10,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from commitlog import Batch, CommitLog
 from commitlog.errors import KeyUnavailableError, MissingExtraError, SchemaError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages import compression, seal_layer
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Decode
@@ -20,8 +20,7 @@ from commitlog.messages.key_ring import KeyRing, key_ring_of
 from commitlog.messages.layer import RecordDecoder, layered
 from commitlog.messages.schema import SCHEMA_TYPE, Schema, key_of
 from commitlog.messages.topics_state import catalog_of
-from commitlog.tail.batch import Batch
-from commitlog.tail.seek import Start
+from commitlog.types import Start
 
 _NEWEST = 4096
 Measure: TypeAlias = Callable[[Batch, int], int]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, Self, TypeVar, overload
 
+from commitlog import CommitLog, Record
 from commitlog._kernel.messages import DeclaredSegment, TopicWriter
-from commitlog._kernel.readers import Record
 from commitlog.base.process_bound import ProcessBound
-from commitlog.log.commit_log import CommitLog
 from commitlog.log.producers import checked
 from commitlog.messages.appender import Condition, ProducerNumber
 from commitlog.messages.draft import Key
@@ -20,9 +19,7 @@ from commitlog.messages.part import Positions
 from commitlog.messages.pipe import TopicPipe
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
 from commitlog.messages.topics_state import state_of
-from commitlog.tail.seek import Start, Visibility
-from commitlog.tail.segment_holder import OnDamage
-from commitlog.tail.tailer_file import Durable
+from commitlog.types import Durable, OnDamage, Start, Visibility
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from commitlog import CommitLog
 from commitlog._kernel.messages import lengths_of
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages import compression
 from commitlog.messages.compression import DICTIONARY_BYTES, Form, Zstd, library, load_dictionary
 from commitlog.messages.draft import Draft

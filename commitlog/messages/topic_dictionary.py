@@ -6,8 +6,8 @@ import contextlib
 import itertools
 from collections.abc import Iterator
 
+from commitlog import CommitLog
 from commitlog.errors import KeyUnavailableError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages import compression
 from commitlog.messages.compression import Form
 from commitlog.messages.key_ring import KeyRing

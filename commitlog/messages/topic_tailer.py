@@ -8,14 +8,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 
-from commitlog._kernel.readers import Idle, Record
+from commitlog import CommitLog, Record, Tailer
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import (
     KeyUnavailableError,
     UndecodableError,
 )
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.choices import check_choice
 from commitlog.messages.handled import HANDLED, Handled
 from commitlog.messages.history import History
@@ -23,10 +22,7 @@ from commitlog.messages.message_decoders import MessageDecoders, NotDecodedError
 from commitlog.messages.open_log import sequence_at
 from commitlog.messages.schema import SCHEMA_TYPE
 from commitlog.messages.value_path import value_at
-from commitlog.tail.seek import Start, Timestamp, Visibility
-from commitlog.tail.segment_holder import OnDamage
-from commitlog.tail.tailer import Tailer
-from commitlog.tail.tailer_file import Durable
+from commitlog.types import Durable, Idle, OnDamage, Start, Timestamp, Visibility
 
 T = TypeVar("T")
 OnUndecodable: TypeAlias = Literal["raise", "skip", "raw"]

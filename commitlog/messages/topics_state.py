@@ -6,8 +6,8 @@ import os
 import weakref
 from typing import Any
 
+from commitlog import CommitLog
 from commitlog._kernel.messages import LastAppend
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.append_locks import AppendLocks
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.floors import Floors

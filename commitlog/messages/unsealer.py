@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 
+from commitlog import CommitLog
 from commitlog.errors import PositionError
-from commitlog.log.commit_log import CommitLog
 from commitlog.messages.cipher import check_installed
 from commitlog.messages.data_key import ID_BYTES, DataKey, id_of, key_of
 from commitlog.messages.key_ring import KeyRing
 from commitlog.messages.schema import SCHEMA_TYPE
-from commitlog.tail.seek import Start, Visibility
+from commitlog.types import Start, Visibility
 
 _KEPT = 256  # data keys; in a log with more segments, older ones are looked up again
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from commitlog._kernel.readers import Record
+from commitlog import Record
 from commitlog.errors import CommitLogError
 from commitlog.messages.codec import Decode
 from commitlog.messages.layer import RecordDecoder

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from typing import Self, Unpack
 
+from commitlog import CommitLog
+from commitlog import open as open_log
 from commitlog._kernel.messages import MessageWriter
 from commitlog.base.process_bound import ProcessBound
 from commitlog.errors import InvalidOptionError
-from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.messages.open_log import check_open
 from commitlog.options import OptionOverrides, Options
 
