@@ -19,6 +19,7 @@ from commitlog._kernel.segments import (
 )
 from commitlog.log.commit_log import open_source
 from commitlog.log.copy_writer import CopyWriter
+from commitlog.log.coroutines import append_list_async
 from commitlog.log.frame_list import frame_length, segment_fields
 from commitlog.log.locked_log import LockedLog
 from commitlog.log.log_copy import LogCopy
@@ -37,6 +38,7 @@ from commitlog.retention.stored_mark import StoredMark
 from commitlog.segment.cursors_file import Writer
 from commitlog.segment.directory import holes, segment_name
 from commitlog.segment.identity import Identity
+from commitlog.segment.new_file import put_new_file
 from commitlog.segment.notes import Notes
 from commitlog.segment.piece_decoder import PieceDecoder
 from commitlog.segment.seal_table import Seal
@@ -81,6 +83,7 @@ __all__ = [
     "StagingWriter",
     "StoredMark",
     "Writer",
+    "append_list_async",
     "check_header",
     "check_name",
     "copy_frames",
@@ -91,6 +94,7 @@ __all__ = [
     "join",
     "open_source",
     "pruning",
+    "put_new_file",
     "read_seal",
     "register_source",
     "segment_fields",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from commitlog._kernel.failure import REPLACED
 from commitlog._kernel.segments import Segment
 from commitlog.log.frame_list import list_frames
 from commitlog.log.parts import LogParts, Mode
+from commitlog.log.producers import checked
 from commitlog.log.snapshot import Snapshot, take_snapshot
 from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.join_note import Manifest
@@ -32,6 +33,7 @@ from commitlog.segment import identity as identities
 from commitlog.segment.identity import Identity
 from commitlog.segment.notes import Notes
 from commitlog.segment.seal_table import Seal
+from commitlog.stats import TopicStats
 from commitlog.tail import tailer_state
 from commitlog.tail.tailer_folder import check_name
 from commitlog.tail.tailer_state import TailerState
@@ -250,22 +252,25 @@ class LogView:
 
     # --- appends ----------------------------------------------------------------------------------
 
-    def record_list(
-        self,
-        values: list[Any],
-        keys: list[Any],
-        types: list[int],
-        *,
-        timestamp_ns: int | None = None,
-        expect: int | None = None,
-        placing: Callable[[int, int], Callable[[list[int]], list[bytes]]] | None = None,
-    ) -> RecordList:
-        """Return records to append; `placing` completes their values for their positions."""
-        return RecordList(self._parts.engine, values, keys, types, timestamp_ns, expect, placing)
+    @property
+    def record_list(self) -> partial[RecordList]:
+        """What makes a list of records to append, of values, keys, types, a timestamp, a condition,
+        and what completes the values for their positions. It has no Python call.
+        """
+        return partial(RecordList, self._parts.engine)
 
-    def append_records(self, records: RecordList, sync: bool | None) -> NDArray[np.int64]:
-        """Append records as `CommitLog.append_many` does; return their positions."""
-        return self._parts.engine.append_records(records, sync)
+    @property
+    def append_records(self) -> Callable[[RecordList, bool | None], NDArray[np.int64]]:
+        """What appends such a list, as `CommitLog.append_many` does, and returns the positions."""
+        return self._parts.engine.append_records
+
+    def check_producer(self, producer: object, number: object, expect: object) -> tuple[str, int]:
+        """Check the arguments of an append of a producer, before something else is appended."""
+        return checked(self.path, producer, number, expect)
+
+    def topic_stats(self, topic: str) -> TopicStats:
+        """Return what `CommitLog.stats` reports of a topic; the caller counts in it."""
+        return self._parts.topics.setdefault(topic, TopicStats())
 
     # --- state ------------------------------------------------------------------------------------
 

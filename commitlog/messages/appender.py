@@ -10,15 +10,14 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from commitlog import CommitLog
-from commitlog._kernel.engine import RecordList
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import CommitLogError, InvalidOptionError
+from commitlog.extension import view_of
 from commitlog.messages.agreement import declare
 from commitlog.messages.cipher import NONCE_BYTES
 from commitlog.messages.data_key import PlaceSeal
 from commitlog.messages.draft import Draft, Variant
 from commitlog.messages.message_sizes import FRAME_MOST, check_sizes, frames_length
-from commitlog.messages.open_log import engine_of
 from commitlog.messages.part import Part, Positions
 from commitlog.messages.schema import SCHEMA_TYPE
 from commitlog.messages.topics_state import state_of
@@ -52,7 +51,9 @@ class TopicAppender:
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
-        self._engine = engine_of(log)
+        view = view_of(log)
+        self._record_list = view.record_list
+        self._append_records = view.append_records
         self._last = state_of(log).last
 
     def append(
@@ -126,8 +127,8 @@ class TopicAppender:
             return lambda positions: [seal.seal(value, key, positions[0], nonce)]
 
         types = [variant.type]
-        records = RecordList(self._engine, [value], [key], types, timestamp_ns, None, placing)
-        return int(self._engine.append_records(records, sync)[0])
+        records = self._record_list([value], [key], types, timestamp_ns, None, placing)
+        return int(self._append_records(records, sync)[0])
 
     def _prepare_once(self, draft: Draft, number: ProducerNumber) -> dict[str, Any]:
         """Append the schema if it is needed; return the options of an append under a number."""

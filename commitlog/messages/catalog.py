@@ -15,13 +15,13 @@ import numpy as np
 
 from commitlog import CommitLog
 from commitlog.base.failpoint import failpoint
+from commitlog.base.folder_lock import lock_folder
 from commitlog.base.path import sync_directory, translate_refusals
 from commitlog.base.polling import attempts
 from commitlog.errors import IOFailureError, PositionError, SchemaError, TopicNotFoundError
+from commitlog.extension import put_new_file
 from commitlog.messages.known_schemas import KnownSchemas, file_name
 from commitlog.messages.schema import SCHEMA_TYPE, Schema, key_of, number_of
-from commitlog.segment.new_file import put_new_file
-from commitlog.tail.tailer_folder import lock_folder
 from commitlog.types import Start, Visibility
 
 T = TypeVar("T")

@@ -16,6 +16,7 @@ from commitlog.errors import (
     RecordTooLargeError,
     SchemaError,
 )
+from commitlog.extension import check_name, view_of
 from commitlog.messages.agreement import Agreement
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.codec import Codec, CodecName, codec_for, typed_decoder
@@ -29,7 +30,6 @@ from commitlog.messages.compression import (
 from commitlog.messages.encoder import MessageEncoder, name_of
 from commitlog.messages.key_ring import KeyRing, key_ring_of
 from commitlog.messages.message_decoders import TopicReading
-from commitlog.messages.open_log import stats_of
 from commitlog.messages.pipe import Layer, TopicPipe
 from commitlog.messages.record_keys import RecordKeys
 from commitlog.messages.schema import Schema
@@ -42,7 +42,6 @@ from commitlog.messages.topic_dictionary import TopicDictionary
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
 from commitlog.messages.topics_state import state_of
 from commitlog.options import OptionOverrides
-from commitlog.tail.tailer_folder import check_name
 from commitlog.types import Durable, Mode, OnDamage, Start, Visibility
 
 T = TypeVar("T")
@@ -196,7 +195,7 @@ def _joined(
         if seal_keys or any(map(has_sealed_keys, schemas.values())):
             record_keys = RecordKeys(log, schema, ring, agreed)
         layers.append(MessageSealer(log, ring, agreed, record_keys))
-    stats = stats_of(log, name) if layers else None
+    stats = view_of(log).topic_stats(name) if layers else None
     topic = Topic(
         log,
         TopicReading(codec, ring, seal_positions),

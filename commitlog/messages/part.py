@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from commitlog import CommitLog
-from commitlog._kernel.engine import RecordList
-from commitlog.log.coroutines import append_list_async
+from commitlog.extension import LogView, append_list_async, view_of
 from commitlog.messages.cipher import NONCE_BYTES
 from commitlog.messages.data_key import PlaceSeal
-from commitlog.messages.open_log import engine_of
 from commitlog.messages.schema import SCHEMA_TYPE
 
 Positions: TypeAlias = npt.NDArray[np.int64]
@@ -52,13 +50,14 @@ class Part:
     def append(self, log: CommitLog, timestamp_ns: int | None) -> Positions:
         """Append the records as `CommitLog.append_many` does; return their positions."""
         if any(self.seals):
-            return engine_of(log).append_records(self._placed(log, timestamp_ns), self.sync)
+            view = view_of(log)
+            return view.append_records(self._placed(view, timestamp_ns), self.sync)
         return log.append_many(self.values, timestamp_ns=timestamp_ns, **self._options())
 
     async def append_async(self, log: CommitLog, timestamp_ns: int | None) -> Positions:
         """Append the records as `CommitLog.append_many_async` does; return their positions."""
         if any(self.seals):
-            return await append_list_async(log, self._placed(log, timestamp_ns), self.sync)
+            return await append_list_async(log, self._placed(view_of(log), timestamp_ns), self.sync)
         return await log.append_many_async(
             self.values, timestamp_ns=timestamp_ns, **self._options()
         )
@@ -66,15 +65,9 @@ class Part:
     def _options(self) -> dict[str, Any]:
         return {"keys": self.keys, "types": self.types, "sync": self.sync, "expect": self.expect}
 
-    def _placed(self, log: CommitLog, timestamp_ns: int | None) -> RecordList:
-        return RecordList(
-            engine_of(log),
-            self.values,
-            self.keys,
-            self.types,
-            timestamp_ns,
-            self.expect,
-            self._placing,
+    def _placed(self, view: LogView, timestamp_ns: int | None) -> Any:
+        return view.record_list(
+            self.values, self.keys, self.types, timestamp_ns, self.expect, self._placing
         )
 
     def _placing(self, first: int, end: int) -> Callable[[list[int]], list[bytes]]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Self
+from typing import Self, get_args
 
 from commitlog import CommitLog
 from commitlog import open as open_log
 from commitlog._kernel.messages import Given, MessageReader
-from commitlog._kernel.readers import check_idle
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import DURATION_LARGEST_S, Duration, parse_duration
-from commitlog.messages.open_log import check_open
+from commitlog.extension import view_of
+from commitlog.messages.choices import check_choice
 from commitlog.types import Idle, OnDamage, Start, Visibility
 
 
@@ -57,7 +57,7 @@ class BusReader(ProcessBound, MessageReader[Given]):
         self.log.close()
 
     def __enter__(self) -> Self:
-        check_open(self.log)
+        view_of(self.log).check_open()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -115,7 +115,7 @@ def open_reader(
     PositionError
         No message starts at the position that `start` names.
     """
-    check_idle(idle)
+    check_choice("idle", idle, get_args(Idle))
     log = open_log(
         path, "r", wait_for_log=DURATION_LARGEST_S if wait is None else parse_duration(wait, "wait")
     )

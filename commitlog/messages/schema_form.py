@@ -66,11 +66,11 @@ def classes_of(info: Any) -> dict[Any, Any]:
             if kind.cls in found:
                 continue
             found[kind.cls] = kind
-        pending += reversed(parts_of(kind))
+        pending += reversed(components_of(kind))
     return found
 
 
-def parts_of(kind: Any) -> list[Any]:
+def components_of(kind: Any) -> list[Any]:
     """Return the types that a type of msgspec's `inspect` is made of."""
     if type(kind).__name__ in WITH_FIELDS:
         return [field.type for field in kind.fields]

@@ -20,7 +20,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from commitlog._kernel.messages import MessageScreen
 from commitlog.base.extras import imported
-from commitlog.messages.schema_form import WITH_FIELDS, bare, parts_of
+from commitlog.messages.schema_form import WITH_FIELDS, bare, components_of
 
 _LEAVES = (bytes, bytearray, Decimal, uuid.UUID, dt.date, dt.timedelta)
 # A value of another class, such as a tuple, is one of these, and is read as a list or a set.
@@ -102,7 +102,7 @@ class _Look:
                     continue
                 seen.add(id(kind))
             self._part(kind, name)
-            pending += parts_of(kind)
+            pending += components_of(kind)
         root = bare(info)
         if type(root).__name__ not in WITH_FIELDS:
             self.has_parts |= bool(self.classes)

@@ -8,13 +8,12 @@ from typing import Any, Literal, Self, TypeVar, overload
 from commitlog import CommitLog, Record
 from commitlog._kernel.messages import DeclaredSegment, TopicWriter
 from commitlog.base.process_bound import ProcessBound
-from commitlog.log.producers import checked
+from commitlog.extension import view_of
 from commitlog.messages.appender import Condition, ProducerNumber
 from commitlog.messages.draft import Key
 from commitlog.messages.encoder import MessageEncoder
 from commitlog.messages.handled import HANDLED
 from commitlog.messages.message_decoders import TopicReading
-from commitlog.messages.open_log import check_open
 from commitlog.messages.part import Positions
 from commitlog.messages.pipe import TopicPipe
 from commitlog.messages.topic_tailer import OnUndecodable, TopicTailer, open_tailer
@@ -64,6 +63,7 @@ class Topic(ProcessBound, TopicWriter[T]):
             HANDLED,
         )
         self.log = log
+        self._view = view_of(log)
         self.name = name
         self.message_class = reading.codec.message_class
         self._reading = reading
@@ -158,7 +158,7 @@ class Topic(ProcessBound, TopicWriter[T]):
 
     def _number(self, producer: object, sequence: object, expect: object) -> ProducerNumber:
         """Check the arguments before the schema is appended."""
-        return ProducerNumber(*checked(self.log.path, producer, sequence, expect))
+        return ProducerNumber(*self._view.check_producer(producer, sequence, expect))
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class Topic(ProcessBound, TopicWriter[T]):
             self.log.close()
 
     def __enter__(self) -> Self:
-        check_open(self.log)
+        self._view.check_open()
         return self
 
     def __exit__(self, *_: object) -> None:

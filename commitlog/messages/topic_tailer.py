@@ -15,11 +15,11 @@ from commitlog.errors import (
     KeyUnavailableError,
     UndecodableError,
 )
+from commitlog.extension import view_of
 from commitlog.messages.choices import check_choice
 from commitlog.messages.handled import HANDLED, Handled
 from commitlog.messages.history import History
 from commitlog.messages.message_decoders import MessageDecoders, NotDecodedError, TopicReading
-from commitlog.messages.open_log import sequence_at
 from commitlog.messages.schema import SCHEMA_TYPE
 from commitlog.messages.value_path import value_at
 from commitlog.types import Durable, Idle, OnDamage, Start, Timestamp, Visibility
@@ -285,7 +285,9 @@ class TopicTailer(ProcessBound, Generic[T]):
         """Return the sequence of the next record, of any kind: for `expect=`, if the tailer has
         read all messages.
         """
-        return sequence_at(self._log, self._tailer.position)
+        view = view_of(self._log)
+        view.check_open()
+        return view.sequence_of(self._tailer.position)
 
     def seek(
         self,

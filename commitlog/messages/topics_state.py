@@ -8,10 +8,10 @@ from typing import Any
 
 from commitlog import CommitLog
 from commitlog._kernel.messages import LastAppend
+from commitlog.extension import view_of
 from commitlog.messages.append_locks import AppendLocks
 from commitlog.messages.catalog import SchemaCatalog
 from commitlog.messages.floors import Floors
-from commitlog.messages.open_log import close_with
 
 
 class TopicsState:
@@ -47,7 +47,7 @@ class TopicsState:
         """Return the locks of the log's handle; call this under the lock of the catalog."""
         if self._locks is None:
             self._locks = AppendLocks(self.catalog.lock_path)
-            close_with(log, self._locks.close)
+            view_of(log).at_close(self._locks.close)
         return self._locks
 
 

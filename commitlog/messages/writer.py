@@ -10,7 +10,7 @@ from commitlog import open as open_log
 from commitlog._kernel.messages import MessageWriter
 from commitlog.base.process_bound import ProcessBound
 from commitlog.errors import InvalidOptionError
-from commitlog.messages.open_log import check_open
+from commitlog.extension import view_of
 from commitlog.options import OptionOverrides, Options
 
 
@@ -36,7 +36,7 @@ class BusWriter(ProcessBound, MessageWriter):
         self.log.close()
 
     def __enter__(self) -> Self:
-        check_open(self.log)
+        view_of(self.log).check_open()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError
 from commitlog.base import temporary_file
+from commitlog.base.folder_lock import lock_folder
 from commitlog.base.life_lock import LifeLock, is_held, open_lock_file
 from commitlog.base.path import translate_errors
 from commitlog.base.polling import attempts
@@ -126,15 +127,6 @@ def terms_locked(directory: LogDirectory, name: str) -> Iterator[None]:
             yield
         finally:
             fcntl.flock(folder_fd, fcntl.LOCK_UN)
-
-
-def lock_folder(folder_fd: int, kind: int) -> bool:
-    """Lock a folder; return False if another process has a lock that excludes this one."""
-    try:
-        fcntl.flock(folder_fd, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def are_terms_changing(directory: LogDirectory) -> bool:
