@@ -7,18 +7,21 @@ first met that is no directory of segments.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
 from commitlog._kernel.segments import MAGIC
+from commitlog.base.registered import load, registered
 from commitlog.errors import NotALogError, UnsupportedError
 from commitlog.options import Options
 from commitlog.source.lone_segment import open_lone_segment
 from commitlog.source.segment_source import SegmentSource
 from commitlog.source.source_directory import SourceDirectory
 
+_logger = logging.getLogger("commitlog")
 _GROUP = "commitlog.sources"
 
 
@@ -64,11 +67,14 @@ def register_source(kind: SourceKind) -> None:
 
 @cache
 def _announced() -> tuple[SourceKind, ...]:
-    # Imported here, because most programs open directories only.
-    from importlib.metadata import entry_points
-
-    found = sorted(entry_points(group=_GROUP), key=lambda entry: entry.name)
-    return tuple(entry.load() for entry in found)
+    found = []
+    for name, entry in sorted(registered(_GROUP).items()):
+        kind = load(entry, SourceKind)
+        if isinstance(kind, str):
+            _logger.warning("the source %r cannot be used: %s", name, kind)
+        else:
+            found.append(kind)
+    return tuple(found)
 
 
 def source_kind(path: str) -> SourceKind | None:

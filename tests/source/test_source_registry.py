@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -75,6 +76,30 @@ def test_log_of_this_machine_loads_no_entry_points(log: Path) -> None:
         [sys.executable, "-c", script, log], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_source_that_cannot_be_imported_leaves_the_others(log: Path, tmp_path: Path) -> None:
+    information = tmp_path / "site" / "acme_logs-1.0.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-logs\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text(
+        "[commitlog.sources]\nacme = acme_missing:SOURCE\nzero = os:sep\n"
+    )
+    archive_segments(log, Store(tmp_path / "archive"), keep=True)
+    script = (
+        "import logging, sys, commitlog; logging.basicConfig(); "
+        "print(commitlog.open(sys.argv[1], 'r').count())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "archive"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "6\n"
+    assert "the source 'acme' cannot be used: ModuleNotFoundError" in done.stderr
+    assert "the source 'zero' cannot be used: os:sep is not a commitlog SourceKind" in done.stderr
 
 
 def test_missing_entry_points_are_one_clear_error(
