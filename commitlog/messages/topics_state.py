@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Any
+from typing import Any, ClassVar
 
 from commitlog import CommitLog
 from commitlog._kernel.messages import LastAppend
@@ -28,15 +28,16 @@ class TopicsState:
     last : LastAppend
         The position of the last message that was appended.
     forks : int
-        How many forks are between the process that opened the log and this one.
+        How many forks are between the process that imported this and the present one.
     """
+
+    forks: ClassVar[int] = 0
 
     def __init__(self, log: CommitLog) -> None:
         self.catalog = SchemaCatalog(weakref.proxy(log))
         self.floors = Floors()
         self.classes: dict[str, Any] = {}
         self.last = LastAppend()
-        self.forks = 0
         self._locks: AppendLocks | None = None
 
     def has_lock(self, topic: str, rank: int) -> bool:
@@ -51,13 +52,9 @@ class TopicsState:
         return self._locks
 
 
-_STATES: weakref.WeakKeyDictionary[CommitLog, TopicsState] = weakref.WeakKeyDictionary()
-
-
 def state_of(log: CommitLog) -> TopicsState:
     """Return the state of an open log."""
-    found = _STATES.get(log)
-    return _STATES.setdefault(log, TopicsState(log)) if found is None else found
+    return view_of(log).state(TopicsState, lambda: TopicsState(log))
 
 
 def catalog_of(log: CommitLog) -> SchemaCatalog:
@@ -66,8 +63,7 @@ def catalog_of(log: CommitLog) -> SchemaCatalog:
 
 
 def _count_fork() -> None:
-    for state in list(_STATES.values()):
-        state.forks += 1
+    TopicsState.forks += 1
 
 
 os.register_at_fork(after_in_child=_count_fork)
