@@ -160,9 +160,9 @@ class TopicPipe:
             layer.apply(draft)
         if draft.variant is None:
             draft.variant = self._variant_of(draft.schema)
-        value_bytes = lengths_of(draft.values)[0]
         stats = self._stats
         if stats is not None:
+            value_bytes = lengths_of(draft.values)[0]
             stats.messages += len(values)
             stats.plain_bytes += lengths[0]
             stats.value_bytes += value_bytes
