@@ -1,9 +1,8 @@
 """CopyWriter: write the segments of a log byte for byte as another log has them.
 
 It is the second writer of segments, beside the appender: a copy that follows a primary is written
-with it. Each step can be killed: a header is durable before its
-segment has a name, frames are shown only after their CRCs were checked, and the checkpoint never
-has an end that is not durable.
+with it. Each step can be killed: a header is durable before its segment has a name, frames are
+shown only after their CRCs were checked, and the checkpoint never has an end that is not durable.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ from commitlog._kernel.engine import (
 )
 from commitlog._kernel.failure import REPLACED
 from commitlog._kernel.segments import Segment
+from commitlog.base.path import open_directory
+from commitlog.errors import NotALogError
 from commitlog.log.frame_list import list_frames
 from commitlog.log.parts import LogParts, Mode
 from commitlog.log.producers import checked
@@ -99,8 +101,8 @@ class LogView:
         An open log keeps its directory's inode, so that a later directory has another one.
         """
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except (FileNotFoundError, NotADirectoryError):
+            fd = open_directory(path)
+        except (FileNotFoundError, NotALogError):
             return False
         try:
             identity = identities.read(fd, path)
@@ -301,11 +303,6 @@ class LogView:
         self._parts.guests.callback(call)
 
     # --- figures and scans, for tools and Spark ---------------------------------------------------
-
-    @property
-    def kind(self) -> str:
-        """What was opened: a log, an archive, a segment file, or another machine's log."""
-        return self._parts.directory.kind
 
     @property
     def grows(self) -> bool:
