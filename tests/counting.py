@@ -6,6 +6,7 @@ import builtins
 import contextlib
 import fcntl
 import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,19 +18,22 @@ _BYTES_A_CALL = 4096  # a read of more counts as several
 
 
 @contextlib.contextmanager
-def counted() -> Iterator[Counter[str]]:
-    """Count the calls within a `with`. A listing counts its names, a read its pages.
+def counted(*, here: bool = False) -> Iterator[Counter[str]]:
+    """Count the calls within a `with`, or only those of this thread if `here`. A listing counts its
+    names, a read its pages.
 
     Calls of the C kernel are not seen.
     """
     calls: Counter[str] = Counter()
+    own = threading.get_ident()
 
     def watch(module: Any, name: str, size: Callable[[Any], int]) -> None:
         call = getattr(module, name)
 
         def watched(*given: Any, **named: Any) -> Any:
             answer = call(*given, **named)
-            calls[name] += size(answer)
+            if not here or threading.get_ident() == own:
+                calls[name] += size(answer)
             return answer
 
         patch.setattr(module, name, watched)
