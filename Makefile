@@ -43,7 +43,8 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 NOT_INSTALLED := { echo "make: pip could not install what constraints.txt names: see its message" \
 	"above; without a network, set PIP_INDEX_URL to an index" >&2; exit 1; }
-KERNEL := $(wildcard $(addprefix commitlog/_kernel/*.,pyx pxd pxi) commitlog/_kernel/c/*.[ch])
+KERNEL := $(wildcard $(addprefix commitlog/_kernel/*.,pyx pxd pxi) commitlog/_kernel/c/*.[ch] \
+	$(addprefix commitlog/topics/compiled/*.,pyx pxi))
 C_FILES := $(filter %.c %.h,$(KERNEL)) $(wildcard commitlog/include/*/*.h bench/*/*.c) \
 	$(wildcard examples/*/*.c tests/*.[ch] tests/*/*.[ch])
 # The stamps carry the checkout's path, because a virtual environment that was moved still points to
@@ -85,7 +86,7 @@ test-long: asserts $(DEPENDENCIES)
 asan: build $(DEPENDENCIES)
 	@rm -rf build/asan && mkdir -p build/asan && cp -r commitlog tests examples bench demo setup.py \
 		pyproject.toml README.md LICENSE build/asan
-	@rm -f build/asan/commitlog/_kernel/*.so
+	@find build/asan/commitlog -name '*.so' -delete
 	@echo "Building the kernel with the address sanitizer ..."
 	@cd build/asan && COMMITLOG_ASSERT=1 \
 		CFLAGS="-fsanitize=address -g -O1 -fno-omit-frame-pointer" LDFLAGS="-fsanitize=address" \
@@ -94,7 +95,7 @@ asan: build $(DEPENDENCIES)
 		LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0:handle_segv=0 && \
 		$(CURDIR)/$(BIN)/python -m pytest --timeout 1800 tests/_kernel/test_collection.py \
 		tests/tail/test_direction.py tests/tail/test_batch.py tests/tail/test_idle.py \
-		tests/messages tests/capi tests/log/test_commit_log.py && \
+		tests/topics tests/capi tests/log/test_commit_log.py && \
 		$(CURDIR)/$(BIN)/python -m tests.stress stressed 1 60 --no-fork
 
 bench: build $(DEPENDENCIES)
@@ -121,8 +122,8 @@ lint: build $(DEPENDENCIES)
 	@$(BIN)/lint-imports --no-cache --no-logo
 	@$(BIN)/python -m mypy --strict commitlog tests/typing/program.py
 	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/python -m pyright
-	@$(BIN)/python -m mypy.stubtest commitlog._kernel --concise --ignore-disjoint-bases \
-		--allowlist tests/typing/stubtest.txt
+	@$(BIN)/python -m mypy.stubtest commitlog._kernel commitlog.topics.compiled --concise \
+		--ignore-disjoint-bases --allowlist tests/typing/stubtest.txt
 	@PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint commitlog
 	@$(if $(C_FILES),$(BIN)/clang-format --dry-run -Werror $(C_FILES))
 
@@ -216,7 +217,8 @@ check:
 
 clean:
 	@rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	@rm -f .venv/.installed-* .venv/.built-* .venv/.asserts-* commitlog/_kernel/*.so
+	@rm -f .venv/.installed-* .venv/.built-* .venv/.asserts-* commitlog/_kernel/*.so \
+		commitlog/topics/compiled/*.so
 	@find commitlog tests bench demo examples -type d -name __pycache__ -exec rm -rf {} + \
 		2>/dev/null || true
 

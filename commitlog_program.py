@@ -8,7 +8,7 @@ import sys
 def main() -> None:
     """Run the program."""
     try:
-        from commitlog.cli import main as run
+        from commitlog.tools.cli import main as run
     except KeyboardInterrupt:
         sys.exit(130)
     run()

@@ -28,6 +28,7 @@ ASSERTS = bool(os.environ.get("COMMITLOG_ASSERT"))
 MACHINES = ("x86_64", "aarch64")
 KERNEL = Path("commitlog/_kernel")
 C_KERNEL = KERNEL / "c"
+TOPICS = Path("commitlog/topics/compiled")  # a wing's own modules, above the kernel's
 C_API = "commitlog/include/commitlog/capi.h"
 GENERATED = Path("build/cython")
 # The interpreter's own flags ask for debug data, which is nine tenths of a module and a third of
@@ -185,7 +186,7 @@ def kernel_libraries() -> list[tuple[str, dict[str, Any]]]:
 
 
 def kernel_modules() -> list[Extension]:
-    sources = kernel_files(".pyx")
+    sources = [*kernel_files(".pyx"), *map(str, TOPICS.glob("*.pyx"))]
     if not sources:
         return []
     # Imported here: `setup.py --version` and a source distribution without modules need no Cython.
@@ -193,13 +194,14 @@ def kernel_modules() -> list[Extension]:
 
     modules = [
         Extension(
-            ".".join([*KERNEL.parts, Path(source).stem]),
+            ".".join(Path(source).with_suffix("").parts),
             [source],
             extra_compile_args=[*MODULE_FLAGS, *DEBUG_FLAGS, *ASSERT_FLAGS],
             extra_link_args=["-pthread"],
         )
         for source in sources
     ]
+    parts = [*kernel_files(".c", ".h", ".pxd", ".pxi"), *map(str, TOPICS.glob("*.pxi"))]
     modules = cythonize(
         modules,
         build_dir=str(GENERATED),
@@ -211,7 +213,7 @@ def kernel_modules() -> list[Extension]:
         # The archive is linked into every module, so each depends on every C file. This comes after
         # cythonize, which copies known dependencies into GENERATED, where the kernel's C files
         # would be mistaken for its own.
-        module.depends = [*kernel_files(".c", ".h", ".pxd", ".pxi"), C_API, "setup.py"]
+        module.depends = [*parts, C_API, "setup.py"]
     return modules
 
 

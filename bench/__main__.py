@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from bench import headline
 from bench.arguments import ROOT, parser_of
 from bench.workloads import OWN
-from commitlog import cli
-from commitlog.bench import harness
-from commitlog.bench.case import QUICK, Case, Settings
-from commitlog.bench.results import json_text
+from commitlog.tools import cli
+from commitlog.tools.bench import harness
+from commitlog.tools.bench.case import QUICK, Case, Settings
+from commitlog.tools.bench.results import json_text
 
 FULL = ROOT / "build" / "bench.json"
 

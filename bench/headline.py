@@ -21,10 +21,10 @@ from humanize import metric
 
 from bench.goals import judge
 from bench.marked import Marked
-from commitlog.bench import charts
-from commitlog.bench.charts import Axis, Line
-from commitlog.bench.results import json_text
-from commitlog.bench.workloads import TITLES
+from commitlog.tools.bench import charts
+from commitlog.tools.bench.charts import Axis, Line
+from commitlog.tools.bench.results import json_text
+from commitlog.tools.bench.workloads import TITLES
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "bench.json"

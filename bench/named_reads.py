@@ -6,9 +6,9 @@ import statistics
 import time
 
 from bench.reads import fill, timed, values
-from commitlog.bench.case import Case
-from commitlog.bench.sample import Meter, Sample
-from commitlog.bench.workspace import Workspace
+from commitlog.tools.bench.case import Case
+from commitlog.tools.bench.sample import Meter, Sample
+from commitlog.tools.bench.workspace import Workspace
 
 
 def measure(workspace: Workspace, case: Case) -> Sample:

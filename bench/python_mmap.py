@@ -11,10 +11,10 @@ from itertools import repeat
 from pathlib import Path
 from zlib import crc32
 
-from commitlog.bench.case import Case
-from commitlog.bench.sample import Meter, Sample
-from commitlog.bench.workspace import Workspace, frame_size, value_of
 from commitlog.extension import frame_length
+from commitlog.tools.bench.case import Case
+from commitlog.tools.bench.sample import Meter, Sample
+from commitlog.tools.bench.workspace import Workspace, frame_size, value_of
 
 _HEADER = frame_length(0)  # of a record without a key
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, which the mmap module does not name

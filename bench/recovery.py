@@ -17,10 +17,10 @@ import numpy as np
 import commitlog
 from bench.reads import fill
 from commitlog.base.units import KIB
-from commitlog.bench.case import SETUPS, Case
-from commitlog.bench.sample import Meter, Sample
-from commitlog.bench.workspace import Workspace, value_of
 from commitlog.options import OptionOverrides, Tuning
+from commitlog.tools.bench.case import SETUPS, Case
+from commitlog.tools.bench.sample import Meter, Sample
+from commitlog.tools.bench.workspace import Workspace, value_of
 
 SMALL_SEGMENT = 64 * KIB
 _OPENS = 10

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from commitlog.bench import disk, sync_threads
-from commitlog.bench.case import Case, Settings
-from commitlog.bench.sample import Sample
-from commitlog.bench.workspace import SkippedError, Workspace
+from commitlog.tools.bench import disk, sync_threads
+from commitlog.tools.bench.case import Case, Settings
+from commitlog.tools.bench.sample import Sample
+from commitlog.tools.bench.workspace import SkippedError, Workspace
 
 DELAY_NS = 500_000
 _LIMIT_S = 120

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bench import keeping, named_reads, python_mmap, reads, recovery, slow_flush
-from commitlog.bench import appends
-from commitlog.bench.workloads import Baseline, Workload
+from commitlog.tools.bench import appends
+from commitlog.tools.bench.workloads import Baseline, Workload
 
 OWN = (
     Workload(

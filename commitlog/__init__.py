@@ -30,16 +30,16 @@ from commitlog.tail.tailer import Tailer
 from commitlog.tail.tailer_state import TailerState
 
 if _TYPE_CHECKING:
-    from commitlog.messages.method_reading import method_reader
-    from commitlog.messages.method_writer import method_writer
-    from commitlog.messages.opening import open_topic as topic
     from commitlog.stores.store import Store
+    from commitlog.topics.method_reading import method_reader
+    from commitlog.topics.method_writer import method_writer
+    from commitlog.topics.opening import open_topic as topic
 else:
     _LAZY = {
         "Store": ("stores.store", "Store"),
-        "method_reader": ("messages.method_reading", "method_reader"),
-        "method_writer": ("messages.method_writer", "method_writer"),
-        "topic": ("messages.opening", "open_topic"),
+        "method_reader": ("topics.method_reading", "method_reader"),
+        "method_writer": ("topics.method_writer", "method_writer"),
+        "topic": ("topics.opening", "open_topic"),
     }
 
     def __getattr__(name: str) -> object:

@@ -6,7 +6,7 @@ annotate their fields with the numeric types and `MaxLen`.
 
 from __future__ import annotations
 
-from commitlog.messages.kinds import (
+from commitlog.topics.kinds import (
     MaxLen,
     float32,
     float64,
@@ -19,12 +19,12 @@ from commitlog.messages.kinds import (
     uint32,
     uint64,
 )
-from commitlog.messages.layout import Layout
-from commitlog.messages.message import Message
-from commitlog.messages.reader import BusReader
-from commitlog.messages.reader import open_reader as reader
-from commitlog.messages.writer import BusWriter
-from commitlog.messages.writer import open_writer as writer
+from commitlog.topics.layout import Layout
+from commitlog.topics.message import Message
+from commitlog.topics.reader import BusReader
+from commitlog.topics.reader import open_reader as reader
+from commitlog.topics.writer import BusWriter
+from commitlog.topics.writer import open_writer as writer
 
 __all__ = [
     "BusReader",

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from commitlog.observe.log_collector import LogCollector
+from commitlog.tools.observe.log_collector import LogCollector
 
 __all__ = ["LogCollector"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commitlog.observe.watching import LogFigures, LogWatch, WriterFigures
 from commitlog.stats import StoreStats
+from commitlog.tools.observe.watching import LogFigures, LogWatch, WriterFigures
 
 __all__ = ["LogFigures", "LogWatch", "StoreStats", "WriterFigures"]

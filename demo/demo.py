@@ -29,7 +29,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from commitlog import CommitLogError
-from commitlog.bench import machine
+from commitlog.tools.bench import machine
 
 SCENARIOS = (
     Scenario(

@@ -13,7 +13,7 @@
  *   R3  a follower's records are those of the log that it follows
  *   R4  a cut removes no acknowledged record
  *
- * What is modelled, in commitlog/replication
+ * What is modelled, in commitlog/network/replication
  *   candidate.py         how many logs are counted and have to promise, comparing with them, its
  *                        change of `require`, and withdrawing promises
  *   catching_up.py       copying what only a log that has promised has

@@ -108,7 +108,7 @@ SLOW = (
     "tests/test_docs.py",
     "tests/test_demo.py",
     "tests/test_docs_shell.py",
-    "tests/bench/test_tuning.py",
+    "tests/tools/bench/test_tuning.py",
     "tests/faults/test_bit_flips.py",
 )
 

@@ -19,10 +19,10 @@ from bench import __main__ as command
 from bench import columns, headline, slow_flush
 from bench.goals import GOALS
 from bench.workloads import OWN
-from commitlog.bench.case import QUICK, SETUPS
-from commitlog.bench.results import FORMAT
-from commitlog.bench.workloads import WORKLOADS
-from tests.bench.page import Page
+from commitlog.tools.bench.case import QUICK, SETUPS
+from commitlog.tools.bench.results import FORMAT
+from commitlog.tools.bench.workloads import WORKLOADS
+from tests.tools.bench.page import Page
 
 # A hundred and fifty runs, some in separate processes: seconds on an idle machine, longer on a busy
 # one.

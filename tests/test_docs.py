@@ -25,8 +25,8 @@ import commitlog.keep
 from commitlog import Options, TransientStorePool, Tuning, errors
 from commitlog.metrics import LogCollector
 from commitlog.pool.pool_options import PoolOptions
-from tests.cli.program import run
 from tests.host import ROOT, Hosted, host_of
+from tests.tools.cli.program import run
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}

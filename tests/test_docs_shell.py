@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlog.cli import group
-from tests.cli.program import run
+from commitlog.tools.cli import group
+from tests.tools.cli.program import run
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "shell.md"
@@ -41,7 +41,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     folder = tmp_path / "bin"
     folder.mkdir()
     program = folder / "commitlog"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m commitlog.cli "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m commitlog.tools.cli "$@"\n')
     program.chmod(0o755)
     return os.environ | {
         "PATH": f"{folder}:{os.environ['PATH']}",

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 import commitlog
-from commitlog.messages.topic_compressor import SAMPLES, Compressor, Samples
+from commitlog.topics.topic_compressor import SAMPLES, Compressor, Samples
 
 LIST = 500
 LISTS = 8

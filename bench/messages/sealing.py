@@ -13,7 +13,7 @@ from pathlib import Path
 
 import commitlog
 from commitlog import topics
-from commitlog.messages.data_key import DataKey
+from commitlog.topics.data_key import DataKey
 
 BYTES = 1024
 LIST = 1000

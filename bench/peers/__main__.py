@@ -23,8 +23,8 @@ import psutil
 from bench.peers import table, turns
 from bench.peers.programs import PREPARE, ROOT, MissingError, Program
 from bench.peers.rows import ROWS, Row
-from commitlog.bench import machine
-from commitlog.bench.results import json_text
+from commitlog.tools.bench import machine
+from commitlog.tools.bench.results import json_text
 
 RESULTS = ROOT / "bench" / "results" / "peers.json"
 PAGE = ROOT / "docs" / "performance.md"

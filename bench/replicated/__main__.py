@@ -19,8 +19,8 @@ from bench.peers.programs import MissingError
 from bench.replicated.peer import Peer
 from bench.replicated.rocketmq import beside_rocketmq
 from bench.replicated.rows import ROWS, Setting
-from commitlog.bench.machine import check_disk
 from commitlog.errors import CommitLogError
+from commitlog.tools.bench.machine import check_disk
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

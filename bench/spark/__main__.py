@@ -15,9 +15,9 @@ from pathlib import Path
 
 from bench.arguments import ROOT, parser_of
 from bench.spark import rows, table
-from commitlog.bench.machine import check_disk, describe
-from commitlog.bench.results import json_text
 from commitlog.errors import CommitLogError
+from commitlog.tools.bench.machine import check_disk, describe
+from commitlog.tools.bench.results import json_text
 
 RESULTS = ROOT / "bench" / "results" / "spark.json"
 PAGE = ROOT / "docs" / "spark.md"

@@ -16,9 +16,9 @@ from pathlib import Path
 from bench.arguments import ROOT, parser_of
 from bench.tuning import run, table
 from bench.tuning.knobs import KNOBS
-from commitlog.bench.machine import check_disk
-from commitlog.bench.results import json_text
 from commitlog.errors import CommitLogError
+from commitlog.tools.bench.machine import check_disk
+from commitlog.tools.bench.results import json_text
 
 RESULTS = ROOT / "bench" / "results" / "tuning.json"
 PAGE = ROOT / "docs" / "tuning.md"

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import commitlog
 from bench.tuning.knobs import Knob
-from commitlog.bench.case import Case
-from commitlog.bench.workspace import Workspace, frame_size
 from commitlog.options import Flush
+from commitlog.tools.bench.case import Case
+from commitlog.tools.bench.workspace import Workspace, frame_size
 
 RATE = 10_000
 VALUE_SIZE = 100

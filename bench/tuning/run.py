@@ -17,11 +17,11 @@ from bench.tuning.kill import Kill
 from bench.tuning.knobs import Knob
 from commitlog.base.histogram import PERCENTILES, Histogram
 from commitlog.base.units import MIB
-from commitlog.bench import appends, case, machine, paced, sync_threads
-from commitlog.bench.case import Case, Settings
-from commitlog.bench.sample import Sample
-from commitlog.bench.workspace import SkippedError, Workspace
 from commitlog.errors import DiskFullError, PoolMemoryError
+from commitlog.tools.bench import appends, case, machine, paced, sync_threads
+from commitlog.tools.bench.case import Case, Settings
+from commitlog.tools.bench.sample import Sample
+from commitlog.tools.bench.workspace import SkippedError, Workspace
 
 FORMAT = "commitlog-tuning/1"
 SEED = 20260101

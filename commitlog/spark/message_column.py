@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from commitlog.errors import UndecodableError
-from commitlog.messages.arrow_types import MISFITS, converter
-from commitlog.messages.decoding import MessageDecoder, as_json
 from commitlog.spark.columns import FIELDS, MESSAGE, MESSAGE_TYPE
 from commitlog.spark.schema_log import open_schema_log
 from commitlog.spark.slices import OnDamage
+from commitlog.topics.arrow_types import MISFITS, converter
+from commitlog.topics.decoding import MessageDecoder, as_json
 
 T = TypeVar("T")
 _NEEDED = ("type", "value", "offset", "key")

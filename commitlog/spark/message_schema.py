@@ -10,13 +10,13 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arro
 from pyspark.sql.types import DataType, StringType, StructType
 
 from commitlog.errors import TopicNotFoundError
-from commitlog.messages.arrow_types import arrow_type_of
-from commitlog.messages.schema import Schema
-from commitlog.messages.topics_state import catalog_of
 from commitlog.spark.columns import FIELDS, MESSAGE
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.schema_log import open_schema_log
 from commitlog.spark.topics import locate
+from commitlog.topics.arrow_types import arrow_type_of
+from commitlog.topics.schema import Schema
+from commitlog.topics.topics_state import catalog_of
 
 
 def schema_with(options: Mapping[str, str]) -> StructType:

@@ -7,8 +7,8 @@ from typing import Literal
 
 from commitlog.errors import NotALogError, ReplicationError, SequenceError
 from commitlog.log.commit_log import open_source
+from commitlog.network.remote.server_source import ServerSource
 from commitlog.options import Options, ready_wait_s
-from commitlog.remote.server_source import ServerSource
 from commitlog.spark.log_topic import LogTopic
 
 _FLUSH_S = 0.1  # between two questions for a flush

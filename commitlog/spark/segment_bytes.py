@@ -11,8 +11,8 @@ import numpy as np
 
 from commitlog.base.path import is_remote
 from commitlog.errors import CorruptSegmentError, IOFailureError, PositionError
-from commitlog.remote.connection import Connection
-from commitlog.remote.update import Update
+from commitlog.network.remote.connection import Connection
+from commitlog.network.remote.update import Update
 from commitlog.spark import places
 from commitlog.stores.archived import read_identity, zstandard
 from commitlog.stores.stored_segments import StoredSegments

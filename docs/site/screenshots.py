@@ -19,7 +19,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from commitlog.cli.dashboard import Dashboard
+from commitlog.tools.cli.dashboard import Dashboard
 from commitlog.watching import LogWatch
 
 ROOT = Path(__file__).resolve().parents[2]

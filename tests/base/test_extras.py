@@ -71,7 +71,9 @@ def test_a_missing_package_is_an_error_with_its_extra(package: str, code: str, s
 
 def test_a_command_without_its_package_names_the_extra(tmp_path: Path) -> None:
     commitlog.open(tmp_path / "log").close()
-    code = f"from commitlog.cli import run; sys.exit(run(['info', {str(tmp_path / 'log')!r}]))"
+    code = (
+        f"from commitlog.tools.cli import run; sys.exit(run(['info', {str(tmp_path / 'log')!r}]))"
+    )
     done = without("humanize", code)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (

@@ -19,7 +19,7 @@ LOCKS = {"start": service.start_lock, "life": life_lock._fork_lock}
 
 def lock_of(name: str) -> Any:
     if name == "sockets":
-        from commitlog.remote import sockets
+        from commitlog.network.remote import sockets
 
         return sockets._lock
     return LOCKS[name]

@@ -38,7 +38,7 @@ def _bus(name: str) -> Callable[[Any], object]:
 
 
 def _watch(path: Any) -> object:
-    from commitlog.observe.watching import LogWatch
+    from commitlog.tools.observe.watching import LogWatch
 
     return LogWatch(path).look()
 

@@ -108,7 +108,7 @@ def read_manifest(path: Path) -> None:
 
 
 def report(path: Path) -> None:
-    from commitlog.cli.report import report_of
+    from commitlog.tools.cli.report import report_of
 
     report_of(str(path))
 

@@ -127,7 +127,7 @@ def test_each_first_append_of_a_topic_costs_the_same(logs: Logs) -> None:
 def test_schemas_of_more_topics_than_remembered_are_read_once(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from commitlog.messages import catalog
+    from commitlog.topics import catalog
 
     monkeypatch.setattr(catalog, "_MOST_KNOWN", 8)
     log = logs.open(segment_size="4MiB")

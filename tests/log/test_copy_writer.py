@@ -33,7 +33,7 @@ from commitlog.recovery.lineage import Lineage
 from commitlog.repair.verification import verify
 from commitlog.segment.identity import Identity
 from tests.copies import copy_log
-from tests.replication.scene import SEGMENT, check_same, fill, records
+from tests.network.replication.scene import SEGMENT, check_same, fill, records
 from tests.steps import killed_at
 
 FOLLOWS = Lineage(follows="tcp://127.0.0.1:1/orders")

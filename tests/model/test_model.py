@@ -49,7 +49,9 @@ def test_each_modelled_function_is_in_the_kernel(file: str, name: str) -> None:
 
 
 def test_each_file_named_by_the_replication_model_exists() -> None:
-    part = MODELS["replication"].partition("What is modelled, in commitlog/replication\n")[2]
+    part = MODELS["replication"].partition("What is modelled, in commitlog/network/replication\n")[
+        2
+    ]
     named = re.findall(r"^ \*   (\w+\.py) ", part, re.MULTILINE)
     assert len(named) > 3
     assert all((ROOT / "commitlog" / "replication" / name).exists() for name in named)

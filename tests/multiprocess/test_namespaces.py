@@ -142,7 +142,7 @@ def test_lock_error_says_that_holder_is_in_another_namespace(
         open_log(str(path), {}, {"wait_for_log": 5})
     assert "in another pid namespace" in (caught.value.holder or "")
     told = subprocess.run(
-        [sys.executable, "-m", "commitlog.cli", "info", "--json", str(path)],
+        [sys.executable, "-m", "commitlog.tools.cli", "info", "--json", str(path)],
         capture_output=True,
         text=True,
         check=True,

@@ -140,7 +140,7 @@ def test_reader_without_cursors_sees_what_a_writer_recovers(
 def test_report_without_cursors_counts_what_a_reader_sees(
     path: Path, write: Callable[[Path], None], harm: Harm, in_dead_child: Any
 ) -> None:
-    from commitlog.cli.report import report_of
+    from commitlog.tools.cli.report import report_of
 
     in_dead_child(write, path)
     harm(path)

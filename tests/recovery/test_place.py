@@ -22,7 +22,7 @@ from commitlog.recovery.place import Place
 from commitlog.replication import Replication
 from commitlog.segment import checked_json
 from tests.copies import copy_log
-from tests.replication.scene import LIMIT_S, SEGMENT, fill, records, settle
+from tests.network.replication.scene import LIMIT_S, SEGMENT, fill, records, settle
 
 pytestmark = pytest.mark.wing
 

@@ -39,7 +39,7 @@ def test_reader_unmaps_deleted_segments(logs: Logs) -> None:
 
 @pytest.mark.wing
 def test_watch_of_a_log_keeps_no_segment_mapped(logs: Logs) -> None:
-    from commitlog.observe.watching import LogWatch
+    from commitlog.tools.observe.watching import LogWatch
 
     """Each look searches for the end of the log."""
     log = logs.open(**BY_HAND, flush="none")

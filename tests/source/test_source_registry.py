@@ -19,7 +19,7 @@ from commitlog.source import source_registry
 from commitlog.source.source_directory import SourceDirectory
 from commitlog.source.source_registry import open_source_directory
 from commitlog.stores.archive_source import ArchiveSource
-from tests.cli.program import sealed_log
+from tests.tools.cli.program import sealed_log
 
 
 def open_elsewhere(path: str) -> SourceDirectory | None:
@@ -70,7 +70,7 @@ def test_log_of_this_machine_loads_no_entry_points(log: Path) -> None:
     script = (
         "import sys, commitlog; commitlog.open(sys.argv[1], 'a').close(); "
         "print([each for each in sys.modules if each.startswith(('importlib.metadata', "
-        "'commitlog.stores', 'commitlog.remote', 'commitlog.messages'))])"
+        "'commitlog.stores', 'commitlog.network.remote', 'commitlog.topics'))])"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, log], capture_output=True, text=True, check=True

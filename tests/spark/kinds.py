@@ -17,11 +17,11 @@ from commitlog import Store, replication, topics
 from commitlog.base.polling import attempts
 from commitlog.log.parts import parts_of
 from tests.copies import copy_log
-from tests.messages.orders import Order, Refund
 from tests.spark.conftest import WORKER_KEYS
 from tests.spark.logs_in_spark import SIZE, archive
 from tests.spark.object_store import object_store
 from tests.stores.s3_server import S3Server, served_bucket
+from tests.topics.orders import Order, Refund
 
 NAME = "shop"
 COUNT = 120

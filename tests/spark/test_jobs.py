@@ -16,14 +16,14 @@ import pyarrow.dataset as ds
 import pytest
 
 import commitlog
-from commitlog import cli
 from commitlog.base import failpoint
 from commitlog.errors import InvalidOptionError, IOFailureError, NotALogError
 from commitlog.spark.jobs import compact, export, verify, verifying
-from tests.cli import program
+from commitlog.tools import cli
 from tests.conftest import ROOT
-from tests.messages.golden import log_with_deltas
 from tests.spark.logs_in_spark import archive
+from tests.tools.cli import program
+from tests.topics.golden import log_with_deltas
 
 SIZE = 65536
 STEPS = ("step noted", "file moved", "step done")  # of an export

@@ -13,8 +13,8 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import functions as f
 
 import commitlog
-from tests.messages.orders import Refund
 from tests.spark.logs_in_spark import SIZE
+from tests.topics.orders import Refund
 
 Instant = Annotated[dt.datetime, msgspec.Meta(tz=True)]
 WHEN = dt.datetime(2026, 5, 1, 12, 30, tzinfo=dt.UTC)

@@ -19,10 +19,10 @@ from commitlog import topics
 from commitlog.errors import KeyUnavailableError, UndecodableError
 from commitlog.spark.message_schema import schema_with
 from commitlog.spark.reader import FilteringReader, LogReader
-from tests.messages.forged import forge
-from tests.messages.golden import SALES, SEALED_NUMBER, WHOLE, log_with_deltas
-from tests.messages.orders import Order, Refund
 from tests.spark.logs_in_spark import SIZE, archive
+from tests.topics.forged import forge
+from tests.topics.golden import SALES, SEALED_NUMBER, WHOLE, log_with_deltas
+from tests.topics.orders import Order, Refund
 
 
 @pytest.fixture

@@ -391,7 +391,7 @@ def test_damaged_manifest_refuses_join_until_repair(tmp_path: Path) -> None:
 
 @pytest.mark.wing
 def test_remove_deletes_the_log_and_its_staged_files(tmp_path: Path) -> None:
-    from tests.cli import program
+    from tests.tools.cli import program
 
     path = tmp_path / "log"
     join(path, stage(tmp_path / "staged", batch_of([b"x"])), query="q", batch=3, options=NEW)

@@ -18,10 +18,10 @@ from commitlog.base.regular_file import read_small_file
 from commitlog.base.units import Size, parse_size
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError, SchemaError
 from commitlog.extension import view_of
-from commitlog.messages.layer import is_bound
-from commitlog.messages.schema import SCHEMA_TYPE, Schema
 from commitlog.spark.jobs.steps import next_stop, read
 from commitlog.spark.topics import open_only
+from commitlog.topics.layer import is_bound
+from commitlog.topics.schema import SCHEMA_TYPE, Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,20 +19,20 @@ from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import CommitLogError
 from commitlog.log.commit_log import open_log
 from commitlog.log.locked_log import LockedLog
+from commitlog.network.remote import update as updates
+from commitlog.network.remote import wire as remote_wire
+from commitlog.network.remote.channel import Channel
+from commitlog.network.remote.server_source import ServerSource
+from commitlog.network.remote.update import Update
+from commitlog.network.replication.permits import Permit, Permits
+from commitlog.network.replication.promise import Asked, Standing
+from commitlog.network.replication.reading import Reading
+from commitlog.network.replication.replica import Replica
+from commitlog.network.replication.served import Served
+from commitlog.network.replication.session import Sessions
+from commitlog.network.replication.wire import Chunk
 from commitlog.recovery.lineage import Rank
-from commitlog.remote import update as updates
-from commitlog.remote import wire as remote_wire
-from commitlog.remote.channel import Channel
-from commitlog.remote.server_source import ServerSource
-from commitlog.remote.update import Update
 from commitlog.replication import serve, wire
-from commitlog.replication.permits import Permit, Permits
-from commitlog.replication.promise import Asked, Standing
-from commitlog.replication.reading import Reading
-from commitlog.replication.replica import Replica
-from commitlog.replication.served import Served
-from commitlog.replication.session import Sessions
-from commitlog.replication.wire import Chunk
 from commitlog.segment.identity import Identity
 from commitlog.source.source_directory import SourceDirectory
 

@@ -1,0 +1,1 @@
+"""The network: the log of another machine as a source of segments, and copies of a log there."""

@@ -1,0 +1,17 @@
+"""Announce the logs of servers to the core: an entry point in pyproject.toml names this."""
+
+from __future__ import annotations
+
+from commitlog.options import Options, ready_wait_s
+from commitlog.source.segment_source import SegmentSource
+from commitlog.source.source_registry import SourceKind
+
+
+def _open(path: str, options: Options) -> SegmentSource:
+    # Imported here, because a program that opens an archive does not need it.
+    from commitlog.network.remote.server_source import ServerSource
+
+    return ServerSource(path, ready_wait_s(options))
+
+
+SERVER = SourceKind("a log on another machine", _open, schemes=("tls", "tcp"), grows=True)

@@ -1,0 +1,1 @@
+"""Tools: the command line, figures for operators, checks of a machine, and measurements."""

@@ -1,0 +1,67 @@
+"""Shell completion: the program's answers to the requests of click's scripts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import commitlog
+from tests.tools.cli.program import PROGRAM, ROOT
+
+
+def completed(*words: str) -> set[str]:
+    """Return the completions of a line with these words, of which the last is being typed."""
+    environment = os.environ | {
+        "_COMMITLOG_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(("commitlog", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    done = subprocess.run(
+        PROGRAM, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return set(done.stdout.split())
+
+
+def test_commands_options_and_choices_are_completed() -> None:
+    assert completed("re") == {"plain,remove", "plain,repair", "plain,restore"}
+    assert completed("tail", "--from-") == {"plain,--from-sequence"}
+    assert completed("cat", "--format", "p") == {"plain,parquet"}
+    assert completed("tail", "or") == {"file,or"}  # the shell completes paths
+
+
+def test_tailer_names_are_completed_after_their_log(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log") as log:
+        for name in ("billing", "backup", "shipping"):
+            log.tailer(name).close()
+    assert completed("tail", str(tmp_path / "log"), "--name", "b") == {
+        "plain,billing",
+        "plain,backup",
+    }
+    assert completed("tail", str(tmp_path / "absent"), "--name", "b") == set()
+    assert completed("tail", "--name", "b") == set()
+
+
+def test_bash_completes_through_its_script(tmp_path: Path) -> None:
+    program = tmp_path / "commitlog"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m commitlog.tools.cli "$@"\n')
+    program.chmod(0o755)
+    script = """
+eval "$(_COMMITLOG_COMPLETE=bash_source commitlog)"
+COMP_WORDS=(commitlog verif) COMP_CWORD=1
+_commitlog_completion commitlog
+echo "${COMPREPLY[@]}"
+"""
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "verify\n", done.stderr
