@@ -24,6 +24,7 @@ from commitlog.network.remote import wire as remote_wire
 from commitlog.network.remote.channel import Channel
 from commitlog.network.remote.server_source import ServerSource
 from commitlog.network.remote.update import Update
+from commitlog.network.replication import wire
 from commitlog.network.replication.permits import Permit, Permits
 from commitlog.network.replication.promise import Asked, Standing
 from commitlog.network.replication.reading import Reading
@@ -32,7 +33,7 @@ from commitlog.network.replication.served import Served
 from commitlog.network.replication.session import Sessions
 from commitlog.network.replication.wire import Chunk
 from commitlog.recovery.lineage import Rank
-from commitlog.replication import serve, wire
+from commitlog.replication import serve
 from commitlog.segment.identity import Identity
 from commitlog.source.source_directory import SourceDirectory
 

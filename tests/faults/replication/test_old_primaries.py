@@ -12,7 +12,7 @@ import pytest
 import commitlog
 from commitlog import replication
 from commitlog.errors import FencedError
-from commitlog.replication import following
+from commitlog.network.replication import following
 from tests.faults.replication.proxy import Proxy
 from tests.faults.replication.scene import (
     LIMIT_S,

@@ -24,13 +24,13 @@ from commitlog.errors import (
     NotALogError,
     ReplicationError,
 )
+from commitlog.network.replication import follower as follower_module
 from commitlog.network.replication import primary as primary_module
 from commitlog.network.replication.promise import Asked
 from commitlog.network.replication.sender import Sender
 from commitlog.network.replication.served import Served
 from commitlog.network.replication.wire import Chunk
 from commitlog.recovery.lineage import Rank
-from commitlog.replication import follower as follower_module
 from tests.forks import forked_child
 from tests.network.replication.scene import LIMIT_S, SEGMENT, check_same, fill, records
 
