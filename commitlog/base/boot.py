@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
+from commitlog.base.host import host
 
 
 def boot_id() -> bytes:
     """Return the sixteen bytes of the boot id: data in memory only is lost when it changes."""
-    fd = os.open("/proc/sys/kernel/random/boot_id", os.O_RDONLY)
-    try:
-        return bytes.fromhex(os.read(fd, 64).decode("ascii").replace("-", ""))
-    finally:
-        os.close(fd)
+    return host.boot_id()

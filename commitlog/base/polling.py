@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
+
+from commitlog.base.host import host
 
 POLL_INTERVAL_S = 0.005
 _SILENCE_S = 1.0
@@ -19,14 +20,14 @@ def attempts(
 
     A timeout of 0 polls once. A wait of more than a second is logged, with what is `awaited`.
     """
-    began_s = time.monotonic()
+    began_s = host.monotonic()
     silent = True
     while True:
         yield
-        waited_s = time.monotonic() - began_s
+        waited_s = host.monotonic() - began_s
         if waited_s >= timeout_s:
             return
         if silent and waited_s >= _SILENCE_S:
             silent = False
             _logger.info("waiting for %s, at most %g s", awaited, timeout_s)
-        time.sleep(min(timeout_s - waited_s, interval_s))
+        host.sleep(min(timeout_s - waited_s, interval_s))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import logging
-import threading
 
 from commitlog.base.fork_lock import ForkLock
+from commitlog.base.host import Thread, host
 from commitlog.errors import CommitLogError, IOFailureError, LogFailedError
 
 _logger = logging.getLogger("commitlog")
@@ -22,8 +22,8 @@ class Service:
     def __init__(self, name: str) -> None:
         self.name = name
         self.error: CommitLogError | None = None
-        self.ending = threading.Event()
-        self._thread: threading.Thread | None = None
+        self.ending = host.event()
+        self._thread: Thread | None = None
 
     def run(self) -> None:
         """Run until asked to end; each service overrides this."""
@@ -34,7 +34,7 @@ class Service:
 
         If the system has no thread left, raise `IOFailureError`; then nothing runs.
         """
-        thread = threading.Thread(target=self._guarded_run, name=self.name, daemon=True)
+        thread = host.thread(self.name, self._guarded_run)
         try:
             thread.start()
         except RuntimeError as error:
@@ -61,7 +61,7 @@ class Service:
     def join(self, timeout_s: float) -> bool:
         """Wait for the thread's end; return False if it still runs after `timeout_s` seconds."""
         self.ending.set()
-        if self._thread is None or self._thread is threading.current_thread():
+        if self._thread is None or self._thread.ident == host.ident():
             return True
         self._thread.join(timeout_s)
         return not self._thread.is_alive()

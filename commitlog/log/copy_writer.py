@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 
 from commitlog._kernel.memory import MODE_POOLED, STATE_NONE, STATE_READY, write_checkpoint
 from commitlog._kernel.segments import (
@@ -25,6 +24,7 @@ from commitlog._kernel.segments import (
 )
 from commitlog.base.boot import boot_id
 from commitlog.base.failpoint import failpoint
+from commitlog.base.host import host
 from commitlog.base.regular_file import write_whole
 from commitlog.errors import CommitLogError, FencedError
 from commitlog.flush import checkpoint as checkpoints
@@ -301,7 +301,7 @@ class CopyWriter:
 
     def mark(self) -> None:
         """Write the durable end into `checkpoint`, for recoveries; at most once a second."""
-        if time.monotonic() - self._marked_s >= _CHECKPOINT_INTERVAL_S:
+        if host.monotonic() - self._marked_s >= _CHECKPOINT_INTERVAL_S:
             self._mark(clean=False)
 
     def close(self) -> None:
@@ -343,6 +343,6 @@ class CopyWriter:
 
     def _mark(self, *, clean: bool) -> None:
         self._count += 1
-        self._marked_s = time.monotonic()
+        self._marked_s = host.monotonic()
         uuid = self._directory.log_uuid
         write_checkpoint(self._checkpoint_fd, uuid, self._count, self._durable, clean)

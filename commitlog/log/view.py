@@ -22,6 +22,7 @@ from commitlog._kernel.engine import (
 )
 from commitlog._kernel.failure import REPLACED
 from commitlog._kernel.segments import Segment
+from commitlog.base.host import host
 from commitlog.base.path import open_directory
 from commitlog.errors import NotALogError
 from commitlog.log.frame_list import list_frames
@@ -133,7 +134,7 @@ class LogView:
 
     def wait(self, event: Event, seen: int, timeout_s: float) -> None:
         """Sleep until an event has another number than `seen`, or the time is over."""
-        _SIGNALS[event][1](self._parts.engine, seen, timeout_s)
+        host.await_event(_SIGNALS[event][1], self._parts.engine, seen, timeout_s)
 
     @property
     def committed_position(self) -> int:

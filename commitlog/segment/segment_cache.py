@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
+from commitlog.base.host import Thread, host
 from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CommitLogError, IOFailureError
 from commitlog.segment.directory import segment_name
@@ -53,11 +54,11 @@ class SegmentCache:
         self._has = has
         self._path_of = path_of
         self._pid = os.getpid()
-        self._news = threading.Condition()
+        self._news = host.condition()
         self._kept: OrderedDict[int, None] = OrderedDict()
         self._coming: set[int] = set()
         self._last = -1
-        self._ahead: list[threading.Thread] = []
+        self._ahead: list[Thread] = []
         self._closed = False
 
     def __contains__(self, number: int) -> bool:
@@ -78,11 +79,9 @@ class SegmentCache:
                 if not here and len(self._ahead) < _AHEAD and self._has(onward):
                     self._ahead.append(self._started(onward))
 
-    def _started(self, number: int) -> threading.Thread:
+    def _started(self, number: int) -> Thread:
         """Start to read a segment ahead; the caller has the lock, which the thread needs."""
-        thread = threading.Thread(
-            target=self._read_ahead, args=(number,), name="commitlog cache", daemon=True
-        )
+        thread = host.thread("commitlog cache", functools.partial(self._read_ahead, number))
         thread.start()
         self._coming.add(number)
         return thread
@@ -153,7 +152,7 @@ class SegmentCache:
 
     def forked(self) -> None:
         """In the child of a fork: a thread of the parent may have held the lock."""
-        self._news = threading.Condition()
+        self._news = host.condition()
         self._coming = set()
         self._ahead = []
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable
 
 from commitlog._kernel.memory import MODE_POOLED, STATE_READY, Cursors
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.boot import boot_id
+from commitlog.base.host import host
 from commitlog.base.regular_file import write_whole
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.segment import cursors_file
@@ -46,7 +46,7 @@ class Growing:
         refused: Callable[[int, OSError], IOFailureError],
         read: Callable[[Iterable[tuple[int, int]], Take], None],
     ) -> None:
-        self._lock = threading.Lock()
+        self._lock = host.lock()
         self.folder = folder
         self._size = folder.segment_size
         self._refused = refused

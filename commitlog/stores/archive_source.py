@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO
 
 from commitlog._kernel.segments import SEAL_AT, SEAL_SIZE
+from commitlog.base.host import host
 from commitlog.errors import CommitLogError, CorruptSegmentError, PositionError
 from commitlog.source.segment_source import SegmentRef, SegmentSource, SourceEnds
 from commitlog.stores.archived import archived_name, read_header, read_identity
@@ -135,7 +135,7 @@ class ArchiveSource(SegmentSource):
 
         onward = range(number, number + _HEADERS)
         wanted = [each for each in onward if each in self._contents.sizes.keys() - self._headers]
-        with ThreadPoolExecutor(_HEADERS) as pool:
+        with host.executor(_HEADERS) as pool:
             list(pool.map(read, wanted))
 
     def fill(self, number: int, fd: int) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
 from commitlog.base.extras import imported
 from commitlog.base.failpoint import failpoint
+from commitlog.base.host import host
 from commitlog.errors import CommitLogError, IOFailureError
 
 _COPY_BYTES = 1 << 20
@@ -112,7 +112,7 @@ class ArrowTarget:
             whole.seek(0)
             failpoint("archive file written")
             renames = self._filesystem.type_name in _RENAMING
-            written = f".{name}.{os.urandom(8).hex()}.tmp" if renames else name
+            written = f".{name}.{host.random(8).hex()}.tmp" if renames else name
             with self._filesystem.open_output_stream(
                 self._inside(written), compression=None
             ) as stream:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from dataclasses import replace
 
+from commitlog.base.host import host
 from commitlog.errors import CommitLogError
 from commitlog.extension import StoredMark
 from commitlog.segment.directory import LogDirectory
@@ -48,7 +48,7 @@ class Marker:
         if figures.last_error is None:
             self._failing_since_ns = None
         elif self._failing_since_ns is None:
-            self._failing_since_ns = time.time_ns()
+            self._failing_since_ns = host.time_ns()
         mark = replace(figures.mark(self._place), failing_since_ns=self._failing_since_ns)
         with contextlib.suppress(CommitLogError, OSError):
             if not compared:
@@ -58,7 +58,7 @@ class Marker:
                 mark = replace(mark, position=known.position, end=known.end)
             if self._is_due(mark, at_once=at_once):
                 mark.write(directory)
-                self._last, self._written_s = mark, time.monotonic()
+                self._last, self._written_s = mark, host.monotonic()
 
     def _is_due(self, mark: StoredMark, *, at_once: bool) -> bool:
         last = self._last
@@ -68,7 +68,7 @@ class Marker:
         ):
             return True
         return mark.end != last.end and (
-            at_once or time.monotonic() - self._written_s >= _INTERVAL_S
+            at_once or host.monotonic() - self._written_s >= _INTERVAL_S
         )
 
 

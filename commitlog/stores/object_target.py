@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, cast
 
 from commitlog.base.extras import imported
 from commitlog.base.failpoint import failpoint
+from commitlog.base.host import host
 from commitlog.errors import InvalidOptionError
 
 # Addresses that obstore opens. pyarrow and fsspec open others.
@@ -163,7 +164,7 @@ class ObjectTarget:
         of its name; return False if this store cannot do that. What is uploaded stays so while a
         part of it is tried again.
         """
-        temporary = f".{name}.{os.urandom(8).hex()}{_TEMPORARY}"
+        temporary = f".{name}.{host.random(8).hex()}{_TEMPORARY}"
         if self._uploader is None:
             self._uploader = (
                 self._store

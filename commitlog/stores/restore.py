@@ -7,10 +7,10 @@ import datetime as dt
 import logging
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.base.host import host
 from commitlog.base.moment import nanoseconds_of, read_moment
 from commitlog.base.path import is_remote, path_of, translate_errors
 from commitlog.errors import (
@@ -232,7 +232,7 @@ def _write(
             last=end < (number + 1) * archive.segment_size,
         )
 
-    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+    with host.executor(_AT_A_TIME) as pool:
         for _ in pool.map(write, numbers):
             _renew(lease)
 

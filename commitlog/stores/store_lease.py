@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import uuid
 from dataclasses import dataclass
-from time import monotonic
 from typing import Self
 
+from commitlog.base.host import host
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import InvalidOptionError, PositionError
 from commitlog.retention import retention as clock
@@ -30,7 +29,9 @@ class LeaseObject:
 
     @classmethod
     def of(cls, position: int, ends_ns: int) -> Self:
-        return cls(f"{position:020d}-{ends_ns:020d}-{uuid.uuid4().hex}.lease", position, ends_ns)
+        return cls(
+            f"{position:020d}-{ends_ns:020d}-{host.random(16).hex()}.lease", position, ends_ns
+        )
 
 
 def leased_position(target: Target) -> int | None:
@@ -117,7 +118,7 @@ class StoreLease:
             The lease had ended, and retention has deleted that position.
         """
         wanted = self._position if position is None else _checked(position)
-        if monotonic() - self._taken_s >= self._lasts_s / 2:
+        if host.monotonic() - self._taken_s >= self._lasts_s / 2:
             self._take(wanted)
 
     def release(self) -> None:
@@ -129,7 +130,7 @@ class StoreLease:
 
     def _take(self, position: int) -> None:
         """Put a lease, delete the one before, then check that the position is still there."""
-        taken_s = monotonic()
+        taken_s = host.monotonic()
         new = LeaseObject.of(position, clock.now_ns() + int(self._lasts_s * 1e9))
         with writing(self._target.name):
             self._target.put(new.name, lambda file: None, replace=False)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
+from commitlog.base.host import host
 from commitlog.base.life_lock import LifeLock, open_lock_file
 from commitlog.base.service import Service
 from commitlog.errors import (
@@ -78,14 +77,14 @@ class StoreService(Service):
             epoch_start=own.promotion.start,
         )
         self._claim = StoreSession.of(own.number, 0)
-        self._ending = threading.Event()
+        self._ending = host.event()
         self._last = 0
         self._storing = Storing(identity.segment_size)
         self._tail: StoredTail | None = None
         self._unneeded: list[str] = []
         self._warned = False
         self._archiver: Archiver | None = None
-        self._level_s = time.monotonic()  # when all of the log was stored
+        self._level_s = host.monotonic()  # when all of the log was stored
         self._last_error: str | None = None
         self._failed_rounds = 0
         self._marker = Marker(store)
@@ -116,7 +115,7 @@ class StoreService(Service):
             stored_position=stored,
             kept_position=self.kept_position,
             lag_bytes=lag_bytes,
-            lag_s=time.monotonic() - self._level_s if lag_bytes else 0.0,
+            lag_s=host.monotonic() - self._level_s if lag_bytes else 0.0,
             last_error=str(self.error) if self.error is not None else self._last_error,
             failed_rounds=self._failed_rounds,
             requests=0 if self._archiver is None else self._archiver.target.requests,
@@ -161,7 +160,7 @@ class StoreService(Service):
 
     def _try(self, directory: LogDirectory) -> None:
         """Store what is durable; warn of a failure, after which the next round tries again."""
-        started_s = time.monotonic()
+        started_s = host.monotonic()
         try:
             # The end is stored between two segments, which may take long.
             while self._round(directory, self._durable()):

@@ -9,7 +9,6 @@ put too late reaches no reader.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
@@ -17,6 +16,7 @@ from functools import partial
 from typing import BinaryIO
 
 from commitlog.base.failpoint import failpoint
+from commitlog.base.host import host
 from commitlog.errors import CorruptSegmentError, FencedError, InvalidOptionError
 from commitlog.stores.target import Target, reading
 
@@ -63,7 +63,7 @@ class StoreSession:
     @classmethod
     def of(cls, epoch: int, start: int) -> StoreSession:
         """Return a session with a new id, which has no number yet."""
-        return cls(0, epoch, start, os.urandom(16).hex())
+        return cls(0, epoch, start, host.random(16).hex())
 
     def claimed_behind(self, target: Target, newest: StoreSession) -> StoreSession:
         """Claim the number behind the newest session.

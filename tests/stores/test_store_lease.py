@@ -10,6 +10,7 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog, Store
+from commitlog.base.host import host
 from commitlog.errors import InvalidOptionError, LogNotFoundError, PositionError
 from commitlog.keep import StoreLease, restore, target_of
 from commitlog.retention import retention as clock
@@ -91,7 +92,7 @@ def test_renewed_lease_moves_on_and_lasts_from_then(
         assert leases(place) == before
         now_ns, now_s = time.time_ns(), time.monotonic()
         monkeypatch.setattr(clock, "now_ns", lambda: now_ns + 40 * 10**9)
-        monkeypatch.setattr(store_lease, "monotonic", lambda: now_s + 40)
+        monkeypatch.setattr(host, "monotonic", lambda: now_s + 40)
         lease.renew(3 * SEGMENT)
         assert len(leases(place)) == 1 != before
         monkeypatch.setattr(clock, "now_ns", lambda: now_ns + 80 * 10**9)

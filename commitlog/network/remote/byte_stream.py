@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
-import threading
-import time
 from collections.abc import Sequence
+
+from commitlog.base.host import host
 
 _PIECE_BYTES = 256 << 10
 _SLOWEST = 16 << 10  # bytes a second; a slower peer counts as lost
@@ -47,7 +47,7 @@ class PlainStream:
         """Return by when so many bytes have to be moved, of which some are missing; `due_s` is what
         the last call has returned, 0 before. Raise if it has passed.
         """
-        now_s = time.monotonic()
+        now_s = host.monotonic()
         if due_s and now_s > due_s:
             raise TimeoutError("the other side is too slow")
         return due_s or now_s + self._limit_s + size / _SLOWEST
@@ -90,16 +90,16 @@ class TlsStream:
         Brings the bytes of TLS.
     context : ssl.SSLContext
         Certificates.
-    host : str, optional
+    name : str, optional
         The name in the other side's certificate; None at the server.
     """
 
-    def __init__(self, plain: PlainStream, context: ssl.SSLContext, host: str | None) -> None:
+    def __init__(self, plain: PlainStream, context: ssl.SSLContext, name: str | None) -> None:
         self._plain = plain
-        self._lock = threading.Lock()
+        self._lock = host.lock()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(
-            self._incoming, self._outgoing, server_side=host is None, server_hostname=host
+            self._incoming, self._outgoing, server_side=name is None, server_hostname=name
         )
         self._raw = memoryview(bytearray(_PIECE_BYTES))
         self._has_more = False

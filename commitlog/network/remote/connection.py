@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from commitlog.base.host import host
 from commitlog.errors import CommitLogError, ReplicationError
 from commitlog.network.remote import update as updates
 from commitlog.network.remote import wire
@@ -41,7 +40,7 @@ class Connection:
         token = os.environ.get(TOKEN)
         wire.check_token(token, TOKEN)
         self._server = Endpoint(url, token, os.environ.get(ROOTS))
-        self._lock = threading.Lock()
+        self._lock = host.lock()
         self._unused: list[tuple[float, Channel]] = []  # since when
         self._closed = False
         self.refused = False  # for good
@@ -115,13 +114,13 @@ class Connection:
     def _given_back(self, channel: Channel) -> None:
         with self._lock:
             if not self._closed and len(self._unused) < _UNUSED_KEPT:
-                self._unused.append((time.monotonic(), channel))
+                self._unused.append((host.monotonic(), channel))
                 return
         channel.close()
 
     def close_unused(self, unused_s: float = _UNUSED_S) -> None:
         """Close the connections that no call has used for so long."""
-        since_s = time.monotonic() - unused_s
+        since_s = host.monotonic() - unused_s
         with self._lock:
             known, self._unused = self._unused, [each for each in self._unused if each[0] > since_s]
         for each in known:
@@ -136,7 +135,7 @@ class Connection:
         self.close_unused(0)
 
     def _patiently(self, call: Callable[[Channel], Answer], limit_s: float) -> Answer:
-        deadline_s, pause_s = time.monotonic() + limit_s, _PAUSE_S
+        deadline_s, pause_s = host.monotonic() + limit_s, _PAUSE_S
         while True:
             try:
                 return self._called(call)
@@ -144,9 +143,9 @@ class Connection:
                 if isinstance(error, CommitLogError):
                     raise
                 self.check_refusal(error)
-                if self._closed or time.monotonic() + pause_s > deadline_s:
+                if self._closed or host.monotonic() + pause_s > deadline_s:
                     raise self.unreached(limit_s, error) from None
-            time.sleep(pause_s)
+            host.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_LONGEST_S)
 
     def _called(self, call: Callable[[Channel], Answer]) -> Answer:

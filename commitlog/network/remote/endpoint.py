@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import threading
-import time
 import weakref
 from concurrent.futures import Future
 from typing import Any
 
+from commitlog.base.host import host
 from commitlog.network.remote import sockets, wire
 from commitlog.network.remote.channel import SILENCE_S, Channel
 
@@ -41,7 +40,7 @@ class Endpoint:
         address.check_plain(plain_text)
         self._context = wire.client_context(tls_roots) if address.encrypted else None
         self._known = {"log": address.log} | ({} if token is None else {"token": token})
-        self._lock = threading.Lock()
+        self._lock = host.lock()
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._ended = False
 
@@ -53,18 +52,18 @@ class Endpoint:
         OSError
             The server was not reached, or `wire.distrusted` knows that its certificate is refused.
         """
-        host, deadline_s = self._address.host, time.monotonic() + timeout_s
+        deadline_s = host.monotonic() + timeout_s
         failed: OSError | None = None
         found = self._resolved(deadline_s)
         for tried, (family, kind, where) in enumerate(found):
-            connection = socket.socket(family, kind)
+            connection = host.socket(family, kind)
             try:
                 self._add(connection)
                 # An address that does not answer leaves time for those after it.
-                left_s = max(deadline_s - time.monotonic(), 1e-3) / (len(found) - tried)
+                left_s = max(deadline_s - host.monotonic(), 1e-3) / (len(found) - tried)
                 connection.settimeout(left_s)
                 connection.connect(where)
-                name = host if self._context else None
+                name = self._address.host if self._context else None
                 return Channel(connection, self._context, name, limit_s=left_s)
             except OSError as error:
                 sockets.close(connection)
@@ -72,7 +71,7 @@ class Endpoint:
             except BaseException:
                 sockets.close(connection)
                 raise
-        raise failed or OSError(f"{host} has no address")
+        raise failed or OSError(f"{self._address.host} has no address")
 
     def _resolved(self, deadline_s: float) -> list[_Found]:
         """Return the addresses of the host. A name server may take longer than the caller can wait,
@@ -88,8 +87,8 @@ class Endpoint:
             except (OSError, ValueError) as error:
                 answer.set_exception(error)
 
-        threading.Thread(target=resolve, name="commitlog resolve", daemon=True).start()
-        while not self._ended and time.monotonic() < deadline_s:
+        host.thread("commitlog resolve", resolve).start()
+        while not self._ended and host.monotonic() < deadline_s:
             with contextlib.suppress(TimeoutError):
                 return answer.result(_LOOK_S)
         raise TimeoutError(f"no name server has answered for {self._address.host}")
@@ -141,6 +140,5 @@ class Endpoint:
 
 
 def _addresses(address: wire.Address, flags: int = 0) -> list[_Found]:
-    kind = socket.SOCK_STREAM
-    found = socket.getaddrinfo(address.host, address.port, type=kind, flags=flags)
+    found = host.addresses(address.host, address.port, flags)
     return [(family, kind, where) for family, kind, _, _, where in found]

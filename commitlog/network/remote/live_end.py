@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
+from commitlog.base.host import host
 from commitlog.base.service import Service
 from commitlog.errors import CommitLogError, IOFailureError, ReplicationError
 from commitlog.network.remote.connection import Connection, UpdateStream
@@ -52,9 +51,9 @@ class LiveEnd(Service):
         self._adopt = adopt
         self._take = take
         self._wants = wants
-        self._stopping = threading.Event()
+        self._stopping = host.event()
         self._stream: UpdateStream | None = None
-        self._taken_s = time.monotonic()
+        self._taken_s = host.monotonic()
         self._failed: Exception | None = None  # since then
         self._cut_s = 0.0  # when a silent stream was cancelled
 
@@ -62,7 +61,7 @@ class LiveEnd(Service):
         """Raise the error because of which readers get no new records."""
         if self.error is not None:
             raise self.error
-        failed, now_s = self._failed, time.monotonic()
+        failed, now_s = self._failed, host.monotonic()
         if isinstance(failed, IOFailureError):  # the temporary folder is full
             raise failed
         if failed is None and now_s - self._taken_s >= _SILENCE_S:
@@ -114,7 +113,7 @@ class LiveEnd(Service):
                     raise ConnectionError("the server has ended the stream")
                 self._failed = None
                 self._take(update)
-                self._taken_s = time.monotonic()
+                self._taken_s = host.monotonic()
                 if not update.content:
                     self._connection.close_unused()
                 wants = self._wants()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
-import time
 import weakref
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from commitlog._kernel.readers import TailerPage
+from commitlog.base.host import host
 from commitlog.base.service import Service
 from commitlog.errors import CommitLogError, ReplicationError, UnsupportedError
 from commitlog.network.remote.connection import Connection
@@ -36,7 +35,7 @@ class _Place:
     lease: str
     file: weakref.ref[RemoteTailerFile]
     saved: int
-    saved_s: float = field(default_factory=time.monotonic)
+    saved_s: float
     lost: bool = False
 
 
@@ -56,9 +55,9 @@ class RemoteTailers(Service):
         super().__init__(f"commitlog places {connection.url}")
         self._directory = directory
         self._connection = connection
-        self._lock = threading.Lock()
+        self._lock = host.lock()
         self._places: set[_Place] = set()
-        self._ending = threading.Event()
+        self._ending = host.event()
         self._started = False
         self._pid = os.getpid()
 
@@ -90,7 +89,8 @@ class RemoteTailers(Service):
         )
         position = number_of(answer, "position", self._connection.url)
         file = RemoteTailerFile(self, self._directory, name, position)
-        place = _Place(name, file.page, str(answer.get("lease")), weakref.ref(file), position)
+        lease, known = str(answer.get("lease")), weakref.ref(file)
+        place = _Place(name, file.page, lease, known, position, host.monotonic())
         file.place = place
         with self._lock:
             self._places.add(place)
@@ -135,7 +135,7 @@ class RemoteTailers(Service):
 
     def _send(self, place: _Place) -> None:
         """Send a position that has moved, or renew its lease."""
-        position, now_s = place.page.position, time.monotonic()
+        position, now_s = place.page.position, host.monotonic()
         if position == place.saved and now_s - place.saved_s < _RENEW_S:
             return
         try:
@@ -160,7 +160,7 @@ class RemoteTailers(Service):
                 return
             place.lease = str(again.get("lease"))
             self._ask("save", place.name, lease=place.lease, position=position)
-        place.saved, place.saved_s = position, time.monotonic()
+        place.saved, place.saved_s = position, host.monotonic()
 
     def finish(self, place: _Place) -> None:
         """Send the last position of a tailer, and release its name."""

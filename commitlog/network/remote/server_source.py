@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, read_seal
+from commitlog.base.host import host
 from commitlog.errors import (
     FencedError,
     ForkedError,
@@ -51,7 +50,7 @@ class ServerSource(LiveSource):
         self.location = url
         self.connection = Connection(url)
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = host.lock()
         self._headers: dict[int, tuple[bytes, float]] = {}
         self._numbers: frozenset[int] = frozenset()
         self._segments: tuple[frozenset[int], tuple[SegmentRef, ...]] = frozenset(), ()
@@ -75,7 +74,7 @@ class ServerSource(LiveSource):
         self._live_end.start()
 
     def after_fork(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = host.lock()
 
     def close(self) -> None:
         if self._pid != os.getpid():
@@ -195,14 +194,14 @@ class ServerSource(LiveSource):
         last = max(self._numbers, default=-1)
         if known is not None and (number == last or self._is_sealed(number, known)):
             return known
-        if known is not None and time.monotonic() - looked_s < _UNSEALED_S:
+        if known is not None and host.monotonic() - looked_s < _UNSEALED_S:
             return known
         wanted = [number] if number in self._numbers else []
         following = range(number + 1, number + _HEADERS)
         wanted += [each for each in following if each in self._numbers - self._headers.keys()]
         if not wanted or wanted[0] != number:
             return None
-        size, now_s = self._size, time.monotonic()
+        size, now_s = self._size, host.monotonic()
 
         def take(position: int, content: bytes | memoryview) -> None:
             self._headers[position // size] = bytes(content), now_s

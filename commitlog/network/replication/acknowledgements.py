@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
-import time
 from collections.abc import Callable
 
+from commitlog.base.host import host
 from commitlog.errors import FencedError, ReplicationError
 from commitlog.extension import Rank
 from commitlog.network.replication.quota import (
@@ -39,7 +38,7 @@ class Acknowledgements:
         self._path = path
         self.on_fence: Callable[[Rank], None] | None = None
         self.on_progress: Callable[[], None] | None = None
-        self._news = threading.Condition()
+        self._news = host.condition()
         self._quota = Quota()
         self._keys = itertools.count()
         self._ended: dict[int, Action] = {}
@@ -82,13 +81,13 @@ class Acknowledgements:
 
     def wait(self, position: int, copies: int, timeout_s: float | None) -> bool:
         """Wait until so many copies are durable beyond a position; False if the time expired."""
-        until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        until_s = math.inf if timeout_s is None else host.monotonic() + timeout_s
         key = next(self._keys)
         with self._news:
             try:
                 self._do(Awaited(key, position + 1, copies, until_s))
                 while not (key in self._ended or self._closed or self._quota.fence):
-                    now_s = time.monotonic()
+                    now_s = host.monotonic()
                     self._do(Tick(now_s))
                     if key not in self._ended:
                         self._news.wait(None if timeout_s is None else until_s - now_s)

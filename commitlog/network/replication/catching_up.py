@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
+from commitlog.base.host import host
 from commitlog.errors import ReplicationError
 from commitlog.network.replication.meeting import ForkedLogError, fit
 from commitlog.network.replication.primary import Primary
@@ -24,7 +23,7 @@ def catch_up(path: str, other: Primary, position: int, limit_s: float) -> None:
             raise ForkedLogError(parted)
         begun = theirs.rank, replica.position, replica.unsealed()
         with other.stream("a promotion", *begun, members=theirs.members) as stream:
-            last_s, before = time.monotonic(), replica.position
+            last_s, before = host.monotonic(), replica.position
             while replica.position < position:
                 chunk = stream.next()
                 if chunk is None:
@@ -32,8 +31,8 @@ def catch_up(path: str, other: Primary, position: int, limit_s: float) -> None:
                 with replica.lock:
                     replica.write(chunk)
                 if replica.position > before:
-                    last_s, before = time.monotonic(), replica.position
-                elif time.monotonic() - last_s > limit_s:
+                    last_s, before = host.monotonic(), replica.position
+                elif host.monotonic() - last_s > limit_s:
                     raise ReplicationError(f"{other.url} sent no record for {limit_s:g} s")
     except ForkedLogError as fork:
         raise ReplicationError(f"{other.url} diverged at {fork.position}") from None

@@ -7,8 +7,8 @@ state, restored from a backup or a snapshot, and its copy must not be cut to tha
 from __future__ import annotations
 
 import logging
-import time
 
+from commitlog.base.host import host
 from commitlog.errors import CorruptSegmentError
 from commitlog.extension import Notes
 
@@ -37,7 +37,7 @@ class FollowedMark:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self.position, self.flushed = self._written = _read(notes)
-        self._written_s = time.monotonic()
+        self._written_s = host.monotonic()
 
     @property
     def lag_bytes(self) -> int:
@@ -49,7 +49,7 @@ class FollowedMark:
         durable up to `flushed`.
         """
         self.position, self.flushed = max(self.position, position), flushed
-        if time.monotonic() - self._written_s >= _INTERVAL_S:
+        if host.monotonic() - self._written_s >= _INTERVAL_S:
             self.settle()
 
     def lower(self, position: int) -> None:
@@ -59,7 +59,7 @@ class FollowedMark:
 
     def settle(self) -> None:
         """Write what changed durably."""
-        self._written_s = time.monotonic()
+        self._written_s = host.monotonic()
         now = self.position, self.flushed
         if now != self._written:
             content = {"durable": self.position, "flushed": self.flushed}

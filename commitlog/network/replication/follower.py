@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import socket
-import threading
 from typing import Any, Self
 
+from commitlog.base.host import host
 from commitlog.base.option import check_switches
 from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.polling import attempts
@@ -137,8 +138,8 @@ class Follower:
         self._primary = primary
         self._pid = os.getpid()
         self.name = name
-        self._stopping = threading.Event()
-        self._news = threading.Condition()
+        self._stopping = host.event()
+        self._news = host.condition()
         self._flushed = 0
         self._error: CommitLogError | None = None
         self._stream: ChunkStream | None = None
@@ -156,9 +157,7 @@ class Follower:
                 self._server.close()
             self._replica.close()
             raise
-        self._thread = threading.Thread(
-            target=self._run, args=(is_lost,), name="commitlog follow", daemon=True
-        )
+        self._thread = host.thread("commitlog follow", functools.partial(self._run, is_lost))
         self._thread.start()
 
     # --- state ------------------------------------------------------------------------------------

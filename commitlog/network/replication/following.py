@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
+import functools
 from collections.abc import Callable
 from typing import Any
 
+from commitlog.base.host import host
 from commitlog.errors import ClosedError, CommitLogError, ReplicationError
 from commitlog.extension import FRAME_ALIGN
 from commitlog.network.remote.channel import Channel
@@ -23,12 +23,12 @@ _LEAVE_S = 1.0
 
 def throttled(is_allowed: Callable[[], bool]) -> Callable[[], bool]:
     """Return the same check for every message of a stream; it looks once in `HEARTBEAT_S`."""
-    looked_s, allowed = time.monotonic(), True
+    looked_s, allowed = host.monotonic(), True
 
     def check() -> bool:
         nonlocal looked_s, allowed
-        if time.monotonic() - looked_s >= HEARTBEAT_S:
-            looked_s, allowed = time.monotonic(), is_allowed()
+        if host.monotonic() - looked_s >= HEARTBEAT_S:
+            looked_s, allowed = host.monotonic(), is_allowed()
         return allowed
 
     return check
@@ -68,7 +68,7 @@ class Following:
                 f"{_FOLLOWER} asks for position {position}, where no record can begin, or for the "
                 "seal of a segment that it has not"
             )
-        self._ended = threading.Event()
+        self._ended = host.event()
         self._error: CommitLogError | None = None  # why an acknowledgement was refused
         self._sender = Sender(served, position, unsealed)
         # After the sender has noted its version.
@@ -88,11 +88,8 @@ class Following:
         allowed to follow.
         """
         channel.wait_at_most(_SILENCE_S)
-        taking = threading.Thread(
-            target=self._take,
-            args=(channel, is_allowed),
-            name="commitlog acknowledged",
-            daemon=True,
+        taking = host.thread(
+            "commitlog acknowledged", functools.partial(self._take, channel, is_allowed)
         )
         taking.start()
         try:

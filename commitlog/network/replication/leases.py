@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from commitlog import CommitLog, Tailer
+from commitlog.base.host import host
 from commitlog.errors import InvalidOptionError, ReplicationError, TailerNotFoundError
 from commitlog.extension import view_of
 from commitlog.network.remote.wire import number_of
@@ -40,7 +38,7 @@ class Leases:
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
-        self._lock = threading.Lock()
+        self._lock = host.lock()
         self._leases: dict[str, _Lease] = {}
 
     def answer(self, content: dict[str, Any], permit: Permit) -> dict[str, Any]:
@@ -100,13 +98,13 @@ class Leases:
             max_lag=content.get("max_lag"),
             durable=False if durable_s is None else durable_s,
         )
-        lease = _Lease(tailer, os.urandom(16).hex(), time.monotonic())
+        lease = _Lease(tailer, host.random(16).hex(), host.monotonic())
         self._leases[name] = lease
         return {"lease": lease.id, "position": tailer.position}
 
     def _end_silent(self) -> None:
         """Close the tailers of silent readers; one that is still there opens its tailer again."""
-        since_s = time.monotonic() - LEASE_S
+        since_s = host.monotonic() - LEASE_S
         for name in [name for name, each in self._leases.items() if each.heard_s < since_s]:
             self._leases.pop(name).tailer.close()
 
@@ -118,7 +116,7 @@ class Leases:
         lease = self._lease_of(name, content)
         if lease is None:
             return {"lost": True}
-        lease.heard_s = time.monotonic()
+        lease.heard_s = host.monotonic()
         position = number_of(content, "position", _READER)
         if position != lease.tailer.position:
             lease.tailer.seek(position)

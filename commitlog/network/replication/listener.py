@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import logging
 import socket
 import ssl
-import threading
-import time
 from collections.abc import Callable
 
+from commitlog.base.host import host
 from commitlog.base.polling import attempts
 from commitlog.network.remote import sockets
 from commitlog.network.remote.channel import Channel
@@ -30,9 +30,7 @@ class _Client:
     def __init__(self, connection: socket.socket, run: Callable[[_Client], None]) -> None:
         self.socket = connection
         self.channel: Channel | None = None  # until TLS has begun
-        self.thread = threading.Thread(
-            target=run, args=(self,), name="commitlog serve", daemon=True
-        )
+        self.thread = host.thread("commitlog serve", functools.partial(run, self))
 
     @property
     def is_trusted(self) -> bool:
@@ -68,10 +66,10 @@ class Listener:
         self.port = int(self._socket.getsockname()[1])
         self._context = context
         self._serve = serve
-        self._ends = threading.Event()
-        self._lock = threading.Lock()
+        self._ends = host.event()
+        self._lock = host.lock()
         self._clients: dict[_Client, None] = {}  # the oldest one first
-        self._thread = threading.Thread(target=self._accept, name="commitlog serve", daemon=True)
+        self._thread = host.thread("commitlog serve", self._accept)
         try:
             self._thread.start()
         except BaseException:
@@ -134,19 +132,19 @@ class Listener:
         sockets.end(self._socket)  # ends `accept`
         self._thread.join()
         sockets.close(self._socket)
-        deadline_s = time.monotonic() + limit_s
+        deadline_s = host.monotonic() + limit_s
         clients = self._all()
         for client in clients:
             if not client.is_trusted:
                 sockets.end(client.socket)
         for client in clients:
-            client.thread.join(max(0.0, deadline_s - time.monotonic()))
+            client.thread.join(max(0.0, deadline_s - host.monotonic()))
         left = [client for client in clients if client.thread.is_alive()]
         for client in left:
             sockets.end(client.socket)
-        deadline_s = time.monotonic() + limit_s
+        deadline_s = host.monotonic() + limit_s
         for client in left:
-            client.thread.join(max(0.0, deadline_s - time.monotonic()))
+            client.thread.join(max(0.0, deadline_s - host.monotonic()))
         return not left
 
     def _all(self) -> list[_Client]:
@@ -160,7 +158,7 @@ def _listening(where: Address) -> socket.socket:
     used: OSError | None = None
     for _ in attempts(_PORT_S, f"port {where.port} of {where.host}"):
         try:
-            found = socket.create_server((where.host, where.port), family=family, backlog=_BACKLOG)
+            found = host.listen((where.host, where.port), family, _BACKLOG)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from commitlog.base.host import host
 from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
 from commitlog.extension import Identity, Rank
 from commitlog.network.remote.wire import FAILURES, number_of
@@ -78,5 +78,5 @@ class Quorum:
         listed = list(urls)
         if not listed:
             return {}
-        with ThreadPoolExecutor(len(listed), "commitlog promote") as threads:
+        with host.executor(len(listed)) as threads:
             return dict(zip(listed, threads.map(asked, listed), strict=True))

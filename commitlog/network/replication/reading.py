@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 from commitlog import CommitLog
+from commitlog.base.host import host
 from commitlog.errors import PositionError, ReplicationError
 from commitlog.extension import HEADER_SIZE, view_of
 from commitlog.network.remote.update import UPDATE_BYTES, Update
@@ -72,13 +72,13 @@ class Reading:
                 # The end is visible when all bytes below it are sent.
                 now = now if at >= now[1] else (now[0], max(sent[1], 0), max(sent[2], 0))
                 yield self._update(at - len(content), content, now)
-            elif now == sent and time.monotonic() - sent_s < HEARTBEAT_S:
+            elif now == sent and host.monotonic() - sent_s < HEARTBEAT_S:
                 view.wait("append", seen, _SLEEP_S)
                 continue
             else:
                 self._view.refresh()
                 yield self._update(0, b"", now)
-            sent_s, sent = time.monotonic(), now
+            sent_s, sent = host.monotonic(), now
 
     def find(self, content: dict[str, Any]) -> dict[str, Any]:
         """Find a position for Spark's driver, which has no segments."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from dataclasses import replace
 
 from commitlog.base.failpoint import failpoint
+from commitlog.base.host import host
 from commitlog.base.path import translate_errors
 from commitlog.errors import FencedError, ReplicationError
 from commitlog.extension import CopyWriter, Lineage, LockedLog, Rank
@@ -49,7 +49,7 @@ class Replica:
             self.followed = FollowedMark(log.notes)
             self.follows_primary = False  # and not another copy of it
             # Held by the thread that writes here, or that changes the lineage.
-            self.lock = threading.Lock()
+            self.lock = host.lock()
             self._writer = CopyWriter(log)
         except BaseException:
             log.close()

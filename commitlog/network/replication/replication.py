@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 from dataclasses import replace
 from typing import Literal, get_args
 
+from commitlog.base.host import host
 from commitlog.base.keywords import refuses_unknown
 from commitlog.base.option import check_switches
 from commitlog.base.units import Duration, parse_duration, whole_of
@@ -73,7 +73,7 @@ class Replication:
         self._port = Port(listen, token, tokens, tls, plain_text).from_anywhere()
         self._port.address  # noqa: B018  (refuses a wrong address now, not at the first open)
         self._port.permits()  # likewise
-        self._lock = threading.Lock()
+        self._lock = host.lock()
         self._server: ServingProcess | None = None
 
     def _begin(self, view: LogView) -> RequiredCopies:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
-import time
 from collections.abc import Callable
 
+from commitlog.base.host import host
 from commitlog.errors import (
     ClosedError,
     CommitLogError,
@@ -58,7 +57,7 @@ class RequiredCopies:
         self._missing_below = 0  # until the copies are there, appends continue without them
         self._later_epoch = 0
         self._pid = os.getpid()
-        self._closed = threading.Event()
+        self._closed = host.event()
         log.begin_copies()
 
     @property
@@ -91,7 +90,7 @@ class RequiredCopies:
                 self._log.raise_copied(self._log.copied_position)  # which is durable here by now
                 return True
             self._check(end)
-            now_s = time.monotonic()
+            now_s = host.monotonic()
             deadline_s = now_s + timeout_s if deadline_s is None else deadline_s
             if now_s >= deadline_s:
                 return False

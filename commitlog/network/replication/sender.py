@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
+from commitlog.base.host import host
 from commitlog.errors import CorruptRecordError, PositionError
 from commitlog.extension import HEADER_SIZE, SEAL_AT, SEAL_SIZE, copy_frames, read_seal
 from commitlog.network.remote.wire import HEARTBEAT_S
@@ -51,7 +51,7 @@ class Sender:
             if self._view.epochs.version() != self._version:
                 return  # the follower adopts the new epoch when it connects again
             has_more = end > self._number * self._size + self._offset
-            is_silent = time.monotonic() - sent_at >= HEARTBEAT_S
+            is_silent = host.monotonic() - sent_at >= HEARTBEAT_S
             if has_more or is_silent:
                 self._served.drop_overwritten()
             if self._served.acknowledged is not self._acknowledged:
@@ -66,12 +66,12 @@ class Sender:
                 if self._offset >= self._size:
                     self._unsealed.append(self._number)
                     self._number, self._offset, begun = self._number + 1, HEADER_SIZE, False
-                sent_at = time.monotonic()
+                sent_at = host.monotonic()
                 # What came after `seen` ends the sleep at once.
                 if self._number * self._size + self._offset < end:
                     continue
             elif is_silent:
-                sent_at = time.monotonic()
+                sent_at = host.monotonic()
                 view.refresh()
                 yield Chunk(self._number, self._offset, flushed)
             self._served.acknowledged.show()  # what a flush that has ended completes

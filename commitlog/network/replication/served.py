@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 from commitlog import CommitLog
 from commitlog import open as open_log
+from commitlog.base.host import host
 from commitlog.errors import (
     CommitLogError,
     CorruptSegmentError,
@@ -60,10 +59,10 @@ class Served:
     ) -> None:
         self.ahead = ahead
         self._renews = renews
-        self._renewing = threading.Lock()
+        self._renewing = host.lock()
         self._path = os.path.realpath(log.path)  # the working directory may change
         self.acknowledged = Acknowledgements(log.path)
-        self.stopping = threading.Event()
+        self.stopping = host.event()
         self._promise = promise
         self._asked_s = 0.0  # when a reader asked for a flush
         self._streams: dict[int, Member] = {}  # by the thread that sends
@@ -159,7 +158,7 @@ class Served:
         if self._renews and not self.renew():
             return False  # the log was removed
         self.drop_overwritten()
-        view, began_s = self.view, time.monotonic()
+        view, began_s = self.view, host.monotonic()
         if not self.acknowledged.wait(position, copies, timeout_s):
             return False
         while True:
@@ -167,7 +166,7 @@ class Served:
             if self.log.flushed_position > position:
                 return True
             if self.stopping.is_set() or (
-                timeout_s is not None and time.monotonic() - began_s >= timeout_s
+                timeout_s is not None and host.monotonic() - began_s >= timeout_s
             ):
                 return False
             view.wait("flush", seen, _SLEEP_S)
@@ -225,11 +224,11 @@ class Served:
     @contextlib.contextmanager
     def streaming(self, member: str, name: str) -> Iterator[None]:
         """Note the copy to which a stream runs."""
-        self._streams[threading.get_ident()] = Member(member, name)
+        self._streams[host.ident()] = Member(member, name)
         try:
             yield
         finally:
-            del self._streams[threading.get_ident()]
+            del self._streams[host.ident()]
 
     def _join(self, content: dict[str, Any]) -> dict[str, Any]:
         """Count a copy from now on, durably, so that promotions know it before it acknowledges.
@@ -310,7 +309,7 @@ class Served:
         A reader may ask for a flush, but not have the log flushed without a pause.
         """
         if content.get("what") == "flush":
-            now_s = time.monotonic()
+            now_s = host.monotonic()
             if now_s - self._asked_s < _FLUSH_S:
                 return {"found": None}
             self._asked_s = now_s

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from commitlog.base.host import host
 from commitlog.errors import CommitLogError
 from commitlog.network.remote import update as updates
 from commitlog.network.remote import wire
@@ -42,9 +43,9 @@ class Sessions:
         self._logs = logs
         self._permits = permits
         self._grows = grows
-        self._followers = threading.BoundedSemaphore(_FOLLOWERS_LIMIT)
-        self._readers = threading.BoundedSemaphore(_READERS_LIMIT)
-        self._lock = threading.Lock()
+        self._followers = host.semaphore(_FOLLOWERS_LIMIT)
+        self._readers = host.semaphore(_READERS_LIMIT)
+        self._lock = host.lock()
         self._waiting: set[Channel] = set()  # for a request
         self._ended = False
 

@@ -1,0 +1,108 @@
+"""Host: what the floors above the kernel ask of the world: time, randomness, threads, connections.
+
+`host` is the real one. A simulation replaces its attributes, and runs the same code in one thread
+from one seed: each wait of these floors is a call of `host` or a failpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:  # a program without network and stores does not import these
+    import socket
+    from concurrent.futures import Executor
+
+
+class Thread(Protocol):
+    """A thread that `Host.thread` returns. It does not run before `start`."""
+
+    @property
+    def ident(self) -> int | None: ...
+    def start(self) -> None: ...
+    def join(self, timeout: float | None = None) -> None: ...
+    def is_alive(self) -> bool: ...
+
+
+Wait = Callable[[Any, int, float], object]
+
+
+class Host:
+    """Functions of the standard library, each at one place.
+
+    Attributes
+    ----------
+    thread : callable
+        Returns a daemon thread of a name that runs a function.
+    ident : callable
+        Returns what tells the calling thread from others.
+    executor : callable
+        Returns an executor of so many threads.
+    await_event : callable
+        Calls a function of the kernel that sleeps, with an engine, the number of an event, and
+        seconds.
+    """
+
+    def __init__(self) -> None:
+        self.monotonic: Callable[[], float] = time.monotonic
+        self.time_ns: Callable[[], int] = time.time_ns
+        self.sleep: Callable[[float], object] = time.sleep
+        self.random: Callable[[int], bytes] = os.urandom
+        self.boot_id: Callable[[], bytes] = _boot_id
+        self.lock: Callable[[], threading.Lock] = threading.Lock
+        self.condition: Callable[[], threading.Condition] = threading.Condition
+        self.event: Callable[[], threading.Event] = threading.Event
+        self.semaphore: Callable[[int], threading.BoundedSemaphore] = threading.BoundedSemaphore
+        self.thread: Callable[[str, Callable[[], object]], Thread] = _thread
+        self.ident: Callable[[], int] = threading.get_ident
+        self.executor: Callable[[int], Executor] = _executor
+        self.await_event: Callable[[Wait, Any, int, float], object] = _await_event
+        self.addresses: Callable[[str, int, int], list[tuple[Any, ...]]] = _addresses
+        self.socket: Callable[[int, int], socket.socket] = _socket
+        self.listen: Callable[[tuple[str, int], int, int], socket.socket] = _listen
+
+
+def _boot_id() -> bytes:
+    fd = os.open("/proc/sys/kernel/random/boot_id", os.O_RDONLY)
+    try:
+        return bytes.fromhex(os.read(fd, 64).decode("ascii").replace("-", ""))
+    finally:
+        os.close(fd)
+
+
+def _thread(name: str, run: Callable[[], object]) -> threading.Thread:
+    return threading.Thread(target=run, name=name, daemon=True)
+
+
+def _executor(most: int) -> Executor:
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(most, "commitlog")
+
+
+def _await_event(wait: Wait, engine: Any, seen: int, timeout_s: float) -> object:
+    return wait(engine, seen, timeout_s)
+
+
+def _addresses(name: str, port: int, flags: int) -> list[tuple[Any, ...]]:
+    import socket
+
+    return list(socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=flags))
+
+
+def _socket(family: int, kind: int) -> socket.socket:
+    import socket
+
+    return socket.socket(family, kind)
+
+
+def _listen(where: tuple[str, int], family: int, backlog: int) -> socket.socket:
+    import socket
+
+    return socket.create_server(where, family=family, backlog=backlog)
+
+
+host = Host()
