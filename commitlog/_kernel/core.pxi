@@ -149,6 +149,10 @@ cdef class Core:
         """Give the slot back."""
         if self.log.slot_fds.cursors >= 0 and self.log.owner != 0:
             cl_slot_detach(self.cursors.cells, self.log.slot_fds, self.log.slot)
+        self.forget_slot()
+
+    def forget_slot(self):
+        """Leave the slot as it is: what holds its locks is closed or the parent's."""
         self.log.owner = 0
         self.log.slot_fds = CL_NO_SLOT_FDS
 
@@ -166,8 +170,7 @@ cdef class Core:
         """
         if self.log.refusal == 0 or self.log.refusal == REFUSED_LAG:
             self.log.refusal = REFUSED_FORKED
-        self.log.owner = 0
-        self.log.slot_fds = CL_NO_SLOT_FDS
+        self.forget_slot()
         self.users = 0  # the parent's threads
         if self.native != NULL:
             cl_writer_set_largest(self.native.writer, self.native.largest)

@@ -128,6 +128,11 @@ class TailerFile:
         finally:
             self._lock.close()
 
+    def abandon(self) -> None:
+        """Release the name, and write nothing."""
+        if self._dropped.detach() is not None:
+            self._lock.close()
+
 
 def _release(page: TailerPage, lock: TailerLock) -> None:
     """Close the file of a tailer that was dropped without `close`."""
