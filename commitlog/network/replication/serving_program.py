@@ -6,7 +6,6 @@ It ends with its input, and so with the program that has started it.
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import os
@@ -15,12 +14,10 @@ import sys
 import threading
 from typing import Any, TextIO
 
-from commitlog import open as open_log
 from commitlog.errors import CommitLogError
 from commitlog.extension import Rank
-from commitlog.network.replication.replica import fence_closed
-from commitlog.network.replication.served import Served
-from commitlog.network.replication.server import Port, Server
+from commitlog.network.replication.server import Port
+from commitlog.network.replication.serving import Serving
 
 _logger = logging.getLogger("commitlog.replication")
 
@@ -47,11 +44,11 @@ class _Program(logging.Handler):
         super().__init__()
         self._output = output
         self._writing = threading.Lock()
-        self._server: Server | None = None
         logger = logging.getLogger("commitlog")
         logger.addHandler(self)
         logger.setLevel(settings.pop("level"))
-        self._port = Port(**settings, plain_text=True)  # the other program has asked for it
+        port = Port(**settings, plain_text=True)  # the other program has asked for it
+        self._serving = Serving(port, self._fence)
 
     def emit(self, record: logging.LogRecord) -> None:
         message = self.format(record)  # with the traceback, if there is one
@@ -70,7 +67,7 @@ class _Program(logging.Handler):
             self._execute(request)
 
     def _execute(self, request: dict[str, Any]) -> None:
-        act = getattr(self, f"_{request.pop('do')}")
+        act = getattr(self._serving, request.pop("do"))
         number = request.pop("number")
         try:
             answer: dict[str, Any] = {"result": act(**request)}
@@ -83,45 +80,5 @@ class _Program(logging.Handler):
             answer |= {"path": None, "position": None}
         self._say({"number": number, **answer})
 
-    def _add(self, path: str, name: str, require: int) -> int:
-        served = Served(open_log(path, "r"), functools.partial(fence_closed, path), ahead=True)
-        try:
-            if self._server is None:
-                self._server = Server({name: served}, self._port, grows=True)
-            else:
-                self._server._add(name, served)
-        except BaseException:
-            served.log.close()
-            raise
-        view = served.view
-
-        def show() -> None:
-            view.raise_copied(served.acknowledged.reached(max(require, 1)))
-
-        def fence(rank: Rank) -> None:
-            self._say({"fenced": name, "rank": rank._asdict()})
-
-        served.acknowledged.on_progress = show
-        served.acknowledged.on_fence = fence
-        return self._server.port
-
-    @property
-    def _serving(self) -> Server:
-        assert self._server is not None
-        return self._server
-
-    def _remove(self, name: str) -> None:
-        self._serving._remove(name)
-
-    def _followers(self, log: str) -> dict[str, int]:
-        return self._serving.followers(log)
-
-    def _reached(self, log: str, copies: int) -> int:
-        return self._serving.replicated_position(copies, log=log)
-
-    def _wait(self, log: str, position: int, copies: int, timeout_s: float | None) -> bool:
-        return self._serving.wait_replicated(position, copies=copies, timeout=timeout_s, log=log)
-
-    def _close(self) -> None:
-        if self._server is not None:
-            self._server.close()
+    def _fence(self, name: str, rank: Rank) -> None:
+        self._say({"fenced": name, "rank": rank._asdict()})
