@@ -8,12 +8,13 @@ from itertools import repeat
 
 import commitlog
 from commitlog import CommitLog, Retention, Tuning
+from commitlog.extension import frame_size
 from commitlog.keep import SegmentListener
 from commitlog.options import SEGMENT_SIZE_SMALLEST
 from commitlog.options.tuning import INDEX_SPACING_LARGEST
 from commitlog.tools.bench.case import Case
 from commitlog.tools.bench.sample import Meter, Sample
-from commitlog.tools.bench.workspace import Workspace, frame_size, value_of
+from commitlog.tools.bench.workspace import Workspace, value_of
 
 _PAIRS = 2
 _SEGMENTS_IN_ONE = (

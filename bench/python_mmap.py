@@ -11,12 +11,12 @@ from itertools import repeat
 from pathlib import Path
 from zlib import crc32
 
-from commitlog.extension import frame_length
+from commitlog.extension import frame_size
 from commitlog.tools.bench.case import Case
 from commitlog.tools.bench.sample import Meter, Sample
-from commitlog.tools.bench.workspace import Workspace, frame_size, value_of
+from commitlog.tools.bench.workspace import Workspace, value_of
 
-_HEADER = frame_length(0)  # of a record without a key
+_HEADER = frame_size(0)  # of a record without a key
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, which the mmap module does not name
 
 

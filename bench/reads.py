@@ -9,11 +9,12 @@ from importlib.util import find_spec
 import numpy as np
 
 import commitlog
+from commitlog.extension import frame_size
 from commitlog.tail.seek import Direction
 from commitlog.tail.tailer import Tailer
 from commitlog.tools.bench.case import Case
 from commitlog.tools.bench.sample import Meter, Sample
-from commitlog.tools.bench.workspace import Workspace, frame_size, value_of
+from commitlog.tools.bench.workspace import Workspace, value_of
 
 BATCH = 65536
 ReadAll = Callable[[Tailer], None]

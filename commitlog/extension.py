@@ -19,17 +19,16 @@ from commitlog._kernel.segments import (
 )
 from commitlog.log.commit_log import open_source
 from commitlog.log.copy_writer import CopyWriter
-from commitlog.log.coroutines import append_list_async
-from commitlog.log.frame_list import frame_length, segment_fields
+from commitlog.log.frame_list import frame_size
 from commitlog.log.locked_log import LockedLog
 from commitlog.log.log_copy import LogCopy
 from commitlog.log.open_log import view_of
-from commitlog.log.scan import Scan
 from commitlog.log.view import LogView
 from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.lineage import Epoch, Lineage, Member, Rank
 from commitlog.repair.log_files import LogFiles
 from commitlog.repair.removal import LogRemoval
+from commitlog.repair.source_files import SourceFiles
 from commitlog.repair.verification import surveying
 from commitlog.retention.outside import pruning
 from commitlog.retention.pruner import Pruned
@@ -38,7 +37,6 @@ from commitlog.retention.stored_mark import StoredMark
 from commitlog.segment.cursors_file import Writer
 from commitlog.segment.directory import holes, segment_name
 from commitlog.segment.identity import Identity
-from commitlog.segment.new_file import put_new_file
 from commitlog.segment.notes import Notes
 from commitlog.segment.piece_decoder import PieceDecoder
 from commitlog.segment.seal_table import Seal
@@ -46,15 +44,12 @@ from commitlog.source.segment_source import SegmentRef, SegmentSource, SourceEnd
 from commitlog.source.source_registry import SourceKind, register_source
 from commitlog.stage.joining import join
 from commitlog.stage.staging import StagedSegment, StagingWriter
-from commitlog.tail.arrow import BatchForm
-from commitlog.tail.tailer_folder import check_name
 
 __all__ = [
     "FRAME_ALIGN",
     "HEADER_SIZE",
     "SEAL_AT",
     "SEAL_SIZE",
-    "BatchForm",
     "CopyWriter",
     "Epoch",
     "Epochs",
@@ -72,32 +67,28 @@ __all__ = [
     "Rank",
     "Retention",
     "RowBuffers",
-    "Scan",
     "Seal",
     "Segment",
     "SegmentRef",
     "SegmentSource",
     "SourceEnds",
+    "SourceFiles",
     "SourceKind",
     "StagedSegment",
     "StagingWriter",
     "StoredMark",
     "Writer",
-    "append_list_async",
     "check_header",
-    "check_name",
     "copy_frames",
     "crc32c_implementation",
-    "frame_length",
+    "frame_size",
     "header_fields",
     "holes",
     "join",
     "open_source",
     "pruning",
-    "put_new_file",
     "read_seal",
     "register_source",
-    "segment_fields",
     "segment_name",
     "surveying",
     "view_of",

@@ -11,7 +11,7 @@ from typing import Literal
 import commitlog
 from commitlog.base.path import path_of
 from commitlog.errors import PositionError
-from commitlog.extension import Scan, view_of
+from commitlog.extension import view_of
 
 try:
     import polars as pl
@@ -87,7 +87,7 @@ def _frames(
         if bounds is None:
             return
         names = [name for name in columns or _SCHEMA if name != _NOTHING] or ["position"]
-        for batch in Scan(log, *bounds, names, "commitlog.polars", views=True).record_batches(left):
+        for batch in view_of(log).scan(*bounds, names, "commitlog.polars").record_batches(left):
             frame = pl.DataFrame(batch)
             if columns is None or _NOTHING in columns:
                 frame.insert_column(0, _nothing(frame.height))

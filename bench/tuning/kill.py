@@ -16,7 +16,8 @@ import commitlog
 from bench.tuning.knobs import Knob
 from commitlog.options import Flush
 from commitlog.tools.bench.case import Case
-from commitlog.tools.bench.workspace import Workspace, frame_size
+from commitlog.extension import frame_size
+from commitlog.tools.bench.workspace import Workspace
 
 RATE = 10_000
 VALUE_SIZE = 100

@@ -60,7 +60,7 @@ class ArrowMethods:
         """
         from commitlog.log.scan import Scan
 
-        return Scan(self, start, end, columns, "to_reader").reader()
+        return Scan(self._parts, start, end, columns, "to_reader", keep=self).reader()
 
     def to_arrow(
         self,

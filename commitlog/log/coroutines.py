@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from commitlog._kernel.engine import REFUSED_LAG, RecordList
-from commitlog.base.option import switch
-from commitlog.errors import ClosedError
-from commitlog.tail.backpressure import Hold
+from commitlog._kernel.engine import RecordList
+from commitlog.log.async_append import (
+    append_in_turn,
+    append_list_async,
+    has_queue,
+    is_awaited,
+    until_durable,
+)
 
 if TYPE_CHECKING:
     from commitlog._kernel.engine import ReadableBuffer
     from commitlog.log.open_log import OpenLog
-_NOWHERE = 1 << 63
-_CLAIM_NAP_S = 0.0001
 
 
 class AsyncMethods:
@@ -81,19 +83,19 @@ class AsyncMethods:
             The log cannot take the record. Nothing was appended.
         """
         parts = self._parts
-        durable = _is_awaited(parts, sync)
+        durable = is_awaited(parts, sync)
         position = None
         if producer is not None or producer_sequence is not None:
             record = value, key, type, timestamp_ns
             position = parts.append_once(producer, producer_sequence, record, False, expect)
-        elif not _has_queue(parts):
+        elif not has_queue(parts):
             position = parts.engine.append_unless_held(value, key, type, timestamp_ns, expect)
         if position is None:
             records = RecordList(parts.engine, [value], [key], [type], timestamp_ns, expect)
-            await _append_in_turn(parts, records)
+            await append_in_turn(parts, records)
             position = int(records.positions[0])
         if durable and position >= 0:
-            await _until_durable(parts, position)
+            await until_durable(parts, position)
         return position
 
     async def append_many_async(
@@ -118,56 +120,4 @@ class AsyncMethods:
         """
         engine = self._parts.engine
         records = RecordList(engine, values, keys, types, timestamp_ns, expect)
-        return await append_list_async(self, records, sync)
-
-
-async def append_list_async(
-    log: AsyncMethods, records: RecordList, sync: bool | None
-) -> npt.NDArray[np.int64]:
-    """Append a list as `AsyncMethods.append_many_async` does."""
-    parts = log._parts
-    durable = _is_awaited(parts, sync)
-    if _has_queue(parts) or not parts.engine.append_list(records):
-        await _append_in_turn(parts, records)
-    if durable and records.count:
-        # The maximum, not the last: dropped records at the end have position -1.
-        await _until_durable(parts, int(records.positions.max()))
-    return records.positions
-
-
-def _has_queue(parts: OpenLog) -> bool:
-    """Return whether coroutines wait for a required tailer; a later one must not overtake them."""
-    return parts.writer is not None and bool(parts.writer.fair_queues)
-
-
-async def _append_in_turn(parts: OpenLog, records: RecordList) -> None:
-    """Append the rest of a list, after the coroutines of this loop that already wait."""
-    import asyncio  # only coroutines need it
-
-    from commitlog.log.fair_queue import QueueEntry
-
-    writer = parts.writing()
-    with Hold(writer.backpressure) as hold, QueueEntry(writer.fair_queues) as entry:
-        hold.waited = entry.must_wait
-        await entry.wait()
-        while not (hold.dropped or parts.engine.append_list(records)):
-            if parts.engine.refusal != REFUSED_LAG:
-                await asyncio.sleep(_CLAIM_NAP_S)  # a claim below the end is open
-            for nap_s in hold.naps(records.count - records.done):
-                await asyncio.sleep(nap_s)
-
-
-def _is_awaited(parts: OpenLog, sync: bool | None) -> bool:
-    durable = parts.options.flush == "sync" if sync is None else switch(sync, "sync")
-    if durable:
-        parts.engine.check_claims(_NOWHERE)
-    return durable
-
-
-async def _until_durable(parts: OpenLog, position: int) -> None:
-    assert parts.writer is not None  # the append was not refused
-    service = parts.writer.acknowledging(parts.options.sync_timeout)
-    if service is None:
-        why = "the log was closed before the record was durable; the record stays in the log"
-        raise ClosedError(why, path=parts.path, position=position)
-    await service.durable(position)
+        return await append_list_async(self._parts, records, sync)

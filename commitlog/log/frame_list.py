@@ -33,6 +33,11 @@ def frame_length(value_bytes: int, key: bytes | None = None, type: int = 0) -> i
     return (FRAME_EXTENDED if is_extended else FRAME_HEADER) + len(key or b"") + value_bytes
 
 
+def frame_size(value_bytes: int) -> int:
+    """Return the bytes that a record without key and type takes in a log."""
+    return -(-frame_length(value_bytes) // FRAME_ALIGN) * FRAME_ALIGN
+
+
 def segment_fields(segment: Segment) -> dict[str, Any]:
     """Return the header of a segment with its seal; a part that is not written yet is None."""
     opened = read_opened(segment.read(0, HEADER_SIZE))

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import weakref
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Literal, cast
 
@@ -53,6 +54,7 @@ class LogParts:
     writer: WriterServices | None
     view: Any  # a `LogView`, which refers to the parts
     places: PlaceKeeper
+    writing: Callable[[], WriterServices]  # the services of a writable log; a reader raises
 
     def __init__(self, mode: Mode, opened: Opened, options: Options, policy: object) -> None:
         self.mode = mode

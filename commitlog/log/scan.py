@@ -10,7 +10,7 @@ import numpy as np
 from commitlog._kernel.readers import read_columns
 from commitlog.base.units import whole_of
 from commitlog.errors import InvalidOptionError, PositionError, SequenceError
-from commitlog.log.parts import parts_of
+from commitlog.log.parts import LogParts
 from commitlog.tail.arrow import BatchForm
 from commitlog.tail.batch import Batch
 from commitlog.tail.seek import Seeker, Timestamp
@@ -28,22 +28,23 @@ class Scan:
 
     The end is fixed when the scan is created: later records are not in it. The bounds and columns
     are those of `CommitLog.to_reader`. `what` is the call that needs pyarrow, for the error, and
-    `views` is as for `BatchForm`.
+    `views` is as for `BatchForm`. `keep` is the log, if nothing else keeps it: a dropped log is
+    closed.
     """
 
     def __init__(
         self,
-        log: object,
+        parts: LogParts,
         start: Bound | None,
         end: Bound | None,
         columns: Sequence[str] | None,
         what: str,
         *,
         views: bool = False,
+        keep: object = None,
     ) -> None:
-        parts = parts_of(log)
         parts.check_open()
-        self._log = log  # kept, because a dropped log is closed
+        self._keep = keep
         self._form = BatchForm(columns, what, views=views)
         self._index = parts.index
         self._seeker = Seeker(parts.index, start="first")

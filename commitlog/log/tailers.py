@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from commitlog.base.name import check_name
 from commitlog.base.units import Size, parse_duration, parse_size
 from commitlog.errors import InvalidOptionError
 from commitlog.log.parts import LogParts
@@ -10,7 +11,6 @@ from commitlog.tail.seek import Direction, Seeker, Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
 from commitlog.tail.tailer import Tailer
 from commitlog.tail.tailer_file import Durable
-from commitlog.tail.tailer_folder import check_name
 from commitlog.tail.tailer_state import TailerState
 
 _NEVER_NS = -1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from typing import Any, Literal, TypeVar
@@ -23,11 +23,14 @@ from commitlog._kernel.engine import (
 from commitlog._kernel.failure import REPLACED
 from commitlog._kernel.segments import Segment
 from commitlog.base.host import host
+from commitlog.base.name import check_name
 from commitlog.base.path import open_directory
 from commitlog.errors import NotALogError
-from commitlog.log.frame_list import list_frames
+from commitlog.log.async_append import append_list_async
+from commitlog.log.frame_list import frame_length, list_frames
 from commitlog.log.parts import LogParts, Mode
 from commitlog.log.producers import checked
+from commitlog.log.scan import Scan
 from commitlog.log.snapshot import Snapshot, take_snapshot
 from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.join_note import Manifest
@@ -38,7 +41,6 @@ from commitlog.segment.notes import Notes
 from commitlog.segment.seal_table import Seal
 from commitlog.stats import TopicStats
 from commitlog.tail import tailer_state
-from commitlog.tail.tailer_folder import check_name
 from commitlog.tail.tailer_state import TailerState
 
 Event = Literal["append", "flush", "copied"]
@@ -267,6 +269,18 @@ class LogView:
         """What appends such a list, as `CommitLog.append_many` does, and returns the positions."""
         return self._parts.engine.append_records
 
+    @property
+    def append_records_async(
+        self,
+    ) -> Callable[[RecordList, bool | None], Coroutine[Any, Any, NDArray[np.int64]]]:
+        """What appends such a list, as `CommitLog.append_many_async` does."""
+        return partial(append_list_async, self._parts)
+
+    def largest_value(self, key: bytes | None = None, type: int = 0) -> int:
+        """Return the longest value that a record with a key and a type can have."""
+        plain, framed = frame_length(0), frame_length(0, key, type)
+        return self._parts.engine.largest_value + plain - framed
+
     def check_producer(self, producer: object, number: object, expect: object) -> tuple[str, int]:
         """Check the arguments of an append of a producer, before something else is appended."""
         return checked(self.path, producer, number, expect)
@@ -324,6 +338,22 @@ class LogView:
         positions.
         """
         return list_frames(self._parts, number, start, stop)
+
+    def scan(
+        self, start: int | None, end: int | None, columns: Sequence[str] | None, what: str
+    ) -> Scan:
+        """Return a scan of the records between two positions, with keys and values as Arrow views;
+        `what` is the call that needs pyarrow, for the error. The caller keeps the log open.
+        """
+        return Scan(self._parts, start, end, columns, what, views=True)
+
+    def is_stored(self, number: int) -> bool:
+        """Return whether the log's store has a segment whole; the directory may have it, too."""
+        return self._parts.directory.is_stored(number)
+
+    def is_older(self, number: int) -> bool:
+        """Return whether a segment is in the log's store, and below those of the directory."""
+        return self._parts.directory.is_older(number)
 
     def has_joined(self, query: str, batch: int) -> bool:
         """Return whether the batch of a query, or a later one of it, has joined the log."""

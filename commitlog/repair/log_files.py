@@ -20,6 +20,7 @@ from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import Writer
 from commitlog.segment.directory import JOIN_NOTE, LogDirectory
 from commitlog.segment.identity import Identity
+from commitlog.segment.notes import Notes
 
 
 class LogFiles:
@@ -89,6 +90,11 @@ class LogFiles:
         """Return what the log follows, its epoch and its copies; None if it never had any."""
         epochs = Epochs(self.directory)
         return epochs.read() if epochs.exists() else None
+
+    @property
+    def notes(self) -> Notes:
+        """The small files of extensions in the log's directory."""
+        return Notes(self.directory)
 
     @property
     def restored(self) -> bool:

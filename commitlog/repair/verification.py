@@ -22,20 +22,16 @@ from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import LogNotFoundError, NotALogError, UnsupportedVersionError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
-from commitlog.options import Options, Tuning
 from commitlog.repair.lost_identity import deduce
 from commitlog.repair.reports import VerifyReport
+from commitlog.repair.source_files import SourceFiles
 from commitlog.repair.survey import Survey
 from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import is_live
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
 from commitlog.source.source_directory import SourceDirectory
-from commitlog.source.source_registry import (
-    open_source_directory,
-    refuse_source,
-    source_kind,
-)
+from commitlog.source.source_registry import refuse_source, source_kind
 
 
 def verify(path: str | os.PathLike[str]) -> VerifyReport:
@@ -107,10 +103,10 @@ def surveying(path: str, *, live: bool | None = None) -> Iterator[Survey]:
     kind = source_kind(path)
     if kind is not None and kind.grows:
         refuse_source(path)
-    elsewhere = open_source_directory(path, Options(tuning=Tuning(archive_cache=0)))
+    elsewhere = SourceFiles.open(path)
     if elsewhere is not None:
-        with contextlib.closing(elsewhere):
-            yield _survey_of_source(elsewhere)
+        with elsewhere:
+            yield _survey_of_source(elsewhere.directory)
         return
     with (
         opened_log_directory(path) as fd,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from commitlog.segment import checked_json
 from commitlog.segment.directory import LogDirectory
+from commitlog.segment.new_file import put_new_file
 
 
 class Notes:
-    """Read and replace small JSON files in a log's directory, whole, durably and with a CRC.
+    """Write small files into a log's directory, whole and durably; JSON files have a CRC.
 
     Parameters
     ----------
@@ -31,6 +33,19 @@ class Notes:
             A newer release has written it.
         """
         return checked_json.read(self._directory, name)
+
+    def add_file(self, folder: str, name: str, content: bytes) -> bool:
+        """Put a new file durably into a folder of the log's directory; return False if there is one
+        of that name already. A kill leaves the whole file or none.
+        """
+        path = os.path.join(self._directory.path, folder)
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            placed = put_new_file(fd, name, content)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        return placed
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Replace a file durably; a kill leaves the old content or the new one."""

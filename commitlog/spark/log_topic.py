@@ -10,7 +10,6 @@ from typing import Literal
 import commitlog
 from commitlog.errors import LogNotFoundError, PositionError, SequenceError
 from commitlog.extension import HEADER_SIZE, view_of
-from commitlog.log.parts import parts_of
 from commitlog.spark import places
 from commitlog.spark.presence import check_present
 from commitlog.spark.segment_bytes import stored_location
@@ -59,7 +58,6 @@ class LogTopic(Topic):
 
     def _begin(self, log: commitlog.CommitLog) -> None:
         self.log = log
-        self._parts = parts_of(self.log)
         self._view = view_of(self.log)
         self.segment_size = self.log.segment_size
         self.uuid = self.log.identity.uuid
@@ -151,7 +149,7 @@ class LogTopic(Topic):
 
     def _is_stored(self, number: int) -> bool:
         """Return whether a task reads a segment from the store."""
-        return self._parts.directory.is_older(number)
+        return self._view.is_older(number)
 
     def _location(self, number: int) -> str:
         if self._store is not None and self._is_stored(number):

@@ -44,11 +44,11 @@ class RemoteTopic(LogTopic):
         self._server.check()
 
     def _is_stored(self, number: int) -> bool:
-        return self._parts.directory.is_stored(number)
+        return self._view.is_stored(number)
 
     def _is_older(self, position: int) -> bool:
         """Return whether only the store has a position."""
-        return self._parts.directory.is_older(position // self.segment_size)
+        return self._view.is_older(position // self.segment_size)
 
     def _has_changed(self) -> bool:
         """Return whether the server has another log by now. While it is out of reach, the query

@@ -6,8 +6,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import re
-import sys
 from collections.abc import Iterator
 
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError
@@ -20,7 +18,6 @@ from commitlog.base.regular_file import open_regular, opened_regular
 from commitlog.errors import (
     CommitLogError,
     CorruptTailerError,
-    InvalidOptionError,
     IOFailureError,
     TailerNotFoundError,
 )
@@ -29,34 +26,9 @@ from commitlog.segment.directory import LogDirectory
 from commitlog.segment.lock_file import TERMS, tailer_span
 
 FOLDER = "tailers"
-NAME_LONGEST = 128  # bytes of UTF-8
-_NAME = re.compile(r"[\w@:+][\w@:+.\-]*")
 _TERMS_WAIT_S = 5.0
 # A change takes milliseconds, so a lock on the folder that is held longer has another reason.
 FOLDER_WAIT_S = 0.5
-
-
-def check_name(name: object) -> str:
-    """Check the name of a tailer and return it as a plain str."""
-    if not isinstance(name, str):
-        raise InvalidOptionError(f"name must be a str, not {type(name).__name__}")
-    if (
-        not _NAME.fullmatch(name)
-        or not name.isprintable()
-        or len(name.encode(errors="replace")) > NAME_LONGEST
-    ):
-        raise InvalidOptionError(
-            f"name must be 1 to {NAME_LONGEST} bytes of letters, digits and _ @ : + . -, and must "
-            f"not begin with . or -: {name!r} is invalid"
-        )
-    try:
-        os.fsencode(name)
-    except UnicodeEncodeError:
-        raise InvalidOptionError(
-            f"name {name!a} cannot be a file name in the encoding {sys.getfilesystemencoding()} of "
-            "this process: use ASCII, or set a UTF-8 locale such as LC_ALL=C.UTF-8"
-        ) from None
-    return str(name)  # the kernel takes no subclass
 
 
 def tailer_path(directory: LogDirectory, name: str) -> str:

@@ -19,7 +19,7 @@ from commitlog.base.folder_lock import lock_folder
 from commitlog.base.path import sync_directory, translate_refusals
 from commitlog.base.polling import attempts
 from commitlog.errors import IOFailureError, PositionError, SchemaError, TopicNotFoundError
-from commitlog.extension import put_new_file
+from commitlog.extension import view_of
 from commitlog.topics.known_schemas import KnownSchemas, file_name
 from commitlog.topics.schema import SCHEMA_TYPE, Schema, key_of, number_of
 from commitlog.types import Start, Visibility
@@ -51,6 +51,7 @@ class SchemaCatalog:
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
+        self._notes = view_of(log).notes
         self._folder = os.path.join(log.path, FOLDER)
         self._folded = KnownSchemas()
         self._known = self._folded.found
@@ -308,23 +309,13 @@ class SchemaCatalog:
         failpoint("topics made")
         for number, value in self._scan():
             self._put(number, value)
-        fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            put_new_file(fd, _COMPLETE, b"")
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        self._notes.add_file(FOLDER, _COMPLETE, b"")
         sync_directory(self._log.path)
 
     def _put(self, number: int, value: bytes, topic: str | None = None) -> None:
         name = file_name(number)
-        fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            if not put_new_file(fd, name, value):
-                self._check_same(number, value, topic)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        if not self._notes.add_file(FOLDER, name, value):
+            self._check_same(number, value, topic)
 
     def _check_same(self, number: int, value: bytes, topic: str | None) -> None:
         path = self._file_of(number)

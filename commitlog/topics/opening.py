@@ -9,6 +9,7 @@ from typing import Any, TypeVar, Unpack
 
 from commitlog import CommitLog
 from commitlog import open as open_log
+from commitlog.base.name import check_name
 from commitlog.base.option import check_switches
 from commitlog.errors import (
     InvalidOptionError,
@@ -16,7 +17,7 @@ from commitlog.errors import (
     RecordTooLargeError,
     SchemaError,
 )
-from commitlog.extension import check_name, view_of
+from commitlog.extension import view_of
 from commitlog.options import OptionOverrides
 from commitlog.topics.agreement import Agreement
 from commitlog.topics.catalog import SchemaCatalog

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from commitlog import CommitLog
-from commitlog.extension import LogView, append_list_async, view_of
+from commitlog.extension import LogView, view_of
 from commitlog.topics.cipher import NONCE_BYTES
 from commitlog.topics.data_key import PlaceSeal
 from commitlog.topics.schema import SCHEMA_TYPE
@@ -57,7 +57,8 @@ class Part:
     async def append_async(self, log: CommitLog, timestamp_ns: int | None) -> Positions:
         """Append the records as `CommitLog.append_many_async` does; return their positions."""
         if any(self.seals):
-            return await append_list_async(log, self._placed(view_of(log), timestamp_ns), self.sync)
+            view = view_of(log)
+            return await view.append_records_async(self._placed(view, timestamp_ns), self.sync)
         return await log.append_many_async(
             self.values, timestamp_ns=timestamp_ns, **self._options()
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from commitlog import CommitLog
+from commitlog.extension import view_of
 from commitlog.topics import compression
 from commitlog.topics.compiled.messages import lengths_of
 from commitlog.topics.compression import DICTIONARY_BYTES, Form, Zstd, library, load_dictionary
@@ -131,7 +132,7 @@ class TopicCompressor:
         self._schema = schema
         self._level = zstd.level
         self._dictionary = dictionary
-        self._limit = log.largest_value - 8
+        self._limit = view_of(log).largest_value(type=schema.number)
         self._samples: Samples | None = None
         known = dictionary.find(zstd.dictionary)
         if known is not None:

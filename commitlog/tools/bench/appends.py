@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 import commitlog
+from commitlog.extension import frame_size
 from commitlog.tools.bench import disk
 from commitlog.tools.bench.case import Case
 from commitlog.tools.bench.sample import Meter, Sample
-from commitlog.tools.bench.workspace import Workspace, frame_size, value_of
+from commitlog.tools.bench.workspace import Workspace, value_of
 
 FORMS = ("single", "batch", "array")
 _BATCH = 1024

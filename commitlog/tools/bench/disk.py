@@ -12,9 +12,10 @@ import numpy as np
 
 from commitlog.base.polling import attempts
 from commitlog.base.units import MIB
+from commitlog.extension import frame_size
 from commitlog.tools.bench.case import Case
 from commitlog.tools.bench.sample import Meter, Sample
-from commitlog.tools.bench.workspace import Workspace, frame_size, value_of
+from commitlog.tools.bench.workspace import Workspace, value_of
 
 PIECE = MIB
 SYNC_EVERY = 64 * MIB  # a segment; a flush after each piece would leave the disk idle between them

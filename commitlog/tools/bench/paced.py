@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from commitlog.base.units import GIB
+from commitlog.extension import frame_size
 from commitlog.tools.bench import disk
 from commitlog.tools.bench.case import Case
 from commitlog.tools.bench.sample import Meter, Sample
-from commitlog.tools.bench.workspace import Workspace, frame_size, value_of
+from commitlog.tools.bench.workspace import Workspace, value_of
 
 _WARM_UP_S = 0.2
 # From the choice of the first moment to the first append: the other moments are computed here.

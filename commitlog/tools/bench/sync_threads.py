@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 import commitlog
+from commitlog.extension import frame_size
 from commitlog.tools.bench.case import Case
 from commitlog.tools.bench.sample import Meter, Sample
-from commitlog.tools.bench.workspace import Workspace, frame_size, value_of
+from commitlog.tools.bench.workspace import Workspace, value_of
 
 _FASTEST_SYNC_S = 5e-6  # no disk is faster, so the log has room for every append
 _WARM_UP_APPENDS = 20

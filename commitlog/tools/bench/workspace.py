@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import commitlog
 from commitlog.base.units import MIB
-from commitlog.extension import FRAME_ALIGN, frame_length
 from commitlog.options import OptionOverrides
 from commitlog.tools.bench.case import SETUPS, Case, Settings
 
@@ -26,11 +25,6 @@ class SkippedError(Exception):
 def value_of(size: int) -> bytes:
     """Return the one value of this size that every record has; it does not compress."""
     return hashlib.shake_128(b"commitlog bench").digest(size)
-
-
-def frame_size(value_size: int) -> int:
-    """Return the bytes that a record without key and type takes in the log."""
-    return -(-frame_length(value_size) // FRAME_ALIGN) * FRAME_ALIGN
 
 
 class Workspace:

@@ -16,12 +16,12 @@ import click
 from click.shell_completion import CompletionItem
 
 from commitlog.base.moment import FORMS, read_moment
+from commitlog.base.name import check_name
 from commitlog.base.option import zone_of
 from commitlog.base.pace import SPEED_LEAST, SPEED_MOST
 from commitlog.base.roll_cycle import RollCycle, cycle_name
 from commitlog.base.units import parse_age, parse_duration, parse_size
 from commitlog.errors import CommitLogError, InvalidOptionError
-from commitlog.extension import check_name
 from commitlog.options import Options, new_segment_size
 from commitlog.tools.cli.filter import Pattern, compiled
 from commitlog.tools.cli.where import Condition, condition

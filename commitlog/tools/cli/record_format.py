@@ -18,12 +18,12 @@ import numpy.typing as npt
 from commitlog import Batch
 from commitlog.errors import SequenceError
 from commitlog.errors.printable import printable
-from commitlog.extension import BatchForm
 from commitlog.tools.cli.filter import Pattern, Rows
 
 RecordFormat = Callable[[Batch, Rows], bytes]
 """Returns the bytes of some rows of a batch."""
 
+COLUMNS = ("position", "sequence", "timestamp", "type", "key", "value")
 FIELDS = ("position", "sequence", "timestamp", "timestamp_ns", "type", "key", "value")
 ENDINGS = {"lines": b"\n", "null": b"\0", "raw": b""}
 BYTE_FORMATS = (*ENDINGS, "frames", "jsonl", "csv")
@@ -86,10 +86,10 @@ def json_fields(fields: dict[str, Any]) -> dict[str, Any]:
 class CsvLines:
     """Format records as CSV, with text in quotes; a missing key is empty, without quotes."""
 
-    HEADER = f"{','.join(BatchForm.COLUMNS)}\n".encode()
+    HEADER = f"{','.join(COLUMNS)}\n".encode()
 
     def __call__(self, batch: Batch, rows: Rows) -> bytes:
-        columns = [column(field, batch, rows, dt.UTC) for field in BatchForm.COLUMNS]
+        columns = [column(field, batch, rows, dt.UTC) for field in COLUMNS]
         lines = []
         for position, sequence, time, type, key, value in zip(*columns, strict=True):
             key_text = "" if key is None else _quoted(key, "key", position)

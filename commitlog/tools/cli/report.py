@@ -12,13 +12,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import commitlog
-from commitlog import CommitLog, Options, Tuning
+from commitlog import CommitLog
 from commitlog.base.path import is_remote
 from commitlog.errors import CommitLogError, CorruptSegmentError
-from commitlog.extension import HEADER_SIZE, LogFiles, Notes, holes, segment_fields, view_of
+from commitlog.extension import HEADER_SIZE, LogFiles, SourceFiles, view_of
 from commitlog.network.replication.followed_mark import FollowedMark
-from commitlog.source.source_directory import SourceDirectory
-from commitlog.source.source_registry import open_source_directory, source_kind
 from commitlog.tools.cli.quantities import size_text
 from commitlog.tools.cli.record_format import time_text
 from commitlog.tools.observe.watching import writer_name
@@ -43,11 +41,11 @@ def report_of(path: str) -> Report:
     """Return the report of the log, archive or segment file at a path or an address."""
     if is_remote(path):
         return _remote(path)
-    elsewhere = open_source_directory(path, Options(tuning=Tuning(archive_cache=0)))
+    elsewhere = SourceFiles.open(path)
     if elsewhere is None:
         return _log(path)
-    with contextlib.closing(elsewhere):
-        return _archive(elsewhere) if source_kind(path) is not None else _segment(elsewhere)
+    with elsewhere:
+        return _segment(elsewhere) if elsewhere.is_segment else _archive(elsewhere)
 
 
 def add_topics(report: Report) -> None:
@@ -174,7 +172,7 @@ def _epoch(files: LogFiles) -> Report:
     known = files.lineage()
     if known is None:
         return {}
-    lag = None if known.follows is None else FollowedMark(Notes(files.directory)).lag_bytes
+    lag = None if known.follows is None else FollowedMark(files.notes).lag_bytes
     return {
         "follows": known.follows,
         "lag_bytes": lag,
@@ -236,13 +234,13 @@ def _add_records(report: Report, opened: CommitLog) -> None:
 # --- an archive, a segment file -------------------------------------------------------------------
 
 
-def _archive(directory: SourceDirectory) -> Report:
+def _archive(files: SourceFiles) -> Report:
     """Report an archive from the list of its files and the headers of its first and last file."""
+    directory = files.directory
     identity, size = directory.identity, directory.segment_size
     numbers = directory.segment_numbers()
     problems = [
-        f"segments from position {start} to {stop} are missing"
-        for start, stop in holes(numbers, size)
+        f"segments from position {start} to {stop} are missing" for start, stop in files.holes()
     ]
     sequences: tuple[int, int] | tuple[None, None] = None, None
     if numbers:
@@ -261,28 +259,25 @@ def _archive(directory: SourceDirectory) -> Report:
     }
 
 
-def _segment(directory: SourceDirectory) -> Report:
+def _segment(files: SourceFiles) -> Report:
     """Report a segment file from its seal; without a seal, count the frames."""
-    (number,) = directory.segment_numbers()
-    with directory.opened_segment(number) as segment:
-        header = segment_fields(segment)
-        seal = header["seal"]
-        problems = []
-        if seal is not None:
-            end = segment.base + seal["end_offset"]
-            found = _sequences(seal["first_sequence"], seal["first_sequence"] + seal["records"])
-            first_ns, last_ns = seal["first_timestamp_ns"], seal["last_timestamp_ns"]
-        else:
-            end = directory.ends().committed
-            stopped, code, count, _, _, first_ns, last_ns, _ = segment.scan(
-                HEADER_SIZE, end - segment.base
+    directory, header = files.directory, files.segment_fields()
+    base, seal = header["base_position"], header["seal"]
+    problems = []
+    if seal is not None:
+        end = base + seal["end_offset"]
+        found = _sequences(seal["first_sequence"], seal["first_sequence"] + seal["records"])
+        first_ns, last_ns = seal["first_timestamp_ns"], seal["last_timestamp_ns"]
+    else:
+        (number,) = directory.segment_numbers()
+        end = directory.ends().committed
+        with directory.opened_segment(number) as segment:
+            stopped, code, count, _, _, first_ns, last_ns, _ = segment.scan(HEADER_SIZE, end - base)
+        found = {**_sequences(None, None), "records": count}
+        if code != 0:
+            problems.append(
+                f"damage at position {base + stopped}: the records behind it are not counted"
             )
-            found = {**_sequences(None, None), "records": count}
-            if code != 0:
-                problems.append(
-                    f"damage at position {segment.base + stopped}: the records behind it are not "
-                    "counted"
-                )
     identity = _identity("segment", directory.path, directory.identity)
     return {
         **{key: identity[key] for key in ("kind", "path", "uuid", "format", "created_ns")},

@@ -7,8 +7,8 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from commitlog import Batch
-from commitlog.extension import BatchForm
+from commitlog import Batch, CommitLog
+from commitlog.base.extras import pyarrow_for
 from commitlog.tools.cli.decoded import BatchDecoder
 from commitlog.tools.cli.filter import Rows
 from commitlog.tools.cli.output import Output
@@ -60,28 +60,31 @@ class TableSink:
     file format, in groups; messages as JSON if there is a decoder.
     """
 
-    def __init__(self, file: IO[bytes], format: str, decoder: BatchDecoder | None = None) -> None:
+    def __init__(
+        self, log: CommitLog, file: IO[bytes], format: str, decoder: BatchDecoder | None = None
+    ) -> None:
         self._decoder = decoder
         try:
-            self._form = BatchForm(None, f"--format {format}")
+            pyarrow_for(f"--format {format}")
         except ModuleNotFoundError as error:
             raise click.UsageError(str(error)) from None
+        schema = log.to_reader(start="end").schema
         self._writer: Any
         if format == "parquet":
             import pyarrow.parquet as pq
 
-            self._writer = pq.ParquetWriter(file, self._form.schema)
+            self._writer = pq.ParquetWriter(file, schema)
         else:
             import pyarrow as pa
 
-            self._writer = pa.ipc.new_file(file, self._form.schema)
+            self._writer = pa.ipc.new_file(file, schema)
         self._waiting: list[pa.RecordBatch] = []
         self._records = self._bytes = 0
 
     def write(self, batch: Batch, rows: Rows) -> None:
         if self._decoder is not None:
             batch, rows = self._decoder.converted(batch, rows)
-        columns = self._form.record_batch(batch)
+        columns = batch.to_arrow()
         self._waiting.append(columns if len(rows) == len(batch) else columns.take(rows))
         self._records += len(rows)
         self._bytes += int(

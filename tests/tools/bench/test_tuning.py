@@ -20,7 +20,8 @@ from bench.tuning.kill import Kill
 from bench.tuning.knobs import KNOBS, MAPPED, POOLED, POOLED_SHM, Knob
 from commitlog.base.units import MIB
 from commitlog.errors import DiskFullError
-from commitlog.tools.bench.workspace import Workspace, frame_size
+from commitlog.extension import frame_size
+from commitlog.tools.bench.workspace import Workspace
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import click
 import commitlog
 from commitlog import CommitLog
 from commitlog.errors import CommitLogError, InvalidOptionError, LogNotFoundError
-from commitlog.extension import LogFiles, frame_length
+from commitlog.extension import LogFiles, view_of
 from commitlog.options import Options
 from commitlog.tools.cli import FAILURE, INTERRUPTED, parameters
 from commitlog.tools.cli.intake import (
@@ -173,7 +173,7 @@ class _Appending:
 
     def _take_all(self, log: CommitLog, sources: tuple[str, ...], stop: Stop, show: Show) -> bool:
         for source in sources:
-            splitter = self._split(self._largest(log))
+            splitter = self._split(view_of(log).largest_value(self._key, self._kind))
             for piece in pieces(source, stop):
                 self._taken += len(piece)
                 self._append(log, source, splitter, splitter.feed(piece))
@@ -188,10 +188,6 @@ class _Appending:
                 return True
             self._append(log, source, splitter, splitter.end())
         return False
-
-    def _largest(self, log: CommitLog) -> int:
-        """Return the longest value that fits beside the key and the type."""
-        return log.largest_value + frame_length(0) - frame_length(0, self._key, self._kind)
 
     def _append(self, log: CommitLog, source: str, splitter: Splitter, values: list[bytes]) -> None:
         if values:

@@ -85,7 +85,7 @@ def command(
         decoder = selection.decoder(opened)
         if form in TABLES:
             raw = file if target != STANDARD_OUTPUT else sys.stdout.buffer
-            sink: TableSink | ByteSink = TableSink(raw, form, decoder)  # type: ignore[arg-type]
+            sink: TableSink | ByteSink = TableSink(opened, raw, form, decoder)  # type: ignore[arg-type]
         else:
             sink = ByteSink(file, format_of(form, selection.zone, escape=False), decoder)
         view = View(opened, selection, sink, decoder)

@@ -1,4 +1,4 @@
-"""Names that a tailer can have."""
+"""Names that a tailer and a topic can have."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from commitlog.base.name import check_name
 from commitlog.errors import InvalidOptionError
-from commitlog.tail import tailer_folder
 
 
 @pytest.mark.parametrize("name", ["a", "billing", "Zähler", "b2", "a.b-c:d@e+f", "_", "x" * 128])
 def test_valid_tailer_name_is_accepted(name: str) -> None:
-    assert tailer_folder.check_name(name) == name
+    assert check_name(name) == name
 
 
 def test_tailer_name_of_a_str_subclass_becomes_str() -> None:
     """A column of names holds numpy.str_; the kernel takes only str."""
-    assert type(tailer_folder.check_name(np.str_("billing"))) is str
+    assert type(check_name(np.str_("billing"))) is str
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_tailer_name_of_a_str_subclass_becomes_str() -> None:
 )
 def test_invalid_tailer_name_is_refused(name: Any) -> None:
     with pytest.raises(InvalidOptionError, match="name must be"):
-        tailer_folder.check_name(name)
+        check_name(name)
