@@ -14,9 +14,9 @@ from pathlib import Path
 
 import commitlog
 from bench.tuning.knobs import Knob
+from commitlog.extension import frame_size
 from commitlog.options import Flush
 from commitlog.tools.bench.case import Case
-from commitlog.extension import frame_size
 from commitlog.tools.bench.workspace import Workspace
 
 RATE = 10_000
