@@ -10,7 +10,6 @@ from commitlog._kernel.segments import (
     HEADER_SIZE,
     SEAL_AT,
     SEAL_SIZE,
-    RowBuffers,
     Segment,
     check_header,
     copy_frames,
@@ -39,11 +38,10 @@ from commitlog.segment.directory import holes, segment_name
 from commitlog.segment.identity import Identity
 from commitlog.segment.notes import Notes
 from commitlog.segment.piece_decoder import PieceDecoder
-from commitlog.segment.seal_table import Seal
 from commitlog.source.segment_source import SegmentRef, SegmentSource, SourceEnds
 from commitlog.source.source_registry import SourceKind, register_source
 from commitlog.stage.joining import join
-from commitlog.stage.staging import StagedSegment, StagingWriter
+from commitlog.stage.staging import StagingWriter
 
 __all__ = [
     "FRAME_ALIGN",
@@ -66,15 +64,12 @@ __all__ = [
     "Pruned",
     "Rank",
     "Retention",
-    "RowBuffers",
-    "Seal",
     "Segment",
     "SegmentRef",
     "SegmentSource",
     "SourceEnds",
     "SourceFiles",
     "SourceKind",
-    "StagedSegment",
     "StagingWriter",
     "StoredMark",
     "Writer",

@@ -237,9 +237,9 @@ def _move_end(directory: LogDirectory, end: int) -> None:
 
 def give_place(
     path: str, directory: LogDirectory, number: int, first_sequence: int, opened_ns: int
-) -> Move:
-    """Write the header of its new position into a staged segment, durably; return the pending move.
-    The log rolls into it at `opened_ns`, which decides its cycle.
+) -> tuple[Move, int]:
+    """Write the header of its new position into a staged segment, durably; return the pending move
+    and the number of its records. The log rolls into it at `opened_ns`, which decides its cycle.
     """
     taken_in = os.path.join(directory.path, _TAKEN_IN, os.path.basename(path))
     if not os.path.lexists(path) and os.path.lexists(taken_in):
@@ -278,4 +278,4 @@ def give_place(
         _rename_staged(path, taken_in)
         sync_directory(os.path.dirname(taken_in))
         source = os.path.relpath(taken_in, directory.path)
-    return Move(source, number, segment_id)
+    return Move(source, number, segment_id), counts[0]

@@ -119,8 +119,14 @@ class Survey:
             ]
         return self.report
 
-    def seal(self, number: int) -> Seal | None:
-        """Return the seal of a segment; None if it is not sealed."""
+    def seal_of(self, number: int) -> list[int] | None:
+        """Return what identifies the content of a sealed segment, for notes; None if it is not
+        sealed.
+        """
+        seal = self._seal(number)
+        return None if seal is None else [seal.segment_id, seal.crc]
+
+    def _seal(self, number: int) -> Seal | None:
         return SealTable(self.directory).get(number)
 
     def _check_joins(self, numbers: list[int]) -> list[int]:
@@ -201,7 +207,7 @@ class Survey:
                 report.damage.append(Damage(position, segment.base + offset, _reason(code)))
 
     def _check_index(self, segment: Segment, report: SegmentReport) -> None:
-        seal = self.seal(segment.number)
+        seal = self._seal(segment.number)
         index, state = (
             index_file.read_unsealed(self.directory, segment)
             if seal is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from commitlog._kernel.failure import ABSENT, FULL, ROLL, failure
 from commitlog._kernel.segments import (
@@ -57,6 +57,19 @@ class PieceDecoder:
         seal = read_seal(page, log_uuid, base, size)
         self.seal = None if seal is None else Seal(*seal)
         self._decoder = FrameDecoder(header_fields(page)[1], base, size)
+
+    @staticmethod
+    def identify(page: bytes) -> tuple[bytes, int, int] | None:
+        """Return the log's uuid and the segment's base and size, as a header page says; None if
+        the page is damaged.
+        """
+        uuid, _, base, size, _ = header_fields(page)
+        return (uuid, base, size) if check_header(page, uuid, base, size) == 0 else None
+
+    @staticmethod
+    def rows(most: int, **buffers: Any) -> RowBuffers:
+        """Return rows to decode into, at most so many, which fill the buffers of some columns."""
+        return RowBuffers(most, **buffers)
 
     def decode(
         self, data: Piece, start: int, offset: int, first: int, stop: int, *, rows: RowBuffers

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from commitlog.base.cached import Cached
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError
-from commitlog.extension import HEADER_SIZE, PieceDecoder, Seal, check_header, header_fields
+from commitlog.extension import HEADER_SIZE, PieceDecoder
 from commitlog.spark import places
 from commitlog.spark.columns import FIELDS
 from commitlog.spark.presence import identity_at
@@ -72,16 +72,14 @@ class ArchiveTopic(Topic):
         if identity is not None:
             return identity.uuid, identity.segment_size
         first = self._files[0]
-        page = self._page(first)
-        uuid, _, base, size, _ = header_fields(page)
-        code = check_header(page, uuid, base, size)
-        if code != 0 or base != first.base:
+        found = PieceDecoder.identify(self._page(first))
+        if found is None or found[1] != first.base:
             raise NotALogError(
                 f"neither a {Identity.FILE_NAME} beside this segment nor the segment's header "
                 f"says to which log it belongs: restore {Identity.FILE_NAME}",
                 path=first.location,
             )
-        return uuid, size
+        return found[0], found[2]
 
     def _page(self, file: _File) -> bytes:
         """Return a segment's first page, and read it only once."""
@@ -104,9 +102,9 @@ class ArchiveTopic(Topic):
             page = self._pages[file.location] = bytes(buffer)
         return page
 
-    def _seal(self, file: _File) -> Seal | None:
+    def _decoder(self, file: _File) -> PieceDecoder:
         page = self._page(file)
-        return PieceDecoder(page, self.uuid, file.base, self.segment_size, file.location).seal
+        return PieceDecoder(page, self.uuid, file.base, self.segment_size, file.location)
 
     # --- bounds -----------------------------------------------------------------------------------
 
@@ -123,7 +121,8 @@ class ArchiveTopic(Topic):
     def _largest_ns(self) -> list[int | None]:
         """The largest timestamp of each segment; None for a segment without a seal."""
         return [
-            None if (seal := self._seal(file)) is None else seal.largest for file in self._files
+            None if (seal := self._decoder(file).seal) is None else seal.largest
+            for file in self._files
         ]
 
     def _since(self, timestamp_ns: int) -> int | None:
@@ -169,12 +168,12 @@ class ArchiveTopic(Topic):
 
     def _first_sequence(self, file: _File) -> int | None:
         """Return it from the segment's seal or its predecessor's; without both, 0 at base 0."""
-        seal = self._seal(file)
+        seal = self._decoder(file).seal
         if seal is not None:
             return seal.first_sequence
         at = self._files.index(file)
         before = (
-            self._seal(self._files[at - 1])
+            self._decoder(self._files[at - 1]).seal
             if at and self._files[at - 1].base + self.segment_size == file.base
             else None
         )
@@ -194,11 +193,11 @@ class ArchiveTopic(Topic):
             start=max(start - file.base, HEADER_SIZE),
             stop=min(stop - file.base, self.segment_size),
             sequence=sequence,
-            may_be_partial=is_last and self._seal(file) is None,
+            may_be_partial=is_last and self._decoder(file).seal is None,
         )
 
     def records_in(self, piece: Slice) -> int | None:
-        seal = self._seal(_File(piece.location, piece.base))
+        seal = self._decoder(_File(piece.location, piece.base)).seal
         whole = seal is not None and piece.start == HEADER_SIZE and piece.stop >= seal.end
         return seal.record_count if seal is not None and whole else None
 

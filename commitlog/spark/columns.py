@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from commitlog.errors import InvalidOptionError
-from commitlog.extension import RowBuffers
+from commitlog.extension import PieceDecoder
 
 # First the seven columns of Kafka's source, in its order. The partition is always 0, because a log
 # has one. Timestamp type 0 is Kafka's "create time".
@@ -106,14 +106,14 @@ class RowBuilder:
         )
         self._most = most
         self._room_bytes = _ROOM_BYTES
-        self.rows = self._begin()
+        self._begin()
 
     @property
     def count(self) -> int:
         """Number of rows in the current batch."""
         return self.rows.count
 
-    def _begin(self) -> RowBuffers:
+    def _begin(self) -> None:
         def room(column: str, size_bytes: int) -> Any:
             return pa.allocate_buffer(size_bytes) if column in self.wanted else None
 
@@ -128,22 +128,22 @@ class RowBuilder:
             "keys": room("key", self._room_bytes),
             "key_bits": room("key", -(-most // 8)),
         }
-        return RowBuffers(most, **self._buffers)
+        self.rows = PieceDecoder.rows(most, **self._buffers)
 
     def grow(self, frame_bytes: int) -> None:
         """Enlarge the buffers for a record that does not fit into an empty batch."""
         self._room_bytes = max(2 * self._room_bytes, frame_bytes)
-        self.rows = self._begin()
+        self._begin()
 
     def clear(self) -> None:
         """Discard the rows of the current batch, and the count of skipped records."""
         if self.rows.count or self.rows.passed:
-            self.rows = self._begin()
+            self._begin()
 
     def finish(self, topic: str, first_sequence: int | None) -> pa.RecordBatch:
         """Return the rows as a record batch, and begin an empty one."""
         batch = self._batch(self.count, topic, first_sequence)
-        self.rows = self._begin()
+        self._begin()
         return batch
 
     def counted(

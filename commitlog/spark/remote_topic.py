@@ -6,7 +6,7 @@ import time
 from typing import Literal
 
 from commitlog.errors import NotALogError, ReplicationError, SequenceError
-from commitlog.log.commit_log import open_source
+from commitlog.extension import open_source
 from commitlog.network.remote.server_source import ServerSource
 from commitlog.options import Options, ready_wait_s
 from commitlog.spark.log_topic import LogTopic

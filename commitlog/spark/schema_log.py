@@ -16,7 +16,7 @@ from commitlog.errors import (
     MissingExtraError,
     NotALogError,
 )
-from commitlog.log.commit_log import open_source
+from commitlog.extension import open_source
 from commitlog.spark import places
 from commitlog.spark.segment_bytes import COMPRESSED, open_bytes
 from commitlog.spark.slices import PIECE_BYTES

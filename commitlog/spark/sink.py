@@ -11,8 +11,8 @@ leaves joined segments in the log.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,8 +25,9 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from commitlog.base.regular_file import open_regular
 from commitlog.errors import InvalidOptionError, RecordTypeError
-from commitlog.extension import HEADER_SIZE, StagedSegment, StagingWriter, join
+from commitlog.extension import HEADER_SIZE, PieceDecoder, StagingWriter, join
 from commitlog.options import Options
 from commitlog.spark.columns import FIELDS
 from commitlog.spark.slices import Slice, read_slices
@@ -50,12 +51,12 @@ class StagedTask(WriterCommitMessage):
     query, batch : str and int, or None
         Id of the streaming query and number of the batch.
     staged : dict
-        Segments by topic. Without topics, the key of the only log is None.
+        Paths of segments by topic. Without topics, the key of the only log is None.
     """
 
     query: str | None = None
     batch: int | None = None
-    staged: dict[str | None, list[StagedSegment]] = field(default_factory=dict)
+    staged: dict[str | None, list[str]] = field(default_factory=dict)
 
 
 class _Sink:
@@ -116,7 +117,7 @@ class _Sink:
         batch: int | None = None,
     ) -> None:
         """Join the segments of all tasks, log by log, in the order of the tasks."""
-        staged: dict[str | None, list[StagedSegment]] = {} if self.target.by_column else {None: []}
+        staged: dict[str | None, list[str]] = {} if self.target.by_column else {None: []}
         for message in messages:
             if isinstance(message, StagedTask):
                 for topic, segments in message.staged.items():
@@ -141,33 +142,43 @@ class _Sink:
         self.target.clear(job, list(topics))
 
 
-def _merge(segments: list[StagedSegment], folder: str, size: int) -> list[StagedSegment]:
+def _merge(staged: list[str], folder: str, size: int) -> list[str]:
     """Write successive small segments as one. Each joined segment is a file of the log, and a batch
     of a stream would leave one for each of its tasks.
     """
-    if not all(os.path.exists(segment.path) for segment in segments):
-        return segments  # they have joined, or the join reports the missing one
-    merged: list[StagedSegment] = []
-    for is_small, found in itertools.groupby(segments, lambda one: one.size <= _SMALL_BYTES):
+    segments = [segment for path in staged if (segment := _slice_of(path)) is not None]
+    if len(segments) < len(staged):
+        return staged  # they have joined, or the join reports the missing or damaged one
+    merged: list[str] = []
+    for is_small, found in itertools.groupby(segments, lambda one: one.read_bytes <= _SMALL_BYTES):
         run = [*found]
+        paths = [segment.location for segment in run]
         if is_small and len(run) > 1:
             writer = StagingWriter(folder, size)
             try:
-                for segment in run:
-                    for rows in read_slices([_slice_of(segment, size)], _STAGED):
-                        writer.write(rows)
-                run = writer.finish()
+                for rows in read_slices(run, _STAGED):
+                    writer.write(rows)
+                paths = writer.finish()
             except BaseException:
                 writer.discard()
                 raise
-        merged += run
+        merged += paths
     return merged
 
 
-def _slice_of(segment: StagedSegment, size: int) -> Slice:
-    stop = HEADER_SIZE + segment.size
-    uuid = StagingWriter.LOG_UUID
-    return Slice(topic="", location=segment.path, uuid=uuid, base=0, size=size, stop=stop)
+def _slice_of(path: str) -> Slice | None:
+    """Return all records of a staged segment; None if it is missing or damaged."""
+    with contextlib.suppress(FileNotFoundError), open(open_regular(path), "rb") as file:
+        page = file.read(HEADER_SIZE)
+        found = PieceDecoder.identify(page) if len(page) == HEADER_SIZE else None
+        if found is not None:
+            uuid, base, size = found
+            seal = PieceDecoder(page, uuid, base, size, path).seal
+            if seal is not None:
+                return Slice(
+                    topic="", location=path, uuid=uuid, base=base, size=size, stop=seal.end
+                )
+    return None
 
 
 def _equal(indices: pa.Array, index: int) -> pa.Array:

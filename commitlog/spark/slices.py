@@ -10,7 +10,7 @@ from typing import Literal
 import pyarrow as pa
 
 from commitlog.errors import CorruptRecordError, CorruptSegmentError, PositionError
-from commitlog.extension import HEADER_SIZE, PieceDecoder, check_header, header_fields
+from commitlog.extension import HEADER_SIZE, PieceDecoder
 from commitlog.spark.columns import RowBuilder
 from commitlog.spark.presence import check_deleted, other_log
 from commitlog.spark.segment_bytes import SegmentBytes, Window, open_bytes
@@ -157,8 +157,8 @@ class SliceReader:
         if not window.reach(0, HEADER_SIZE):
             raise self._short(window.stop)
         page = bytes(window.data[:HEADER_SIZE])
-        uuid, _, base, size, _ = header_fields(page)
-        if uuid != wanted.uuid and check_header(page, uuid, base, size) == 0:
+        found = PieceDecoder.identify(page)
+        if found is not None and found[0] != wanted.uuid:
             raise other_log(wanted.location)
         return PieceDecoder(page, wanted.uuid, wanted.base, wanted.size, wanted.location)
 

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from commitlog._kernel.memory import STATE_READY
 from commitlog._kernel.segments import HEADER_SIZE
@@ -27,7 +26,6 @@ from commitlog.options import Options, ready_wait_s
 from commitlog.recovery.join_note import JoinNote, Manifest
 from commitlog.recovery.pending_join import finish, give_place, roll_into, seal_below
 from commitlog.segment import cursors_file
-from commitlog.stage.staging import StagedSegment
 
 
 @dataclass(frozen=True)
@@ -45,14 +43,14 @@ class Joined:
 
 def join(
     path: str | os.PathLike[str],
-    staged: Sequence[StagedSegment],
+    staged: Sequence[str],
     *,
     query: str | None = None,
     batch: int | None = None,
     options: Options | None = None,
 ) -> Joined:
-    """Join staged segments to a log, in their order. They are durable and visible when this
-    returns.
+    """Join staged segments, given by paths, to a log, in their order. They are durable and visible
+    when this returns.
 
     The log is created, with these options, if it does not exist. The segments must have its segment
     size and be on its file system; they are moved, not copied. Query and batch together name the
@@ -90,9 +88,7 @@ def _open_alone(path: str, options: Options) -> Opened:
     )
 
 
-def _join(
-    opened: Opened, staged: Sequence[StagedSegment], query: str | None, batch: int | None
-) -> Joined:
+def _join(opened: Opened, staged: Sequence[str], query: str | None, batch: int | None) -> Joined:
     directory = opened.directory
     # The recovered log is durable and no process can append: mark it clean before changing it.
     checkpoints.write(directory.fd, directory.log_uuid, opened.end, clean=True)
@@ -105,7 +101,7 @@ def _join(
         end = opened.end + (HEADER_SIZE if opened.end % size == 0 else 0)
         return Joined(end, end, 0, repeated)
     try:
-        note = _prepare(opened, staged, query, batch)
+        note, records = _prepare(opened, staged, query, batch)
         note.write(directory)
     except BaseException:
         _let_in(opened, opened.tail, opened.end)
@@ -116,13 +112,14 @@ def _join(
     return Joined(
         note.first_number * size + HEADER_SIZE,
         note.end + HEADER_SIZE,
-        sum(segment.records for segment in staged),
+        records,
     )
 
 
 def _prepare(
-    opened: Opened, staged: Sequence[StagedSegment], query: str | None, batch: int | None
-) -> JoinNote:
+    opened: Opened, staged: Sequence[str], query: str | None, batch: int | None
+) -> tuple[JoinNote, int]:
+    """Return the note of a join, and the number of its records."""
     directory = opened.directory
     number, offset = opened.tail
     if offset >= directory.segment_size and directory.has(number + 1):
@@ -132,14 +129,13 @@ def _prepare(
     if gate is not None:
         sequence += _count(opened, *gate)
     opened_ns = max(time.time_ns(), roll_into(directory, number))
-    sequences = accumulate((segment.records for segment in staged), initial=sequence)
-    moves = []
-    for index, (segment, first_sequence) in enumerate(zip(staged, sequences, strict=False)):
-        moves.append(
-            give_place(segment.path, directory, number + 1 + index, first_sequence, opened_ns)
-        )
+    moves, joined = [], 0
+    for place, path in enumerate(staged, number + 1):
+        move, records = give_place(path, directory, place, sequence + joined, opened_ns)
+        moves.append(move)
+        joined += records
         failpoint("place given")
-    return JoinNote(
+    note = JoinNote(
         opened.end,
         (moves[-1].number + 1) * directory.segment_size,
         gate,
@@ -147,6 +143,7 @@ def _prepare(
         query,
         batch,
     )
+    return note, joined
 
 
 def _count(opened: Opened, number: int, offset: int) -> int:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from commitlog._kernel import segments as kernel
-from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, Frames
+from commitlog._kernel.segments import SEAL_AT, Frames
 from commitlog.base.path import make_directory, sync_directory, translate_errors
 from commitlog.base.regular_file import write_whole
 from commitlog.log.arrow import rows_of
@@ -29,15 +28,6 @@ _DOING = "stage a segment"
 _COLUMNS = ("value", "key", "type", "timestamp")
 
 
-@dataclass(frozen=True)
-class StagedSegment:
-    """A complete segment file that is not part of a log yet; `size` are the bytes of its frames."""
-
-    path: str
-    records: int
-    size: int
-
-
 class StagingWriter:
     """Write segment files into a directory on the log's file system, which is created if it does
     not exist. The files are durable when `finish` returns; after an error, `discard` removes them.
@@ -49,7 +39,7 @@ class StagingWriter:
     def __init__(self, directory: str, segment_size: int) -> None:
         self.directory = directory
         self.segment_size = segment_size
-        self.staged: list[StagedSegment] = []
+        self.staged: list[str] = []  # paths
         self._frames: Frames | None = None
         self._fd = -1
         self._name = ""
@@ -82,8 +72,8 @@ class StagingWriter:
                 elif first < len(rows):
                     self._spill(frames)
 
-    def finish(self) -> list[StagedSegment]:
-        """Complete the last segment and make all durable; return them in order."""
+    def finish(self) -> list[str]:
+        """Complete the last segment and make all durable; return their paths in order."""
         self._close()
         if self.staged:
             with translate_errors(self.directory, _DOING):
@@ -95,7 +85,7 @@ class StagingWriter:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-        for path in [self._temporary, *(segment.path for segment in self.staged)]:
+        for path in [self._temporary, *self.staged]:
             with contextlib.suppress(OSError):
                 os.unlink(path)
         self.staged = []
@@ -149,4 +139,4 @@ class StagingWriter:
         os.close(self._fd)
         self._fd = -1
         self._frames = None
-        self.staged.append(StagedSegment(path, records, end - HEADER_SIZE))
+        self.staged.append(path)

@@ -9,7 +9,7 @@ import pytest
 
 import commitlog
 from commitlog.errors import CorruptSegmentError
-from commitlog.extension import HEADER_SIZE, PieceDecoder, RowBuffers
+from commitlog.extension import HEADER_SIZE, PieceDecoder
 from tests.setups import SEGMENT
 
 
@@ -29,7 +29,7 @@ def decoder_of(data: bytes, uuid: bytes) -> PieceDecoder:
 def test_pieces_are_decoded_up_to_their_end(segment: tuple[bytes, bytes, int]) -> None:
     data, uuid, end = segment
     decoder, positions = decoder_of(data, uuid), np.zeros(4, np.int64)
-    rows = RowBuffers(4, positions=positions)
+    rows = PieceDecoder.rows(4, positions=positions)
     piece = data[HEADER_SIZE : HEADER_SIZE + 30]  # one record, and a part of the next one
     found, offset, _ = decoder.decode(piece, HEADER_SIZE, HEADER_SIZE, 0, end, rows=rows)
     assert (found, rows.count) == ("more", 1)
@@ -41,12 +41,12 @@ def test_pieces_are_decoded_up_to_their_end(segment: tuple[bytes, bytes, int]) -
 def test_full_rows_and_damage_stop_the_decoding(segment: tuple[bytes, bytes, int]) -> None:
     data, uuid, end = segment
     decoder = decoder_of(data, uuid)
-    rows = RowBuffers(2, positions=np.zeros(2, np.int64))
+    rows = PieceDecoder.rows(2, positions=np.zeros(2, np.int64))
     found, offset, _ = decoder.decode(data, 0, HEADER_SIZE, 0, end, rows=rows)
     assert (found, rows.count) == ("full", 2)
     broken = bytearray(data)
     broken[HEADER_SIZE + 17] ^= 1  # a byte of the first value
-    rows = RowBuffers(3, positions=np.zeros(3, np.int64))
+    rows = PieceDecoder.rows(3, positions=np.zeros(3, np.int64))
     found, offset, _ = decoder.decode(broken, 0, HEADER_SIZE, 0, end, rows=rows)
     assert (found, offset, rows.count) == ("damage", HEADER_SIZE, 0)
     assert HEADER_SIZE < decoder.resume(broken, 0, HEADER_SIZE, end) < end

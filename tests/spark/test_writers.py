@@ -322,7 +322,7 @@ def test_staged_segment_missing_on_driver_raises_naming_it(tmp_path: Path) -> No
     writer = batch_writer(tmp_path / "log")
     message = writer.write(iter(batches([b"x"])))
     for segments in message.staged.values():
-        os.unlink(segments[0].path)
+        os.unlink(segments[0])
     with pytest.raises(
         CorruptSegmentError, match="executors and driver must see the same file system"
     ):

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 import commitlog
-from commitlog.stage.staging import StagedSegment, StagingWriter
+from commitlog.stage.staging import StagingWriter
 
 SIZE = 65536
 
@@ -22,10 +22,8 @@ def batch_of(values: list[bytes] | list[str], **columns: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"value": values, **columns})
 
 
-def stage(
-    directory: Path, *batches: pa.RecordBatch, segment_size: int = SIZE
-) -> list[StagedSegment]:
-    """Return the segments that one writer stages from some batches."""
+def stage(directory: Path, *batches: pa.RecordBatch, segment_size: int = SIZE) -> list[str]:
+    """Return the paths of the segments that one writer stages from some batches."""
     writer = StagingWriter(str(directory), segment_size)
     for batch in batches:
         writer.write(batch)

@@ -126,7 +126,7 @@ def test_join_of_a_held_log_is_refused_with_the_pid(tmp_path: Path, logs: Logs) 
     staged = stage(tmp_path / "staged", batch_of([b"y"]))
     with pytest.raises(LogLockedError, match="open in this process"):
         join(tmp_path / "log", staged)
-    assert os.path.exists(staged[0].path)
+    assert os.path.exists(staged[0])
     log.append(b"z")
     log.close()
     join(tmp_path / "log", staged)
@@ -193,7 +193,7 @@ def test_staged_file_of_other_segment_size_fails_the_whole_join(
 @pytest.mark.parametrize("offset", [0, 40, 64, 270, 300])
 def test_staged_file_with_a_damaged_header_is_refused(tmp_path: Path, offset: int) -> None:
     (staged,) = stage(tmp_path / "staged", batch_of([b"y"]))
-    with open(staged.path, "r+b") as file:
+    with open(staged, "r+b") as file:
         file.seek(offset)
         byte = file.read(1)[0]
         file.seek(offset)
@@ -205,7 +205,7 @@ def test_staged_file_with_a_damaged_header_is_refused(tmp_path: Path, offset: in
 
 def test_missing_staged_file_is_named(tmp_path: Path) -> None:
     (staged,) = stage(tmp_path / "staged", batch_of([b"y"]))
-    os.unlink(staged.path)
+    os.unlink(staged)
     with pytest.raises(CorruptSegmentError, match="is missing"):
         join(tmp_path / "log", [staged], options=NEW)
     append(tmp_path / "log", [b"x"])

@@ -27,7 +27,7 @@ def records_of(path: Path) -> list[Any]:
 
 def test_staged_file_is_a_complete_segment(tmp_path: Path) -> None:
     (staged,) = stage(tmp_path / "staged", batch_of(numbered(50)))
-    page = Path(staged.path).read_bytes()
+    page = Path(staged).read_bytes()
     assert len(page) == SIZE
     assert [
         frame.value
@@ -36,7 +36,7 @@ def test_staged_file_is_a_complete_segment(tmp_path: Path) -> None:
     ] == numbered(50)
     seal = oracle.read_header(page).seal
     assert seal is not None
-    assert seal.record_count == 50 == staged.records
+    assert seal.record_count == 50
     assert seal.crc_ok
 
 

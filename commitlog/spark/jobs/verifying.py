@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from commitlog.base.regular_file import open_regular
 from commitlog.errors import CorruptSegmentError, InvalidOptionError, LogNotFoundError
-from commitlog.extension import Seal, segment_name, surveying
+from commitlog.extension import surveying
 from commitlog.keep import SegmentReport, VerifyReport
 from commitlog.spark.jobs.folder import check_classic
 from commitlog.spark.places import normalized
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _WAVE = 8  # segments for each core between two notes
 _LINE_LIMIT = 1 << 20  # characters of a note
-SealOf = Callable[[int], Seal | None]
+SealOf = Callable[[int], list[int] | None]
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def verify(
         surveys = {place: stack.enter_context(surveying(place)) for place in places}
         identified = {place: _identified(survey.report) for place, survey in surveys.items()}
         numbers = {place: survey.begin() for place, survey in surveys.items()}
-        seals = {place: survey.seal for place, survey in surveys.items()}
+        seals = {place: survey.seal_of for place, survey in surveys.items()}
         notes = _Notes(None if state is None else os.fspath(state))
         found: dict[LogCheck, tuple[SegmentReport | None, int | None]] = {}
         tasks = [
@@ -161,7 +161,7 @@ def check_segment(task: LogCheck) -> tuple[LogCheck, SegmentReport | None, int |
         survey.check_segment(task.number)
         report = survey.report.segments[0] if survey.report.segments else None
         if report is None:
-            _check_deleted(task, survey.directory.segment_numbers(), survey.size)
+            _check_deleted(task, survey.directory.segment_numbers())
         return task, report, survey.torn_at
 
 
@@ -170,12 +170,11 @@ def _identified(report: VerifyReport) -> bool:
     return not report.problems
 
 
-def _check_deleted(task: LogCheck, there: list[int], size: int) -> None:
+def _check_deleted(task: LogCheck, there: list[int]) -> None:
     """Check that a missing segment is older than all present ones, as retention leaves a log."""
     if not there or min(there) < task.number:
-        name = segment_name(task.number * size)
         raise LogNotFoundError(
-            f"this machine does not see the segment {name}, but the driver does: {REMEDY}",
+            f"this machine does not see segment {task.number}, but the driver does: {REMEDY}",
             path=task.path,
         )
 
@@ -233,11 +232,7 @@ class _Notes:
             seal = seal_of(task.number)
         except CorruptSegmentError:
             return None  # the file of an archive was damaged since
-        return (
-            None
-            if seal is None or note["seal"] != [seal.segment_id, seal.crc]
-            else SegmentReport(**note["report"])
-        )
+        return None if seal is None or note["seal"] != seal else SegmentReport(**note["report"])
 
     def add(self, task: LogCheck, report: SegmentReport, seal_of: SealOf) -> None:
         """Note a finished segment without problems."""
@@ -250,7 +245,7 @@ class _Notes:
             "path": task.path,
             "uuid": task.uuid,
             "number": task.number,
-            "seal": [seal.segment_id, seal.crc],
+            "seal": seal,
             "report": dataclasses.asdict(report),
         }
         with open(self._path, "a", encoding="utf-8") as file:
