@@ -126,22 +126,22 @@ _clock: Callable[[Timestamps, str], Timestamps] = chosen(get_args(Timestamps))
 _clock_or_none = optional(_clock)
 
 
-def _having(attribute: str, kind: type, what: str) -> Callable[[Rule, str], Rule]:
-    """Accept None, and an object whose attribute has that type."""
+def _having(
+    attribute: str, kind: type, what: str, check: Callable[[Any, str], object] | None = None
+) -> Callable[[Rule, str], Rule]:
+    """Accept None, and an object whose attribute has that type and passes a check."""
 
     def read(value: Rule, name: str) -> Rule:
-        if value is not None and not isinstance(getattr(value, attribute, None), kind):
+        if value is None:
+            return value
+        found = getattr(value, attribute, None)
+        if not isinstance(found, kind):
             raise InvalidOptionError(f"{name} must be a {what} or None, not {type(value).__name__}")
+        if check is not None:
+            check(found, f"{name}.{attribute}")
         return value
 
     return read
-
-
-def _pool(value: BufferSource | None, name: str) -> BufferSource | None:
-    value = _having("buffer_size", int, "TransientStorePool")(value, name)
-    if value is not None:
-        _segment_size(value.buffer_size, f"{name}.buffer_size")
-    return value
 
 
 def _roll_cycle(value: RollCycle | str | Duration | None, name: str) -> RollCycle | None:
@@ -290,7 +290,9 @@ class Options:
     """
 
     segment_size: Option[int | None, Size | None] = Option(None, _segment_size_or_none)
-    pool: Option[BufferSource | None, BufferSource | None] = Option(None, _pool)
+    pool: Option[BufferSource | None, BufferSource | None] = Option(
+        None, _having("buffer_size", int, "TransientStorePool", _segment_size)
+    )
     flush: Option[Flush, Flush] = Option("async", chosen(get_args(Flush)))
     sync_timeout: Option[float, Duration] = Option(5.0, _interval)
     flush_interval: Option[float, Duration] = Option(0.5, _interval)
@@ -320,11 +322,12 @@ class Options:
     tuning: Option[Tuning, Tuning] = Option(Tuning(), _tuning)
 
     def __post_init__(self) -> None:
-        if self.pool is not None and self.segment_size not in (None, self.pool.buffer_size):
+        pool, size = self.pool, self.segment_size
+        if pool is not None and size is not None and size != pool.buffer_size:
             raise InvalidOptionError(
-                f"segment_size ({self.segment_size}) and pool.buffer_size "
-                f"({self.pool.buffer_size}) contradict each other: a buffer holds exactly one "
-                "segment; leave out segment_size, or use a pool of that buffer_size"
+                f"segment_size ({size}) and pool.buffer_size ({pool.buffer_size}) contradict each "
+                "other: a buffer holds exactly one segment; leave out segment_size, or use a pool "
+                "of that buffer_size"
             )
 
     @classmethod

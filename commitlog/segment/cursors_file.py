@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass
+from functools import partial
 
 from commitlog._kernel import memory as kernel
 from commitlog._kernel.memory import Cursors
@@ -161,13 +162,13 @@ class SlotLock:
 
     def __init__(self, dir_fd: int, *, writable: bool) -> None:
         flags = os.O_RDWR if writable else os.O_RDONLY
-        self._cursors = LifeLock(lambda: open_regular(NAME, flags, dir_fd=dir_fd), kind=None)
+        self._cursors = LifeLock(partial(open_regular, NAME, flags, dir_fd=dir_fd), kind=None)
         self._lock: LifeLock | None = None
         try:
             self._lock = (
                 lock_file.LockFile(dir_fd)
                 if writable
-                else LifeLock(lambda: open_regular(lock_file.NAME, dir_fd=dir_fd), kind=None)
+                else LifeLock(partial(open_regular, lock_file.NAME, dir_fd=dir_fd), kind=None)
             )
         except BaseException as error:
             refused = isinstance(error, FileNotFoundError | PermissionError | IOFailureError)

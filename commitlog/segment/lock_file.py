@@ -8,6 +8,7 @@ import errno
 import json
 import os
 from dataclasses import dataclass, field
+from functools import partial
 
 from commitlog.base.life_lock import Kind, LifeLock, Span, byte, is_held, open_lock_file
 from commitlog.base.path import translate_errors
@@ -75,7 +76,7 @@ class LockFile(LifeLock):
     __slots__ = ()
 
     def __init__(self, dir_fd: int) -> None:
-        super().__init__(lambda: open_lock_file(NAME, dir_fd), kind=None)
+        super().__init__(partial(open_lock_file, NAME, dir_fd), kind=None)
 
     def acquire(self, kind: Kind, timeout_s: float = 0.0) -> bool:
         """Take the lock or change its kind, polling for at most `timeout_s` seconds."""
