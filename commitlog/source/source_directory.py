@@ -145,10 +145,15 @@ class SourceDirectory(LogDirectory):
 
         A sealed segment is whole. In one that was copied while it was written, the first invalid
         frame is the end, or damage if whole frames follow it. Segments without a record, which
-        were made ahead, are behind the end.
+        were made ahead, are behind the end. If segments are missing before them, their records are
+        lost: the end is behind the missing ones, so that a reader meets the damage.
         """
         numbers = self.segment_numbers()
+        onward = numbers[-1] if numbers else 0
         for number in reversed(numbers):
+            if number < onward - 1:
+                return onward * self.segment_size
+            onward = number
             with self.opened_segment(number) as segment:
                 if segment.sealed() is not None:
                     return (number + 1) * self.segment_size
@@ -250,16 +255,35 @@ class SourceDirectory(LogDirectory):
 
     def fetch(self, number: int) -> None:
         """Copy a segment into the folder, unless it is there."""
-        if self.has(number):
-            if self._cache is not None:
-                self._cache.fetch(number)
-        elif self._cache is None:
-            raise PositionError(
-                "this is one segment of a log, but the position is in another: open the log",
-                path=self.path,
-                position=number * self.segment_size,
-                first_position=min(self._present()) * self.segment_size,
-            )
+        if self._cache is None:
+            if not self.has(number):
+                raise PositionError(
+                    "this is one segment of a log, but the position is in another: open the log",
+                    path=self.path,
+                    position=number * self.segment_size,
+                    first_position=min(self._present()) * self.segment_size,
+                )
+        elif self._has_or_deleted(number):
+            self._cache.fetch(number)
+
+    def _has_or_deleted(self, number: int) -> bool:
+        """Return whether a segment is there. If it is missing between others, raise
+        `CorruptSegmentError`: retention deletes the oldest ones.
+        """
+        for looks_again in (True, False):
+            refs = self._present()
+            if number in refs:
+                return True
+            if not refs or not min(refs) < number < max(refs):
+                return False
+            if looks_again:  # it may have been deleted since the last listing
+                self.source.list_again()
+        raise CorruptSegmentError(
+            f"segment {number} is missing, and there are segments before and behind it: restore it "
+            "from another copy",
+            path=self.segment_path(number),
+            position=number * self.segment_size,
+        )
 
     def _fill(self, number: int, fd: int) -> None:
         """Have a segment written, and check it: a mapping of a shorter file would end in SIGBUS."""

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 import commitlog
-from commitlog.errors import CorruptSegmentError, NotALogError
+from commitlog.errors import CorruptSegmentError, NotALogError, PositionError
 from commitlog.extension import Identity, SegmentRef, SegmentSource, SourceEnds, open_source
 from commitlog.source.source_directory import SourceDirectory
 
 SEGMENT = 64 << 10
 COUNT = 5000
+IN_SEGMENT = 2560  # records
 
 
 @pytest.fixture
@@ -63,6 +64,15 @@ class Folder(SegmentSource):
 def read(source: SegmentSource) -> list[bytes]:
     with open_source(source) as log, log.tailer() as tailer:
         return [bytes(record.value) for record in tailer]
+
+
+def tar_log(path: Path) -> SegmentSource:
+    sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+    try:
+        from tar_log import TarLog
+    finally:
+        sys.path.pop(0)
+    return TarLog(str(path))
 
 
 def test_sound_source_gives_every_record(path: Path) -> None:
@@ -152,6 +162,50 @@ def test_lost_record_below_the_end_is_damage(path: Path) -> None:
         read(source)
 
 
+@pytest.mark.parametrize("more", [0, COUNT])
+def test_missing_segment_between_others_is_damage(path: Path, more: int) -> None:
+    with commitlog.open(path) as log:  # without more, later segments have no records
+        for number in range(more):
+            log.append(b"%d" % number)
+    source = Folder(path)
+    source.refs = [ref for ref in source.refs if ref.number != 1]
+    with open_source(source) as log, log.tailer() as tailer:
+        before = [tailer.read() for _ in range(IN_SEGMENT)]
+        assert before[-1] is not None
+        for _ in range(2):  # it stays an error
+            with pytest.raises(CorruptSegmentError, match="segment 1 is missing") as caught:
+                tailer.read()
+            assert caught.value.position == SEGMENT
+            assert caught.value.path == f"{source.location}#{SEGMENT}"
+        assert tailer.seek("first")
+        assert tailer.read() is not None  # what is before the damage can be read
+
+
+def test_segment_that_retention_deleted_is_a_position_error(path: Path) -> None:
+    source = Folder(path)
+
+    def delete() -> None:
+        source.refs = [ref for ref in source.refs if ref.number > 1]
+
+    source.list_again = delete  # type: ignore[method-assign]
+    source.refs = [ref for ref in source.refs if ref.number != 1]
+    with (
+        open_source(source) as log,
+        log.tailer(start=SEGMENT) as tailer,
+        pytest.raises(PositionError, match="were deleted") as caught,
+    ):
+        tailer.read()
+    assert caught.value.first_position == 2 * SEGMENT
+
+
+def test_missing_segment_of_a_tar_file_is_damage(tmp_path: Path, path: Path) -> None:
+    next(path.glob("*65536.seg")).unlink()
+    with tarfile.open(tmp_path / "log.tar", "w") as tar:
+        tar.add(path, "log")
+    with pytest.raises(CorruptSegmentError, match="segment 1 is missing"):
+        read(tar_log(tmp_path / "log.tar"))
+
+
 def test_full_folder_is_an_error(path: Path) -> None:
     source = Folder(path)
 
@@ -164,14 +218,9 @@ def test_full_folder_is_an_error(path: Path) -> None:
 
 
 def test_tar_without_log_or_with_damaged_identity_is_refused(tmp_path: Path, path: Path) -> None:
-    sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-    try:
-        from tar_log import TarLog
-    finally:
-        sys.path.pop(0)
     with tarfile.open(tmp_path / "log.tar", "w") as tar:
         tar.add(path, "log")
-    assert read(TarLog(str(tmp_path / "log.tar"))) == [b"%d" % each for each in range(COUNT)]
+    assert read(tar_log(tmp_path / "log.tar")) == [b"%d" % each for each in range(COUNT)]
     with commitlog.open(tmp_path / "log.tar", "r") as log:
         assert log.count() == COUNT
     (path / "log.json").write_text("{}")
@@ -179,4 +228,4 @@ def test_tar_without_log_or_with_damaged_identity_is_refused(tmp_path: Path, pat
         with tarfile.open(tmp_path / name, "w") as tar:
             tar.add(source, "log/lock" if source.is_file() else "log")
         with pytest.raises(NotALogError):
-            TarLog(str(tmp_path / name))
+            tar_log(tmp_path / name)
