@@ -72,15 +72,21 @@ def compiler_version() -> str:
     raise CountingError(f"{compiler()[0]} does not say which version it is: set CC to gcc or clang")
 
 
-def build(folder: Path, flags: Sequence[str] = KERNEL_FLAGS) -> Path:
-    """Compile the program into `folder`, as the kernel is compiled unless other flags are given."""
+def build(
+    folder: Path, flags: Sequence[str] = KERNEL_FLAGS, kernel: Sequence[Path] | None = None
+) -> Path:
+    """Compile the program into `folder`, with the flags of the kernel unless others are given.
+
+    Parameters
+    ----------
+    kernel : sequence of Path, optional
+        Object files of the kernel. [default: compile the kernel, too]
+    """
     program = folder / "hot_paths"
-    sources = [
-        Path(__file__).with_name("hot_paths.c"),
-        *sorted((ROOT / "commitlog" / "_kernel" / "c").glob("*.c")),
-    ]
+    source = Path(__file__).with_name("hot_paths.c")
+    others = kernel or sorted((ROOT / "commitlog" / "_kernel" / "c").glob("*.c"))
     # The tests' scene makes a log without Python.
-    run(*compiler(), *flags, "-iquote", "tests/_kernel", *sources, "-o", program, cwd=ROOT)
+    run(*compiler(), *flags, "-iquote", "tests/_kernel", source, *others, "-o", program, cwd=ROOT)
     return program
 
 

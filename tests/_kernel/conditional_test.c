@@ -1,3 +1,4 @@
+/* steps */
 /* Drives an append on a condition in another process, instruction by instruction, while this
  * process appends on the same condition, appends without one, or kills the other. Of two appends
  * that expect one sequence, exactly one succeeds, and a record is at the sequence that its append

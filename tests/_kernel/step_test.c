@@ -1,3 +1,4 @@
+/* steps */
 /* Drives a writer in another process through one append, instruction by instruction. While the
  * writer is stopped but alive, no process rolls its claim back. If it is stopped for longer than
  * the claim timeout, its append still lands exactly once. If it is killed, the log continues

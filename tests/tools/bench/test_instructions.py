@@ -15,14 +15,8 @@ from bench.instructions import counting
 from bench.instructions.counting import CountingError
 from bench.instructions.counts import KEPT, Counts, changes
 from setup import KERNEL_FLAGS
+from tests._kernel.compiling import ADDRESS, kernel
 
-SANITIZED = [
-    *KERNEL_FLAGS,
-    "-O1",
-    "-g1",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
-]
 COUNTS = Counts("gcc 12.2.0", "x86_64", ["-O3"], "sse42", {"append": 100.0, "read": 50.0})
 Counted = Callable[[Counts | Exception], None]
 
@@ -30,7 +24,9 @@ Counted = Callable[[Counts | Exception], None]
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program, under the address and undefined-behaviour sanitizers."""
-    return counting.build(tmp_path_factory.mktemp("program"), SANITIZED)
+    objects = sorted(kernel(ADDRESS).glob("*.o"))
+    flags = [*KERNEL_FLAGS, *ADDRESS.flags]
+    return counting.build(tmp_path_factory.mktemp("program"), flags, objects)
 
 
 @pytest.fixture
