@@ -22,7 +22,7 @@ import prometheus_client
 
 import commitlog
 import commitlog.polars
-from commitlog import bus, errors, keep, metrics, replication, spark, topics, watching
+from commitlog import bus, doctor, errors, keep, metrics, replication, spark, topics, watching
 from commitlog.spark import jobs
 
 Positions = npt.NDArray[np.int64]
@@ -343,6 +343,10 @@ def replicate(path: Path, copy: Path) -> None:
 
 
 def watch(path: Path, page: Path) -> None:
+    check = doctor.Check("moon", "no log needs it", lambda workspace: doctor.ok(str(workspace)))
+    finding: doctor.Finding = doctor.warning(check.name, check.means)
+    verdict: doctor.Verdict = finding.verdict
+    print(verdict, doctor.failed("no moon", "wait for the night"))
     watched = watching.LogWatch(path)
     figures: watching.LogFigures = watched.look()
     writers: tuple[watching.WriterFigures, ...] = figures.writers

@@ -16,8 +16,7 @@ ROOT = Path(__file__).parents[2]
 MODULE = """
 import click
 
-from commitlog.tools.doctor.checks import Check
-from commitlog.tools.doctor.finding import ok
+from commitlog.doctor import Check, ok
 
 @click.command()
 @click.argument("log")
