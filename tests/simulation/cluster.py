@@ -1,0 +1,421 @@
+"""Cluster: programs that users run, and what operators and accidents do to them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import commitlog
+from commitlog import Store
+from commitlog.errors import CommitLogError, FencedError, LogFailedError
+from commitlog.keep import restore
+from commitlog.network.replication.follower import follow
+from commitlog.network.replication.promotion import promote
+from commitlog.network.replication.replication import Replication
+from commitlog.network.replication.server import serve
+from tests.simulation.machines import Machine, Machines, Process
+from tests.simulation.objects import Objects
+from tests.simulation.oracle import Oracle, ViolationError
+from tests.simulation.plan import Event, Settings
+
+_PORT = 7000
+_SIZES = (20, 20, 300, 7000)
+
+
+class Cluster:
+    """Do events of a plan, one after the other; programs run meanwhile."""
+
+    def __init__(self, machines: Machines, objects: Objects, settings: Settings) -> None:
+        self._machines = machines
+        self._world = machines.world
+        self._objects = objects
+        self._settings = settings
+        self.oracle = Oracle(machines)
+        self.story: list[str] = []
+        self.store = str(machines.folder / "store")
+        self.opens = 0
+        self.ended: dict[str, str] = {}
+        self._followers: dict[str, Any] = {}
+        self._primaries: dict[str, Any] = {}
+
+    def tell(self, text: str) -> None:
+        self.story.append(f"{self._world.now_s - 1000:8.3f} s  {text}")
+
+    def url(self, machine: Machine) -> str:
+        return f"tcp://{machine.host}:{_PORT}/log"
+
+    # --- programs ---------------------------------------------------------------------------------
+
+    def _guard(self, machine: Machine, what: str, run: Callable[[], None]) -> Callable[[], None]:
+        def guarded() -> None:
+            try:
+                run()
+            except ViolationError as error:
+                self.violate(error)
+            except (CommitLogError, OSError) as error:
+                self.tell(f"{machine.name}: {what} ended: {type(error).__name__}: {error}"[:300])
+                self.ended[machine.name] = type(error).__name__
+            finally:
+                process = machine.process
+                if process is not None and self._world.current.process is process:
+                    machine.role = "idle"
+                    machine.process = None
+                    process.dead = True
+                    self._world.drop(process)
+
+        return guarded
+
+    def violate(self, error: ViolationError) -> None:
+        self.oracle.violation = self.oracle.violation or error
+        self._world.over = True
+
+    def _begin(self, machine: Machine, role: str, run: Callable[[], None]) -> None:
+        if machine.process is None:
+            machine.role = role
+            self.opens += 1
+            machine.process = self._machines.start(
+                machine, role, self._guard(machine, role, run)
+            )
+            self._world.sleep(0.01)
+
+    def primary(self, machine: Machine) -> None:
+        """Open the log, serve it, and append without end."""
+
+        def run() -> None:
+            settings = self._settings
+            require = settings.require
+            replication = Replication(
+                listen=f"{machine.host}:{_PORT}",
+                plain_text=True,
+                require=require,
+                timeout=3,
+            )
+            store = Store(self.store, every=1.0) if settings.store else None
+            log = commitlog.open(
+                machine.path,
+                segment_size="64KiB",
+                flush="none",
+                replicate=replication,
+                store=store,
+            )
+            epoch = commitlog.extension.view_of(log).epochs.read().number
+            session = self.oracle.begin(machine.path, epoch, require)
+            self._primaries[machine.name] = (log, replication)
+            self.tell(f"{machine.name}: primary of epoch {epoch}, writer {session.number}, with "
+                      f"{len(session.base)} records")  # fmt: skip
+            choices = self._world.choices
+            try:
+                self._append(log, session, choices)
+            finally:
+                self._primaries.pop(machine.name, None)
+                if not machine.process or not machine.process.dead:
+                    with contextlib.suppress(CommitLogError):
+                        log.close()
+
+        self._begin(machine, "primary", run)
+
+    def _append(self, log: Any, session: Any, choices: Any) -> None:
+        number = 0
+        while not session_over(log):
+            value = b"%d:%d:" % (session.number, number)
+            value = value.ljust(16, b".") + bytes(_SIZES[choices.pick(len(_SIZES))])
+            session.appended.append(value)
+            number += 1
+            try:
+                position = log.append(value, sync=True)
+            except commitlog.errors.SyncTimeoutError:
+                pass
+            else:
+                self.oracle.acknowledge(session, position, value)
+            self._world.sleep(choices.between(0.01, 0.4))
+
+    def follow(self, machine: Machine, other: Machine, *, restored: bool = False) -> None:
+        def run() -> None:
+            follower = follow(
+                self.url(other),
+                machine.path,
+                name=machine.name,
+                plain_text=True,
+                connect_timeout=3,
+                listen=f"{machine.host}:{_PORT}",
+                restored=restored,
+            )
+            self._followers[machine.name] = (follower, other)
+            self.tell(f"{machine.name}: follows {other.name} from {follower.position}")
+            try:
+                follower.wait()
+            finally:
+                self._followers.pop(machine.name, None)
+                follower.close()
+
+        self._begin(machine, "follower", run)
+
+    def serve(self, machine: Machine) -> None:
+        def run() -> None:
+            with serve(machine.path, listen=f"{machine.host}:{_PORT}", plain_text=True):
+                while True:
+                    self._world.sleep(1.0)
+
+        if os.path.isdir(machine.path):
+            self._begin(machine, "server", run)
+
+    def promote(
+        self, machine: Machine, others: list[Machine], *, force: tuple[str, ...], store: bool
+    ) -> bool:
+        """Promote a log, as an operator does; return whether it was."""
+        done: list[bool] = []
+
+        def run() -> None:
+            epoch = promote(
+                machine.path,
+                others=[self.url(each) for each in others],
+                force=force,  # type: ignore[arg-type]
+                plain_text=True,
+                timeout=2,
+                store=Store(self.store, every=1.0) if store else None,
+            )
+            self.tell(f"{machine.name}: promoted to epoch {epoch.number} at {epoch.start}")
+            done.append(True)
+            self.oracle.check_promoted(machine.path, epoch.number, forced=bool(force))
+
+        if machine.process is not None or not os.path.isdir(machine.path):
+            return False
+        self.opens += 1
+        self._begin(machine, "promotion", run)
+        until_s = self._world.now_s + 30
+        while machine.role == "promotion" and self._world.now_s < until_s:
+            self._world.sleep(0.1)
+        return bool(done)
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def do(self, event: Event) -> None:
+        """Do an event; one that fits no state does nothing."""
+        at = self._machines.each
+        machine = at[event.machine % len(at)]
+        other = at[event.other % len(at)]
+        self.tell(f"-- {event}")
+        act = getattr(self, f"_on_{event.kind}")
+        act(machine, other, event.number)
+        self.check()
+
+    def check(self) -> None:
+        """Compare what is connected now."""
+        if self._world.now_s - self.oracle.replaced_s < 25.0:
+            return
+        for name, (follower, other) in list(self._followers.items()):
+            held = self._primaries.get(other.name)
+            if held is None or follower.error is not None:
+                continue
+            with contextlib.suppress(CommitLogError, OSError):
+                position = held[1].server.followers().get(name, 0)
+                if position and follower.position >= position:
+                    path = next(each.path for each in self._machines.each if each.name == name)
+                    self.oracle.check_agree(path, other.path, position)
+
+    def _on_run(self, machine: Machine, other: Machine, number: int) -> None:
+        self._world.sleep(0.5 + number % 8)
+
+    def _on_kill(self, machine: Machine, other: Machine, number: int) -> None:
+        self.stop(machine)
+
+    def stop(self, machine: Machine) -> None:
+        process, machine.process, machine.role = machine.process, None, "idle"
+        self._followers.pop(machine.name, None)
+        self._primaries.pop(machine.name, None)
+        if process is not None:
+            self._machines.kill(process)
+
+    def _on_kill_at(self, machine: Machine, other: Machine, number: int) -> None:
+        process = machine.process
+        if process is not None:
+            process.dies_in = 1 + number % 60
+            self._world.sleep(1.0 + number % 3)
+            if process.dead and machine.process is process:
+                self.stop(machine)
+            process.dies_in = 0
+
+    def _on_start(self, machine: Machine, other: Machine, number: int) -> None:
+        """Start what a machine was: a primary, or a copy that follows the newest primary."""
+        if machine.process is None:
+            leaders = [each for each in self._machines.each if each.role == "primary"]
+            if leaders and leaders[0] is not machine:
+                self.follow(machine, leaders[0])
+            else:
+                self.primary(machine)
+            self._world.sleep(0.5)
+
+    def _on_primary(self, machine: Machine, other: Machine, number: int) -> None:
+        self.primary(machine)
+
+    def _on_follow(self, machine: Machine, other: Machine, number: int) -> None:
+        if other is not machine:
+            self.follow(machine, other, restored=number % 4 == 0 and self._is_restored(machine))
+            self._world.sleep(1.0)
+
+    def _is_restored(self, machine: Machine) -> bool:
+        return machine.name in self._restored
+
+    _restored: set[str] = set()
+
+    def _on_failover(self, machine: Machine, other: Machine, number: int) -> None:
+        """Stop the primary and promote a copy, as the documentation says."""
+        for each in self._machines.each:
+            if each.role == "primary" and number % 3:
+                self.stop(each)
+        self.stop(machine)
+        others = [each for each in self._machines.each if each is not machine]
+        for each in others:
+            if each.process is None and number % 2 == 0:
+                self.serve(each)
+        store = self._settings.store
+        if self.promote(machine, others, force=(), store=store):
+            self.primary(machine)
+            for each in others:
+                if each.role == "server":
+                    self.stop(each)
+                    self.follow(each, machine)
+
+    def _on_promote(self, machine: Machine, other: Machine, number: int) -> None:
+        """Promote with some of the others, wrong ones, or by force."""
+        self.stop(machine)
+        others = [each for each in self._machines.each if each is not machine]
+        kept = [each for place, each in enumerate(others) if number >> place & 1]
+        force = ((), (), ("promises",), ("promises", "copies", "restored"))[number // 8 % 4]
+        with_store = self._settings.store and number % 5 != 0
+        if self.promote(machine, kept, force=force, store=with_store) and number % 2:
+            self.primary(machine)
+
+    def _on_backup(self, machine: Machine, other: Machine, number: int) -> None:
+        if os.path.isdir(machine.path):
+            machine.backup = machine.folder / "backup"
+            self._machines.copy(machine.path, machine.backup)
+
+    def _on_restore(self, machine: Machine, other: Machine, number: int) -> None:
+        """Put the backup in the place of the directory; also while a program has it open."""
+        if machine.backup is None:
+            return
+        if number % 2:
+            self.stop(machine)
+        self._replace(machine, str(machine.backup))
+        self._world.sleep(0.5)
+
+    def _replace(self, machine: Machine, source: str) -> None:
+        old = f"{machine.path}.old"
+        shutil.rmtree(old, ignore_errors=True)
+        if os.path.isdir(machine.path):
+            os.rename(machine.path, old)
+        shutil.copytree(source, machine.path)
+        self._restored = self._restored | {machine.name}
+        self.oracle.replaced_s = self._world.now_s
+
+    def _on_clone(self, machine: Machine, other: Machine, number: int) -> None:
+        """Copy a directory to another machine."""
+        if other is not machine and os.path.isdir(machine.path):
+            self.stop(other)
+            self._replace(other, machine.path)
+
+    def _on_wipe(self, machine: Machine, other: Machine, number: int) -> None:
+        self.stop(machine)
+        shutil.rmtree(machine.path, ignore_errors=True)
+        self.oracle.replaced_s = self._world.now_s
+
+    def _on_from_store(self, machine: Machine, other: Machine, number: int) -> None:
+        """Restore a log from the store into the place of a directory."""
+        if not self._settings.store or not os.path.isdir(self.store):
+            return
+        self.stop(machine)
+        follows = self.url(other) if number % 2 and other is not machine else None
+        place = machine.folder / "restored"
+        shutil.rmtree(place, ignore_errors=True)
+
+        def run() -> None:
+            found = restore(self.store, str(place), follows=follows)
+            self.tell(f"{machine.name}: restored from the store up to {found.end_position}")
+            self.oracle.read(str(place))
+            self.oracle.check_sound(str(place))
+            if number % 3 == 0:
+                shutil.rmtree(machine.path, ignore_errors=True)
+                os.rename(place, machine.path)
+                self.oracle.replaced_s = self._world.now_s
+
+        self._begin(machine, "restore", run)
+        self._world.sleep(2.0)
+
+    def _on_partition(self, machine: Machine, other: Machine, number: int) -> None:
+        cut = self._machines.network.cut
+        cut.add((machine.host, other.host))
+        if number % 3:
+            cut.add((other.host, machine.host))
+        self._world.sleep(1 + number % 15)
+        if number % 2:
+            cut.clear()
+
+    def _on_heal(self, machine: Machine, other: Machine, number: int) -> None:
+        self._machines.network.cut.clear()
+        self._objects.faults.clear()
+        for each in self._machines.each:
+            self._resume(each.process)
+
+    def _resume(self, process: Process | None) -> None:
+        if process is not None and process.paused:
+            process.paused = False
+            self._world.resume(process)
+
+    def _on_pause(self, machine: Machine, other: Machine, number: int) -> None:
+        process = machine.process
+        if process is not None:
+            process.paused = True
+            self._world.sleep(1 + number % 20)
+            if number % 4:
+                self._resume(process)
+
+    def _on_clock(self, machine: Machine, other: Machine, number: int) -> None:
+        machine.ahead_ns += (number % 2000 - 1000) * 10**9
+
+    def _on_store_fault(self, machine: Machine, other: Machine, number: int) -> None:
+        from tests.simulation.objects import FAULTS
+
+        self._objects.faults ^= {FAULTS[number % len(FAULTS)]}
+        self._world.sleep(2.0)
+
+    def _on_delete(self, machine: Machine, other: Machine, number: int) -> None:
+        held = self._primaries.get(machine.name)
+        if held is not None:
+            with contextlib.suppress(CommitLogError):
+                held[0].delete_before(held[0].flushed_position, force_after=0)
+
+    def _on_read(self, machine: Machine, other: Machine, number: int) -> None:
+        if os.path.isdir(machine.path):
+            with contextlib.suppress(CommitLogError):
+                self.oracle.read(machine.path)
+            if machine.process is None:
+                self.oracle.check_sound(machine.path)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """End all faults, and have an operator who makes no mistake go on."""
+        self._on_heal(self._machines.each[0], self._machines.each[0], 0)
+        for each in self._machines.each:
+            self.stop(each)
+            self._on_read(each, each, 0)
+        for each in self._machines.each:
+            others = [one for one in self._machines.each if one is not each]
+            for one in others:
+                self.serve(one)
+            if self.promote(each, others, force=(), store=False):
+                break
+            for one in others:
+                self.stop(one)
+
+
+def session_over(log: Any) -> bool:
+    """Return whether a log takes no more appends."""
+    return bool(log.closed)
+
+
+ENDS = (FencedError, LogFailedError)

@@ -1,0 +1,236 @@
+"""Machines and processes: real directories in memory, threads that are killed, paused or end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from commitlog.base import failpoint
+from commitlog.base.host import host
+from commitlog.base.life_lock import LifeLock
+from commitlog.log.abandoning import abandon
+from commitlog.log.registry import Registry
+from commitlog.network.replication import replication
+from commitlog.network.replication.server import Port, name_of
+from commitlog.network.replication.serving import Serving
+from tests.simulation.streams import Network, Socket
+from tests.simulation.world import (
+    BEGAN_NS,
+    Condition,
+    Event,
+    Executor,
+    Lock,
+    Semaphore,
+    Task,
+    World,
+    patched,
+)
+
+# Threads of the floors above the kernel; its own services never run, so that a run repeats.
+_RUNS = ("commitlog store", "commitlog serve", "commitlog follow", "commitlog acknowledged")
+_FLOORS = ("commitlog.network", "commitlog.stores")
+
+
+class Machine:
+    """A machine: its address, its clock, its directory."""
+
+    def __init__(self, name: str, host_: str, folder: Path) -> None:
+        self.name = name
+        self.host = host_
+        self.folder = folder
+        folder.mkdir()
+        self.path = str(folder / "log")
+        self.backup: Path | None = None
+        self.ahead_ns = 0
+        self.process: Process | None = None
+        self.role = "idle"
+
+
+class Process:
+    """A program that runs on a machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.tasks: list[Task] = []
+        self.sockets: list[Socket] = []
+        self.parked: list[Task] = []
+        self.logs: list[Any] = []
+        self.locks: list[LifeLock] = []
+        self.dead = False
+        self.paused = False
+        self.dies_in = 0  # steps; 0: it does not
+
+
+class _Off:
+    """A service of the kernel, which does not run."""
+
+    ident = None
+
+    def start(self) -> None: ...
+    def join(self, timeout: float | None = None) -> None: ...
+    def is_alive(self) -> bool:
+        return False
+
+
+class _Serving:
+    """`ServingProcess`, inside the simulated process."""
+
+    def __init__(self, port: Port) -> None:
+        self._fences: dict[str, Callable[[Any], None]] = {}
+        self._serving = Serving(port, lambda name, rank: self._fences[name](rank))
+
+    def _add(self, path: str, require: int, on_fence: Callable[[Any], None]) -> None:
+        name = name_of(path)
+        self._fences[name] = on_fence
+        self._serving.add(path, name, require)
+
+    def followers(self) -> dict[str, int]:
+        return self._serving.followers(next(iter(self._fences)))
+
+    def _remove(self, name: str) -> bool:
+        self._serving.close()
+        return True
+
+    def _close(self) -> None:
+        self._serving.close()
+
+
+class Machines:
+    """The machines of a run, and what their processes ask of the world."""
+
+    def __init__(self, world: World, folder: Path, count: int) -> None:
+        self.world = world
+        self.network = Network(world)
+        self.folder = folder
+        self.each = [
+            Machine(f"m{number}", f"10.0.0.{number + 1}", folder / f"m{number}")
+            for number in range(count)
+        ]
+        self.steps: dict[str, int] = {}
+        self.seen: list[str] = []
+
+    # --- processes --------------------------------------------------------------------------------
+
+    def spawn(self, name: str, run: Callable[[], object], process: Process | None = None) -> Task:
+        return Task(self.world, name, run, process or self.world.current.process)
+
+    def start(self, machine: Machine, name: str, run: Callable[[], object]) -> Process:
+        """Start a program on a machine."""
+        process = Process(machine)
+        self.spawn(name, run, process).start()
+        return process
+
+    def kill(self, process: Process) -> None:
+        """Kill a process: nothing of it runs any more, and its locks are free."""
+        if process.dead:
+            return
+        process.dead = True
+        self.world.drop(process)
+        for each in list(process.sockets):
+            each.die()
+        for log in process.logs:
+            if not log.closed:
+                abandon(log)
+        for lock in process.locks:
+            lock.close()
+        if self.world.current.process is process:
+            self.world.graves.append(self.world.current)
+            self.world._leave()
+
+    def step(self, name: str) -> None:
+        """Pass a failpoint: a switch, or the end of the process."""
+        process = self.world.current.process
+        self.steps[name] = self.steps.get(name, 0) + 1
+        if process.dies_in:
+            process.dies_in -= 1
+            if process.dies_in == 0:
+                self.seen.append(f"{process.machine.name} dies at {name!r}")
+                self.kill(process)
+        module = str(_caller_of_failpoint())
+        if module.startswith(_FLOORS):
+            self.world.give_way()
+
+    # --- the host ---------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def hosted(self) -> Iterator[None]:
+        """Have the package ask this world."""
+        world = self.world
+        added, opened = Registry.add, LifeLock.__init__
+        machines = self
+
+        def add(registry: Registry, log: Any) -> None:
+            world.current.process.logs.append(log)
+
+        def init(lock: LifeLock, *given: Any, **named: Any) -> None:
+            opened(lock, *given, **named)
+            world.current.process.locks.append(lock)
+
+        def thread(name: str, run: Callable[[], object]) -> Any:
+            return machines.spawn(name, run) if name.startswith(_RUNS) else _Off()
+
+        def make_socket(family: int, kind: int) -> Any:
+            return Socket(self.network, world.current.process)
+
+        def listen(where: tuple[str, int], family: int, backlog: int) -> Any:
+            made = Socket(self.network, world.current.process)
+            made.listen(where)
+            return made
+
+        def await_event(wait: Any, engine: Any, seen: int, timeout_s: float) -> None:
+            world.sleep(timeout_s)
+
+        drawn = world.choices._random.__class__(world.choices.pick(1 << 30))
+        with (
+            patched(
+                host,
+                monotonic=lambda: world.now_s,
+                time_ns=self._time_ns,
+                sleep=world.sleep,
+                random=drawn.randbytes,
+                lock=lambda: Lock(world),
+                condition=lambda: Condition(world),
+                event=lambda: Event(world),
+                semaphore=Semaphore,
+                thread=thread,
+                ident=lambda: world.current.ident,
+                executor=lambda most: Executor(self.spawn),
+                await_event=await_event,
+                socket=make_socket,
+                listen=listen,
+            ),
+            patched(os, urandom=drawn.randbytes),
+            patched(Registry, add=add),
+            patched(LifeLock, __init__=init),
+            patched(replication, ServingProcess=_Serving),
+            patched(failpoint, hook=self.step),
+        ):
+            assert added is not None
+            yield
+
+    def _time_ns(self) -> int:
+        ahead = self.world.current.process.machine.ahead_ns
+        return BEGAN_NS + int(self.world.now_s * 1e9) + ahead
+
+    # --- directories ------------------------------------------------------------------------------
+
+    def copy(self, source: str, target: Path) -> None:
+        """Copy a directory as it is at this moment."""
+        shutil.rmtree(target, ignore_errors=True)
+        if os.path.isdir(source):
+            shutil.copytree(source, target, ignore=_temporary)
+
+
+def _temporary(_folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if name.startswith(".")]
+
+
+def _caller_of_failpoint() -> object:
+    import sys
+
+    frame = sys._getframe(3)
+    return frame.f_globals.get("__name__")

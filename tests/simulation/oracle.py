@@ -1,0 +1,201 @@
+"""Oracle: what was appended and acknowledged, and what therefore has to be where."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import commitlog
+from commitlog.errors import CommitLogError
+
+SEGMENT = 64 << 10
+_GRACE_S = 25.0  # in which a server finds that its directory was replaced
+
+
+class ViolationError(Exception):
+    """A promise of the product does not hold."""
+
+    def __init__(self, rule: str, why: str) -> None:
+        super().__init__(f"{rule}: {why}")
+        self.rule = rule
+
+
+@dataclass
+class Session:
+    """What one writer found in its log, and what it appended."""
+
+    number: int
+    epoch: int
+    require: int
+    base: list[tuple[int, bytes]]
+    appended: list[bytes] = field(default_factory=list)
+
+    def history(self) -> list[bytes]:
+        return [value for _, value in self.base] + self.appended
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """A record that an append acknowledged, on so many copies beside the primary."""
+
+    session: int
+    position: int
+    value: bytes
+    require: int
+
+
+def content(path: str) -> list[tuple[int, bytes]]:
+    """Return position and value of each record that a reader of a log sees."""
+    with commitlog.open(path, "r") as log:
+        return [(record.position, record.value) for record in log.tailer()]
+
+
+def tag_of(value: bytes) -> tuple[int, int]:
+    """Return the session and the number of a record."""
+    session, number = value[:16].split(b":")[:2]
+    return int(session), int(number)
+
+
+class Oracle:
+    """Keep the truth of a run, and compare."""
+
+    def __init__(self, machines: Any) -> None:
+        self._machines = machines
+        self.sessions: list[Session] = []
+        self.acknowledged: dict[tuple[int, bytes], Acknowledged] = {}
+        self.waived = 0
+        self.promoted: tuple[int, set[tuple[int, bytes]]] | None = None  # epoch, what it has
+        self.split = False  # a promotion by force: the old primary may go on
+        self.replaced_s = -1e9  # when a directory was replaced
+        self.acks = self.reads = self.promotions = 0
+        self.violation: ViolationError | None = None
+
+    # --- appends ----------------------------------------------------------------------------------
+
+    def begin(self, path: str, epoch: int, require: int) -> Session:
+        """Note a writer, before its first append."""
+        found = self.read(path)
+        session = Session(len(self.sessions), epoch, require, found)
+        self.sessions.append(session)
+        return session
+
+    def acknowledge(self, session: Session, position: int, value: bytes) -> None:
+        """Note that an append returned."""
+        self.acks += 1
+        if not session.require:
+            return
+        found = Acknowledged(session.number, position, value, session.require)
+        now_s = self._machines.world.now_s
+        if now_s - self.replaced_s > _GRACE_S:
+            holders = [each.name for each in self._machines.each if has(each.path, position, value)]
+            if len(holders) <= session.require:
+                raise ViolationError(
+                    "acknowledged on too few copies",
+                    f"{tag_of(value)} at {position} is on {', '.join(holders) or 'no machine'}, "
+                    f"and {session.require} copies are required",
+                )
+        late = self.promoted is not None and self.promoted[0] > session.epoch and not self.split
+        if late and self.promoted is not None and (position, value) not in self.promoted[1]:
+            raise ViolationError(
+                "acknowledged after a fence",
+                f"{tag_of(value)} at {position} in epoch {session.epoch}, after epoch "
+                f"{self.promoted[0]} began without it",
+            )
+        self.acknowledged[position, value] = found
+
+    # --- logs -------------------------------------------------------------------------------------
+
+    def read(self, path: str) -> list[tuple[int, bytes]]:
+        """Read a log whole, and compare it with the history of its last writer."""
+        self.reads += 1
+        found = content(path)
+        self.check_history(path, [value for _, value in found])
+        return found
+
+    def check_history(self, path: str, values: list[bytes]) -> None:
+        """A log is a part, without a gap, of the history of one writer."""
+        if not values:
+            return
+        if len(set(values)) < len(values):
+            raise ViolationError("nothing twice", f"{path} has a record twice")
+        session = self.sessions[tag_of(values[-1])[0]]
+        whole = session.history()
+        try:
+            start = whole.index(values[0])
+        except ValueError:
+            start = -1
+        if start < 0 or whole[start : start + len(values)] != values:
+            at = next(
+                (n for n, (a, b) in enumerate(zip(values, whole[max(start, 0) :], strict=False))
+                 if a != b), 0
+            )  # fmt: skip
+            raise ViolationError(
+                "a prefix of one history",
+                f"{path} has {len(values)} records that end with {tag_of(values[-1])}; from its "
+                f"record {at}, {tag_of(values[at])}, on it is no history of that writer",
+            )
+
+    def check_sound(self, path: str) -> None:
+        """`verify` finds no damage where there is none."""
+        from commitlog.keep import verify
+
+        try:
+            report = verify(path)
+        except CommitLogError:
+            return
+        if not report.sound and not report.live:
+            raise ViolationError("verify", f"{path} is said to be damaged: {report}")
+
+    def check_promoted(self, path: str, epoch: int, *, forced: bool) -> None:
+        """A promoted log has each acknowledged record, if nothing was waived."""
+        self.promotions += 1
+        found = set(self.read(path))
+        lost = [each for key, each in self.acknowledged.items() if key not in found]
+        if forced:
+            self.split = True
+            self.waived += len(lost)
+            for each in lost:
+                del self.acknowledged[each.position, each.value]
+        elif lost:
+            first = min(lost, key=lambda each: each.position)
+            raise ViolationError(
+                "acknowledged and lost",
+                f"epoch {epoch} in {path} lacks {len(lost)} acknowledged records, the first is "
+                f"{tag_of(first.value)} at {first.position}",
+            )
+        self.promoted = epoch, found
+
+    def check_agree(self, follower: str, primary: str, position: int) -> None:
+        """Two copies have the same records below a position."""
+        ours, theirs = self.read(follower), self.read(primary)
+        first = max(ours[0][0] if ours else 0, theirs[0][0] if theirs else 0)
+        wanted = [each for each in theirs if first <= each[0] < position]
+        if [each for each in ours if first <= each[0] < position] != wanted:
+            raise ViolationError(
+                "copies agree", f"{follower} and {primary} differ below {position}, acknowledged"
+            )
+
+    def waive(self, path: str) -> None:
+        """An operator put an older state in the place of a primary, and goes on with it."""
+        found = set(content(path))
+        lost = [key for key in self.acknowledged if key not in found]
+        self.waived += len(lost)
+        for key in lost:
+            del self.acknowledged[key]
+
+
+def has(path: str, position: int, value: bytes) -> bool:
+    """Return whether a log's files have a record at a position."""
+    number, offset = divmod(position, SEGMENT)
+    try:
+        with open(os.path.join(path, f"{number * SEGMENT:020d}.seg"), "rb") as file:
+            file.seek(offset)
+            return value in file.read(len(value) + 128)
+    except FileNotFoundError:
+        return False
+
+
+def files_of(path: str) -> list[str]:
+    return sorted(each.name for each in Path(path).iterdir())
