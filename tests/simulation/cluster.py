@@ -217,7 +217,7 @@ class Cluster:
                     self.oracle.check_agree(path, other.path, position)
 
     def _on_run(self, machine: Machine, other: Machine, number: int) -> None:
-        self._world.sleep(0.5 + number % 8)
+        self._world.sleep(0.2 + number % 4)
 
     def _on_kill(self, machine: Machine, other: Machine, number: int) -> None:
         self.stop(machine)
@@ -350,7 +350,7 @@ class Cluster:
         cut.add((machine.host, other.host))
         if number % 3:
             cut.add((other.host, machine.host))
-        self._world.sleep(1 + number % 15)
+        self._world.sleep(1 + number % 13)
         if number % 2:
             cut.clear()
 
@@ -369,7 +369,7 @@ class Cluster:
         process = machine.process
         if process is not None:
             process.paused = True
-            self._world.sleep(1 + number % 20)
+            self._world.sleep(1 + number % 13)
             if number % 4:
                 self._resume(process)
 
@@ -386,7 +386,9 @@ class Cluster:
         held = self._primaries.get(machine.name)
         if held is not None:
             with contextlib.suppress(CommitLogError):
-                held[0].delete_before(held[0].flushed_position, force_after=0)
+                below = held[0].flushed_position
+                self.oracle.deleted_below = max(self.oracle.deleted_below, below)
+                held[0].delete_before(below, force_after=0)
 
     def _on_read(self, machine: Machine, other: Machine, number: int) -> None:
         if os.path.isdir(machine.path):

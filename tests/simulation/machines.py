@@ -14,6 +14,7 @@ from commitlog.base.host import host
 from commitlog.base.life_lock import LifeLock
 from commitlog.log.abandoning import abandon
 from commitlog.log.registry import Registry
+from commitlog.log.view import _SIGNALS
 from commitlog.network.replication import replication
 from commitlog.network.replication.server import Port, name_of
 from commitlog.network.replication.serving import Serving
@@ -32,6 +33,7 @@ from tests.simulation.world import (
 
 # Threads of the floors above the kernel; its own services never run, so that a run repeats.
 _RUNS = ("commitlog store", "commitlog serve", "commitlog follow", "commitlog acknowledged")
+_LOOK_S = 0.25  # for what the kernel does not signal
 _FLOORS = ("commitlog.network", "commitlog.stores")
 
 
@@ -182,8 +184,10 @@ class Machines:
             return made
 
         def await_event(wait: Any, engine: Any, seen: int, timeout_s: float) -> None:
-            world.sleep(timeout_s)
+            signal = signals[wait]
+            world.await_change(lambda: signal(engine) != seen, max(timeout_s, _LOOK_S))
 
+        signals = {wait: signal for signal, wait in _SIGNALS.values()}
         drawn = world.choices._random.__class__(world.choices.pick(1 << 30))
         with (
             patched(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import commitlog
 from commitlog.errors import CommitLogError
 
-SEGMENT = 64 << 10
+SEGMENT, HEADER = 64 << 10, 4096
 _GRACE_S = 25.0  # in which a server finds that its directory was replaced
 
 
@@ -67,6 +66,7 @@ class Oracle:
         self.acknowledged: dict[tuple[int, bytes], Acknowledged] = {}
         self.waived = 0
         self.promoted: tuple[int, set[tuple[int, bytes]]] | None = None  # epoch, what it has
+        self.deleted_below = 0
         self.split = False  # a promotion by force: the old primary may go on
         self.replaced_s = -1e9  # when a directory was replaced
         self.acks = self.reads = self.promotions = 0
@@ -96,8 +96,11 @@ class Oracle:
                     f"{tag_of(value)} at {position} is on {', '.join(holders) or 'no machine'}, "
                     f"and {session.require} copies are required",
                 )
-        late = self.promoted is not None and self.promoted[0] > session.epoch and not self.split
+        late = self.promoted is not None and self.promoted[0] > session.epoch
         if late and self.promoted is not None and (position, value) not in self.promoted[1]:
+            if self.split:
+                self.waived += 1
+                return
             raise ViolationError(
                 "acknowledged after a fence",
                 f"{tag_of(value)} at {position} in epoch {session.epoch}, after epoch "
@@ -152,7 +155,11 @@ class Oracle:
         """A promoted log has each acknowledged record, if nothing was waived."""
         self.promotions += 1
         found = set(self.read(path))
-        lost = [each for key, each in self.acknowledged.items() if key not in found]
+        lost = [
+            each
+            for key, each in self.acknowledged.items()
+            if key not in found and each.position >= self.deleted_below
+        ]
         if forced:
             self.split = True
             self.waived += len(lost)
@@ -168,14 +175,19 @@ class Oracle:
         self.promoted = epoch, found
 
     def check_agree(self, follower: str, primary: str, position: int) -> None:
-        """Two copies have the same records below a position."""
-        ours, theirs = self.read(follower), self.read(primary)
-        first = max(ours[0][0] if ours else 0, theirs[0][0] if theirs else 0)
-        wanted = [each for each in theirs if first <= each[0] < position]
-        if [each for each in ours if first <= each[0] < position] != wanted:
-            raise ViolationError(
-                "copies agree", f"{follower} and {primary} differ below {position}, acknowledged"
-            )
+        """Two copies have the same bytes below a position."""
+        for number in range(position // SEGMENT + 1):
+            base = number * SEGMENT
+            stop = min(SEGMENT, position - base)
+            ours, theirs = (frames_of(path, base, stop) for path in (follower, primary))
+            if ours is not None and theirs is not None and ours != theirs:
+                at = next(n for n, pair in enumerate(zip(ours, theirs, strict=True)) if
+                          pair[0] != pair[1])  # fmt: skip
+                raise ViolationError(
+                    "copies agree",
+                    f"{follower} and {primary} differ at {base + HEADER + at}, and below "
+                    f"{position} the copy has acknowledged",
+                )
 
     def waive(self, path: str) -> None:
         """An operator put an older state in the place of a primary, and goes on with it."""
@@ -197,5 +209,12 @@ def has(path: str, position: int, value: bytes) -> bool:
         return False
 
 
-def files_of(path: str) -> list[str]:
-    return sorted(each.name for each in Path(path).iterdir())
+def frames_of(path: str, base: int, stop: int) -> bytes | None:
+    """Return the bytes of a segment behind its header; None if there is none, or not so many."""
+    try:
+        with open(os.path.join(path, f"{base:020d}.seg"), "rb") as file:
+            file.seek(HEADER)
+            found = file.read(max(0, stop - HEADER))
+    except FileNotFoundError:
+        return None
+    return found if len(found) == max(0, stop - HEADER) else None

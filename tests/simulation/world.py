@@ -98,6 +98,7 @@ class World:
         self._idents = 0
         self._turns = 0
         self.over = False
+        self.sleepers: list[tuple[Task, Callable[[], bool]]] = []  # until something is true
         self.graves: list[Task] = []  # killed: their `finally` blocks never run
 
     def next_ident(self) -> int:
@@ -140,6 +141,22 @@ class World:
     def _leave(self) -> None:
         self.main.switch()
 
+    def await_change(self, changed: Callable[[], bool], seconds: float) -> None:
+        """Sleep until a value of the kernel, which wakes no task, has changed."""
+        sleeper = self.current, changed
+        self.sleepers.append(sleeper)
+        self.block(self.now_s + seconds)
+        if sleeper in self.sleepers:
+            self.sleepers.remove(sleeper)
+
+    def _wake_sleepers(self) -> None:
+        for sleeper in list(self.sleepers):
+            if sleeper[0].process.dead:
+                self.sleepers.remove(sleeper)
+            elif sleeper[1]():
+                self.sleepers.remove(sleeper)
+                self.wake(sleeper[0])
+
     def sleep(self, seconds: float) -> None:
         until_s = self.now_s + max(seconds, 1e-4)
         while self.now_s < until_s:
@@ -170,6 +187,8 @@ class World:
                 self.current = self._ready.pop(self.choices.pick(len(self._ready)))
                 self.now_s += _STEP_S
                 self.current.thread.switch()
+                if self.sleepers:
+                    self._wake_sleepers()
             elif self._timers:
                 self.now_s = max(self.now_s, self._timers[0][0])
             else:

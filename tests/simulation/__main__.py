@@ -1,0 +1,82 @@
+"""Simulate: `python -m tests.simulation --seeds 300`, or `--replay 17` for the story of a seed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+
+def main() -> int:
+    if os.environ.get("PYTHONHASHSEED") != "0":  # else the order of sets differs between runs
+        arguments = [sys.executable, "-m", "tests.simulation", *sys.argv[1:]]
+        os.execve(sys.executable, arguments, os.environ | {"PYTHONHASHSEED": "0"})
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=300, help="how many [default: 300]")
+    parser.add_argument("--first", type=int, default=0, help="the first one [default: 0]")
+    parser.add_argument("--workers", type=int, default=1, help="processes [default: 1]")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--replay", type=int, help="run one seed, and print its story")
+    parser.add_argument("--shrink", action="store_true", help="shorten it first")
+    parser.add_argument("--mutant", help="put a fault back first; `list` names them")
+    parser.add_argument("--mutants", action="store_true", help="count the seeds that each needs")
+    parsed = parser.parse_args()
+    if parsed.mutants or parsed.mutant == "list":
+        from tests.simulation import mutants
+
+        return mutants.report(parsed)
+    if parsed.replay is not None:
+        return _replay(parsed)
+    return _campaign(parsed)
+
+
+def _prepare(mutant: str | None) -> None:
+    if mutant is not None:
+        from tests.simulation.mutants import put_back
+
+        put_back(mutant)
+
+
+def _replay(parsed: argparse.Namespace) -> int:
+    from tests.simulation.plan import Event, plan_of
+    from tests.simulation.run import run
+    from tests.simulation.shrink import shrunk
+
+    _prepare(parsed.mutant)
+    settings, events = plan_of(parsed.replay)
+    found = run(parsed.replay, settings, events)
+    if parsed.shrink and found.rule:
+        rule = found.rule
+
+        def fails(fewer: list[Event]) -> bool:
+            return run(parsed.replay, settings, fewer).rule == rule
+
+        events = shrunk(events, fails)
+        found = run(parsed.replay, settings, events)
+    print(f"seed {parsed.replay}: {settings}")
+    print("\n".join(found.story))
+    print(found.why or "every promise held")
+    return 1 if found.rule else 0
+
+
+def _campaign(parsed: argparse.Namespace) -> int:
+    from tests.simulation.campaign import Figures, outcomes
+
+    figures = Figures(parsed.first)
+    seeds = range(parsed.first, parsed.first + parsed.seeds)
+    for found in outcomes(seeds, parsed.workers, lambda: _prepare(parsed.mutant)):
+        figures.add(found)
+        if found.rule:
+            print(f"seed {found.seed}: {found.why}", flush=True)
+    content = figures.content()
+    if parsed.json is not None:
+        parsed.json.write_text(json.dumps(content, indent=1) + "\n")
+    shown = {name: value for name, value in content.items() if name != "pairs_never_seen"}
+    print(json.dumps(shown, indent=1))
+    return 1 if figures.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
