@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument("--replay", type=int, help="run one seed, and print its story")
     parser.add_argument("--shrink", action="store_true", help="shorten it first")
     parser.add_argument("--mutant", help="put a fault back first; `list` names them")
+    parser.add_argument("--until-found", action="store_true", help="end at the first violation")
     parser.add_argument("--mutants", action="store_true", help="count the seeds that each needs")
     parsed = parser.parse_args()
     if parsed.mutants or parsed.mutant == "list":
@@ -40,11 +41,11 @@ def _prepare(mutant: str | None) -> None:
 
 
 def _replay(parsed: argparse.Namespace) -> int:
+    _prepare(parsed.mutant)
     from tests.simulation.plan import Event, plan_of
     from tests.simulation.run import run
     from tests.simulation.shrink import shrunk
 
-    _prepare(parsed.mutant)
     settings, events = plan_of(parsed.replay)
     found = run(parsed.replay, settings, events)
     if parsed.shrink and found.rule:
@@ -62,14 +63,22 @@ def _replay(parsed: argparse.Namespace) -> int:
 
 
 def _campaign(parsed: argparse.Namespace) -> int:
+    _prepare(parsed.mutant)
     from tests.simulation.campaign import Figures, outcomes
 
     figures = Figures(parsed.first)
     seeds = range(parsed.first, parsed.first + parsed.seeds)
-    for found in outcomes(seeds, parsed.workers, lambda: _prepare(parsed.mutant)):
+    for found in outcomes(seeds, parsed.workers):
         figures.add(found)
         if found.rule:
             print(f"seed {found.seed}: {found.why}", flush=True)
+            if parsed.until_found:
+                count = figures.content()["seeds"]
+                print(f"{count} | {found.seed} | {found.rule}")
+                return 1
+    if parsed.until_found:
+        print(f"not within {parsed.seeds} | |")
+        return 0
     content = figures.content()
     if parsed.json is not None:
         parsed.json.write_text(json.dumps(content, indent=1) + "\n")

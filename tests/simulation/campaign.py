@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -24,7 +24,7 @@ _LIMIT_S = 120.0  # of a batch
 
 
 def outcomes(
-    seeds: Iterable[int], workers: int = 1, prepare: Callable[[], object] | None = None
+    seeds: Iterable[int], workers: int = 1
 ) -> Iterator[Outcome]:
     """Run seeds, each once, and yield what they came to as they end."""
     waiting = list(seeds)
@@ -33,7 +33,7 @@ def outcomes(
         while waiting or running:
             while waiting and len(running) < workers:
                 batch, waiting = waiting[:_BATCH], waiting[_BATCH:]
-                fd, pid = _started(batch, prepare)
+                fd, pid = _started(batch)
                 running[fd] = pid, batch, bytearray(), time.monotonic()
             ready = select.select(list(running), [], [], 1.0)[0]
             for fd in list(running):
@@ -66,7 +66,7 @@ def outcomes(
             os.close(fd)
 
 
-def _started(batch: list[int], prepare: Callable[[], object] | None) -> tuple[int, int]:
+def _started(batch: list[int]) -> tuple[int, int]:
     fd, theirs = os.pipe()
     pid = os.fork()
     if pid:
@@ -77,8 +77,6 @@ def _started(batch: list[int], prepare: Callable[[], object] | None) -> tuple[in
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
         gc.disable()
-        if prepare is not None:
-            prepare()
         with os.fdopen(theirs, "wb", buffering=0) as out:
             for seed in batch:
                 found = asdict(run_seed(seed))

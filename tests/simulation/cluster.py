@@ -10,7 +10,7 @@ from typing import Any
 
 import commitlog
 from commitlog import Store
-from commitlog.errors import CommitLogError, FencedError, LogFailedError
+from commitlog.errors import CommitLogError, CorruptSegmentError
 from commitlog.keep import restore
 from commitlog.network.replication.follower import follow
 from commitlog.network.replication.promotion import promote
@@ -115,7 +115,8 @@ class Cluster:
                     with contextlib.suppress(CommitLogError):
                         log.close()
 
-        self._begin(machine, "primary", run)
+        if os.path.isdir(machine.path) or not self.oracle.sessions:  # else it were another log
+            self._begin(machine, "primary", run)
 
     def _append(self, log: Any, session: Any, choices: Any) -> None:
         number = 0
@@ -401,6 +402,26 @@ class Cluster:
 
     def finish(self) -> None:
         """End all faults, and have an operator who makes no mistake go on."""
+        self._finish_store()
+        self._promote_one()
+
+    def _finish_store(self) -> None:
+        """What a store has is a part of one history."""
+        self._objects.faults.clear()
+        if self._settings.store and os.path.isdir(self.store):
+            place = self._machines.folder / "restored"
+            shutil.rmtree(place, ignore_errors=True)
+            try:
+                restore(self.store, str(place))
+            except CorruptSegmentError as error:
+                raise ViolationError("store is whole", str(error)) from None
+            except CommitLogError as error:
+                self.tell(f"nothing is restored: {error}")
+            else:
+                self.oracle.read(str(place))
+                self.oracle.check_sound(str(place))
+
+    def _promote_one(self) -> None:
         self._on_heal(self._machines.each[0], self._machines.each[0], 0)
         for each in self._machines.each:
             self.stop(each)
@@ -419,5 +440,3 @@ def session_over(log: Any) -> bool:
     """Return whether a log takes no more appends."""
     return bool(log.closed)
 
-
-ENDS = (FencedError, LogFailedError)
