@@ -19,7 +19,7 @@ Found = Literal["more", "full", "end", "damage"]
 _FOUND: dict[int, Found] = {ABSENT: "more", FULL: "full", ROLL: "end"}
 
 
-class Decoded(NamedTuple):
+class PieceProgress(NamedTuple):
     """How far a piece was decoded, and why no further.
 
     "more": the piece ends inside a frame. "full": the rows are full. "end": no frame is left.
@@ -73,10 +73,10 @@ class PieceDecoder:
 
     def decode(
         self, data: Piece, start: int, offset: int, first: int, stop: int, *, rows: RowBuffers
-    ) -> Decoded:
+    ) -> PieceProgress:
         """Decode from an offset up to `stop`; count the records below `first`, and keep others."""
         code, offset, needed = self._decoder.decode(data, start, offset, first, stop, rows)
-        return Decoded(_FOUND.get(code, "damage"), offset, needed)
+        return PieceProgress(_FOUND.get(code, "damage"), offset, needed)
 
     def resume(self, data: Piece, start: int, offset: int, stop: int) -> int:
         """Return the offset of the next whole frame, or `stop`."""

@@ -15,7 +15,7 @@ from commitlog.spark.columns import FIELDS
 from commitlog.spark.presence import identity_at
 from commitlog.spark.segment_bytes import open_bytes
 from commitlog.spark.slices import Slice, read_slices
-from commitlog.spark.topic import Topic, refuse_gap
+from commitlog.spark.spark_topic import SparkTopic, refuse_gap
 from commitlog.types import Identity
 
 
@@ -25,7 +25,7 @@ class _File:
     base: int
 
 
-class ArchiveTopic(Topic):
+class ArchiveTopic(SparkTopic):
     """An archive: a folder with `log.json` and segments, or a single segment. A compressed segment
     is one zstd frame.
     """

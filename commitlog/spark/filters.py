@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import datasource as spark
 
 from commitlog.spark.columns import FIELDS
-from commitlog.spark.topic import Topic
+from commitlog.spark.spark_topic import SparkTopic
 
 _COMPARISONS = {
     spark.EqualTo: pc.equal,
@@ -40,7 +40,7 @@ class RowFilter:
             if column_of(one) == "topic"
         )
 
-    def narrowed(self, topic: Topic, start: int, stop: int) -> tuple[int, int]:
+    def narrowed(self, topic: SparkTopic, start: int, stop: int) -> tuple[int, int]:
         """Return the part of a range that can have rows that pass. Timestamps of several writers
         may decrease, so a filter on time narrows only the start.
         """

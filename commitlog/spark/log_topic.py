@@ -14,13 +14,13 @@ from commitlog.spark import places
 from commitlog.spark.presence import check_present
 from commitlog.spark.segment_bytes import stored_location
 from commitlog.spark.slices import Slice
-from commitlog.spark.topic import Topic, refuse_gap
+from commitlog.spark.spark_topic import SparkTopic, refuse_gap
 from commitlog.types import Identity
 
 LOOK_S = 1.0  # between two looks of a stream for another log in the same place
 
 
-class LogTopic(Topic):
+class LogTopic(SparkTopic):
     """A log that is open for reading, up to the watermark `visibility`; with `only`, one segment of
     it, by its base. Tasks find the segments that are in the log's `store` there.
     """

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pyspark.sql.datasource import InputPartition
 
 from commitlog.spark.slices import Slice
-from commitlog.spark.topic import Topic
+from commitlog.spark.spark_topic import SparkTopic
 
 # The size of Spark's own file splits. A smaller read has a task for each core, as long as a task
 # has WORTHWHILE_BYTES.
@@ -43,7 +43,7 @@ def tasks_for(size_bytes: int, least: int, parallelism: int) -> int:
 
 
 def partitions_of(
-    ranges: Iterable[tuple[Topic, int, int]],
+    ranges: Iterable[tuple[SparkTopic, int, int]],
     *,
     least: int,
     parallelism: int,
@@ -76,7 +76,7 @@ def partitions_of(
 
 
 def _dealt(
-    found: list[tuple[Topic, Slice]], total_bytes: int, count: int, with_sequence: bool
+    found: list[tuple[SparkTopic, Slice]], total_bytes: int, count: int, with_sequence: bool
 ) -> Iterator[tuple[Slice, ...]]:
     """Distribute slices over `count` partitions, each cut as near to its share of all bytes as the
     index allows.
@@ -105,7 +105,7 @@ def _dealt(
 
 
 def _cut(
-    topic: Topic, piece: Slice, room_bytes: int, with_sequence: bool
+    topic: SparkTopic, piece: Slice, room_bytes: int, with_sequence: bool
 ) -> tuple[Slice, Slice | None]:
     """Cut a slice in two. The first ends at the last boundary within `room_bytes`. If there is
     none, `room_bytes` doubles. The second is None if the slice has no boundary.

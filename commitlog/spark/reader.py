@@ -18,7 +18,7 @@ from commitlog.spark.plan import LogPartition, cores, partitions_of
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.share import SharePartition, shares_of
 from commitlog.spark.slices import Slice, read_slices, without_deleted
-from commitlog.spark.topic import Topic
+from commitlog.spark.spark_topic import SparkTopic
 from commitlog.spark.topics import check_names, end_of, locate, open_topic, start_of
 
 # In the process that runs it, Spark asks which filters the source takes.
@@ -49,7 +49,7 @@ class BaseReader:
         )
 
     def _plan(
-        self, ranges: Iterable[tuple[Topic, int, int]], *, for_one_task: bool = False
+        self, ranges: Iterable[tuple[SparkTopic, int, int]], *, for_one_task: bool = False
     ) -> list[LogPartition]:
         columns, options = {name.lower() for name in self._schema.names}, self._options
         planned = partitions_of(
@@ -145,7 +145,7 @@ class LogReader(BaseReader, DataSourceReader):
 
     def _ranges(
         self, stack: contextlib.ExitStack, wants: Callable[[str], bool] = lambda name: True
-    ) -> list[tuple[Topic, int, int]]:
+    ) -> list[tuple[SparkTopic, int, int]]:
         """Open the logs of the read, and return what to read of each at present."""
         places = locate(self._options)
         for bound, name in (

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import InputPartition
 
 from commitlog.extension import HEADER_SIZE
 from commitlog.spark.plan import LogPartition
-from commitlog.spark.topic import Topic
+from commitlog.spark.spark_topic import SparkTopic
 
 _Spans = Mapping[str, tuple[int, int | None]]
 
@@ -39,7 +39,9 @@ class Share:
         """Return whether the share reads records of a log of that name."""
         return name in self.spans or (self.others_than is not None and name not in self.others_than)
 
-    def clipped(self, ranges: Iterable[tuple[Topic, int, int]]) -> Iterator[tuple[Topic, int, int]]:
+    def clipped(
+        self, ranges: Iterable[tuple[SparkTopic, int, int]]
+    ) -> Iterator[tuple[SparkTopic, int, int]]:
         """Yield the parts of some ranges that belong to this share."""
         for topic, start, stop in ranges:
             first, last = self.spans.get(topic.name, (0, None))

@@ -20,8 +20,8 @@ from pyspark.sql.types import StructType
 from commitlog.spark.log_topic import LogTopic
 from commitlog.spark.reader import BaseReader
 from commitlog.spark.stream_offset import (
+    LogPosition,
     Offset,
-    Place,
     advanced,
     ended,
     offset_of,
@@ -30,7 +30,7 @@ from commitlog.spark.stream_offset import (
 )
 from commitlog.spark.stream_topics import StreamTopics
 
-_Places = dict[str, Place]
+_Positions = dict[str, LogPosition]
 
 
 class LogStreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -46,7 +46,7 @@ class LogStreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailab
         super().__init__(options, schema, parallelism)
         self._topics = StreamTopics(self._options)
         self._initial: Offset | None = None
-        self._target: _Places | None = None
+        self._target: _Positions | None = None
         self._triggered_s = float("-inf")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class LogStreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailab
             self._triggered_s = time.monotonic()
         return offset_of({**places, **ends})
 
-    def _ends(self, places: _Places) -> _Places:
+    def _ends(self, places: _Positions) -> _Positions:
         ends = {
             name: advanced(places.get(name), end, self._topics.topic(name).tail)
             for name, end in self._topics.ends().items()
@@ -117,7 +117,7 @@ class LogStreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailab
             return ReadMinRows(options.min_offsets)
         return ReadAllAvailable()
 
-    def _admitted(self, places: _Places, ends: _Places) -> _Places:
+    def _admitted(self, places: _Positions, ends: _Positions) -> _Positions:
         """Apply the limits to [places, ends), and return the ends of the batch."""
         spans = [
             _Span(self._topics.topic(name), self._from(name, places), end.position)
@@ -130,7 +130,9 @@ class LogStreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailab
             share_records(spans, options.max_offsets)
         if options.max_bytes is not None:
             share_bytes(spans, options.max_bytes)
-        return {span.topic.name: Place(span.stop, ends[span.topic.name].uuid) for span in spans}
+        return {
+            span.topic.name: LogPosition(span.stop, ends[span.topic.name].uuid) for span in spans
+        }
 
     def _waits_for_more(self, spans: list[_Span]) -> bool:
         if self._options.min_offsets is None or self._target is not None:
@@ -141,13 +143,13 @@ class LogStreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailab
             and sum(span.records for span in spans) < self._options.min_offsets
         )
 
-    def _from(self, name: str, places: _Places) -> int:
+    def _from(self, name: str, places: _Positions) -> int:
         """Return where to continue in a log; report what is lost."""
         start, loss = resumed(places.get(name), self._topics.extent(name))
         self._topics.report(name, start, loss)
         return start
 
-    def _to(self, name: str, place: Place) -> int:
+    def _to(self, name: str, place: LogPosition) -> int:
         """Return where a planned batch ends in a log; report what is lost."""
         stop, loss = ended(place, self._topics.extent(name))
         self._topics.report(name, stop, loss)

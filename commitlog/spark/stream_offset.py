@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 Offset = dict[str, dict[str, Any]]
 
 
-class Place(NamedTuple):
+class LogPosition(NamedTuple):
     """A position in a log, and the log's uuid; None in an offset of an older release."""
 
     position: int
@@ -41,14 +41,15 @@ class Loss(NamedTuple):
 _AFRESH = "start with a new checkpoint, or continue"
 
 
-def places_of(offset: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Place]:
+def places_of(offset: Mapping[str, Mapping[str, Any]] | None) -> dict[str, LogPosition]:
     """Read an offset."""
     return {
-        name: Place(int(parts["0"]), parts.get("uuid")) for name, parts in (offset or {}).items()
+        name: LogPosition(int(parts["0"]), parts.get("uuid"))
+        for name, parts in (offset or {}).items()
     }
 
 
-def offset_of(places: Mapping[str, Place]) -> Offset:
+def offset_of(places: Mapping[str, LogPosition]) -> Offset:
     """Write an offset. Equal places give equal JSON, by which Spark compares offsets."""
     return {
         name: {"0": place.position} | ({} if place.uuid is None else {"uuid": place.uuid})
@@ -61,7 +62,7 @@ def text_of(uuid: bytes) -> str:
     return str(uuids.UUID(bytes=uuid))
 
 
-def resumed(place: Place | None, log: Extent) -> tuple[int, Loss | None]:
+def resumed(place: LogPosition | None, log: Extent) -> tuple[int, Loss | None]:
     """Return where a stream that was at a place continues in a log, and what it lost.
 
     A log that is new to the stream is read from its first record, and so is a log that replaced the
@@ -86,7 +87,7 @@ def resumed(place: Place | None, log: Extent) -> tuple[int, Loss | None]:
     return place.position, None
 
 
-def ended(place: Place, log: Extent) -> tuple[int, Loss | None]:
+def ended(place: LogPosition, log: Extent) -> tuple[int, Loss | None]:
     """Return where a planned batch that was to end at a place ends in a log, and what it lost."""
     if place.uuid not in (None, log.uuid):
         return log.first, _replaced(place, log)
@@ -95,16 +96,16 @@ def ended(place: Place, log: Extent) -> tuple[int, Loss | None]:
     return place.position, None
 
 
-def advanced(place: Place | None, end: Place, tail: int) -> Place:
+def advanced(place: LogPosition | None, end: LogPosition, tail: int) -> LogPosition:
     """Return the next offset in a log that ends at a place for readers. A query that has begun to
     wait for durable records may have read beyond that, up to the tail.
     """
     if place is None or place.uuid not in (None, end.uuid) or place.position > tail:
         return end
-    return Place(max(end.position, place.position), end.uuid)
+    return LogPosition(max(end.position, place.position), end.uuid)
 
 
-def _replaced(place: Place, log: Extent) -> Loss:
+def _replaced(place: LogPosition, log: Extent) -> Loss:
     return Loss(
         f"the checkpoint has position {place.position} of the log with uuid {place.uuid}, and the "
         f"log here has uuid {log.uuid}: it was deleted and created again, or this is another one",

@@ -15,7 +15,7 @@ from commitlog.spark.columns import FIELDS, RowBuilder
 from commitlog.spark.log_topic import LogTopic
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.slices import SliceReader
-from commitlog.spark.stream_offset import Extent, Loss, Place, text_of
+from commitlog.spark.stream_offset import Extent, LogPosition, Loss, text_of
 from commitlog.spark.topics import check_names, locate, open_topic, present, start_of
 
 _logger = logging.getLogger("commitlog.spark")
@@ -54,16 +54,18 @@ class StreamTopics:
             _logger.warning("%s: %s", topic.location, loss.why)
         self._reported[name] = loss
 
-    def starts(self) -> dict[str, Place]:
+    def starts(self) -> dict[str, LogPosition]:
         """Return where a new query starts in each log."""
         self._find_logs()
         check_names(self._options.start, "startingOffsets", list(self._topics))
         return {
-            name: Place(_at_record(topic, start_of(topic, self._options)), text_of(topic.uuid))
+            name: LogPosition(
+                _at_record(topic, start_of(topic, self._options)), text_of(topic.uuid)
+            )
             for name, topic in self._topics.items()
         }
 
-    def ends(self) -> dict[str, Place]:
+    def ends(self) -> dict[str, LogPosition]:
         """Return where each log ends at present. The query will wait for records that are appended
         and not durable, so this asks the writers for a flush.
         """
@@ -75,7 +77,10 @@ class StreamTopics:
                     "or wait for a new log there with failOnDataLoss=false",
                     path=topic.location,
                 )
-        return {name: Place(topic.end, text_of(topic.uuid)) for name, topic in self._topics.items()}
+        return {
+            name: LogPosition(topic.end, text_of(topic.uuid))
+            for name, topic in self._topics.items()
+        }
 
     def _find_logs(self) -> None:
         """Find the logs once. With a pattern, find them again after their directory changed."""
@@ -118,7 +123,7 @@ class StreamTopics:
             )
         return topic
 
-    def check_present(self, wanted: Mapping[str, Place]) -> None:
+    def check_present(self, wanted: Mapping[str, LogPosition]) -> None:
         """Refuse to continue if a log of the checkpoint is missing."""
         self._find_logs()
         missing = sorted(set(wanted) - set(self._topics))

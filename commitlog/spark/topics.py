@@ -13,9 +13,9 @@ from commitlog.spark.archive_topic import ArchiveTopic
 from commitlog.spark.log_topic import LogTopic
 from commitlog.spark.read_options import Bound, ReadOptions
 from commitlog.spark.remote_topic import RemoteTopic
+from commitlog.spark.spark_topic import SparkTopic
 from commitlog.spark.store_topic import StoreTopic, is_object_place, is_store
 from commitlog.spark.stream_offset import text_of
-from commitlog.spark.topic import Topic
 
 _LOG_JSON = "log.json"
 _WATERMARKS = ("cursors", "checkpoint")
@@ -156,7 +156,7 @@ def check_names(bound: Bound, name: str, topics: list[str]) -> None:
     )
 
 
-def start_of(topic: Topic, options: ReadOptions) -> int:
+def start_of(topic: SparkTopic, options: ReadOptions) -> int:
     """Return the position at which the read of a topic starts."""
     bound = options.start
     time_ns = bound.time_ns if bound.times_ns is None else bound.times_ns[topic.name]
@@ -182,7 +182,7 @@ def start_of(topic: Topic, options: ReadOptions) -> int:
     return checked_position(topic, where, options, "startingOffsets")
 
 
-def end_of(topic: Topic, options: ReadOptions) -> int:
+def end_of(topic: SparkTopic, options: ReadOptions) -> int:
     """Return the position before which the read of a topic ends."""
     bound = options.end
     time_ns = bound.time_ns if bound.times_ns is None else bound.times_ns[topic.name]
@@ -197,7 +197,7 @@ def end_of(topic: Topic, options: ReadOptions) -> int:
     return checked_position(topic, where, options, "endingOffsets")
 
 
-def _is_of_another_log(topic: Topic, bound: Bound, options: ReadOptions, what: str) -> bool:
+def _is_of_another_log(topic: SparkTopic, bound: Bound, options: ReadOptions, what: str) -> bool:
     """Return whether an offset names another log, which is refused with `failOnDataLoss`."""
     named, here = bound.uuids.get(topic.name), text_of(topic.uuid)
     if named in (None, here):
@@ -211,7 +211,7 @@ def _is_of_another_log(topic: Topic, bound: Bound, options: ReadOptions, what: s
     return True
 
 
-def checked_position(topic: Topic, position: int, options: ReadOptions, what: str) -> int:
+def checked_position(topic: SparkTopic, position: int, options: ReadOptions, what: str) -> int:
     """Check a position from the options against the bounds of the log."""
     first, end = topic.first, topic.end
     if first <= position - position % topic.segment_size and position <= max(end, HEADER_SIZE):
@@ -233,7 +233,7 @@ def checked_position(topic: Topic, position: int, options: ReadOptions, what: st
     raise PositionError(why, path=topic.location, position=position, first_position=first)
 
 
-def open_topic(name: str, place: str, options: ReadOptions, *, stream: bool = False) -> Topic:
+def open_topic(name: str, place: str, options: ReadOptions, *, stream: bool = False) -> SparkTopic:
     """Open a log or an archive for reading; for a `stream`, an archive as a store that grows."""
     if is_remote(place):
         return RemoteTopic(name, place, options.visibility, options.store)
@@ -260,7 +260,7 @@ def open_topic(name: str, place: str, options: ReadOptions, *, stream: bool = Fa
     return ArchiveTopic(name, place)
 
 
-def open_only(log: str, work: str) -> tuple[Topic, str]:
+def open_only(log: str, work: str) -> tuple[SparkTopic, str]:
     """Open the only log that a path names; return it with its place."""
     reading = ReadOptions.parse({"path": log}, stream=False)
     found = locate(reading)

@@ -129,8 +129,8 @@ def open_topic(
     zstd = zstd_of(compress)
     title = check_name(name_of(message_class) if name is None else name)
 
-    def joined(log: CommitLog, *, owns_log: bool) -> Topic[T]:
-        return _joined(
+    def join(log: CommitLog, *, owns_log: bool) -> Topic[T]:
+        return _join(
             log,
             title,
             made,
@@ -147,16 +147,16 @@ def open_topic(
         if overrides or mode != "a":
             given = ", ".join(["mode"] * (mode != "a") + [*overrides])
             raise InvalidOptionError(f"{given}: an open log has its options; give them to open()")
-        return joined(log, owns_log=False)
+        return join(log, owns_log=False)
     opened = open_log(log, mode, **overrides)
     try:
-        return joined(opened, owns_log=True)
+        return join(opened, owns_log=True)
     except BaseException:
         opened.close()
         raise
 
 
-def _joined(
+def _join(
     log: CommitLog,
     name: str,
     codec: Codec[T],

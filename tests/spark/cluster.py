@@ -22,7 +22,7 @@ _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 
 
-class Place(NamedTuple):
+class LogPosition(NamedTuple):
     """An address, and the command in front of what runs there."""
 
     host: str = "127.0.0.1"
@@ -36,7 +36,7 @@ class Cluster:
     ----------
     folder : Path
         For its logs and work files.
-    places : sequence of Place
+    places : sequence of LogPosition
         Where master and workers run; by default all on loopback.
 
     Attributes
@@ -47,7 +47,7 @@ class Cluster:
         For a driver: Java, Python, and where to import from.
     """
 
-    def __init__(self, folder: Path, places: Sequence[Place] = (Place(),) * 3) -> None:
+    def __init__(self, folder: Path, places: Sequence[LogPosition] = (LogPosition(),) * 3) -> None:
         self._folder = folder
         self._places = places
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -65,7 +65,7 @@ class Cluster:
         self._launcher = str(spark_home / "bin" / "spark-class")
         self.url = ""
 
-    def _start(self, name: str, place: Place, *arguments: str) -> Path:
+    def _start(self, name: str, place: LogPosition, *arguments: str) -> Path:
         said = self._folder / f"{name}.txt"
         with said.open("wb") as output:
             options = ("--host", place.host, "--webui-port", "0")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.certificates import certificate
 from tests.conftest import ROOT
-from tests.spark.cluster import Cluster, Place
+from tests.spark.cluster import Cluster, LogPosition
 from tests.spark.logs_in_spark import numbered
 from tests.spark.machines import machines
 
@@ -89,7 +89,7 @@ def test_workers_of_other_machines_read_server_and_bucket(tmp_path: Path) -> Non
         roots, key = certificate(tmp_path, first.host)
         cluster = Cluster(
             tmp_path / "cluster",
-            [Place(each.host, tuple(each.launcher)) for each in (first, *others)],
+            [LogPosition(each.host, tuple(each.launcher)) for each in (first, *others)],
         )
         cluster.environment |= {
             "COMMITLOG_TOKEN": "secret",

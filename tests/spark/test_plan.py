@@ -12,12 +12,12 @@ from commitlog.spark.log_topic import LogTopic
 from commitlog.spark.plan import LogPartition, partitions_of, tasks_for
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.slices import read_slices
-from commitlog.spark.topic import Topic
+from commitlog.spark.spark_topic import SparkTopic
 from commitlog.spark.topics import open_topic
 from tests.spark.logs_in_spark import archive, fill, numbered, schema
 
 
-def _plan(topic: Topic, least: int) -> list[LogPartition]:
+def _plan(topic: SparkTopic, least: int) -> list[LogPartition]:
     with topic:
         ranges = [(topic, topic.first, topic.end)]
         return partitions_of(

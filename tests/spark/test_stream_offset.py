@@ -6,7 +6,7 @@ import pytest
 
 from commitlog.spark.stream_offset import (
     Extent,
-    Place,
+    LogPosition,
     advanced,
     ended,
     offset_of,
@@ -18,7 +18,7 @@ LOG = Extent("new", first=100, end=500, tail=600)
 
 
 def test_offset_is_kafkas_json_with_the_uuid() -> None:
-    places = {"b": Place(7, "u"), "a": Place(5, None)}
+    places = {"b": LogPosition(7, "u"), "a": LogPosition(5, None)}
     assert offset_of(places) == {"a": {"0": 5}, "b": {"0": 7, "uuid": "u"}}
     assert list(offset_of(places)) == ["a", "b"]
     assert places_of(offset_of(places)) == places
@@ -29,20 +29,20 @@ def test_offset_is_kafkas_json_with_the_uuid() -> None:
     ("place", "start", "why"),
     [
         (None, 100, None),
-        (Place(300, "new"), 300, None),
-        (Place(300, None), 300, None),  # of an older release
-        (Place(550, "new"), 550, None),  # appended, and not yet readable
-        (Place(601, "new"), 500, "lost its end"),
-        (Place(601, None), 500, "lost its end"),
-        (Place(99, "new"), 100, "retention deleted"),
-        (Place(99, None), 100, "retention deleted"),
-        (Place(300, "old"), 100, "deleted and created again"),
-        (Place(0, "old"), 100, "deleted and created again"),
-        (Place(10**6, "old"), 100, "deleted and created again"),
+        (LogPosition(300, "new"), 300, None),
+        (LogPosition(300, None), 300, None),  # of an older release
+        (LogPosition(550, "new"), 550, None),  # appended, and not yet readable
+        (LogPosition(601, "new"), 500, "lost its end"),
+        (LogPosition(601, None), 500, "lost its end"),
+        (LogPosition(99, "new"), 100, "retention deleted"),
+        (LogPosition(99, None), 100, "retention deleted"),
+        (LogPosition(300, "old"), 100, "deleted and created again"),
+        (LogPosition(0, "old"), 100, "deleted and created again"),
+        (LogPosition(10**6, "old"), 100, "deleted and created again"),
     ],
 )
 def test_stream_resumes_or_says_what_it_lost(
-    place: Place | None, start: int, why: str | None
+    place: LogPosition | None, start: int, why: str | None
 ) -> None:
     found, loss = resumed(place, LOG)
     assert found == start
@@ -51,18 +51,18 @@ def test_stream_resumes_or_says_what_it_lost(
 
 
 def test_batch_planned_for_another_log_reads_nothing() -> None:
-    assert ended(Place(400, "new"), LOG) == (400, None)
-    assert ended(Place(400, None), LOG) == (400, None)
-    stop, loss = ended(Place(400, "old"), LOG)
+    assert ended(LogPosition(400, "new"), LOG) == (400, None)
+    assert ended(LogPosition(400, None), LOG) == (400, None)
+    stop, loss = ended(LogPosition(400, "old"), LOG)
     assert (stop, loss is not None) == (LOG.first, True)
-    stop, loss = ended(Place(700, "new"), LOG)
+    stop, loss = ended(LogPosition(700, "new"), LOG)
     assert (stop, loss is not None) == (LOG.end, True)
 
 
 def test_next_offset_goes_back_only_in_another_log() -> None:
-    end = Place(500, "new")
+    end = LogPosition(500, "new")
     assert advanced(None, end, 600) == end
-    assert advanced(Place(400, None), end, 600) == end
-    assert advanced(Place(550, "new"), end, 600) == Place(550, "new")
-    assert advanced(Place(550, "old"), end, 600) == end
-    assert advanced(Place(700, "new"), end, 600) == end
+    assert advanced(LogPosition(400, None), end, 600) == end
+    assert advanced(LogPosition(550, "new"), end, 600) == LogPosition(550, "new")
+    assert advanced(LogPosition(550, "old"), end, 600) == end
+    assert advanced(LogPosition(700, "new"), end, 600) == end

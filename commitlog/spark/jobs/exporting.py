@@ -106,7 +106,7 @@ def export(
             topic.uuid.hex(),
         )
     folder = Folder(spark, destination)
-    notes = _Notes(folder, Export(place, destination, start, uuid=uuid))
+    notes = _ExportProgress(folder, Export(place, destination, start, uuid=uuid))
     step_bytes = parse_size(step, "step")
     total, begun = end - notes.state.position, notes.state.position
     while True:
@@ -140,7 +140,7 @@ def _write(frame: DataFrame, path: str) -> int:
     return int(seen.get["records"])
 
 
-def _move_pending(folder: Folder, notes: _Notes) -> None:
+def _move_pending(folder: Folder, notes: _ExportProgress) -> None:
     """Move the files of the noted step into place. A killed run may have moved some of them
     already.
     """
@@ -159,7 +159,7 @@ def _move_pending(folder: Folder, notes: _Notes) -> None:
     notes.end(stop, records, files)
 
 
-class _Notes:
+class _ExportProgress:
     """The progress of an export. Each note is a new file, because some file systems cannot replace
     a file. The note with the highest number is valid.
     """

@@ -116,7 +116,7 @@ def verify(
         identified = {place: _identified(survey.report) for place, survey in surveys.items()}
         numbers = {place: survey.begin() for place, survey in surveys.items()}
         seals = {place: survey.seal_of for place, survey in surveys.items()}
-        notes = _Notes(None if state is None else os.fspath(state))
+        notes = _SoundSegments(None if state is None else os.fspath(state))
         found: dict[LogCheck, tuple[SegmentReport | None, int | None]] = {}
         tasks = [
             LogCheck(
@@ -192,7 +192,7 @@ def _check_all(
         progress(min(first + wave, len(tasks)))
 
 
-class _Notes:
+class _SoundSegments:
     """The segments that were sound, one in a line. A finished segment does not change, and its seal
     identifies it.
     """

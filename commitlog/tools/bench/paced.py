@@ -39,7 +39,7 @@ def measure(workspace: Workspace, case: Case) -> Sample:
     warm_up = int(records_s * min(_WARM_UP_S, settings.paced_s / 4))
     with workspace.log(case, (count + warm_up) * frame_size(case.value_size)) as log:
         at_rate(log.append, value, records_s, np.zeros(warm_up, np.int64))
-        sample = _paced(log.append, case, records_s, count)
+        sample = _measure(log.append, case, records_s, count)
     sample.facts = {"rate_wanted": settings.rate, "rate": rate, "records_s": records_s}
     return sample
 
@@ -48,10 +48,10 @@ def measure_alone(workspace: Workspace, case: Case) -> Sample:
     """Pace a call that does nothing: latencies that the machine has without the log."""
     records_s = possible_rate(workspace) / case.value_size
     seconds = min(workspace.settings.paced_s, _ALONE_S)
-    return _paced(len, case, records_s, max(1, int(records_s * seconds)))
+    return _measure(len, case, records_s, max(1, int(records_s * seconds)))
 
 
-def _paced(append: Callable[[bytes], object], case: Case, records_s: float, count: int) -> Sample:
+def _measure(append: Callable[[bytes], object], case: Case, records_s: float, count: int) -> Sample:
     # Not zeros, whose pages would be faulted in one by one while the clock runs.
     latencies = np.ones(count, np.int64)
     with Meter(case.value_size) as meter:

@@ -56,7 +56,7 @@ class BatchDecoder:
         if not self._chooses:
             return rows
         where = self._where
-        found = [(row, self._decoded(batch, row)) for row in rows]
+        found = [(row, self._decode(batch, row)) for row in rows]
         return [
             row
             for row, each in found
@@ -74,17 +74,17 @@ class BatchDecoder:
         if batch is self._batch:
             for row in sorted(self._found):
                 if row < count:
-                    self._reported(row)
+                    self._report(row)
 
-    def decoded(self, batch: Batch, rows: Rows) -> list[Decoded | None]:
+    def decode(self, batch: Batch, rows: Rows) -> list[Decoded | None]:
         """Decode some rows; None for what is no message or cannot be decoded."""
         found = []
         for row in rows.tolist():
-            self._decoded(batch, row)
-            found.append(self._reported(row))
+            self._decode(batch, row)
+            found.append(self._report(row))
         return found
 
-    def _decoded(self, batch: Batch, row: int) -> Decoded | UndecodableError | None:
+    def _decode(self, batch: Batch, row: int) -> Decoded | UndecodableError | None:
         if batch is not self._batch:
             self._batch = batch
             self._found = {}
@@ -100,7 +100,7 @@ class BatchDecoder:
                 self._found[row] = error
         return self._found[row]
 
-    def _reported(self, row: int) -> Decoded | None:
+    def _report(self, row: int) -> Decoded | None:
         found = self._found[row]
         if isinstance(found, UndecodableError):
             echo(f"commitlog: {found.message}: position {found.position}", err=True)
@@ -116,7 +116,7 @@ class BatchDecoder:
     def converted(self, batch: Batch, rows: Rows) -> tuple[Batch, Rows]:
         """Return the batch with messages as JSON in place of their values, and with their keys."""
         values = batch.values()
-        for row, found in zip(rows.tolist(), self.decoded(batch, rows), strict=True):
+        for row, found in zip(rows.tolist(), self.decode(batch, rows), strict=True):
             text = None if found is None else self._json_of(found, batch, row)
             if text is not None:
                 values[row] = text.encode()
@@ -125,7 +125,7 @@ class BatchDecoder:
 
     def _keyed(self, batch: Batch, rows: Rows) -> Batch:
         """Return the batch with the keys that its messages were appended with."""
-        messages = zip(rows.tolist(), self.decoded(batch, rows), strict=True)
+        messages = zip(rows.tolist(), self.decode(batch, rows), strict=True)
         opened = {row: found.key for row, found in messages if found is not None}
         if all(key == batch.key(row) for row, key in opened.items()):
             return batch
@@ -138,7 +138,7 @@ class BatchDecoder:
 
         def changed(batch: Batch, rows: Rows) -> bytes:
             text = lines(self._keyed(batch, rows), rows).splitlines()
-            decoded = zip(text, rows.tolist(), self.decoded(batch, rows), strict=True)
+            decoded = zip(text, rows.tolist(), self.decode(batch, rows), strict=True)
             return b"".join(
                 (line if found is None else self._with_message(line, found, batch, row)) + b"\n"
                 for line, row, found in decoded

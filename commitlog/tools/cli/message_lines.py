@@ -43,7 +43,7 @@ class MessageLines:
         keys = column("key", batch, rows, self._zone)
         lines: list[str] = []
         for row, position, time, key, found in zip(
-            rows.tolist(), *columns, keys, self._decoder.decoded(batch, rows), strict=True
+            rows.tolist(), *columns, keys, self._decoder.decode(batch, rows), strict=True
         ):
             name = key if found is None else found.key
             lines.append(f"--- # {position} {time}{'' if name is None else ' ' + _quoted(name)}")

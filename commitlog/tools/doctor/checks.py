@@ -68,12 +68,12 @@ def examine(workspace: Workspace) -> Iterator[tuple[Check, Finding]]:
                 "fix what failed, then run the doctor again",
             )
         else:
-            finding = examined(check, workspace)
+            finding = run_check(check, workspace)
         sound = sound and finding.verdict is not Verdict.FAILED
         yield check, finding
 
 
-def examined(check: Check, workspace: Workspace) -> Finding:
+def run_check(check: Check, workspace: Workspace) -> Finding:
     """Run one check. If a system call fails, the check has failed."""
     try:
         return check.examine(workspace)

@@ -21,7 +21,7 @@ from commitlog.tools.doctor import checks
 from commitlog.tools.doctor.finding import Workspace
 wanted = sys.argv[2:]
 with Workspace.within(Path(sys.argv[1])) as workspace:
-    found = [checks.examined(check, workspace) for check in checks.CHECKS if check.name in wanted]
+    found = [checks.run_check(check, workspace) for check in checks.CHECKS if check.name in wanted]
 print(json.dumps([(outcome.verdict.value, outcome.found, outcome.advice) for outcome in found]))
 """
 

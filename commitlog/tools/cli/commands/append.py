@@ -35,7 +35,7 @@ from commitlog.types import Identity
 _TYPE_MOST = (1 << 32) - 1
 
 
-class _RefusedError(Exception):
+class _UnfitInputError(Exception):
     """The rest of the input cannot be split into records."""
 
 
@@ -165,7 +165,7 @@ class _Appending:
                 with opened, record_progress(total_bytes(sources)) as show:
                     try:
                         interrupted = self._take_all(opened, sources, stop, show)
-                    except (_RefusedError, CommitLogError, OSError) as error:
+                    except (_UnfitInputError, CommitLogError, OSError) as error:
                         failure = error  # earlier records stay, and closing makes them durable
             except CommitLogError as error:
                 failure = failure or error
@@ -194,7 +194,7 @@ class _Appending:
             self._append_values(log, values)
         if splitter.fault is not None:
             name = "standard input" if source == STANDARD_INPUT else source
-            raise _RefusedError(f"{name}: {splitter.fault}")
+            raise _UnfitInputError(f"{name}: {splitter.fault}")
 
     def _append_values(self, log: CommitLog, values: list[bytes]) -> None:
         try:

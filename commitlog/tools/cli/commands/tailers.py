@@ -62,7 +62,7 @@ def command(
         )
     with commitlog.open(log, "r") as opened:
         if action is not None and name is not None:
-            done = _changed(opened, action, name, position)
+            done = _change(opened, action, name, position)
             if as_json:
                 print_json({"path": log, "action": action, "name": name, "done": done})
             else:
@@ -77,7 +77,7 @@ def command(
     echo(f"{log}: {len(states)} named tailers, ends at position {end}", *map(line_of, states))
 
 
-def _changed(log: CommitLog, action: str, name: str, position: Start | None) -> str:
+def _change(log: CommitLog, action: str, name: str, position: Start | None) -> str:
     """Change a tailer; return what was done."""
     if action == "delete":
         log.delete_tailer(name)

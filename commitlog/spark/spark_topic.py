@@ -1,4 +1,4 @@
-"""Topic: one log or archive, as the driver sees it."""
+"""SparkTopic: one log or archive, as the driver sees it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EARLIEST_NS, _LATEST_NS = -(1 << 63), (1 << 63) - 1  # that a record can have
 _logger = logging.getLogger("commitlog.spark")
 
 
-class Topic(ABC):
+class SparkTopic(ABC):
     """One log or archive. Positions are those of the log.
 
     Attributes
@@ -81,14 +81,14 @@ class Topic(ABC):
     def close(self) -> None:
         """Release it."""
 
-    def __enter__(self) -> Topic:
+    def __enter__(self) -> SparkTopic:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
 
 
-def refuse_gap(topic: Topic, start: int, stop: int, fail_on_data_loss: bool) -> None:
+def refuse_gap(topic: SparkTopic, start: int, stop: int, fail_on_data_loss: bool) -> None:
     """Report that segments are missing."""
     if fail_on_data_loss:
         raise PositionError(
