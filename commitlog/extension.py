@@ -33,7 +33,6 @@ from commitlog.retention.outside import pruning
 from commitlog.retention.pruner import Pruned
 from commitlog.retention.retention import Retention
 from commitlog.retention.stored_mark import StoredMark
-from commitlog.segment.cursors_file import Writer
 from commitlog.segment.directory import holes, segment_name
 from commitlog.segment.identity import Identity
 from commitlog.segment.notes import Notes
@@ -72,7 +71,6 @@ __all__ = [
     "SourceKind",
     "StagingWriter",
     "StoredMark",
-    "Writer",
     "check_header",
     "copy_frames",
     "crc32c_implementation",

@@ -11,7 +11,7 @@ from commitlog._kernel import memory as kernel
 from commitlog._kernel.memory import Cursors
 from commitlog.base.boot import boot_id
 from commitlog.base.life_lock import WHOLE, LifeLock, Span, is_held
-from commitlog.base.process import describe_process
+from commitlog.base.process import describe_process, is_foreign, process_name
 from commitlog.base.regular_file import open_regular, opened_regular
 from commitlog.errors import IOFailureError
 from commitlog.segment import lock_file
@@ -94,6 +94,16 @@ class Writer:
     rolled_back: int
     counter: int
     alive: bool
+
+    @property
+    def foreign(self) -> bool:
+        """Whether its pid is not valid in this process's namespace."""
+        return is_foreign(self.pid_namespace)
+
+    @property
+    def name(self) -> str:
+        """The name of its process, if that is known here."""
+        return "in another pid namespace" if self.foreign else process_name(self.pid)
 
 
 def writers(dir_fd: int, cells: Cursors) -> list[Writer]:

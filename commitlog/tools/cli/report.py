@@ -19,7 +19,6 @@ from commitlog.extension import HEADER_SIZE, LogFiles, SourceFiles, view_of
 from commitlog.network.replication.followed_mark import FollowedMark
 from commitlog.tools.cli.quantities import size_text
 from commitlog.tools.cli.record_format import time_text
-from commitlog.tools.observe.watching import writer_name
 from commitlog.topics.summary import layers_of, layers_text, newest, sizes_of
 from commitlog.types import Identity
 
@@ -153,7 +152,7 @@ def _log(path: str) -> Report:
     with _noting(problems), commitlog.open(path, "r") as opened:
         _add_records(report, opened)
     report["writers"] = [
-        {"slot": one.slot, "pid": one.pid, "name": writer_name(one), "since_ns": one.since_ns}
+        {"slot": one.slot, "pid": one.pid, "name": one.name, "since_ns": one.since_ns}
         for one in writers
     ]
     return {**report, "problems": problems}

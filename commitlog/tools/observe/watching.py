@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import psutil
@@ -15,9 +15,8 @@ import psutil
 import commitlog
 from commitlog import CommitLog, TailerState
 from commitlog.base.path import path_of, translate_refusals
-from commitlog.base.process import is_foreign, process_name
 from commitlog.errors import CommitLogError
-from commitlog.extension import Writer, view_of
+from commitlog.extension import view_of
 from commitlog.stats import StoreStats
 
 WriterState = Literal["dead", "stopped", "held up", "appending", "idle", "live"]
@@ -186,6 +185,20 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
     seen = view_of(log).snapshot()
     first_sequence, next_sequence = _sequences(log, seen.sequences)
     moved = before is None or seen.tail > before.tail_position
+    writers = [
+        WriterFigures(
+            slot=writer.slot,
+            pid=writer.pid,
+            name=writer.name,
+            since_ns=writer.since_ns,
+            state=_life_of(writer.pid, alive=writer.alive, foreign=writer.foreign),
+            flushing=writer.alive and seen.flush_leader == writer.slot,
+            claiming=writer.counter % 2 == 1,
+            claims=writer.counter // 2,
+            rolled_back_claims=writer.rolled_back,
+        )
+        for writer in seen.writers
+    ]
     return LogFigures(
         kind=seen.kind,
         path=log.path,
@@ -210,9 +223,7 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
         free_disk_bytes=seen.free_disk_bytes,
         disk_size_bytes=seen.disk_size_bytes,
         rolled_back_claims=seen.rolled_back_claims,
-        writers=tuple(
-            _figures_of(writer, seen.flush_leader, before, moved) for writer in seen.writers
-        ),
+        writers=tuple(_with_state(writer, before, moved) for writer in writers),
         tailers=tuple(seen.tailers),
         store=seen.store,
     )
@@ -233,47 +244,25 @@ def _sequences(
         return None, None
 
 
-def _figures_of(
-    writer: Writer, flush_leader: int | None, before: LogFigures | None, moved: bool
-) -> WriterFigures:
-    foreign = is_foreign(writer.pid_namespace)
-    return WriterFigures(
-        slot=writer.slot,
-        pid=writer.pid,
-        name=writer_name(writer),
-        since_ns=writer.since_ns,
-        state=_state_of(writer, foreign, before, moved),
-        flushing=writer.alive and flush_leader == writer.slot,
-        claiming=writer.counter % 2 == 1,
-        claims=writer.counter // 2,
-        rolled_back_claims=writer.rolled_back,
-    )
-
-
-def writer_name(writer: Writer) -> str:
-    """Return the name of a writer's process, or that it is in another pid namespace."""
-    return (
-        "in another pid namespace" if is_foreign(writer.pid_namespace) else process_name(writer.pid)
-    )
-
-
-def _state_of(writer: Writer, foreign: bool, before: LogFigures | None, moved: bool) -> WriterState:
-    if not writer.alive:
+def _life_of(pid: int, *, alive: bool, foreign: bool) -> WriterState:
+    if not alive:
         return "dead"
-    if not foreign and _is_stopped(writer.pid):
-        return "stopped"
-    earlier = (
-        next((other for other in before.writers if other.slot == writer.slot), None)
-        if before is not None
-        else None
-    )
-    if before is None or earlier is None or earlier.since_ns != writer.since_ns:
-        return "live"
-    claimed = writer.counter // 2 > earlier.claims
-    if writer.counter % 2 and earlier.claiming and not claimed:
-        return "held up"
+    return "stopped" if not foreign and _is_stopped(pid) else "live"
+
+
+def _with_state(writer: WriterFigures, before: LogFigures | None, moved: bool) -> WriterFigures:
+    """Add what a living writer has done since the previous snapshot."""
+    if before is None or writer.state != "live":
+        return writer
+    earlier = next((other for other in before.writers if other.slot == writer.slot), None)
+    if earlier is None or earlier.since_ns != writer.since_ns:
+        return writer
+    claimed = writer.claims > earlier.claims
+    if writer.claiming and earlier.claiming and not claimed:
+        return replace(writer, state="held up")
     # A pooled log does not count claims in the slot, so the tail shows what its writer does.
-    return "appending" if (moved if before.mode == "pooled" else claimed) else "idle"
+    appended = moved if before.mode == "pooled" else claimed
+    return replace(writer, state="appending" if appended else "idle")
 
 
 def _is_stopped(pid: int) -> bool:
