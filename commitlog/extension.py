@@ -8,19 +8,12 @@ from commitlog._kernel.memory import crc32c_implementation
 from commitlog._kernel.segments import (
     FRAME_ALIGN,
     HEADER_SIZE,
-    SEAL_AT,
-    SEAL_SIZE,
-    Segment,
     check_header,
-    copy_frames,
     header_fields,
-    read_seal,
 )
 from commitlog.log.commit_log import open_source
-from commitlog.log.copy_writer import CopyWriter
 from commitlog.log.frame_list import frame_size
 from commitlog.log.locked_log import LockedLog
-from commitlog.log.log_copy import LogCopy
 from commitlog.log.open_log import view_of
 from commitlog.log.view import LogView
 from commitlog.recovery.epochs import Epochs
@@ -30,49 +23,43 @@ from commitlog.repair.removal import LogRemoval
 from commitlog.repair.source_files import SourceFiles
 from commitlog.repair.verification import surveying
 from commitlog.retention.outside import pruning
-from commitlog.retention.pruner import Pruned
-from commitlog.retention.retention import Retention
-from commitlog.retention.stored_mark import StoredMark
 from commitlog.segment.directory import holes, segment_name
 from commitlog.segment.identity import Identity
 from commitlog.segment.notes import Notes
 from commitlog.segment.piece_decoder import PieceDecoder
-from commitlog.source.segment_source import SegmentRef, SegmentSource, SourceEnds
+from commitlog.segment.segment_header import SegmentHeader
+from commitlog.source.growing import Growing
+from commitlog.source.segment_source import LiveSource, SegmentRef, SegmentSource
 from commitlog.source.source_registry import SourceKind, register_source
 from commitlog.stage.joining import join
 from commitlog.stage.staging import StagingWriter
+from commitlog.tail.tailer_file import TailerFile
 
 __all__ = [
     "FRAME_ALIGN",
     "HEADER_SIZE",
-    "SEAL_AT",
-    "SEAL_SIZE",
-    "CopyWriter",
     "Epoch",
     "Epochs",
+    "Growing",
     "Identity",
     "Lineage",
+    "LiveSource",
     "LockedLog",
-    "LogCopy",
     "LogFiles",
     "LogRemoval",
     "LogView",
     "Member",
     "Notes",
     "PieceDecoder",
-    "Pruned",
     "Rank",
-    "Retention",
-    "Segment",
+    "SegmentHeader",
     "SegmentRef",
     "SegmentSource",
-    "SourceEnds",
     "SourceFiles",
     "SourceKind",
     "StagingWriter",
-    "StoredMark",
+    "TailerFile",
     "check_header",
-    "copy_frames",
     "crc32c_implementation",
     "frame_size",
     "header_fields",
@@ -80,7 +67,6 @@ __all__ = [
     "join",
     "open_source",
     "pruning",
-    "read_seal",
     "register_source",
     "segment_name",
     "surveying",

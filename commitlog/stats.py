@@ -190,14 +190,14 @@ class StoreStats:
     """
 
     target: str
-    position: int
-    kept_position: int
-    lag_bytes: int
-    lag_ms: float
-    last_error: str | None
-    failing_since_ns: int | None
-    failed_rounds: int
-    requests: int
+    position: int = 0
+    kept_position: int = 0
+    lag_bytes: int = 0
+    lag_ms: float = 0.0
+    last_error: str | None = None
+    failing_since_ns: int | None = None
+    failed_rounds: int = 0
+    requests: int = 0
 
     @property
     def lag_seconds(self) -> float:

@@ -9,6 +9,7 @@ from commitlog.log.parts import Mode
 from commitlog.log.scan import Bound
 from commitlog.options import Flush, OnLag, Timestamps
 from commitlog.retention.deletion import Waivable
+from commitlog.retention.pruner import Pruned
 from commitlog.segment.identity import Identity
 from commitlog.tail.cycles import CycleLike
 from commitlog.tail.replay import Replay
@@ -31,6 +32,7 @@ __all__ = [
     "Mode",
     "OnDamage",
     "OnLag",
+    "Pruned",
     "Replay",
     "Size",
     "Start",

@@ -7,6 +7,8 @@ import os
 import re
 from collections.abc import Iterator
 
+from commitlog._kernel.segments import rename_noreplace
+
 _TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{16}\.tmp$")
 
 
@@ -35,3 +37,14 @@ def temporary_file(dir_fd: int, name: str, mode: int = 0o666) -> Iterator[tuple[
         raise
     finally:
         os.close(fd)
+
+
+def put_in_place(dir_fd: int, temporary: str, name: str) -> bool:
+    """Give a temporary file its name; if there is a file of that name, remove the temporary one and
+    return False.
+    """
+    placed: bool = rename_noreplace(dir_fd, temporary, name)
+    if not placed:
+        with contextlib.suppress(OSError):  # `sweep` removes it
+            os.unlink(temporary, dir_fd=dir_fd)
+    return placed

@@ -18,8 +18,6 @@ from commitlog._kernel.segments import (
     SEAL_AT,
     SEAL_SIZE,
     Segment,
-    header_fields,
-    read_seal,
     start_writeback,
 )
 from commitlog.base.boot import boot_id
@@ -28,12 +26,15 @@ from commitlog.base.host import host
 from commitlog.base.regular_file import write_whole
 from commitlog.errors import CommitLogError, FencedError
 from commitlog.flush import checkpoint as checkpoints
-from commitlog.log.locked_log import LockedLog, check_page, place_segment
+from commitlog.log.opened import Opened
 from commitlog.recovery.cut import FORK, find_cut, take_out
 from commitlog.recovery.location import Location
 from commitlog.retention import stored_mark
 from commitlog.segment.blocks import make_solid
+from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.segment.lock_file import new_holder
+from commitlog.segment.new_file import put_new_file
+from commitlog.segment.segment_header import Seal, SegmentHeader
 
 _CHECKPOINT_INTERVAL_S = 1.0
 _UNFLUSHED_BYTES = 32 << 20  # while more frames come
@@ -49,8 +50,13 @@ class CopyWriter:
 
     Parameters
     ----------
-    log : LockedLog
-        The log. It is closed with the writer.
+    opened : Opened
+        The log, locked and recovered. It is closed with the writer.
+
+    Attributes
+    ----------
+    path : str
+        The log's directory.
 
     Raises
     ------
@@ -58,17 +64,19 @@ class CopyWriter:
         The disk cannot be written.
     """
 
-    def __init__(self, log: LockedLog) -> None:
-        self.log = log
-        self._directory = directory = log.opened.directory
-        self._cursors = log.opened.cursors
+    def __init__(self, opened: Opened) -> None:
+        self._opened = opened
+        self.path = opened.directory.path
+        self._directory = directory = opened.directory
+        self._cursors = opened.cursors
         self._size = directory.segment_size
         self._segment: Segment | None = None
-        self._number, self._offset = divmod(log.identity.past_header(log.end), self._size)
+        end = directory.identity.past_header(opened.end)
+        self._number, self._offset = divmod(end, self._size)
         self._durable = self.end
         self._failure: CommitLogError | None = None  # of a write or a flush
         self._cut_short = False
-        self._count = log.opened.checkpoint_count
+        self._count = opened.checkpoint_count
         self._marked_s = 0.0
         self._closed = False
         if directory.has(self._number):
@@ -82,7 +90,7 @@ class CopyWriter:
 
     def _begin(self) -> None:
         self._unmark()
-        cursors, lock_file = self._cursors, self.log.opened.lock_file
+        cursors, lock_file = self._cursors, self._opened.lock_file
         cursors.mode = MODE_POOLED
         cursors.allocated = 0, 0  # each segment has all of its blocks
         assert lock_file is not None  # of an exclusive lock
@@ -113,8 +121,10 @@ class CopyWriter:
 
     def _is_sealed(self, number: int) -> bool:
         page = self._directory.read_header(number)
-        uuid = self._directory.log_uuid
-        return page is not None and bool(read_seal(page, uuid, number * self._size, self._size))
+        return page is not None and self._seal(page, number) is not None
+
+    def _seal(self, page: bytes, number: int) -> Seal | None:
+        return SegmentHeader(page).seal_of(self._directory.identity, number)
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -136,12 +146,12 @@ class CopyWriter:
             The log has another segment with records here.
         """
         check_page(self._directory, number, page)
-        page = page[:SEAL_AT] + bytes(SEAL_SIZE) + page[SEAL_AT + SEAL_SIZE :]
+        page = SegmentHeader.without_seal(page)
         if number != self._number:
             raise ValueError(f"the header of segment {number}, and segment {self._number} is next")
         if self._directory.has(number):
             own = self._directory.read_header(number)
-            if own is not None and header_fields(own)[:4] == header_fields(page)[:4]:
+            if own is not None and _identified(own) == _identified(page):
                 return
             if self._offset > HEADER_SIZE:
                 raise FencedError(
@@ -239,9 +249,8 @@ class CopyWriter:
         check_page(self._directory, number, page)
         if number >= self._number or not self._directory.has(number):
             raise ValueError("a seal before its frames")
-        seal = read_seal(page, self._directory.log_uuid, number * self._size, self._size)
-        own = self._directory.read_header(number)
-        if seal is None or own is None or header_fields(own)[1] != seal[0]:
+        seal, own = self._seal(page, number), self._directory.read_header(number)
+        if seal is None or own is None or SegmentHeader(own).segment_id != seal.segment_id:
             raise ValueError("a seal that is not its segment's")
         with self._directory.opened_file(number, os.O_RDWR) as fd:
             write_whole(fd, page[SEAL_AT : SEAL_AT + SEAL_SIZE], SEAL_AT)
@@ -293,7 +302,7 @@ class CopyWriter:
         # Its watermarks are too high: readers that open the log take the end from its files.
         self._cursors["state"] = STATE_NONE
         failpoint("fork found")
-        numbers, location = self.log.segment_numbers(), Location(self._number, self._offset)
+        numbers, location = self._directory.segment_numbers(), Location(self._number, self._offset)
         found = find_cut(self._directory, numbers, location)
         if found is not None:
             take_out(self._directory, found, save_as)
@@ -320,7 +329,7 @@ class CopyWriter:
             self._mark(clean=self._failure is None and not self._cut_short)
         finally:
             os.close(self._checkpoint_fd)
-            self.log.close()
+            self._opened.close()
 
     # --- files ------------------------------------------------------------------------------------
 
@@ -346,3 +355,27 @@ class CopyWriter:
         self._marked_s = host.monotonic()
         uuid = self._directory.log_uuid
         write_checkpoint(self._checkpoint_fd, uuid, self._count, self._durable, clean)
+
+
+def _identified(page: bytes) -> tuple[bytes, int, int, int]:
+    header = SegmentHeader(page)
+    return header.log_uuid, header.segment_id, header.base, header.segment_size
+
+
+def check_page(directory: LogDirectory, number: int, page: bytes) -> None:
+    """Refuse a header page that is not that segment's: `ValueError`."""
+    if not 0 <= number * directory.segment_size < 1 << 63 or not SegmentHeader(page).is_of(
+        directory.identity, number
+    ):
+        raise ValueError("a damaged header")
+
+
+def place_segment(directory: LogDirectory, number: int, page: bytes) -> None:
+    """Put a segment in place durably, with all of its blocks: a full disk must not turn a store
+    through a mapping into SIGBUS.
+    """
+    size = directory.segment_size
+    with directory.translate_errors(f"create a segment of {size} bytes"):
+        put_new_file(directory.fd, segment_name(number * size), page, size)
+    directory.sync()
+    failpoint("segment placed")

@@ -7,12 +7,11 @@ import time
 from dataclasses import replace
 from typing import NamedTuple, cast
 
-from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.allocation.disk_monitor import free_bytes
 from commitlog.errors import CommitLogError
 from commitlog.log.parts import LogParts
 from commitlog.pool.transient_store_pool import TransientStorePool
-from commitlog.retention.stored_mark import StoredMark
+from commitlog.retention import stored_mark
 from commitlog.stats import Latency, LogStats, StoreStats
 from commitlog.tail.seek import Seeker
 from commitlog.tail.tailer import Tailer
@@ -59,30 +58,21 @@ def store_stats(parts: LogParts) -> StoreStats | None:
     if parts.closed or not parts.has_writers:
         return None
     try:
-        mark = StoredMark.read(parts.directory)
+        stored = stored_mark.read(parts.directory)
     except (CommitLogError, OSError) as error:
-        mark = StoredMark("", error=str(error))
-    if mark is None:
+        stored = StoreStats(target="", last_error=str(error))
+    if stored is None:
         return None
+    since_ns = stored.failing_since_ns
     service = None if parts.writer is None else parts.writer.store
-    known: StoredMark | None = None if service is None else service.mark()
-    if known is not None:
-        mark = replace(known, failing_since_ns=mark.failing_since_ns)
+    if service is not None:
+        stored = service.stored() or stored
+    if stored.last_error is None:
+        since_ns = None
     # A header page without records is not stored.
-    offset = mark.end % parts.identity.segment_size
-    end = min(mark.end + max(0, HEADER_SIZE - offset), parts.engine.tail_position)
+    end = min(parts.identity.past_header(stored.position), parts.engine.tail_position)
     lag_bytes, lag_ms = _behind(parts, end)
-    return StoreStats(
-        target=mark.target,
-        position=mark.end,
-        kept_position=mark.position,
-        lag_bytes=lag_bytes,
-        lag_ms=lag_ms,
-        last_error=mark.error,
-        failing_since_ns=None if mark.error is None else mark.failing_since_ns,
-        failed_rounds=mark.failed_rounds,
-        requests=mark.requests,
-    )
+    return replace(stored, failing_since_ns=since_ns, lag_bytes=lag_bytes, lag_ms=lag_ms)
 
 
 def log_stats(parts: LogParts) -> LogStats:

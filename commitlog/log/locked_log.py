@@ -6,11 +6,13 @@ import contextlib
 import os
 from contextlib import AbstractContextManager
 
-from commitlog._kernel.segments import HEADER_SIZE, Segment, check_header
+from commitlog._kernel.segments import Segment
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import make_directory, open_directory
 from commitlog.errors import LogLockedError, LogNotFoundError
 from commitlog.log.commit_log import CommitLog
+from commitlog.log.copy_writer import CopyWriter, check_page, place_segment
+from commitlog.log.log_copy import LogCopy
 from commitlog.log.open_log import OpenLog
 from commitlog.log.opened import Opened, refuse_foreign
 from commitlog.log.opening import open_for_writing
@@ -19,21 +21,19 @@ from commitlog.recovery import epochs
 from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.lineage import Lineage
 from commitlog.segment import identity as identities
-from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
-from commitlog.segment.new_file import put_new_file
 from commitlog.segment.notes import Notes
 
 
 class LockedLog:
-    """A log that one program has locked, to write it with a `CopyWriter` or to promote it.
+    """A log that one program has locked, to write it from outside or to promote it.
 
-    `open` returns it. It accepts no appends.
+    `open` locks one that exists. `create` and `begin` make a log that follows another one, and
+    `restore` writes one from whole segments. It accepts no appends.
 
     Attributes
     ----------
-    opened : Opened
-        For the core: lock, directory and recovered end.
     path : str
         The log's directory.
     identity : Identity
@@ -47,7 +47,7 @@ class LockedLog:
     """
 
     def __init__(self, opened: Opened) -> None:
-        self.opened = opened
+        self._opened = opened
         self.path = opened.directory.path
         self.identity = opened.directory.identity
         self.end = opened.end
@@ -113,40 +113,29 @@ class LockedLog:
                 check_page(directory, number, page)
                 place_segment(directory, number, page)
 
+    @staticmethod
+    def restore(path: str, identity: Identity) -> LogCopy:
+        """Write a new log from whole segments, for the length of a `with`: see `LogCopy`."""
+        return LogCopy(path, identity)
+
     def opened_segment(self, number: int) -> AbstractContextManager[Segment]:
         """Open and map a segment for the length of a `with`; `PositionError` if there is none."""
-        return self.opened.directory.opened_segment(number)
+        return self._opened.directory.opened_segment(number)
 
     def segment_numbers(self) -> list[int]:
         """Return the numbers of all segments, ascending."""
-        return self.opened.directory.segment_numbers()
+        return self._opened.directory.segment_numbers()
+
+    def writer(self) -> CopyWriter:
+        """Begin to write the log byte for byte as another log has it; close the writer instead of
+        this.
+        """
+        return CopyWriter(self._opened)
 
     def finish(self) -> None:
         """Close the log as a writer does: seal its whole segments, and mark it clean."""
-        CommitLog(OpenLog("a", self.opened, Options(wait_for_log=0))).close()
+        CommitLog(OpenLog("a", self._opened, Options(wait_for_log=0))).close()
 
     def close(self) -> None:
         """Release the lock."""
-        self.opened.close()
-
-
-def check_page(directory: LogDirectory, number: int, page: bytes) -> None:
-    """Refuse a header page that is not that segment's: `ValueError`."""
-    base, size = number * directory.segment_size, directory.segment_size
-    if (
-        len(page) != HEADER_SIZE
-        or not 0 <= base < 1 << 63
-        or check_header(page, directory.log_uuid, base, size) != 0
-    ):
-        raise ValueError("a damaged header")
-
-
-def place_segment(directory: LogDirectory, number: int, page: bytes) -> None:
-    """Put a segment in place durably, with all of its blocks: a full disk must not turn a store
-    through a mapping into SIGBUS.
-    """
-    size = directory.segment_size
-    with directory.translate_errors(f"create a segment of {size} bytes"):
-        put_new_file(directory.fd, segment_name(number * size), page, size)
-    directory.sync()
-    failpoint("segment placed")
+        self._opened.close()

@@ -1,4 +1,4 @@
-"""LogCopy: write a log from outside, segments in any order, the identity last."""
+"""LogCopy: write a new log from whole segments, in any order, the identity last."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from commitlog.recovery.lineage import Lineage
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.segment.identity import Identity
+from commitlog.segment.notes import Notes
 
 
 class LogCopy:
@@ -34,8 +35,8 @@ class LogCopy:
 
     Attributes
     ----------
-    directory : LogDirectory
-        The directory, for other files that belong to the copy.
+    notes : Notes
+        The small files of extensions that belong to the copy.
 
     Raises
     ------
@@ -60,7 +61,8 @@ class LogCopy:
                 raise LogExistsError(
                     "the directory is not empty: restore into a new or an empty one", path=path
                 )
-            self.directory = LogDirectory(path, identity)
+            self._directory = LogDirectory(path, identity)
+            self.notes = Notes(self._directory)
             undo.pop_all()
 
     def __enter__(self) -> Self:
@@ -77,7 +79,7 @@ class LogCopy:
                 for name in os.listdir(self._path):
                     os.unlink(os.path.join(self._path, name))
         finally:
-            self.directory.close()
+            self._directory.close()
             os.close(self._fd)
 
     def add_segment(self, number: int, write: Callable[[BinaryIO], object], *, last: bool) -> None:
@@ -95,7 +97,7 @@ class LogCopy:
     def finish(self, end: int, known: Lineage | None = None) -> None:
         """Make a log of the segments, which ends at a position; durably."""
         if known is not None:
-            Epochs(self.directory).write(known)
+            Epochs(self._directory).write(known)
         # All of it is durable: a bad frame in it is damage, and no torn tail.
         checkpoints.write(self._fd, self._identity.uuid, end, clean=True)
         os.fsync(self._fd)

@@ -59,10 +59,9 @@ def _end_of(directory: SourceDirectory) -> tuple[Cursors, int]:
     """Return the watermarks of a source, and from where on a bad frame is its end."""
     if directory.growing is not None:
         return directory.growing.cells, NEVER_UNCERTAIN
-    ends, cells = directory.ends(), Cursors(-1, True)
-    cells["appended"] = cells["committed"] = ends.committed
-    cells["flushed"] = ends.flushed
-    return cells, ends.uncertain_from
+    end, cells = directory.end(), Cursors(-1, True)
+    cells["appended"] = cells["committed"] = cells["flushed"] = end
+    return cells, end
 
 
 def _tiered(directory: LogDirectory, options: Options) -> LogDirectory:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from commitlog._kernel.engine import (
     wait_flush,
 )
 from commitlog._kernel.failure import REPLACED
-from commitlog._kernel.segments import Segment
+from commitlog._kernel.segments import Segment, copy_frames
 from commitlog.base.host import host
 from commitlog.base.name import check_name
 from commitlog.base.path import open_directory
@@ -34,11 +34,11 @@ from commitlog.log.scan import Scan
 from commitlog.log.snapshot import Snapshot, take_snapshot
 from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.join_note import Manifest
-from commitlog.retention.stored_mark import StoredMark
+from commitlog.retention import stored_mark
 from commitlog.segment import identity as identities
 from commitlog.segment.identity import Identity
 from commitlog.segment.notes import Notes
-from commitlog.segment.seal_table import Seal
+from commitlog.segment.segment_header import Seal
 from commitlog.stats import TopicStats
 from commitlog.tail import tailer_state
 from commitlog.tail.tailer_state import TailerState
@@ -51,6 +51,25 @@ _SIGNALS = {
     "flush": (flush_signal, wait_flush),
     "copied": (copied_signal, wait_copied),
 }
+
+
+class FrameCopy(NamedTuple):
+    """A copy of frames.
+
+    Attributes
+    ----------
+    crc : int
+        The CRC-32C of the frames.
+    code : int
+        Why the copy ends before it was to; 0 if it does not.
+    digest : int
+        What `Segment.digest` returns for the frames alone, if it was asked for.
+    """
+
+    frames: bytes | memoryview
+    crc: int
+    code: int
+    digest: int
 
 
 class LogView:
@@ -198,12 +217,16 @@ class LogView:
         """Where the oldest segment begins."""
         return self._parts.queue.first_number * self.identity.segment_size
 
-    def held(self, number: int, who: str) -> AbstractContextManager[Segment | None]:
-        """Hold a mapped segment for the length of a `with`; None if there is no such segment.
-
-        Retention names `who` if it cannot delete the segment meanwhile.
+    def copy_frames(self, number: int, start: int, stop: int, *, digests: bool) -> FrameCopy | None:
+        """Copy whole frames of a segment for another machine, from an offset up to another one; a
+        first frame that ends behind `stop` is copied, too. None if there is no such segment.
         """
-        return self._parts.queue.held(number, who)
+        with self._parts.queue.held(number, "replication") as segment:
+            if segment is None:
+                return None
+            frames, crc, code = copy_frames(segment, start, stop)
+            digest = segment.digest(start, start + len(frames), 0)[1] if digests else 0
+            return FrameCopy(frames, crc, code, digest)
 
     def opened_file(self, number: int) -> AbstractContextManager[int]:
         """Open a segment's file, by its name now, for the length of a `with`."""
@@ -311,7 +334,7 @@ class LogView:
         """Note durably that the log has a store, before anything can be deleted. A store at another
         place has nothing yet.
         """
-        StoredMark.begin(self._parts.directory, place)
+        stored_mark.begin(self._parts.directory, place)
 
     def at_close(self, call: Callable[[], object]) -> None:
         """Call a function when the log is closed, after its last append."""

@@ -23,6 +23,7 @@ from commitlog.base.roll_cycle import RollCycle, cycle_name
 from commitlog.base.units import MIB, Duration, Size, parse_size
 from commitlog.errors import InvalidOptionError
 from commitlog.options.tuning import Tuning as Tuning
+from commitlog.stats import StoreStats
 
 Rule = TypeVar("Rule")
 Flush = Literal["sync", "async", "none"]
@@ -61,9 +62,9 @@ class StoreWork(Protocol):
     def join(self, timeout_s: float) -> bool:
         """Store the rest, and end the thread; False if it still runs."""
 
-    def mark(self) -> Any:
-        """Return the `StoredMark` of what this handle has stored; None if another handle stores
-        the log, or before the store was compared with the log.
+    def stored(self) -> StoreStats | None:
+        """Return what this handle has stored, without a lag; None if another handle stores the
+        log, or before the store was compared with the log.
         """
 
 

@@ -25,7 +25,8 @@ from commitlog.segment.directory import (
     segment_bases,
     segment_name,
 )
-from commitlog.segment.seal_table import Seal, SealTable
+from commitlog.segment.seal_table import SealTable
+from commitlog.segment.segment_header import Seal
 from commitlog.tail import tailer_file, tailer_state
 
 _CHUNK = 1 << 20

@@ -130,7 +130,7 @@ def _survey_of_source(directory: SourceDirectory) -> Survey:
     All of an archive, and of a sealed segment, was durable: any invalid frame is damage. A segment
     that was copied while it was written ends where a reader of it stops.
     """
-    end = directory.ends().committed
+    end = directory.end()
     checkpoint = Checkpoint(end, clean=True, count=0) if end % directory.segment_size == 0 else None
     survey = Survey(directory, checkpoint, live=False, fault=None, is_log=False)
     survey.known = end

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from commitlog._kernel.memory import Cursors
 from commitlog.errors import CommitLogError
+from commitlog.retention import stored_mark
 from commitlog.retention.deletion import Hold
-from commitlog.retention.stored_mark import StoredMark
 from commitlog.segment import checked_json
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.seal_table import SealTable
@@ -73,15 +73,15 @@ def read_holds(
 def _store_hold(directory: LogDirectory, stored: int | None) -> Hold | None:
     size = directory.segment_size
     try:
-        mark = StoredMark.read(directory)
+        known = stored_mark.read(directory)
     except (CommitLogError, OSError) as error:
         if stored is None:
             return Hold("store", 0, f"it is not known what the store has: {error}")
-        mark = None
-    if mark is None:
+        known = None
+    if known is None:
         return None if stored is None else Hold("store", stored // size, "it is not stored yet")
-    number = (mark.position if stored is None else stored) // size
-    return Hold("store", number, f"it is not stored in {mark.target} yet")
+    number = (known.kept_position if stored is None else stored) // size
+    return Hold("store", number, f"it is not stored in {known.target} yet")
 
 
 def _copies_hold(size: int, copied: int | None) -> Hold | None:

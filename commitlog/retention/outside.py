@@ -57,22 +57,20 @@ def prune(
     LogLockedError
         Another process recovers the log and does not finish in time.
     """
-    with pruning(path, retention) as (pruner, _):
+    with pruning(path, retention) as pruner:
         return pruner.prune(retention, None, dry_run=dry_run, keep=False, force=force)
 
 
 @contextlib.contextmanager
-def pruning(
-    given: str | os.PathLike[str], retention: Retention
-) -> Iterator[tuple[Pruner, LogDirectory]]:
-    """Return the pruner of a log that is not opened, and the log's directory."""
+def pruning(given: str | os.PathLike[str], retention: Retention) -> Iterator[Pruner]:
+    """Return the pruner of a log that is not opened."""
     path = path_of(given)
     checked(retention, path)
     with (
         translate_refusals(path),
         contextlib.closing(LogDirectory(path, _identity(path))) as directory,
     ):
-        yield Pruner(directory, _state(directory)), directory
+        yield Pruner(directory, _state(directory))
 
 
 def _identity(path: str) -> Identity:

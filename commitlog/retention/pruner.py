@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol, get_args
 
+from commitlog.base.host import host
 from commitlog.base.option import check_switches
 from commitlog.base.service import Service
 from commitlog.errors import CommitLogError, SegmentHeldError
-from commitlog.retention import retention as clock
 from commitlog.retention.deletion import (
     Below,
     Candidate,
@@ -117,6 +117,7 @@ class Pruner:
     """Delete the old segments of one log. Any thread may call; one prune runs at a time."""
 
     def __init__(self, directory: LogDirectory, state: LogState) -> None:
+        self.path = directory.path
         self._directory = directory
         self._state = state
         self._size = directory.segment_size
@@ -230,7 +231,7 @@ class Pruner:
         return plan
 
     def _limits(self, retention: Retention) -> Limits:
-        now_ns = clock.now_ns()
+        now_ns = host.time_ns()
         excess = 0
         if retention.max_bytes is not None:
             numbers = self._directory.segment_numbers()

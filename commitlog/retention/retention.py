@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-import time
 from dataclasses import dataclass
 
 from commitlog.base.keywords import refuses_unknown
@@ -114,8 +113,3 @@ def checked(value: object, path: str) -> Retention:
         f"{type(value).__name__}",
         path=path,
     )
-
-
-def now_ns() -> int:
-    """Return the time by which ages are measured; tests replace it."""
-    return time.time_ns()

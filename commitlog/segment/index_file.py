@@ -25,7 +25,7 @@ from commitlog.base.regular_file import opened_regular, read_at_most, write_whol
 from commitlog.base.temporary_file import temporary_file
 from commitlog.options.tuning import INDEX_SPACING_LARGEST
 from commitlog.segment.directory import LogDirectory, index_name
-from commitlog.segment.seal_table import Seal
+from commitlog.segment.segment_header import Seal
 
 MAGIC = b"CMLIDX01"
 MAJOR, MINOR = 1, 0

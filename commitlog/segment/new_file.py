@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 
 from commitlog._kernel.segments import rename_noreplace
 from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import write_whole
-from commitlog.base.temporary_file import temporary_file
+from commitlog.base.temporary_file import put_in_place, temporary_file
 from commitlog.errors import IOFailureError
 
 _COPIES_LIMIT = 10_000  # of one file; only a fault elsewhere reaches this bound
@@ -55,9 +54,6 @@ def put_new_file(
         failpoint("written")
         os.fsync(fd)
         failpoint("synced")
-        placed = bool(rename_noreplace(dir_fd, temporary, name))
+        placed = put_in_place(dir_fd, temporary, name)
         failpoint("renamed")
-    if not placed:
-        with contextlib.suppress(OSError):  # a later open removes it
-            os.unlink(temporary, dir_fd=dir_fd)
     return placed

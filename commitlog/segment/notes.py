@@ -22,6 +22,10 @@ class Notes:
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
 
+    def path_of(self, name: str) -> str:
+        """Return where a file is, for messages."""
+        return os.path.join(self._directory.path, name)
+
     def read(self, name: str) -> dict[str, Any] | None:
         """Return the content of a file; None if there is none.
 

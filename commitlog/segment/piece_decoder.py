@@ -12,7 +12,7 @@ from commitlog._kernel.segments import (
     header_fields,
     read_seal,
 )
-from commitlog.segment.seal_table import Seal
+from commitlog.segment.segment_header import Seal
 
 Piece = bytes | bytearray | memoryview
 Found = Literal["more", "full", "end", "damage"]

@@ -4,37 +4,9 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from commitlog._kernel import segments as kernel
 from commitlog.segment.directory import LogDirectory
-
-# The smallest 64-bit timestamp.
-TIME_SMALLEST = -(1 << 63)
-
-
-@dataclass(frozen=True, slots=True)
-class Seal:
-    """The seal of a finished segment: see docs/format.md."""
-
-    segment_id: int
-    crc: int
-    end: int
-    first_sequence: int
-    record_count: int
-    first_timestamp_ns: int
-    last_timestamp_ns: int
-    largest_timestamp_ns: int
-
-    @property
-    def largest(self) -> int:
-        """The largest timestamp; the smallest 64-bit number if the segment has no record."""
-        return self.largest_timestamp_ns if self.record_count else TIME_SMALLEST
-
-    @property
-    def next_sequence(self) -> int:
-        """The sequence of the first record behind the segment."""
-        return self.first_sequence + self.record_count
+from commitlog.segment.segment_header import TIME_SMALLEST, Seal, SegmentHeader
 
 
 def read_seal(directory: LogDirectory, number: int) -> Seal | None:
@@ -42,9 +14,7 @@ def read_seal(directory: LogDirectory, number: int) -> Seal | None:
     page = directory.read_header(number)
     if page is None:
         return None
-    size = directory.segment_size
-    found = kernel.read_seal(page, directory.log_uuid, number * size, size)
-    return None if found is None else Seal(*found)
+    return SegmentHeader(page).seal_of(directory.identity, number)
 
 
 def first_unsealed(directory: LogDirectory, below: int) -> tuple[int, int]:

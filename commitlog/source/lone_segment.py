@@ -11,6 +11,7 @@ from commitlog.base.regular_file import open_regular, opened_regular
 from commitlog.errors import CorruptSegmentError, NotALogError
 from commitlog.segment.directory import BLOCK, segment_name
 from commitlog.segment.identity import Identity
+from commitlog.segment.segment_header import SegmentHeader
 from commitlog.source.segment_source import SegmentRef, SegmentSource
 from commitlog.source.source_directory import SourceDirectory
 
@@ -54,8 +55,9 @@ class LoneSegment(SegmentSource):
         self._temporary: str | None = None
         self.location = path
         self._header = _read_header(path)
-        uuid, _, base, size, created_ns = kernel.header_fields(self._header)
-        self.identity = Identity(uuid, size, "coarse", max(0, created_ns))
+        header = SegmentHeader(self._header)
+        base, size = header.base, header.segment_size
+        self.identity = Identity(header.log_uuid, size, "coarse", max(0, header.created_ns))
         self.number = base // size
         self._file = os.path.realpath(path)
         try:
@@ -63,7 +65,7 @@ class LoneSegment(SegmentSource):
         except BaseException:
             self.close()
             raise
-        whole = kernel.read_seal(self._header, uuid, base, size) is not None
+        whole = header.seal_of(self.identity, self.number) is not None
         stored = os.stat(self._file).st_blocks * BLOCK
         self._segments = (SegmentRef(self.number, stored, whole),)
 

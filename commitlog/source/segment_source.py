@@ -29,24 +29,6 @@ class SegmentRef(NamedTuple):
     whole: bool = True
 
 
-class SourceEnds(NamedTuple):
-    """How far the log of a source reaches, as positions.
-
-    Attributes
-    ----------
-    committed : int
-        The end of what readers may see.
-    flushed : int
-        The end of what is durable there.
-    uncertain_from : int
-        From here on bytes that are no frame are the end of the log, and below it damage.
-    """
-
-    committed: int
-    flushed: int
-    uncertain_from: int
-
-
 class SegmentSource(ABC):
     """Segments of a log in another place: an archive, a store, another machine, a tar file.
 
@@ -85,9 +67,9 @@ class SegmentSource(ABC):
     def fill(self, number: int, fd: int) -> None:
         """Write a segment to an open file, which is empty; leave it as large as a segment is."""
 
-    def ends(self) -> SourceEnds | None:
-        """Return how far the log reaches; None: the core finds the end by the frames of the last
-        segment.
+    def end(self) -> int | None:
+        """Return the position at which the log ends: below it, all is durable there, and bytes that
+        are no frame are damage. None: the core finds the end by the frames of the last segment.
         """
         return None
 

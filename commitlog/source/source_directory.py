@@ -8,17 +8,15 @@ from commitlog._kernel.failure import DAMAGE
 from commitlog._kernel.segments import (
     FRAME_ALIGN,
     HEADER_SIZE,
-    SEAL_AT,
-    SEAL_SIZE,
     Segment,
-    check_header,
 )
 from commitlog.errors import CorruptSegmentError, PositionError
 from commitlog.segment.directory import NUMBER_MOST, LogDirectory, open_folder
-from commitlog.segment.seal_table import Seal, SealTable
+from commitlog.segment.seal_table import SealTable
 from commitlog.segment.segment_cache import SegmentCache
+from commitlog.segment.segment_header import Seal, SegmentHeader
 from commitlog.source.growing import Growing
-from commitlog.source.segment_source import SegmentRef, SegmentSource, SourceEnds
+from commitlog.source.segment_source import SegmentRef, SegmentSource
 
 
 class SourceDirectory(LogDirectory):
@@ -120,24 +118,18 @@ class SourceDirectory(LogDirectory):
             position=position,
         )
 
-    def ends(self) -> SourceEnds:
-        """Return how far the log reaches, checked against the list of segments."""
-        ends, refs = self.source.ends(), self._present()
-        if ends is None:
-            end = self._find_end()
-            return SourceEnds(end, end, end)
+    def end(self) -> int:
+        """Return the position at which the log ends, checked against the list of segments."""
+        end, refs = self.source.end(), self._present()
+        if end is None:
+            return self._find_end()
         reached = (max(refs) + 1) * self.segment_size if refs else 0
-        if (
-            not all(type(end) is int and end % FRAME_ALIGN == 0 for end in ends)
-            or not 0 <= ends.flushed <= ends.committed <= reached
-            or not 0 <= ends.uncertain_from <= reached
-        ):
+        if type(end) is not int or end % FRAME_ALIGN or not 0 <= end <= reached:
             raise self._unfit(
-                f"says that the log ends at {ends.committed!r}, is durable up to "
-                f"{ends.flushed!r} and certain up to {ends.uncertain_from!r}, but its segments "
-                f"end at {reached}"
+                f"says that the log ends at {end!r}, but its segments end at {reached}, and "
+                f"positions are multiples of {FRAME_ALIGN}"
             )
-        return ends
+        return end
 
     def _find_end(self) -> int:
         """Return the position at which the records end: from there on a bad frame is the end, and
@@ -234,19 +226,14 @@ class SourceDirectory(LogDirectory):
             return None
         self._check_header(number, page)
         if growing is not None and (number + 1) * self.segment_size > growing.committed:
-            return page[:SEAL_AT] + bytes(SEAL_SIZE) + page[SEAL_AT + SEAL_SIZE :]
+            return SegmentHeader.without_seal(page)
         return page
 
     def _check_header(self, number: int, page: bytes) -> None:
-        base = number * self.segment_size
-        code = (
-            check_header(page, self.log_uuid, base, self.segment_size)
-            if len(page) == HEADER_SIZE
-            else -1
-        )
-        if code != 0:
+        if not SegmentHeader(page).is_of(self.identity, number):
             raise self._unfit(
-                "gave a page that is not the header of this segment of this log", base
+                "gave a page that is not the header of this segment of this log",
+                number * self.segment_size,
             )
 
     def open_segment(self, number: int, *, writable: bool) -> Segment:

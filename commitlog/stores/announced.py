@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from commitlog.extension import SegmentSource, SourceKind
 from commitlog.options import Options
-from commitlog.source.segment_source import SegmentSource
-from commitlog.source.source_registry import SourceKind
 from commitlog.stores.archived import is_archive
 
 

@@ -7,10 +7,9 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-from commitlog._kernel.segments import SEAL_AT, SEAL_SIZE
 from commitlog.base.host import host
 from commitlog.errors import CommitLogError, CorruptSegmentError, PositionError
-from commitlog.source.segment_source import SegmentRef, SegmentSource, SourceEnds
+from commitlog.extension import SegmentHeader, SegmentRef, SegmentSource
 from commitlog.stores.archived import archived_name, read_header, read_identity
 from commitlog.stores.contents import Contents
 from commitlog.stores.store_gap import StoreGap
@@ -86,9 +85,9 @@ class ArchiveSource(SegmentSource):
     def segments(self) -> Sequence[SegmentRef]:
         return self._refs
 
-    def ends(self) -> SourceEnds:
+    def end(self) -> int:
         """Return the position behind the last segment, or behind its parts."""
-        return SourceEnds(self._end, self._end, self._end)
+        return self._end
 
     def check(self) -> None:
         hole = None if self._allows_hole else self._contents.hole(self.segment_size)
@@ -150,18 +149,19 @@ class ArchiveSource(SegmentSource):
         a seal if that is in this segment. Zeros become holes.
         """
         base = number * self.segment_size
+        is_cut = end < base + self.segment_size
         with self._noticing():
             for piece in self._segments.pieces(base, end):
-                for start in range(0, len(piece), _HOLE_BYTES):
-                    part = piece[start : start + _HOLE_BYTES]  # a view compares byte by byte
+                # The first piece has the whole header.
+                content = SegmentHeader.without_seal(piece) if is_cut and not file.tell() else piece
+                for start in range(0, len(content), _HOLE_BYTES):
+                    part = content[start : start + _HOLE_BYTES]  # a view compares byte by byte
                     if part == _ZEROS[: len(part)]:
                         file.seek(len(part), os.SEEK_CUR)  # a hole takes no room
                     else:
                         file.write(part)
-        if end < base + self.segment_size:
+        if is_cut:
             file.truncate(end - base)
-            file.seek(SEAL_AT)
-            file.write(bytes(SEAL_SIZE))
         file.truncate(self.segment_size)
         file.flush()
 

@@ -12,12 +12,11 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, BinaryIO
 
-from commitlog._kernel.segments import HEADER_SIZE, check_header
 from commitlog.base.extras import imported
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError
-from commitlog.segment import identity as identities
-from commitlog.segment.identity import Identity
+from commitlog.extension import HEADER_SIZE, SegmentHeader
 from commitlog.stores.target import Target, is_address, reading, target_of
+from commitlog.types import Identity
 
 SUFFIX = ".seg.zst"
 _NAME = re.compile(r"^([0-9]{20})\.seg\.zst$")
@@ -77,27 +76,26 @@ def read_identity(target: Target) -> Identity:
     IOFailureError
         It cannot be read.
     """
-    path = target.path_of(identities.NAME)
+    path = target.path_of(Identity.FILE_NAME)
     try:
-        text = _identity_text(target, path)
+        return _read_identity(target, path)
     except FileNotFoundError:
         with reading(target.name):
             names = target.names()
         if not names:
             raise LogNotFoundError("there is no archive here", path=target.name) from None
-        if identities.NAME in names:  # it was made in between
-            return Identity.parse(_identity_text(target, path), path)
+        if Identity.FILE_NAME in names:  # it was made in between
+            return _read_identity(target, path)
         raise NotALogError(
-            f"this directory has no {identities.NAME}: if it is an archive, copy the file from its "
-            "log, or from another archive of the log",
+            f"this directory has no {Identity.FILE_NAME}: if it is an archive, copy the file from "
+            "its log, or from another archive of the log",
             path=target.name,
         ) from None
-    return Identity.parse(text, path)
 
 
-def _identity_text(target: Target, path: str) -> bytes:
-    with reading(path), target.open(identities.NAME) as file:
-        return file.read(identities.SIZE_LIMIT)
+def _read_identity(target: Target, path: str) -> Identity:
+    with reading(path), target.open(Identity.FILE_NAME) as file:
+        return Identity.read_from(file, path)
 
 
 def archived_bases(target: Target, segment_size: int) -> list[int]:
@@ -192,7 +190,8 @@ def _checked(pieces: Iterator[bytes], path: str, base: int, identity: Identity) 
             head += piece
             if len(head) < HEADER_SIZE:
                 continue
-            if check_header(head[:HEADER_SIZE], identity.uuid, base, identity.segment_size) != 0:
+            header = SegmentHeader(head[:HEADER_SIZE])
+            if not header.is_of(identity, base // identity.segment_size):
                 raise damaged(path, base, "does not have the header of this segment")
             yield head
         else:

@@ -8,23 +8,20 @@ import os
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
-from commitlog.base.regular_file import open_regular, read_small_file
 from commitlog.errors import (
     CorruptSegmentError,
     IOFailureError,
     LogExistsError,
     PositionError,
 )
-from commitlog.segment import identity as identities
-from commitlog.segment.directory import LogDirectory, segment_name
-from commitlog.segment.identity import Identity
+from commitlog.extension import HEADER_SIZE, LogFiles
 from commitlog.stores import own_sessions
 from commitlog.stores.archived import archived_name, compressor, read_pieces
 from commitlog.stores.store_options import StoreOptions
 from commitlog.stores.store_session import foreign, newest_session
 from commitlog.stores.target import LocalTarget, target_of
+from commitlog.types import Identity
 
 _logger = logging.getLogger("commitlog.keep")
 _PIECE = 1 << 20
@@ -33,8 +30,9 @@ _PIECE = 1 << 20
 class Archiver:
     """Put segments of one log into a store."""
 
-    def __init__(self, directory: LogDirectory, store: StoreOptions) -> None:
-        self._directory = directory
+    def __init__(self, files: LogFiles, store: StoreOptions) -> None:
+        self._files = files
+        self._size = files.identity.segment_size
         self._level = store.level
         self.target = target_of(store.target, store.filesystem)
         self._checked = False
@@ -49,12 +47,12 @@ class Archiver:
         `replace`, another writer put it: raise `LogExistsError`. A segment that is damaged or not
         sealed is refused, and so is a target that holds another log.
         """
-        name = archived_name(number * self._directory.segment_size)
+        name = archived_name(number * self._size)
         with self._translate_errors(number):
             if replace:
                 self._refuse_foreign()
             self._name_log()
-            with self._open(number) as content:
+            with self._opened(number) as content:
                 self._check(number)
                 if replace and self._has(number, content):
                     self.target.settle()
@@ -76,7 +74,7 @@ class Archiver:
                 "another writer stored another segment at this position, so this log is not stored "
                 "any more: use a new target",
                 path=self.target.path_of(name),
-                position=number * self._directory.segment_size,
+                position=number * self._size,
             )
 
     def prepare(self) -> None:
@@ -92,8 +90,7 @@ class Archiver:
 
     def check(self, number: int) -> None:
         """Raise what `put` would for a segment, if the target can be written."""
-        with self._translate_errors(number):
-            self._open(number).close()
+        with self._translate_errors(number), self._opened(number):
             self._check(number)
 
     @contextlib.contextmanager
@@ -107,7 +104,7 @@ class Archiver:
         except FileNotFoundError as error:
             raise PositionError(
                 "the segment was deleted before it was archived",
-                path=self._directory.segment_path(number),
+                path=self._files.location(number),
             ) from error
         except OSError as error:
             if isinstance(error, IOFailureError | LogExistsError):
@@ -120,11 +117,11 @@ class Archiver:
 
     def _name_log(self) -> None:
         """Write the log's identity to the target before any segment."""
-        if not self._named and identities.NAME not in self.target.names():
-            text = read_small_file(
-                identities.NAME, identities.SIZE_LIMIT, dir_fd=self._directory.fd
-            )
-            if not self.target.put(identities.NAME, lambda file: file.write(text), replace=False):
+        if not self._named and Identity.FILE_NAME not in self.target.names():
+            text = self._files.identity_text()
+            if not self.target.put(
+                Identity.FILE_NAME, lambda file: file.write(text), replace=False
+            ):
                 self._refuse_others()  # another process has just written it
         self._named = True
 
@@ -135,18 +132,16 @@ class Archiver:
                 "the target is in a log's directory: choose another directory for the archive",
                 path=self.target.name,
             )
-        if identities.NAME not in names:
+        if Identity.FILE_NAME not in names:
             if any(name.endswith(".zst") for name in names):
                 raise LogExistsError(
-                    f"the target has archived segments but no {identities.NAME}: choose another",
+                    f"the target has archived segments but no {Identity.FILE_NAME}: choose another",
                     path=self.target.name,
                 )
             return
-        with self.target.open(identities.NAME) as file:
-            there = Identity.parse(
-                file.read(identities.SIZE_LIMIT), self.target.path_of(identities.NAME)
-            )
-        if there.uuid != self._directory.log_uuid:
+        with self.target.open(Identity.FILE_NAME) as file:
+            there = Identity.read_from(file, self.target.path_of(Identity.FILE_NAME))
+        if there.uuid != self._files.identity.uuid:
             raise LogExistsError(
                 "the target holds the archive of another log: choose another one",
                 path=self.target.name,
@@ -157,7 +152,7 @@ class Archiver:
         if self._is_own:
             return
         newest = newest_session(self.target)
-        if newest.number and not own_sessions.read(self._directory).has(newest.id):
+        if newest.number and not own_sessions.read(self._files.notes).has(newest.id):
             raise foreign(self.target, newest.number)
         self._is_own = True
 
@@ -165,21 +160,19 @@ class Archiver:
         """Return whether the target is in the log, where its files would be mistaken for others."""
         if not isinstance(self.target, LocalTarget):
             return False
-        own = os.path.realpath(self._directory.path)
+        own = os.path.realpath(self._files.path)
         return os.path.commonpath((own, os.path.realpath(self.target.name))) == own
 
-    def _open(self, number: int) -> BinaryIO:
-        fd = open_regular(
-            segment_name(number * self._directory.segment_size), dir_fd=self._directory.fd
-        )
-        if os.fstat(fd).st_size != self._directory.segment_size:
-            os.close(fd)
-            raise self._corrupt(number, "has the wrong size")
-        return open(fd, "rb")
+    @contextlib.contextmanager
+    def _opened(self, number: int) -> Iterator[BinaryIO]:
+        with self._files.opened_file(number) as fd, open(fd, "rb", closefd=False) as content:
+            if os.fstat(fd).st_size != self._size:
+                raise self._corrupt(number, "has the wrong size")
+            yield content
 
     def _check(self, number: int) -> None:
         """Check every frame, because the archived copy will be the only one."""
-        with self._directory.opened_segment(number) as segment:
+        with self._files.opened_segment(number) as segment:
             seal = segment.sealed()
             if seal is None:
                 raise self._corrupt(number, "is not sealed")
@@ -190,12 +183,12 @@ class Archiver:
     def _corrupt(self, number: int, what: str) -> CorruptSegmentError:
         return CorruptSegmentError(
             f"the segment {what} and was not archived: run `commitlog verify` on the log",
-            path=self._directory.segment_path(number),
-            position=number * self._directory.segment_size,
+            path=self._files.location(number),
+            position=number * self._size,
         )
 
     def _has(self, number: int, content: BinaryIO) -> bool:
-        base = number * self._directory.segment_size
+        base = number * self._size
         if self._there is None:
             self._there = frozenset(self.target.names())
         if archived_name(base) not in self._there:
@@ -215,10 +208,10 @@ class Archiver:
         return same
 
     def _is_same(self, number: int, content: BinaryIO) -> bool:
-        base = number * self._directory.segment_size
+        base = number * self._size
         return all(
             content.read(len(piece)) == piece
-            for piece in read_pieces(self.target, base, self._directory.identity)
+            for piece in read_pieces(self.target, base, self._files.identity)
         )
 
     def _check_size(self, name: str, size: int) -> None:
@@ -231,7 +224,7 @@ class Archiver:
             )
 
     def _compress(self, content: BinaryIO, file: BinaryIO) -> int:
-        stream = compressor(self._level).compressobj(size=self._directory.segment_size)
+        stream = compressor(self._level).compressobj(size=self._size)
         file.writelines(stream.compress(piece) for piece in iter(lambda: content.read(_PIECE), b""))
         file.write(stream.flush())
         failpoint("segment compressed")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 
+from commitlog import Retention
 from commitlog.base.units import Age
-from commitlog.extension import Pruned, Retention, pruning
+from commitlog.extension import LogFiles, pruning
 from commitlog.stores.archiver import Archiver
 from commitlog.stores.store import Store
+from commitlog.types import Pruned
 
 
 def archive_segments(
@@ -45,7 +47,7 @@ def archive_segments(
         to archive.
     """
     retention = Retention(max_age=older_than)
-    with pruning(path, retention) as (pruner, directory):
-        archiver = Archiver(directory, store)
+    with pruning(path, retention) as pruner, LogFiles(pruner.path) as files:
+        archiver = Archiver(files, store)
         archiver.check_target()
         return pruner.prune(retention, archiver, dry_run=dry_run, keep=keep)

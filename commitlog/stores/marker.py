@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from commitlog.base.host import host
 from commitlog.errors import CommitLogError
-from commitlog.extension import StoredMark
-from commitlog.segment.directory import LogDirectory
-from commitlog.stores.store_figures import StoreFigures
+from commitlog.extension import LogFiles
+from commitlog.stats import StoreStats
 from commitlog.stores.store_options import StoreOptions
 from commitlog.stores.target import is_address
 
@@ -22,13 +21,11 @@ class Marker:
 
     def __init__(self, store: StoreOptions) -> None:
         self._place = place_of(store)
-        self._last: StoredMark | None = None
+        self._last: StoreStats | None = None
         self._written_s = 0.0
         self._failing_since_ns: int | None = None
 
-    def note(
-        self, directory: LogDirectory, figures: StoreFigures, *, compared: bool, at_once: bool
-    ) -> None:
+    def note(self, files: LogFiles, stored: StoreStats, *, compared: bool, at_once: bool) -> None:
         """Note how far the log is stored: if a segment was stored or an error came or went, else
         every few seconds.
 
@@ -36,38 +33,38 @@ class Marker:
 
         Parameters
         ----------
-        directory : LogDirectory
+        files : LogFiles
             Of the log.
-        figures : StoreFigures
+        stored : StoreStats
             What the store has.
         compared : bool
-            The store was compared with the log. Before, the positions of the figures mean nothing.
+            The store was compared with the log. Before, the positions of `stored` mean nothing.
         at_once : bool
             Note a new end now.
         """
-        if figures.last_error is None:
+        if stored.last_error is None:
             self._failing_since_ns = None
         elif self._failing_since_ns is None:
             self._failing_since_ns = host.time_ns()
-        mark = replace(figures.mark(self._place), failing_since_ns=self._failing_since_ns)
+        stored = replace(stored, failing_since_ns=self._failing_since_ns)
         with contextlib.suppress(CommitLogError, OSError):
             if not compared:
-                known = StoredMark.read(directory)
+                known = files.stored()
                 if known is None or known.target != self._place:
-                    known = StoredMark(self._place)
-                mark = replace(mark, position=known.position, end=known.end)
-            if self._is_due(mark, at_once=at_once):
-                mark.write(directory)
-                self._last, self._written_s = mark, host.monotonic()
+                    known = StoreStats(target=self._place)
+                stored = replace(stored, position=known.position, kept_position=known.kept_position)
+            if self._is_due(stored, at_once=at_once):
+                files.note_stored(stored)
+                self._last, self._written_s = stored, host.monotonic()
 
-    def _is_due(self, mark: StoredMark, *, at_once: bool) -> bool:
+    def _is_due(self, stored: StoreStats, *, at_once: bool) -> bool:
         last = self._last
-        if last is None or (mark.position, mark.failing_since_ns) != (
-            last.position,
+        if last is None or (stored.kept_position, stored.failing_since_ns) != (
+            last.kept_position,
             last.failing_since_ns,
         ):
             return True
-        return mark.end != last.end and (
+        return stored.position != last.position and (
             at_once or host.monotonic() - self._written_s >= _INTERVAL_S
         )
 

@@ -7,12 +7,10 @@ so a kill in between is harmless.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from commitlog.errors import CorruptSegmentError
 from commitlog.extension import Notes
-from commitlog.segment.directory import LogDirectory
 from commitlog.stores.store_session import StoreSession
 
 NAME = "sessions"
@@ -51,10 +49,10 @@ class OwnSessions:
         return OwnSessions((*others, entry)[-_STORES_MOST:], self.restored)
 
 
-def read(directory: LogDirectory) -> OwnSessions:
+def read(notes: Notes) -> OwnSessions:
     """Read the file; a damaged one is a `CorruptSegmentError`."""
     try:
-        content = Notes(directory).read(NAME)
+        content = notes.read(NAME)
     except CorruptSegmentError:
         content = {}
     if content is None:
@@ -64,7 +62,7 @@ def read(directory: LogDirectory) -> OwnSessions:
         return OwnSessions(tuple(map(tuple, stores)), restored)
     raise CorruptSegmentError(
         f"`{NAME}` is damaged: remove it, then run `commitlog promote --store` on the log",
-        path=os.path.join(directory.path, NAME),
+        path=notes.path_of(NAME),
     )
 
 
@@ -72,7 +70,7 @@ def _is_entry(found: object) -> bool:
     return isinstance(found, list) and len(found) > 2 and {type(each) for each in found} == {str}
 
 
-def write(directory: LogDirectory, own: OwnSessions) -> None:
+def write(notes: Notes, own: OwnSessions) -> None:
     """Replace the file durably."""
     stores = [list(each) for each in own.stores]
-    Notes(directory).write(NAME, {"stores": stores, "restored": own.restored})
+    notes.write(NAME, {"stores": stores, "restored": own.restored})

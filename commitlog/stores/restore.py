@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.host import host
 from commitlog.base.moment import nanoseconds_of, read_moment
 from commitlog.base.path import is_remote, path_of, translate_errors
@@ -21,7 +20,16 @@ from commitlog.errors import (
     NotALogError,
     PositionError,
 )
-from commitlog.extension import Epoch, Lineage, LogCopy, LogView, holes, open_source, view_of
+from commitlog.extension import (
+    HEADER_SIZE,
+    Epoch,
+    Lineage,
+    LockedLog,
+    LogView,
+    holes,
+    open_source,
+    view_of,
+)
 from commitlog.stores import own_sessions
 from commitlog.stores.archive_source import ArchiveSource
 from commitlog.stores.archived import is_archive
@@ -115,12 +123,7 @@ def restore(
         with open_source(archive) as log:
             end = _end(view_of(log), archive, wanted)
             numbers = _numbers(archive, end)
-            with (
-                translate_errors(target, "restore a log"),
-                LogCopy(target, archive.identity) as copy,
-            ):
-                _write(archive, copy, numbers, end, lease)
-                _finish(archive, copy, follows, end)
+            _copy(archive, target, numbers, end, lease=lease, follows=follows)
         return Restored(target, numbers[0] * archive.segment_size + HEADER_SIZE, end, len(numbers))
 
 
@@ -222,21 +225,6 @@ def _numbers(archive: ArchiveSource, end: int) -> list[int]:
     return found
 
 
-def _write(
-    archive: ArchiveSource, copy: LogCopy, numbers: list[int], end: int, lease: StoreLease | None
-) -> None:
-    def write(number: int) -> None:
-        copy.add_segment(
-            number,
-            lambda file: archive.unpack(number, file, end),
-            last=end < (number + 1) * archive.segment_size,
-        )
-
-    with host.executor(_AT_A_TIME) as pool:
-        for _ in pool.map(write, numbers):
-            _renew(lease)
-
-
 def _epochs(archive: ArchiveSource, end: int) -> tuple[Epoch, ...]:
     """Return the epochs of what was restored, as far as they are certain.
 
@@ -251,12 +239,34 @@ def _epochs(archive: ArchiveSource, end: int) -> tuple[Epoch, ...]:
     return tuple(Epoch(each.epoch, each.epoch_start, each.id) for each in epochs)
 
 
-def _finish(archive: ArchiveSource, copy: LogCopy, follows: str | None, end: int) -> None:
-    if follows is not None:
-        copy.finish(end, Lineage(_epochs(archive, end), follows, stored=True))
-        return
-    # So this directory, and no other, may go on with the store.
-    newest = newest_session(archive.target)
-    if newest.number:
-        own_sessions.write(copy.directory, OwnSessions(restored=newest.id))
-    copy.finish(end)
+def _copy(
+    archive: ArchiveSource,
+    target: str,
+    numbers: list[int],
+    end: int,
+    *,
+    lease: StoreLease | None,
+    follows: str | None,
+) -> None:
+    with (
+        translate_errors(target, "restore a log"),
+        LockedLog.restore(target, archive.identity) as copy,
+    ):
+
+        def write(number: int) -> None:
+            copy.add_segment(
+                number,
+                lambda file: archive.unpack(number, file, end),
+                last=end < (number + 1) * archive.segment_size,
+            )
+
+        with host.executor(_AT_A_TIME) as pool:
+            for _ in pool.map(write, numbers):
+                _renew(lease)
+        known = None
+        if follows is not None:
+            known = Lineage(_epochs(archive, end), follows, stored=True)
+        elif (newest := newest_session(archive.target)).number:
+            # So this directory, and no other, may go on with the store.
+            own_sessions.write(copy.notes, OwnSessions(restored=newest.id))
+        copy.finish(end, known)

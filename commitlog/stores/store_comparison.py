@@ -6,9 +6,8 @@ import logging
 from bisect import bisect_left
 from dataclasses import replace
 
-from commitlog._kernel.segments import HEADER_SIZE, header_fields, read_seal
 from commitlog.errors import CorruptSegmentError, LogExistsError, PositionError
-from commitlog.segment.directory import LogDirectory
+from commitlog.extension import HEADER_SIZE, LogFiles, SegmentHeader
 from commitlog.stores.archived import archived_name, read_header
 from commitlog.stores.store_session import StoreSession
 from commitlog.stores.stored_segments import StoredSegments
@@ -27,14 +26,14 @@ class Comparison:
     wrote it.
     """
 
-    def __init__(self, directory: LogDirectory, target: Target, durable: int) -> None:
-        self.segments = StoredSegments(target, directory.identity)
-        self._directory = directory
+    def __init__(self, files: LogFiles, target: Target, durable: int) -> None:
+        self.segments = StoredSegments(target, files.identity)
+        self._files = files
         self._target = target
         self._durable = durable
-        self._size = directory.segment_size
+        self._size = files.identity.segment_size
         self._damaged_from = 1 << 63
-        numbers = directory.segment_numbers()
+        numbers = files.segment_numbers()
         self.first = numbers[0] if numbers else 0
 
     def compared(self, how: Standing, newest: StoreSession) -> int:
@@ -86,7 +85,7 @@ class Comparison:
     def _has(self, part: TailObject, number: int) -> bool:
         """Return whether the log has the bytes of a part, and of its segment before it."""
         base = number * self._size
-        tail = StoredTail(self._target, self._directory, 1)
+        tail = StoredTail(self._target, self._files, 1)
         whole = part.digests if part.stop == part.end else None
         try:
             if whole is not None and tail.digest_at(part.end, base) != whole[1]:
@@ -112,7 +111,7 @@ class Comparison:
 
     def _has_parts(self, number: int, session: int) -> bool:
         """Return whether the store has parts of a whole segment by a session, all of this log."""
-        base, tail = number * self._size, StoredTail(self._target, self._directory, 1)
+        base, tail = number * self._size, StoredTail(self._target, self._files, 1)
         named = (TailObject.named(name, self._size) for name in self.segments.contents.covered)
         parts = [part for part in named if part is not None and part.session == session]
         ends = {part.end: part.digests for part in parts if part.first // self._size == number}
@@ -130,21 +129,27 @@ class Comparison:
         """Return whether a whole segment is not one of the log, by its header, or by the frames of
         one that is not sealed here. One that was deleted since the comparison began is no other.
         """
-        theirs = read_header(self._target, number * self._size, self._directory.identity)
-        ours = self._directory.read_header(number) if self._directory.has(number) else None
+        identity = self._files.identity
+        theirs = read_header(self._target, number * self._size, identity)
+        ours = self._files.header(number)
         if ours is None:
-            return number >= min(self._directory.segment_numbers(), default=self.first)
+            return number >= min(self._files.segment_numbers(), default=self.first)
         if ours == theirs:
             return False
-        place = self._directory.log_uuid, number * self._size, self._size
-        seal = read_seal(theirs, *place)
-        if seal is None or read_seal(ours, *place) is not None:
+        header = SegmentHeader(ours)
+        seal = SegmentHeader(theirs).seal_of(identity, number)
+        if seal is None or header.seal_of(identity, number) is not None:
             return True
-        segment_id, _, end, _, *counted = seal
-        with self._directory.opened_segment(number) as segment:
-            found = segment.scan(HEADER_SIZE)
-        same = (found[4], found[2], *found[5:]) == (end, *counted)
-        return segment_id != header_fields(ours)[1] or not same
+        with self._files.opened_segment(number) as segment:
+            _, _, records, _, end, *times_ns = segment.scan(HEADER_SIZE)
+        same = (end, records, *times_ns) == (
+            seal.end,
+            seal.record_count,
+            seal.first_timestamp_ns,
+            seal.last_timestamp_ns,
+            seal.largest_timestamp_ns,
+        )
+        return seal.segment_id != header.segment_id or not same
 
     def _cut(self, late: list[int]) -> None:
         if late:

@@ -10,7 +10,6 @@ from typing import Self
 from commitlog.base.host import host
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import InvalidOptionError, PositionError
-from commitlog.retention import retention as clock
 from commitlog.stores.archived import read_identity
 from commitlog.stores.contents import read_contents
 from commitlog.stores.target import Target, reading, target_of, writing
@@ -39,7 +38,7 @@ def leased_position(target: Target) -> int | None:
     with reading(target.name):
         matches = [match for name in target.names() if (match := _NAME.match(name))]
     leases = [LeaseObject(match[0], int(match[1]), int(match[2])) for match in matches]
-    now_ns = clock.now_ns()
+    now_ns = host.time_ns()
     target.delete([lease.name for lease in leases if lease.ends_ns <= now_ns])
     return min((lease.position for lease in leases if lease.ends_ns > now_ns), default=None)
 
@@ -131,7 +130,7 @@ class StoreLease:
     def _take(self, position: int) -> None:
         """Put a lease, delete the one before, then check that the position is still there."""
         taken_s = host.monotonic()
-        new = LeaseObject.of(position, clock.now_ns() + int(self._lasts_s * 1e9))
+        new = LeaseObject.of(position, host.time_ns() + int(self._lasts_s * 1e9))
         with writing(self._target.name):
             self._target.put(new.name, lambda file: None, replace=False)
         self.release()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from commitlog.segment.directory import LogDirectory
+from commitlog.extension import LogFiles
 from commitlog.stores.archiver import Archiver
+from commitlog.stores.marker import place_of
 from commitlog.stores.store_comparison import Comparison
 from commitlog.stores.store_options import StoreOptions, refuse_unsafe
 from commitlog.stores.store_session import (
@@ -24,6 +25,8 @@ class StoreAtPromotion:
 
     Attributes
     ----------
+    path : str
+        Of the log.
     epoch : int
         Its highest epoch.
     end : int
@@ -32,14 +35,15 @@ class StoreAtPromotion:
         The position up to which it has the records of the log that is promoted.
     """
 
+    path: str
     store: StoreOptions
     epoch: int
     end: int
     common: int
 
     @classmethod
-    def of(cls, directory: LogDirectory, store: StoreOptions, log_end: int) -> Self:
-        """Compare a store with a log that ends at a position.
+    def of(cls, path: str, store: StoreOptions, log_end: int) -> Self:
+        """Compare a store with the log at a path, which ends at a position.
 
         Raises
         ------
@@ -49,14 +53,15 @@ class StoreAtPromotion:
             The store has no conditional put, so it cannot decide between two promotions.
         """
         refuse_unsafe(store)
-        archiver = Archiver(directory, store)
-        archiver.prepare()
-        newest = newest_session(archiver.target)
-        if not store.single_writer:
-            refuse_unconditional(archiver.target, newest)
-        comparison = Comparison(directory, archiver.target, log_end)
-        common = comparison.common()
-        return cls(store, newest.epoch, comparison.end(), common)
+        with LogFiles(path) as files:
+            archiver = Archiver(files, store)
+            archiver.prepare()
+            newest = newest_session(archiver.target)
+            if not store.single_writer:
+                refuse_unconditional(archiver.target, newest)
+            comparison = Comparison(files, archiver.target, log_end)
+            common = comparison.common()
+            return cls(path, store, newest.epoch, comparison.end(), common)
 
     @property
     def doubt(self) -> str:
@@ -74,3 +79,8 @@ class StoreAtPromotion:
             0, number, min(start, self.common), promotion_id, promotion=True, epoch_start=start
         )
         begin_epoch(target_of(self.store.target, self.store.filesystem), promotion)
+
+    def begin(self) -> None:
+        """Note durably that the log has this store."""
+        with LogFiles(self.path) as files:
+            files.begin_store(place_of(self.store))

@@ -6,15 +6,15 @@ import logging
 from collections.abc import Iterator
 from itertools import pairwise
 
-from commitlog._kernel.segments import read_opened
 from commitlog.base.failpoint import failpoint
-from commitlog.retention import retention as clock
-from commitlog.segment.identity import Identity
+from commitlog.base.host import host
+from commitlog.extension import SegmentHeader
 from commitlog.stores.archived import archived_name, read_header
 from commitlog.stores.contents import Contents, read_contents
 from commitlog.stores.store_lease import leased_position
 from commitlog.stores.store_options import StoreOptions
 from commitlog.stores.target import Target
+from commitlog.types import Identity
 
 _logger = logging.getLogger("commitlog.store")
 
@@ -63,7 +63,7 @@ def _is_old(target: Target, identity: Identity, store: StoreOptions, onward: int
     if store.max_age is None:
         return False
     header = read_header(target, onward * identity.segment_size, identity)
-    opened = read_opened(header)
-    if opened is None:
+    opened_ns = SegmentHeader(header).opened_ns
+    if opened_ns is None:
         return False
-    return clock.now_ns() - opened[0] >= store.max_age.total_seconds() * 1e9
+    return bool(host.time_ns() - opened_ns >= store.max_age.total_seconds() * 1e9)

@@ -7,10 +7,8 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 
-from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
 from commitlog.base.host import host
-from commitlog.base.life_lock import LifeLock, open_lock_file
 from commitlog.base.service import Service
 from commitlog.errors import (
     CommitLogError,
@@ -20,16 +18,13 @@ from commitlog.errors import (
     LogExistsError,
     LogFailedError,
 )
-from commitlog.extension import LogView, StoredMark
-from commitlog.segment import lock_file
-from commitlog.segment.directory import LogDirectory
-from commitlog.segment.seal_table import SealTable
+from commitlog.extension import HEADER_SIZE, LogFiles, LogView
+from commitlog.stats import StoreStats
 from commitlog.stores import own_sessions
 from commitlog.stores.archiver import Archiver
 from commitlog.stores.marker import Marker, place_of
 from commitlog.stores.own_sessions import OwnSessions
 from commitlog.stores.store_comparison import Comparison
-from commitlog.stores.store_figures import StoreFigures
 from commitlog.stores.store_gap import StoreGap
 from commitlog.stores.store_options import StoreOptions, refuse_unsafe
 from commitlog.stores.store_pruner import prune_store
@@ -84,7 +79,6 @@ class StoreService(Service):
         self._unneeded: list[str] = []
         self._warned = False
         self._archiver: Archiver | None = None
-        self._level_s = host.monotonic()  # when all of the log was stored
         self._last_error: str | None = None
         self._failed_rounds = 0
         self._marker = Marker(store)
@@ -96,54 +90,44 @@ class StoreService(Service):
         """Return the position below which each segment is stored whole and may be deleted."""
         return self._storing.kept_position
 
-    def mark(self) -> StoredMark | None:
-        """Return what this handle has stored; None if another handle stores the log, or before the
-        store was compared with the log.
+    def stored(self) -> StoreStats | None:
+        """Return what this handle has stored, without a lag; None if another handle stores the log,
+        or before the store was compared with the log. Any thread may call this; it asks no store.
         """
-        figures = self.figures()
-        return figures.mark(place_of(self._store)) if figures.is_known else None
+        known = self._archiver is not None and self.error is None and self._storing.stored > 0
+        return self._stored() if known else None
 
-    def _held(self) -> int | None:
-        mark = self.mark()
-        return None if mark is None else mark.position
-
-    def figures(self) -> StoreFigures:
-        """Return how far the log is stored. Any thread may call this; it asks no store."""
-        stored = self._storing.stored
-        lag_bytes = max(0, self._recorded(self._log.tail_position) - stored)
-        return StoreFigures(
-            stored_position=stored,
+    def _stored(self) -> StoreStats:
+        return StoreStats(
+            target=place_of(self._store),
+            position=self._storing.stored,
             kept_position=self.kept_position,
-            lag_bytes=lag_bytes,
-            lag_s=host.monotonic() - self._level_s if lag_bytes else 0.0,
             last_error=str(self.error) if self.error is not None else self._last_error,
             failed_rounds=self._failed_rounds,
             requests=0 if self._archiver is None else self._archiver.target.requests,
-            is_storing=self._archiver is not None and self.error is None,
         )
+
+    def _held(self) -> int | None:
+        return None if self.stored() is None else self.kept_position
 
     # --- the thread -------------------------------------------------------------------------------
 
     def run(self) -> None:
         with (
-            contextlib.closing(LogDirectory(self._path, self._identity)) as directory,
-            self._being_the_one(directory) as is_the_one,
+            LogFiles(self._path, self._identity) as files,
+            self._being_the_one(files) as is_the_one,
         ):
             while is_the_one and not self._ending.is_set():
-                self._try(directory)
+                self._try(files)
                 self._wait()
             if is_the_one:
-                self._try(directory)
+                self._try(files)
                 self._report_rest()
 
     @contextlib.contextmanager
-    def _being_the_one(self, directory: LogDirectory) -> Iterator[bool]:
+    def _being_the_one(self, files: LogFiles) -> Iterator[bool]:
         """Wait until no other handle stores this log; yield False if this one is closed before."""
-        # A byte of `lock`: a user who may only read could lock any other file without end.
-        lock = LifeLock(
-            lambda: open_lock_file(lock_file.NAME, directory.fd), kind=None, span=lock_file.STORING
-        )
-        with contextlib.closing(lock):
+        with contextlib.closing(files.storing_lock()) as lock:
             while not (is_the_one := lock.acquire("exclusive")):
                 if self._ending.wait(self._store.every):
                     break
@@ -158,15 +142,13 @@ class StoreService(Service):
             if self._log.tail_position - stored >= _AT_ONCE_BYTES and not self._warned:
                 return
 
-    def _try(self, directory: LogDirectory) -> None:
+    def _try(self, files: LogFiles) -> None:
         """Store what is durable; warn of a failure, after which the next round tries again."""
-        started_s = host.monotonic()
         try:
             # The end is stored between two segments, which may take long.
-            while self._round(directory, self._durable()):
-                self._mark(directory)
-            self._level_s, self._last_error = started_s, None
-            self._warned = False
+            while self._round(files, self._durable()):
+                self._mark(files)
+            self._last_error, self._warned = None, False
         except (LogFailedError, LogExistsError, FencedError, InvalidOptionError) as error:
             self._last_error = str(error)
             raise
@@ -184,12 +166,12 @@ class StoreService(Service):
                     exc_info=not isinstance(error, (CommitLogError, OSError)),
                 )
         finally:
-            self._mark(directory)
+            self._mark(files)
 
-    def _mark(self, directory: LogDirectory) -> None:
+    def _mark(self, files: LogFiles) -> None:
         """Note in the log's directory what the store has, for all that delete segments."""
         compared, closing = self._tail is not None, self._ending.is_set()
-        self._marker.note(directory, self.figures(), compared=compared, at_once=closing)
+        self._marker.note(files, self._stored(), compared=compared, at_once=closing)
 
     def _durable(self) -> int:
         """Flush the log, unless it is being closed; return the durable end."""
@@ -202,19 +184,19 @@ class StoreService(Service):
         offset = position % self._identity.segment_size
         return position if offset > HEADER_SIZE else position - offset
 
-    def _round(self, directory: LogDirectory, durable: int) -> bool:
+    def _round(self, files: LogFiles, durable: int) -> bool:
         """Store the end of the log, or a gap, then a sealed segment; return whether more may be
         sealed.
         """
         if self._archiver is None:
-            self._archiver = Archiver(directory, self._store)  # one client, for all rounds
+            self._archiver = Archiver(files, self._store)  # one client, for all rounds
         archiver = self._archiver
         if self._tail is None:
-            self._tail = self._resume(directory, archiver, durable)
+            self._tail = self._resume(files, archiver, durable)
         else:
             self._refuse_later(archiver)
-        while (step := self._next_step(directory, durable)) is not None:
-            self._do(step, directory, archiver, durable)
+        while (step := self._next_step(files, durable)) is not None:
+            self._do(step, files, archiver, durable)
             self._storing.did(step)
             if isinstance(step, StoreWhole):
                 break
@@ -226,18 +208,18 @@ class StoreService(Service):
             prune_store(archiver.target, self._identity, self._store)
         return step is not None
 
-    def _next_step(self, directory: LogDirectory, durable: int) -> Step | None:
-        numbers = directory.segment_numbers()
+    def _next_step(self, files: LogFiles, durable: int) -> Step | None:
+        numbers, onward = files.segment_numbers(), self._storing.next
         return self._storing.next_step(
             first_here=numbers[0] if numbers else 0,
             durable=durable,
-            is_sealed=SealTable(directory).get(self._storing.next) is not None,
+            is_sealed=files.sealed_before(onward, onward + 1) > onward,
         )
 
-    def _do(self, step: Step, directory: LogDirectory, archiver: Archiver, durable: int) -> None:
+    def _do(self, step: Step, files: LogFiles, archiver: Archiver, durable: int) -> None:
         assert self._tail is not None
         if isinstance(step, StoreGap):
-            self._record_gap(step, self._tail, directory, archiver, durable)
+            self._record_gap(step, self._tail, files, archiver, durable)
         elif isinstance(step, StoreWhole):
             self._store_whole(archiver, step.number)
         else:
@@ -254,7 +236,7 @@ class StoreService(Service):
         self,
         gap: StoreGap,
         tail: StoredTail,
-        directory: LogDirectory,
+        files: LogFiles,
         archiver: Archiver,
         durable: int,
     ) -> None:
@@ -270,7 +252,7 @@ class StoreService(Service):
                 gap.stop,
             )
         size = self._identity.segment_size
-        first_in_parts = self._first_open(directory, gap.stop // size, durable)
+        first_in_parts = self._first_open(files, gap.stop // size, durable)
         self._storing.first_in_parts = first_in_parts
         tail.skip_to(max(gap.stop, first_in_parts * size))
 
@@ -302,27 +284,27 @@ class StoreService(Service):
 
     # --- what is stored already -------------------------------------------------------------------
 
-    def _resume(self, directory: LogDirectory, archiver: Archiver, durable: int) -> StoredTail:
+    def _resume(self, files: LogFiles, archiver: Archiver, durable: int) -> StoredTail:
         """Compare the store with the log, begin a session, and continue where the store ends."""
         check_rights(archiver.target)
         archiver.prepare()
         target, size = archiver.target, self._identity.segment_size
-        own = own_sessions.read(directory)
-        comparison = Comparison(directory, target, durable)
+        own = own_sessions.read(files.notes)
+        comparison = Comparison(files, target, durable)
         how, newest = self._standing(target, own, comparison)
         position = comparison.compared(how, newest)
         # A second try has the same id, because the request of the first one may arrive late.
         session = replace(self._claim, start=position)
-        own_sessions.write(directory, own.claiming(target.name, newest, session.id))
+        own_sessions.write(files.notes, own.claiming(target.name, newest, session.id))
         failpoint("session noted")
         self._session = session.claimed_behind(target, newest)
         # What a writer of an earlier session stored meanwhile does not count.
         contents = comparison.segments.list_again()
         self._storing = storing = Storing(size)
         storing.begin(comparison.first, contents, position)
-        storing.first_in_parts = self._first_open(directory, storing.next, durable)
+        storing.first_in_parts = self._first_open(files, storing.next, durable)
         parts = [part for number in sorted(contents.parts) for part in contents.parts[number]]
-        tail = StoredTail(target, directory, self._store.level, self._session)
+        tail = StoredTail(target, files, self._store.level, self._session)
         least = storing.first_in_parts * size
         tail.resume(parts, storing.stored, least, again=how.takes_over)
         storing.stored = min(storing.stored, tail.end)
@@ -359,10 +341,10 @@ class StoreService(Service):
             newest = newest_session(target)
         return how, newest
 
-    def _first_open(self, directory: LogDirectory, first: int, durable: int) -> int:
+    def _first_open(self, files: LogFiles, first: int, durable: int) -> int:
         """Return the number of the first segment that cannot be stored whole now."""
         stop = durable // self._identity.segment_size
-        return SealTable(directory).sealed_before(first, max(first, stop))
+        return files.sealed_before(first, max(first, stop))
 
     def join(self, timeout_s: float) -> bool:
         if not self._ending.is_set():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 
-from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE
 from commitlog.errors import CorruptSegmentError, PositionError
-from commitlog.segment.identity import Identity
+from commitlog.extension import FRAME_ALIGN, HEADER_SIZE
 from commitlog.stores.archived import archived_name, damaged, missing, segment_pieces
 from commitlog.stores.contents import Contents, read_contents
 from commitlog.stores.store_session import StoreSession
 from commitlog.stores.tail_object import TailObject, digest, read_part
 from commitlog.stores.target import Target
+from commitlog.types import Identity
 
 _LISTINGS_MOST = 5
 _LENGTH, _SKIP = (1 << 28) - 1, 1 << 29  # of the word of a cell: docs/format.md

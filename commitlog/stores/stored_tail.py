@@ -7,10 +7,9 @@ import os
 import zlib
 from collections.abc import Iterator
 
-from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import CommitLogError, IOFailureError, LogExistsError, PositionError
-from commitlog.segment.directory import LogDirectory
+from commitlog.extension import HEADER_SIZE, LogFiles
 from commitlog.stores.store_session import StoreSession
 from commitlog.stores.tail_object import TailObject, pack, read_part, without_seal
 from commitlog.stores.target import Target
@@ -34,14 +33,15 @@ class StoredTail:
     def __init__(
         self,
         target: Target,
-        directory: LogDirectory,
+        files: LogFiles,
         level: int,
         session: StoreSession = _NO_SESSION,
     ) -> None:
         self.end = 0
         self._session = session
         self._target = target
-        self._directory = directory
+        self._files = files
+        self._size = files.identity.segment_size
         self._level = level
         self._parts: list[tuple[int, TailObject]] = []  # with their level
         self._earlier: list[TailObject] = []
@@ -54,7 +54,7 @@ class StoredTail:
         With `again`, segments with parts are stored again from their beginning: the writer of
         those may still merge and delete them.
         """
-        size = self._directory.segment_size
+        size = self._size
         if again and parts:
             end = parts[0].first // size * size
         # A part that counts only in part is no part of a merge.
@@ -90,9 +90,9 @@ class StoredTail:
 
     def has(self, part: TailObject) -> bool:
         """Return whether a stored part holds the bytes of this log."""
-        stored = read_part(self._target, part, self._directory.identity)
+        stored = read_part(self._target, part, self._files.identity)
         # The first page of a segment changes when it is rolled into, and has a CRC of its own.
-        page = HEADER_SIZE if part.first % self._directory.segment_size == 0 else 0
+        page = HEADER_SIZE if part.first % self._size == 0 else 0
         return stored[page:] == self._read(part.first, part.stop)[page:]
 
     def digest_at(self, position: int, base: int) -> int:
@@ -107,7 +107,7 @@ class StoredTail:
 
     def store(self, durable: int) -> None:
         """Put the bytes from the end to a position, none beyond the end of its segment."""
-        size = self._directory.segment_size
+        size = self._size
         while self.end < durable:
             base, stop = self.end // size * size, self._part_stop(durable)
             follows, reaches = self.digest_at(self.end, base), self.digest_at(stop, base)
@@ -119,13 +119,13 @@ class StoredTail:
 
     def _part_stop(self, durable: int) -> int:
         """Return where the next part ends: where a frame does, at most 8 MiB and a frame on."""
-        number, offset = divmod(self.end, self._directory.segment_size)
+        number, offset = divmod(self.end, self._size)
         base = self.end - offset
-        limit = min(durable, base + self._directory.segment_size)
+        limit = min(durable, base + self._size)
         if limit - self.end <= _PART_MOST:
             return limit
         goal = offset + _PART_MOST
-        with self._directory.opened_segment(number) as segment:
+        with self._files.opened_segment(number) as segment:
             offset = max(offset, HEADER_SIZE)
             while offset < goal:
                 found = segment.scan(offset, goal)
@@ -142,7 +142,7 @@ class StoredTail:
             last = self._parts[-_MERGED:]
             level, first = last[0][0], last[0][1].first
             same = all(each == level and part.digests is not None for each, part in last)
-            end, size = last[-1][1].end, self._directory.segment_size
+            end, size = last[-1][1].end, self._size
             if not same or end - first > _PART_MOST or first // size != (end - 1) // size:
                 return
             begins, ends = last[0][1].digests, last[-1][1].digests
@@ -160,7 +160,7 @@ class StoredTail:
 
     def covered(self, number: int) -> None:
         """Delete the parts of a segment that is stored whole."""
-        size = self._directory.segment_size
+        size = self._size
         stored = [*self._earlier, *(part for _, part in self._parts)]
         self.delete([part.name for part in stored if part.first // size == number])
         self._earlier = [part for part in self._earlier if part.first // size > number]
@@ -184,21 +184,21 @@ class StoredTail:
         return len(packed)
 
     def _read(self, first: int, end: int) -> bytes:
-        size = self._directory.segment_size
+        size = self._size
         content = b"".join(self._pieces(first, end))
         if len(content) < end - first:
             raise PositionError(
                 "the segment was deleted before it was stored",
-                path=self._directory.segment_path(first // size),
+                path=self._files.location(first // size),
                 position=first,
             )
         return without_seal(content, first, size)
 
     def _pieces(self, first: int, end: int) -> Iterator[bytes]:
-        number, offset = divmod(first, self._directory.segment_size)
+        number, offset = divmod(first, self._size)
         left = end - first
         try:
-            with self._directory.opened_file(number) as fd:
+            with self._files.opened_file(number) as fd:
                 while left and (piece := os.pread(fd, left, offset)):
                     yield piece
                     offset, left = offset + len(piece), left - len(piece)

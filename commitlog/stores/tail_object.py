@@ -12,8 +12,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, check_header
-from commitlog.segment.identity import Identity
+from commitlog.extension import HEADER_SIZE, SegmentHeader
 from commitlog.stores.archived import (
     PART_NAME,
     compressor,
@@ -22,6 +21,7 @@ from commitlog.stores.archived import (
     zstandard,
 )
 from commitlog.stores.target import Target, reading
+from commitlog.types import Identity
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,7 @@ def without_seal(content: bytes, first: int, segment_size: int) -> bytes:
     A part is read after the log may have rolled, so the first page may have the seal of records
     that are not in the store, and that another machine never has.
     """
-    if first % segment_size or len(content) < SEAL_AT + SEAL_SIZE:
-        return content
-    return content[:SEAL_AT] + bytes(SEAL_SIZE) + content[SEAL_AT + SEAL_SIZE :]
+    return content if first % segment_size else SegmentHeader.without_seal(content)
 
 
 def read_part(target: Target, part: TailObject, identity: Identity) -> bytes:
@@ -141,8 +139,10 @@ def read_part(target: Target, part: TailObject, identity: Identity) -> bytes:
         except library.ZstdError as error:
             raise damaged(path, part.first, f"is damaged: {error}") from None
     base = part.first - part.first % size
-    if part.first == base and check_header(content[:HEADER_SIZE], identity.uuid, base, size) != 0:
-        raise damaged(path, part.first, "does not have the header of this segment")
+    if part.first == base:
+        header = SegmentHeader(content[:HEADER_SIZE])
+        if not header.is_of(identity, base // size):
+            raise damaged(path, part.first, "does not have the header of this segment")
     if part.digests is not None:
         follows, reaches = part.digests
         if digest(content, part.first, size, follows) != reaches:

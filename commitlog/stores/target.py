@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from commitlog._kernel.segments import rename_noreplace
 from commitlog.base import temporary_file
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import make_directory
@@ -237,8 +236,7 @@ class LocalTarget:
                 os.fsync(fd)
                 if replace:
                     os.rename(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
-                elif not rename_noreplace(folder_fd, temporary, name):
-                    os.unlink(temporary, dir_fd=folder_fd)
+                elif not temporary_file.put_in_place(folder_fd, temporary, name):
                     return False
             try:
                 failpoint("archive file renamed")

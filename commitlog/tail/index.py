@@ -12,7 +12,8 @@ from commitlog._kernel.segments import HEADER_SIZE, Segment, SparseIndex
 from commitlog.errors import CorruptSegmentError, PositionError, SequenceError
 from commitlog.segment import index_file
 from commitlog.segment.mapped_file_queue import MappedFileQueue
-from commitlog.segment.seal_table import Seal, SealTable
+from commitlog.segment.seal_table import SealTable
+from commitlog.segment.segment_header import Seal
 
 _ENTRIES_KEPT = 2 << 20  # 32 MiB
 _INDEXES_KEPT = 1 << 10

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import commitlog
-from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, SEAL_AT, SEAL_SIZE, copy_frames
+from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, SEAL_AT, SEAL_SIZE
 from commitlog.base import failpoint
 from commitlog.base.path import opened_directory
 from commitlog.errors import (
@@ -30,6 +30,7 @@ from commitlog.log import copy_writer
 from commitlog.log.copy_writer import CopyWriter
 from commitlog.log.locked_log import LockedLog
 from commitlog.recovery.lineage import Lineage
+from commitlog.repair.log_files import LogFiles
 from commitlog.repair.verification import verify
 from commitlog.segment.identity import Identity
 from tests.copies import copy_log
@@ -56,13 +57,13 @@ class Source:
                 page = view.header(number)
                 assert page is not None
                 self.pages[number] = page
-                with view.held(number, "test") as segment:
-                    assert segment is not None
-                    offset, base = HEADER_SIZE, number * SEGMENT
-                    while (stop := min(SEGMENT, self.end - base)) > offset:
-                        frames = copy_frames(segment, offset, min(stop, offset + PIECE))[0]
-                        self.pieces.append((base + offset, bytes(frames)))
-                        offset += len(frames)
+                offset, base = HEADER_SIZE, number * SEGMENT
+                while (stop := min(SEGMENT, self.end - base)) > offset:
+                    stop = min(stop, offset + PIECE)
+                    copied = view.copy_frames(number, offset, stop, digests=False)
+                    assert copied is not None
+                    self.pieces.append((base + offset, bytes(copied.frames)))
+                    offset += len(copied.frames)
 
     def copy(self, writer: CopyWriter, *, more: bool = False) -> None:
         """Write what the copy lacks."""
@@ -85,7 +86,7 @@ def begun(source: Source, path: Path) -> CopyWriter:
     """Return the writer of a copy without frames."""
     LockedLog.create(str(path), source.identity, FOLLOWS)
     LockedLog.begin(str(path), source.identity, 0, source.pages[0])
-    return CopyWriter(LockedLog.open(str(path)))
+    return LockedLog.open(str(path)).writer()
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def test_copy_has_the_bytes_and_seals_of_its_log(
     source.copy(writer, more=more)
     assert writer.sync() == writer.durable == writer.end == source.end
     assert writer.unsealed() == []
-    copy = Path(writer.log.path)
+    copy = Path(writer.path)
     assert records(copy) == records(source.path)  # also while the writer has it open
     writer.close()
     check_same(source.path, copy, source.end)
@@ -118,7 +119,7 @@ def test_close_makes_durable_what_was_written(source: Source, writer: CopyWriter
     writer.frames(position, frames, more=True)
     assert writer.durable == position < writer.end
     writer.close()
-    with opened_directory(writer.log.path) as fd:
+    with opened_directory(writer.path) as fd:
         left = checkpoints.read(fd, source.identity.uuid)
     assert left is not None
     assert (left.clean, left.position) == (True, position + len(frames))
@@ -140,11 +141,11 @@ def test_write_that_stops_halfway_leaves_no_clean_mark(
     with pytest.raises(IOFailureError):
         writer.sync()
     writer.close()
-    with opened_directory(writer.log.path) as fd:
+    with opened_directory(writer.path) as fd:
         left = checkpoints.read(fd, source.identity.uuid)
     assert left is not None
     assert (left.clean, left.position) == (False, position)
-    with closing(CopyWriter(LockedLog.open(str(writer.log.path)))) as again:
+    with closing(LockedLog.open(str(writer.path)).writer()) as again:
         source.copy(again)
         assert again.end == source.end
 
@@ -160,7 +161,7 @@ def test_cut_that_fails_leaves_no_clean_mark(source: Source, writer: CopyWriter)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     writer.close()
-    with opened_directory(writer.log.path) as fd:
+    with opened_directory(writer.path) as fd:
         left = checkpoints.read(fd, source.identity.uuid)
     assert left is not None
     assert not left.clean
@@ -184,15 +185,18 @@ def test_frames_that_do_not_fit_change_nothing(source: Source, writer: CopyWrite
         _refuses_damage(writer, position, frames[: len(frames) - cut])
     _refuses_damage(writer, position, bytes(len(frames)))
     assert writer.end == writer.durable == position
-    assert records(Path(writer.log.path)) == []
+    assert records(Path(writer.path)) == []
     source.copy(writer)
     writer.close()
-    check_same(source.path, Path(writer.log.path), source.end)
+    check_same(source.path, Path(writer.path), source.end)
 
 
 def _refuses_damage(writer: CopyWriter, position: int, frames: bytes) -> None:
     refuses("damaged frames", lambda: writer.frames(position, frames))
-    with writer.log.opened_segment(0) as segment:  # as if they had never come
+    with (
+        LogFiles(writer.path) as files,
+        files.opened_segment(0) as segment,
+    ):  # as if they had never come
         assert segment.nonzero(HEADER_SIZE, SEGMENT) == SEGMENT
 
 
@@ -213,7 +217,8 @@ def test_header_that_does_not_fit_is_refused(
         refuses("damaged header", lambda number=number: writer.header(number, page))
     refuses("segment 0 is next", lambda: writer.header(1, source.pages[1]))
     writer.header(0, page)  # the same one again
-    assert writer.log.segment_numbers() == [0]
+    with LogFiles(writer.path) as files:
+        assert files.segment_numbers() == [0]
 
 
 def test_frames_before_their_header_are_refused(source: Source, writer: CopyWriter) -> None:
@@ -252,12 +257,12 @@ def test_other_segment_with_records_is_fenced(source: Source, tmp_path: Path) ->
     with closing(LockedLog.open(str(tmp_path / "twin"))):
         pass  # recovery makes a segment of its own
     page = view_page(tmp_path / "twin", 0)
-    with closing(CopyWriter(LockedLog.open(str(path)))) as writer:
+    with closing(LockedLog.open(str(path)).writer()) as writer:
         with pytest.raises(FencedError, match="different segments"):
             writer.header(0, page)
         assert writer.end > HEADER_SIZE
     # An empty one that recovery made is replaced.
-    with closing(CopyWriter(LockedLog.open(str(tmp_path / "twin")))) as writer:
+    with closing(LockedLog.open(str(tmp_path / "twin")).writer()) as writer:
         source.copy(writer)
     check_same(source.path, tmp_path / "twin", source.end)
 
@@ -266,7 +271,7 @@ def test_other_segment_with_records_is_fenced(source: Source, tmp_path: Path) ->
 
 
 def test_log_has_one_writer(source: Source, writer: CopyWriter) -> None:
-    path = writer.log.path
+    path = writer.path
     with pytest.raises(LogLockedError):
         LockedLog.open(path)
     with pytest.raises(CommitLogError):
@@ -290,12 +295,12 @@ def test_copied_directory_is_known_as_restored(
     source: Source, writer: CopyWriter, tmp_path: Path
 ) -> None:
     writer.frames(*source.pieces[0])
-    clone = copy_log(writer.log.path, tmp_path / "clone")
-    with closing(CopyWriter(LockedLog.open(str(clone)))) as other:  # the lock is not copied
-        assert other.log.epochs.is_restored()
+    clone = copy_log(writer.path, tmp_path / "clone")
+    with closing(LockedLog.open(str(clone)).writer()) as other:  # the lock is not copied
+        assert LogFiles(str(clone)).restored
         assert other.end == writer.end
         source.copy(other)
-    assert not writer.log.epochs.is_restored()
+    assert not LogFiles(writer.path).restored
     assert writer.end < source.end
     check_same(source.path, clone, source.end)
 
@@ -309,7 +314,7 @@ def test_copy_killed_at_any_step_goes_on(source: Source, tmp_path: Path) -> None
     def act() -> None:
         LockedLog.create(str(path), source.identity, FOLLOWS)
         LockedLog.begin(str(path), source.identity, 0, source.pages[0])
-        with closing(CopyWriter(LockedLog.open(str(path)))) as writer:
+        with closing(LockedLog.open(str(path)).writer()) as writer:
             source.copy(writer)
 
     for step in itertools.count(1):
@@ -334,7 +339,7 @@ def test_cut_killed_at_any_step_is_done_again(source: Source, tmp_path: Path, wh
         path = copy_log(tmp_path / "whole", tmp_path / str(step))
 
         def prepare(path: Path = path) -> Callable[[], None]:
-            writer = CopyWriter(LockedLog.open(str(path)))
+            writer = LockedLog.open(str(path)).writer()
 
             def act() -> None:
                 writer.cut(position)
@@ -343,7 +348,7 @@ def test_cut_killed_at_any_step_is_done_again(source: Source, tmp_path: Path, wh
             return act
 
         killed = killed_at(step, prepare)
-        with closing(CopyWriter(LockedLog.open(str(path)))) as writer:
+        with closing(LockedLog.open(str(path)).writer()) as writer:
             found = records(path)
             assert found == known[: len(found)]
             assert len(found) >= len(kept)
@@ -355,7 +360,7 @@ def test_cut_killed_at_any_step_is_done_again(source: Source, tmp_path: Path, wh
         assert list(path.glob("*.fork"))
         if not killed:
             break
-    with closing(CopyWriter(LockedLog.open(str(path)))) as writer:
+    with closing(LockedLog.open(str(path)).writer()) as writer:
         source.copy(writer)
     check_same(source.path, path, source.end)
 
@@ -375,6 +380,6 @@ def test_steps_of_a_copy_are_failpoints(source: Source, writer: CopyWriter) -> N
     finally:
         failpoint.hook = None
     assert {"segment placed", "frames written", "frames flushed", "seal written"} <= set(passed)
-    with pytest.raises(PositionError), writer.log.opened_segment(99):
+    with LogFiles(writer.path) as files, pytest.raises(PositionError), files.opened_segment(99):
         pass
-    assert os.path.isdir(writer.log.path)
+    assert os.path.isdir(writer.path)

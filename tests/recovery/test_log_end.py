@@ -18,8 +18,9 @@ from commitlog._kernel.segments import SparseIndex
 from commitlog.errors import CommitLogError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.repair.verification import verify
-from commitlog.retention.stored_mark import StoredMark
+from commitlog.retention import stored_mark
 from commitlog.segment import identity as identities
+from commitlog.stats import StoreStats
 from tests.faults import image
 from tests.log_files import HEADER, SIZE, LogFiles, numbered
 
@@ -329,7 +330,8 @@ def test_lost_sector_below_the_stored_end_is_damage(path: Path) -> None:
     segment = files.directory.open_segment(0, writable=True)
     assert segment.seal(0, SparseIndex(segment.id, segment.size, 4096))
     segment.release()
-    StoredMark("/store", SIZE, SIZE + end).write(files.directory)
+    known = StoreStats(target="/store", kept_position=SIZE, position=SIZE + end)
+    stored_mark.write(files.directory, known)
     files.put(1, HEADER + 512, bytes(512))
     with commitlog.open(path) as log, log.tailer(on_damage="skip") as tailer:
         assert list(tailer)[-1].value == numbered(70)[-1]

@@ -14,6 +14,7 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog, Retention
+from commitlog.base.host import host
 from commitlog.errors import (
     InvalidOptionError,
     LogNotFoundError,
@@ -23,7 +24,6 @@ from commitlog.errors import (
 )
 from commitlog.keep import Pruned, prune
 from commitlog.log.parts import parts_of
-from commitlog.retention import retention
 from commitlog.segment import mapped_file_queue
 from commitlog.segment.directory import LogDirectory
 from commitlog.tail.tailer_file import TailerFile
@@ -110,11 +110,11 @@ def test_max_age_deletes_segments_by_time_since_their_roll(
         segment = parts_of(log).directory.open_segment(number, writable=False)
         rolled.append(segment.opened_ns)
         segment.release()
-    monkeypatch.setattr(retention, "now_ns", lambda: rolled[3] + 3600 * 10**9)
+    monkeypatch.setattr(host, "time_ns", lambda: rolled[3] + 3600 * 10**9)
     pruned = log.prune(Retention(max_age="1h"))
     assert bases(pruned)[:4] == [0, 1, 2, 3]  # more only if two rolls had the same nanosecond
     assert {removal.reason for removal in pruned.segments} == {"max_age"}
-    monkeypatch.setattr(retention, "now_ns", lambda: rolled[3] - 1)
+    monkeypatch.setattr(host, "time_ns", lambda: rolled[3] - 1)
     assert log.prune(Retention(max_age="1h")).segments == ()
 
 
@@ -151,7 +151,7 @@ def test_min_free_deletes_no_more_segments_than_needed(
 
 def test_free_space_limits_ignore_between(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     log = filled(logs)
-    monkeypatch.setattr(retention, "now_ns", lambda: 12 * 3600 * 10**9)
+    monkeypatch.setattr(host, "time_ns", lambda: 12 * 3600 * 10**9)
     night = {"max_bytes": 0, "max_age": "0s", "between": "02:00-05:00"}
     pruned = log.prune(Retention(**night))  # type: ignore[arg-type]
     assert (pruned.segments, pruned.complete) == ((), True)

@@ -15,7 +15,8 @@ from commitlog import CommitLog
 from commitlog._kernel.segments import SparseIndex, crc32c
 from commitlog.log.parts import parts_of
 from commitlog.segment import index_file
-from commitlog.segment.seal_table import Seal, SealTable
+from commitlog.segment.seal_table import SealTable
+from commitlog.segment.segment_header import Seal
 from tests.setups import HEADER, SEGMENT, Logs
 
 COUNT = 3000

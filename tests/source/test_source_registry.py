@@ -43,7 +43,7 @@ def test_file_is_opened_as_a_lone_segment_or_refused(log: Path, tmp_path: Path) 
     copy = Path(shutil.copy(min(log.glob("*.seg")), tmp_path / "x.seg"))
     found = open_elsewhere(str(copy))
     assert found is not None
-    assert (found.kind, found.ends().committed) == ("segment", found.segment_size)
+    assert (found.kind, found.end()) == ("segment", found.segment_size)
     found.close()
     (tmp_path / "text").write_bytes(b"mine")
     with pytest.raises(NotALogError, match="not a segment of a log"):

@@ -549,13 +549,13 @@ def test_archived_segment_is_read_up_to_its_damaged_frame(logs: Logs, tmp_path: 
     assert segment.base == SEGMENT
 
 
-def test_missing_archive_segment_is_a_gap(logs: Logs, tmp_path: Path) -> None:
+def test_missing_archive_segment_is_damage(logs: Logs, tmp_path: Path) -> None:
     archived(logs, tmp_path / "archive")
     (tmp_path / "archive" / name(2)).unlink()
     with commitlog.open(tmp_path / "archive", "r") as copy:
-        with pytest.raises(PositionError) as caught:
+        with pytest.raises(CorruptSegmentError, match="segment 2 is missing") as caught:
             rows(copy)
-        assert caught.value.first_position == 3 * SEGMENT
+        assert caught.value.position == 2 * SEGMENT
     assert verify(tmp_path / "archive").holes == [(2 * SEGMENT, 3 * SEGMENT)]
 
 

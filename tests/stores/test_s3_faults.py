@@ -204,7 +204,7 @@ def test_listing_without_a_segment_is_an_error_until_it_is_there(
     s3.listed = {key: each for key, each in s3.objects.items() if not key.endswith(name)}
     with commitlog.open(ADDRESS, "r") as copy, copy.tailer() as tailer:
         seen = []
-        with pytest.raises(PositionError):
+        with pytest.raises(CorruptSegmentError, match=f"segment {number} is missing"):
             seen.extend(bytes(record.value) for record in iter(tailer.read, None))
     assert seen == everything[: len(seen)]
     with pytest.raises(CorruptSegmentError, match="are missing in the store"):

@@ -19,7 +19,9 @@ from commitlog.errors import CorruptSegmentError, InvalidOptionError, NotALogErr
 from commitlog.keep import archive_segments, restore, target_of
 from commitlog.log.open_log import view_of
 from commitlog.log.parts import parts_of
+from commitlog.repair.log_files import LogFiles
 from commitlog.repair.verification import verify
+from commitlog.stats import StoreStats
 from commitlog.stores import stored_tail
 from commitlog.stores.contents import read_contents
 from commitlog.stores.store_service import StoreService
@@ -39,6 +41,12 @@ def service_of(log: CommitLog) -> StoreService:
     assert writer is not None
     assert writer.store is not None
     return writer.store
+
+
+def stored_of(log: CommitLog) -> StoreStats:
+    store = log.stats().store
+    assert store is not None
+    return store
 
 
 def stored(place: Path) -> list[bytes]:
@@ -193,7 +201,7 @@ def test_many_small_parts_are_merged(logs: Logs, place: Path) -> None:
     Store(place)
     place.mkdir()
     shutil.copy(Path(log.path, "log.json"), place)
-    tail = StoredTail(target, parts_of(log).directory, 1)
+    tail = StoredTail(target, LogFiles(log.path), 1)
     appended = []
     for number in range(300):
         appended.append(b"%d" % number)
@@ -246,7 +254,7 @@ def test_reader_goes_on_when_parts_are_merged_meanwhile(
     log = logs.open(flush="sync")
     place.mkdir()
     shutil.copy(Path(log.path, "log.json"), place)
-    tail = StoredTail(target_of(place), parts_of(log).directory, 1)
+    tail = StoredTail(target_of(place), LogFiles(log.path), 1)
     for number in range(3):
         log.append(b"%d" % number)
         tail.store(log.flushed_position)
@@ -432,16 +440,16 @@ def _storing(here: Path, place: Path, sealed_before: int) -> Callable[[], object
     for number in range(sealed_before):
         log.append(b"before %d" % number)
         seal(log)
-    directory = parts_of(log).directory
+    files = LogFiles(log.path)
     service = StoreService(view_of(log), Store(place))
 
     def act() -> None:
         for number in range(4):
             log.append(b"%d" % number)
             log.flush()
-            service._try(directory)
+            service._try(files)
         seal(log)
-        service._try(directory)
+        service._try(files)
         assert service.kept_position == (sealed_before + 1) * SEGMENT
 
     return act

@@ -16,7 +16,7 @@ from commitlog.errors import (
     ReplicationError,
 )
 from commitlog.keep import restore
-from commitlog.log.parts import parts_of
+from commitlog.repair.log_files import LogFiles
 from commitlog.repair.verification import verify
 from commitlog.replication import promote
 from commitlog.stores.archiver import Archiver
@@ -109,12 +109,12 @@ def test_late_puts_of_a_fenced_writer_reach_no_reader(
     with commitlog.open(old.path) as zombie:
         zombie.append_many([b"late" * 300 for number in range(2 * SEGMENT // 1200)])
         seal_first(zombie)
-        directory = parts_of(zombie).directory
-        part = StoredTail(target_of(place), directory, 1)
+        files = LogFiles(zombie.path)
+        part = StoredTail(target_of(place), files, 1)
         part.resume([], epoch.start - 100, 0, again=False)
         part.store(epoch.start + 200)
         assert stored(place) == stored(tmp_path / "copy")
-        Archiver(directory, Store(place)).put(0, replace=False)
+        Archiver(files, Store(place)).put(0, replace=False)
     with commitlog.open(tmp_path / "copy", store=Store(place)) as copy:
         copy.append_many([b"%d" % number * 300 for number in range(200)])
         expected = values(copy)
@@ -153,7 +153,7 @@ def test_put_that_comes_after_the_claim_is_replaced(
     with commitlog.open(old.path) as zombie:
         zombie.append(b"late")
         seal_first(zombie)
-        Archiver(parts_of(zombie).directory, Store(place)).put(0, replace=False)
+        Archiver(LogFiles(zombie.path), Store(place)).put(0, replace=False)
     copy.roll()
     copy.append(b"three")
     copy.close()

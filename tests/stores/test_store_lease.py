@@ -13,7 +13,6 @@ from commitlog import CommitLog, Store
 from commitlog.base.host import host
 from commitlog.errors import InvalidOptionError, LogNotFoundError, PositionError
 from commitlog.keep import StoreLease, restore, target_of
-from commitlog.retention import retention as clock
 from commitlog.stores import restore as restoring
 from commitlog.stores import store_lease
 from commitlog.stores.archive_source import ArchiveSource
@@ -72,10 +71,10 @@ def test_ended_lease_keeps_nothing_and_is_removed(
     append_segments(logs, Store(place))
     lease = StoreLease(place, lasts="1min")
     now_ns = time.time_ns()
-    monkeypatch.setattr(clock, "now_ns", lambda: now_ns + 59 * 10**9)
+    monkeypatch.setattr(host, "time_ns", lambda: now_ns + 59 * 10**9)
     append_segments(logs, Store(place, max_bytes=1), 1)
     assert stored(place)[0] == b"0"
-    monkeypatch.setattr(clock, "now_ns", lambda: now_ns + 61 * 10**9)
+    monkeypatch.setattr(host, "time_ns", lambda: now_ns + 61 * 10**9)
     append_segments(logs, Store(place, max_bytes=1), 1)
     assert stored(place) == [b"6"]
     assert leases(place) == []
@@ -91,11 +90,11 @@ def test_renewed_lease_moves_on_and_lasts_from_then(
         lease.renew(3 * SEGMENT)  # it has just begun
         assert leases(place) == before
         now_ns, now_s = time.time_ns(), time.monotonic()
-        monkeypatch.setattr(clock, "now_ns", lambda: now_ns + 40 * 10**9)
+        monkeypatch.setattr(host, "time_ns", lambda: now_ns + 40 * 10**9)
         monkeypatch.setattr(host, "monotonic", lambda: now_s + 40)
         lease.renew(3 * SEGMENT)
         assert len(leases(place)) == 1 != before
-        monkeypatch.setattr(clock, "now_ns", lambda: now_ns + 80 * 10**9)
+        monkeypatch.setattr(host, "time_ns", lambda: now_ns + 80 * 10**9)
         append_segments(logs, Store(place, max_bytes=1), 1)
         assert stored(place)[0] == b"3"
 

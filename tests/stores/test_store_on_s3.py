@@ -21,7 +21,7 @@ from commitlog.stores.store_session import sessions_in
 from commitlog.stores.target import LocalTarget, target_of
 from tests.setups import Logs, values
 from tests.stores.s3_server import S3Server, served_bucket
-from tests.stores.test_store import SOON, is_stored, service_of
+from tests.stores.test_store import SOON, is_stored, service_of, stored_of
 
 pytest.importorskip("obstore.store")
 pytest.importorskip("zstandard")
@@ -47,25 +47,24 @@ def test_rounds_of_an_idle_log_use_one_connection(s3: S3Server, logs: Logs, unti
     connections, requests = s3.connections, len(s3.requests)
     until(lambda: len(s3.requests) >= requests + 30)
     assert s3.connections == connections
-    assert service_of(log).figures().requests >= 30
+    assert stored_of(log).requests >= 30
 
 
 def test_figures_follow_the_store(s3: S3Server, logs: Logs, until: Until) -> None:
     log = logs.open(store=Store(ADDRESS, every=SOON))
     log.append(b"one")
     until(lambda: is_stored(log))
-    figures = service_of(log).figures
-    until(lambda: figures().last_error is None and figures().lag_s == 0.0)
-    assert figures().is_storing
-    assert (figures().stored_position, figures().lag_bytes) == (log.tail_position, 0)
+    until(lambda: (stored_of(log).last_error, stored_of(log).lag_ms) == (None, 0.0))
+    assert service_of(log).stored() is not None
+    assert (stored_of(log).position, stored_of(log).lag_bytes) == (log.tail_position, 0)
     s3.fault = lambda method, key: "500"
     log.append(b"two")
-    until(lambda: figures().last_error is not None)
-    assert figures().failed_rounds > 0
-    assert figures().lag_bytes > 0
-    assert figures().lag_s > 0.0
+    until(lambda: stored_of(log).last_error is not None)
+    assert stored_of(log).failed_rounds > 0
+    assert stored_of(log).lag_bytes > 0
+    assert stored_of(log).lag_ms > 0.0
     s3.heal()
-    until(lambda: figures().last_error is None and figures().lag_bytes == 0)
+    until(lambda: (stored_of(log).last_error, stored_of(log).lag_bytes) == (None, 0))
 
 
 # --- uploads in parts -----------------------------------------------------------------------------
@@ -160,7 +159,7 @@ def test_missing_right_is_named_when_the_log_is_opened(
     s3.fault = lambda method, key: "403" if refused(method, key) else None
     log = logs.open(store=Store(ADDRESS, every=SOON))
     log.append(b"one")
-    until(lambda: right in str(service_of(log).figures().last_error))
+    until(lambda: right in str(stored_of(log).last_error))
     s3.heal()
     until(lambda: is_stored(log))
     with commitlog.open(ADDRESS, "r") as copy:
@@ -256,7 +255,7 @@ def test_file_system_that_raises_its_own_errors_is_tried_again(
     log = logs.open(store=place)
     log.append(b"one")
     until(lambda: is_stored(log))
-    assert service_of(log).figures().failed_rounds == 3
+    assert stored_of(log).failed_rounds == 3
     assert "is stored as soon as it can be: the archive cannot be written: 503" in caplog.text
     log.close()
     restore(tmp_path / "store", tmp_path / "again")
@@ -319,7 +318,7 @@ def test_segment_that_is_cut_short_in_the_store_is_not_deleted(
         log.append(b"%d" % number)
         log.roll()
     log.flush()
-    until(lambda: service_of(log).figures().last_error is not None)
+    until(lambda: stored_of(log).last_error is not None)
     assert service_of(log).kept_position == 0
     assert parts_of(log).directory.segment_numbers()[0] == 0
     with pytest.raises(IOFailureError, match="bytes of an object of"):

@@ -17,6 +17,7 @@ from commitlog._kernel.segments import SEAL_AT, SEAL_SIZE
 from commitlog.errors import CorruptSegmentError, LogExistsError, PositionError
 from commitlog.keep import restore
 from commitlog.log.parts import parts_of
+from commitlog.repair.log_files import LogFiles
 from commitlog.repair.verification import verify
 from commitlog.replication import promote
 from commitlog.stores import stored_tail
@@ -283,7 +284,7 @@ def test_backlog_is_stored_in_parts_that_end_with_a_record(
         log.append(b"%d" % number * (number * 3))
     place.mkdir()
     shutil.copy(Path(log.path, "log.json"), place)
-    StoredTail(target_of(place), parts_of(log).directory, 1).store(log.flushed_position)
+    StoredTail(target_of(place), LogFiles(log.path), 1).store(log.flushed_position)
     ends = {*(record.position for record in log.tailer()), log.tail_position}
     assert len(parts(place)) > 5
     assert {each.end for each in parts(place)} <= ends
@@ -348,7 +349,7 @@ def test_parts_have_no_seal(logs: Logs, place: Path, monkeypatch: pytest.MonkeyP
     end = log.flushed_position
     place.mkdir()
     shutil.copy(Path(log.path, "log.json"), place)
-    StoredTail(target_of(place), parts_of(log).directory, 1).store(end)
+    StoredTail(target_of(place), LogFiles(log.path), 1).store(end)
     page = (Path(log.path) / f"{0:020d}.seg").read_bytes()[:HEADER]
     assert page[SEAL_AT : SEAL_AT + SEAL_SIZE].strip(b"\0")
     import zstandard

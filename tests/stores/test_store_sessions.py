@@ -18,11 +18,11 @@ from commitlog.errors import (
     LogExistsError,
     ReplicationError,
 )
+from commitlog.extension import view_of
 from commitlog.keep import archive_segments, restore
-from commitlog.log.parts import parts_of
+from commitlog.repair.log_files import LogFiles
 from commitlog.repair.verification import verify
 from commitlog.replication import promote
-from commitlog.segment.directory import LogDirectory
 from commitlog.stores import own_sessions, store_session
 from commitlog.stores.archiver import Archiver
 from commitlog.stores.contents import read_contents
@@ -87,7 +87,7 @@ def test_second_opened_copy_of_a_log_stores_nothing(
     common = store_some(logs, place)
     copy_log(tmp_path / "log", tmp_path / "copy")
     first = logs.open(store=Store(place, every=SOON))
-    until(lambda: service_of(first).figures().stored_position > 0)
+    until(lambda: service_of(first).stored() is not None)
     second = logs.open("copy", store=Store(place, every=SOON))
     for number in range(5):
         first.append(b"first %d" % number * number)
@@ -353,14 +353,14 @@ def test_old_sessions_are_deleted_and_their_parts_ignored(
 
 
 def test_own_sessions_keep_the_last_and_the_pending_one(logs: Logs) -> None:
-    directory = parts_of(logs.open()).directory
-    own = own_sessions.read(directory)
+    notes = view_of(logs.open()).notes
+    own = own_sessions.read(notes)
     assert own == OwnSessions()
     newest = StoreSession(0, 0, 0, "")
     for number in range(1, 200):
         own = own.claiming(f"store {number % 3}", newest, f"{number}")
-        own_sessions.write(directory, own)
-        assert own_sessions.read(directory) == own
+        own_sessions.write(notes, own)
+        assert own_sessions.read(notes) == own
         if number % 2:
             newest = StoreSession(number, 0, 0, f"{number}")
         assert own.has(f"{number}")
@@ -453,7 +453,7 @@ def test_late_whole_segment_of_a_copied_writer_is_replaced(
     with commitlog.open(tmp_path / "late") as late:
         late.append(b"late")
         seal(late)
-        Archiver(parts_of(late).directory, Store(place)).put(0, replace=False)
+        Archiver(LogFiles(late.path), Store(place)).put(0, replace=False)
     if reopened:
         log.close()
         log = logs.open(store=Store(place, every=SOON))
@@ -468,16 +468,16 @@ def test_segments_deleted_meanwhile_are_no_difference(
     logs: Logs, place: Path, tmp_path: Path
 ) -> None:
     store_some(logs, place, count=3000)
-    directory = LogDirectory(str(tmp_path / "log"), parts_of(logs.open("log")).directory.identity)
+    files = LogFiles(logs.open("log").path)
     target, before = target_of(place), names(place)
-    comparison = Comparison(directory, target, 1 << 62)
+    comparison = Comparison(files, target, 1 << 62)
     end = comparison.segments.recorded_end()
     deleted = range(end // SEGMENT - 1)
     assert len(deleted) > 3
     for number in deleted:  # retention is allowed to: they are stored
-        directory.remove_segment(number)
+        files.directory.remove_segment(number)
     assert comparison.common() == end
     assert comparison.compared(Standing.CONTINUES, newest_session(target)) == end
     assert comparison.compared(Standing.PROMOTED, StoreSession(1, 0, 0, "0" * 32)) == end
     assert names(place) == before
-    directory.close()
+    files.close()

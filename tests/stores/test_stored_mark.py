@@ -17,8 +17,8 @@ from commitlog.errors import CorruptSegmentError, DiskFullError, InvalidOptionEr
 from commitlog.keep import prune
 from commitlog.log.parts import parts_of
 from commitlog.retention import stored_mark
-from commitlog.retention.stored_mark import StoredMark
 from commitlog.segment import checked_json
+from commitlog.stats import StoreStats
 from commitlog.stores.marker import place_of
 from tests.copies import copy_log
 from tests.setups import SEGMENT, Logs
@@ -43,8 +43,8 @@ def fill(log: CommitLog, segments: int) -> None:
     log.flush()
 
 
-def mark_of(log: CommitLog) -> StoredMark:
-    mark = StoredMark.read(parts_of(log).directory)
+def mark_of(log: CommitLog) -> StoreStats:
+    mark = stored_mark.read(parts_of(log).directory)
     assert mark is not None
     return mark
 
@@ -100,7 +100,7 @@ def test_stored_segments_are_deleted_by_every_handle(
 ) -> None:
     log = logs.open(store=Store(tmp_path / "store", every=SOON))
     fill(log, 4)
-    until(lambda: mark_of(log).position == 4 * SEGMENT)
+    until(lambda: mark_of(log).kept_position == 4 * SEGMENT)
     assert len(prune(log.path, ALL).segments) == 3
     log.close()
     with commitlog.open(log.path) as other:
@@ -114,11 +114,11 @@ def test_other_store_begins_with_nothing(
 ) -> None:
     log = logs.open(store=Store(tmp_path / "store", every=SOON))
     fill(log, 3)
-    until(lambda: mark_of(log).position == 3 * SEGMENT)
+    until(lambda: mark_of(log).kept_position == 3 * SEGMENT)
     log.close()
     with commitlog.open(log.path, store=Store(away / "store", every=SOON)) as moved:
         mark = mark_of(moved)
-        assert (mark.target, mark.position, mark.end) == (f"{away}/store", 0, 0)
+        assert (mark.target, mark.kept_position, mark.position) == (f"{away}/store", 0, 0)
         assert moved.prune(ALL).segments == ()
 
 
@@ -128,18 +128,18 @@ def test_mark_of_records_that_were_replaced_counts_nothing(
     """An older copy of the directory gets the newer file, then other records."""
     log = logs.open(store=Store(tmp_path / "store", every=SOON))
     fill(log, 2)
-    until(lambda: mark_of(log).position == 2 * SEGMENT)
+    until(lambda: mark_of(log).kept_position == 2 * SEGMENT)
     log.close()
     backup = tmp_path / "backup"
     copy_log(log.path, backup)
     with commitlog.open(log.path, store=Store(tmp_path / "store", every=SOON)) as longer:
         fill(longer, 2)
-        until(lambda: mark_of(longer).position == 4 * SEGMENT)
+        until(lambda: mark_of(longer).kept_position == 4 * SEGMENT)
     shutil.copy(Path(log.path) / stored_mark.NAME, backup)
     with commitlog.open(backup) as copy:
-        assert mark_of(copy).position == 0
+        assert mark_of(copy).kept_position == 0
         fill(copy, 3)
-        assert mark_of(copy).position == 0
+        assert mark_of(copy).kept_position == 0
         assert copy.prune(ALL).segments == ()
 
 
@@ -150,12 +150,12 @@ def test_damaged_mark_keeps_everything_until_the_next_open(
     place = Store(tmp_path / "store", every=SOON)
     log = logs.open(store=place)
     fill(log, 3)
-    until(lambda: mark_of(log).position == 3 * SEGMENT)
+    until(lambda: mark_of(log).kept_position == 3 * SEGMENT)
     log.close()
     (Path(log.path) / stored_mark.NAME).write_bytes(harm)
     assert "it is not known what the store has" in prune(log.path, ALL).stopped_by
     with commitlog.open(log.path, store=place) as again:
-        until(lambda: mark_of(again).position == 3 * SEGMENT)
+        until(lambda: mark_of(again).kept_position == 3 * SEGMENT)
         assert len(again.prune(ALL).segments) == 2
 
 
@@ -168,7 +168,7 @@ def test_mark_with_impossible_values_is_damaged(logs: Logs, harm: dict[str, obje
     directory = parts_of(log).directory
     checked_json.write(directory, stored_mark.NAME, {"target": "x", "position": 0, **harm})
     with pytest.raises(CorruptSegmentError, match="`stored` is damaged"):
-        StoredMark.read(directory)
+        stored_mark.read(directory)
     parts_of(log).writing().allocation.sealed_below()
     assert "it is not known what the store has" in str(prune(log.path, ALL).stopped_by)
 
@@ -176,8 +176,8 @@ def test_mark_with_impossible_values_is_damaged(logs: Logs, harm: dict[str, obje
 def test_mark_beyond_the_log_counts_nothing(logs: Logs) -> None:
     log = logs.open()
     fill(log, 3)
-    StoredMark("x", position=9 * SEGMENT).write(parts_of(log).directory)
-    assert mark_of(log).position == 0
+    stored_mark.write(parts_of(log).directory, StoreStats(target="x", kept_position=9 * SEGMENT))
+    assert mark_of(log).kept_position == 0
     assert prune(log.path, ALL).segments == ()
 
 
@@ -201,7 +201,7 @@ def test_retention_of_the_storing_handle_works_on_a_full_disk(
     monkeypatch.setattr(checked_json, "write", refuse)
     fill(log, 4)
     until(lambda: log.prune(ALL).first_position == 3 * SEGMENT)
-    assert mark_of(log).position == 0
+    assert mark_of(log).kept_position == 0
 
 
 def test_store_of_an_older_release_is_marked_at_the_next_open(
@@ -213,23 +213,23 @@ def test_store_of_an_older_release_is_marked_at_the_next_open(
     log.close()
     (Path(log.path) / stored_mark.NAME).unlink()
     with commitlog.open(log.path, store=place) as again:
-        until(lambda: mark_of(again).position == 3 * SEGMENT)
+        until(lambda: mark_of(again).kept_position == 3 * SEGMENT)
 
 
 def test_log_without_a_store_is_pruned_as_before(logs: Logs) -> None:
     log = logs.open()
     fill(log, 3)
-    assert StoredMark.read(parts_of(log).directory) is None
+    assert stored_mark.read(parts_of(log).directory) is None
     assert len(log.prune(ALL).segments) == 2
 
 
 def test_error_of_a_store_is_marked(logs: Logs, away: Path, until: Callable[..., None]) -> None:
     log = logs.open(store=Store(away / "store", every=SOON))
     fill(log, 1)
-    until(lambda: mark_of(log).error is not None)
+    until(lambda: mark_of(log).last_error is not None)
     assert mark_of(log).failing_since_ns is not None
     away.unlink()
-    until(lambda: (mark_of(log).position, mark_of(log).error) == (SEGMENT, None))
+    until(lambda: (mark_of(log).kept_position, mark_of(log).last_error) == (SEGMENT, None))
     assert mark_of(log).failing_since_ns is None
 
 
@@ -255,7 +255,7 @@ def test_forked_child_keeps_what_the_file_says(
     """The service of the parent does not run in the child, and what it knew gets old."""
     log = logs.open(store=Store(tmp_path / "store", every=SOON))
     fill(log, 2)
-    until(lambda: mark_of(log).position == 2 * SEGMENT)
+    until(lambda: mark_of(log).kept_position == 2 * SEGMENT)
 
     def prune_there() -> tuple[int, int]:
         log.append(b"from a child")
@@ -269,12 +269,13 @@ def test_forked_child_keeps_what_the_file_says(
 
 def test_error_of_a_server_is_stored_as_plain_text(logs: Logs) -> None:
     directory = parts_of(logs.open()).directory
-    StoredMark("s3://bucket", error="\x1b[2J\ngone\x07" + "x" * 9999).write(directory)
-    mark = StoredMark.read(directory)
+    error = "\x1b[2J\ngone\x07" + "x" * 9999
+    stored_mark.write(directory, StoreStats(target="s3://bucket", last_error=error))
+    mark = stored_mark.read(directory)
     assert mark is not None
-    assert mark.error is not None
-    assert mark.error.startswith(" [2J gone x")
-    assert len(mark.error) == 500
+    assert mark.last_error is not None
+    assert mark.last_error.startswith(" [2J gone x")
+    assert len(mark.last_error) == 500
 
 
 def test_pruning_handler_of_a_warning_does_not_hang(logs: Logs, away: Path) -> None:

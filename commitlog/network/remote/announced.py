@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from commitlog.extension import SegmentSource, SourceKind
 from commitlog.options import Options, ready_wait_s
-from commitlog.source.segment_source import SegmentSource
-from commitlog.source.source_registry import SourceKind
 
 
 def _open(path: str, options: Options) -> SegmentSource:

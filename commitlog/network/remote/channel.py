@@ -7,7 +7,7 @@ import ssl
 import struct
 from typing import Self
 
-from commitlog._kernel.segments import crc32c
+from commitlog.base.checksum import crc32c
 from commitlog.network.remote import sockets
 from commitlog.network.remote.byte_stream import PlainStream, TlsStream
 

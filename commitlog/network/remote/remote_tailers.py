@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from commitlog._kernel.readers import TailerPage
+from commitlog import TailerState
 from commitlog.base.host import host
 from commitlog.base.service import Service
 from commitlog.errors import CommitLogError, ReplicationError, UnsupportedError
+from commitlog.extension import Growing, TailerFile
 from commitlog.network.remote.connection import Connection
 from commitlog.network.remote.wire import number_of
-from commitlog.segment.directory import LogDirectory
-from commitlog.tail.seek import Start
-from commitlog.tail.tailer_file import TailerFile
-from commitlog.tail.tailer_state import TailerState
+from commitlog.types import Start
 
 _logger = logging.getLogger("commitlog.network.remote")
 _EVERY_S = 0.1  # between two places of a tailer that moves
@@ -31,7 +30,7 @@ class _Place:
     """The position of a tailer, and its lease at the server."""
 
     name: str
-    page: TailerPage
+    position: Callable[[], int]
     lease: str
     file: weakref.ref[RemoteTailerFile]
     saved: int
@@ -45,15 +44,15 @@ class RemoteTailers(Service):
 
     Parameters
     ----------
-    directory : LogDirectory
-        The temporary folder, in which each tailer has its page.
+    growing : Growing
+        The log here, in whose temporary folder each tailer has its page.
     connection : Connection
         The server.
     """
 
-    def __init__(self, directory: LogDirectory, connection: Connection) -> None:
+    def __init__(self, growing: Growing, connection: Connection) -> None:
         super().__init__(f"commitlog places {connection.url}")
-        self._directory = directory
+        self._growing = growing
         self._connection = connection
         self._lock = host.lock()
         self._places: set[_Place] = set()
@@ -88,9 +87,10 @@ class RemoteTailers(Service):
             durable_s=None if every_ns < 0 else every_ns / 1e9,
         )
         position = number_of(answer, "position", self._connection.url)
-        file = RemoteTailerFile(self, self._directory, name, position)
+        file = RemoteTailerFile(self, self._growing, name, position)
+        page = file.page  # the file may be gone before its last position is sent
         lease, known = str(answer.get("lease")), weakref.ref(file)
-        place = _Place(name, file.page, lease, known, position, host.monotonic())
+        place = _Place(name, lambda: page.position, lease, known, position, host.monotonic())
         file.place = place
         with self._lock:
             self._places.add(place)
@@ -135,7 +135,7 @@ class RemoteTailers(Service):
 
     def _send(self, place: _Place) -> None:
         """Send a position that has moved, or renew its lease."""
-        position, now_s = place.page.position, host.monotonic()
+        position, now_s = place.position(), host.monotonic()
         if position == place.saved and now_s - place.saved_s < _RENEW_S:
             return
         try:
@@ -171,7 +171,7 @@ class RemoteTailers(Service):
         if place.lost or self._pid != os.getpid():
             return
         try:
-            self._save(place, place.page.position)
+            self._save(place, place.position())
             self._ask("close", place.name, lease=place.lease)
         except CommitLogError as error:
             _logger.warning(
@@ -198,10 +198,8 @@ class RemoteTailerFile(TailerFile):
 
     place: _Place
 
-    def __init__(
-        self, keeper: RemoteTailers, directory: LogDirectory, name: str, position: int
-    ) -> None:
-        super().__init__(directory, name, position)
+    def __init__(self, keeper: RemoteTailers, growing: Growing, name: str, position: int) -> None:
+        super().__init__(growing.folder, name, position)
         self.page.save(position)  # an earlier tailer of this handle may have left its own
         self.created = False
         self._keeper = keeper

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, read_seal
 from commitlog.base.host import host
 from commitlog.errors import (
     FencedError,
@@ -16,16 +15,21 @@ from commitlog.errors import (
     PositionError,
     ReplicationError,
 )
+from commitlog.extension import (
+    FRAME_ALIGN,
+    HEADER_SIZE,
+    Growing,
+    Lineage,
+    LiveSource,
+    SegmentHeader,
+    SegmentRef,
+)
 from commitlog.network.remote import wire
 from commitlog.network.remote.connection import Connection
 from commitlog.network.remote.live_end import LiveEnd
 from commitlog.network.remote.remote_tailers import RemoteTailers
 from commitlog.network.remote.update import Update
-from commitlog.recovery.lineage import Lineage
-from commitlog.segment.identity import Identity
-from commitlog.source.growing import Growing
-from commitlog.source.place_keeper import PlaceKeeper
-from commitlog.source.segment_source import LiveSource, SegmentRef, SourceEnds
+from commitlog.types import Identity
 
 _HEADERS = 64  # that one call brings
 _UNSEALED_S = 1.0  # how often to fetch a header again whose seal is missing
@@ -69,7 +73,7 @@ class ServerSource(LiveSource):
     def follow(self, growing: Growing) -> None:
         self._growing = growing
         self.adopt(self._said)
-        self._tailers = RemoteTailers(growing.folder, self.connection)
+        self._tailers = RemoteTailers(growing, self.connection)
         self._live_end = LiveEnd(self.connection, self.adopt, self.take, lambda: growing.wanted)
         self._live_end.start()
 
@@ -92,7 +96,7 @@ class ServerSource(LiveSource):
             self._live_end.check()
 
     @property
-    def places(self) -> PlaceKeeper:
+    def places(self) -> RemoteTailers:
         assert self._tailers is not None  # `follow` has made them
         return self._tailers
 
@@ -185,9 +189,8 @@ class ServerSource(LiveSource):
             self._segments = numbers, refs
         return refs
 
-    def ends(self) -> SourceEnds:
-        end = self.growing.committed
-        return SourceEnds(end, end, end)
+    def end(self) -> int:
+        return self.growing.committed
 
     def header(self, number: int) -> bytes | None:
         known, looked_s = self._headers.get(number, (None, 0.0))
@@ -210,7 +213,7 @@ class ServerSource(LiveSource):
         return self._headers[number][0]
 
     def _is_sealed(self, number: int, page: bytes) -> bool:
-        return read_seal(page, self.identity.uuid, number * self._size, self._size) is not None
+        return SegmentHeader(page).seal_of(self.identity, number) is not None
 
     def fill(self, number: int, fd: int) -> None:
         self.growing.fill(number, fd)

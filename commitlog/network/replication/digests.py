@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from commitlog.errors import CorruptSegmentError, PositionError
-from commitlog.extension import HEADER_SIZE, Segment
+from commitlog.extension import HEADER_SIZE, LockedLog, LogView
 
 _REMEMBERED = 4096  # segments
 _NEAR_BYTES = 64 << 10  # that are read again
@@ -23,15 +21,6 @@ class _Known(NamedTuple):
     near: Digest
     end: Digest
 
-    def is_of(self, segment: Segment) -> bool:
-        """Return whether the segment still has these frames, and was not overwritten.
-
-        Logs that once differ never become equal again, so the last frames show it.
-        """
-        return self.segment_id == segment.id and self.end == segment.digest(
-            self.near[0], self.end[0], self.near[1]
-        )
-
 
 class Digests:
     """Digest the frames of a log's segments, each only once.
@@ -42,12 +31,12 @@ class Digests:
 
     Parameters
     ----------
-    opened : callable
-        Opens and maps a segment of the log by its number, for the length of a `with`.
+    log : LockedLog or LogView
+        The log.
     """
 
-    def __init__(self, opened: Callable[[int], AbstractContextManager[Segment]]) -> None:
-        self._opened = opened
+    def __init__(self, log: LockedLog | LogView) -> None:
+        self._log = log
         self._known: dict[int, _Known] = {}
 
     def of(self, number: int, stop: int) -> Digest | None:
@@ -55,10 +44,17 @@ class Digests:
         not have the segment, or cannot read it.
         """
         try:
-            with self._opened(number) as segment:
+            with self._log.opened_segment(number) as segment:
                 first = HEADER_SIZE, segment.id
                 known = self._known.get(number)
-                if known is None or known.end[0] > stop or not known.is_of(segment):
+                # Logs that once differ never become equal again: the last frames show whether the
+                # segment was overwritten.
+                if (
+                    known is None
+                    or known.end[0] > stop
+                    or known.segment_id != segment.id
+                    or known.end != segment.digest(known.near[0], known.end[0], known.near[1])
+                ):
                     known = _Known(segment.id, first, first)
                 stop = max(min(stop, segment.size), known.end[0])
                 at, digest = known.end

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from commitlog.errors import FencedError, ReplicationError
-from commitlog.extension import Epochs, Identity, Lineage, LockedLog, Member
+from commitlog.extension import Epochs, Lineage, LockedLog, Member
 from commitlog.network.remote.channel import SILENCE_S, Channel
 from commitlog.network.remote.wire import number_of
 from commitlog.network.replication.chunk_stream import ChunkStream
@@ -14,6 +14,7 @@ from commitlog.network.replication.comparison import first_difference
 from commitlog.network.replication.primary import Primary
 from commitlog.network.replication.promise import lost_at
 from commitlog.network.replication.replica import Replica
+from commitlog.types import Identity
 
 
 class ForkedLogError(Exception):

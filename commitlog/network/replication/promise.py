@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from commitlog.errors import ReplicationError
-from commitlog.extension import Identity, Lineage, Rank
+from commitlog.extension import Lineage, Rank
+from commitlog.types import Identity
 
 State = Literal["asked", "begun", "withdrawn"]
 

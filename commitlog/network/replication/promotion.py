@@ -17,7 +17,7 @@ from commitlog.errors import (
     InvalidOptionError,
     ReplicationError,
 )
-from commitlog.extension import Epoch, Lineage, LockedLog, Member, Rank, StoredMark
+from commitlog.extension import Epoch, Lineage, LockedLog, Member, Rank
 from commitlog.network.remote.wire import FAILURES
 from commitlog.network.replication.candidate import Candidate
 from commitlog.network.replication.catching_up import catch_up
@@ -36,7 +36,6 @@ from commitlog.network.replication.promotion_steps import (
     Wanted,
 )
 from commitlog.network.replication.quorum import Quorum
-from commitlog.stores.marker import place_of
 from commitlog.stores.store import Store
 from commitlog.stores.store_promotion import StoreAtPromotion
 
@@ -211,7 +210,7 @@ class _Promotion:
     def _in_store(self, end: int) -> tuple[Rank, str]:
         """Return the last epoch of the store, and why the promotion should not happen, if so."""
         assert self._store is not None
-        found = StoreAtPromotion.of(self.log.opened.directory, self._store, end)
+        found = StoreAtPromotion.of(self._where, self._store, end)
         return Rank(found.epoch), found.doubt
 
     def _catch_up(self, action: CatchUp) -> CaughtUp:
@@ -234,10 +233,10 @@ class _Promotion:
         if action.waived:
             _logger.warning("%s: promoted by force: %s", self._where, action.waived)
         if self._store is not None:
-            found = StoreAtPromotion.of(self.log.opened.directory, self._store, new.start)
+            found = StoreAtPromotion.of(self._where, self._store, new.start)
             found.claim(new.number, new.start, new.rank.id)
             failpoint("epoch claimed")
-            StoredMark.begin(self.log.opened.directory, place_of(self._store))
+            found.begin()
         if self._store is None and not self._wanted.urls and new.copies == 0:
             _logger.warning(
                 "%s was not a copy: its next epoch begins, but no other log is fenced", self._where

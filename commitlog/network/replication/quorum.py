@@ -7,11 +7,12 @@ from typing import TypeVar
 
 from commitlog.base.host import host
 from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
-from commitlog.extension import Identity, Rank
+from commitlog.extension import Rank
 from commitlog.network.remote.wire import FAILURES, number_of
 from commitlog.network.replication.primary import Access, Primary
 from commitlog.network.replication.promise import Asked, Standing, standing_of
 from commitlog.network.replication.promotion_steps import Answer
+from commitlog.types import Identity
 
 T = TypeVar("T")
 _MEMBERS_LIMIT = 64

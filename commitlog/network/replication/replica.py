@@ -10,7 +10,7 @@ from commitlog.base.failpoint import failpoint
 from commitlog.base.host import host
 from commitlog.base.path import translate_errors
 from commitlog.errors import FencedError, ReplicationError
-from commitlog.extension import CopyWriter, Lineage, LockedLog, Rank
+from commitlog.extension import Lineage, LockedLog, Rank
 from commitlog.network.replication.digests import Digests
 from commitlog.network.replication.followed_mark import FollowedMark
 from commitlog.network.replication.promise import Asked, Standing, standing_of
@@ -45,12 +45,12 @@ class Replica:
         self.log = log = LockedLog.open(path)
         try:
             self.lineage = log.epochs.read() if checked else self._admit(restored=restored)
-            self.digests = Digests(log.opened_segment)
+            self.digests = Digests(log)
             self.followed = FollowedMark(log.notes)
             self.follows_primary = False  # and not another copy of it
             # Held by the thread that writes here, or that changes the lineage.
             self.lock = host.lock()
-            self._writer = CopyWriter(log)
+            self._writer = log.writer()
         except BaseException:
             log.close()
             raise

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from commitlog.base.host import host
 from commitlog.errors import CorruptRecordError, PositionError
-from commitlog.extension import HEADER_SIZE, SEAL_AT, SEAL_SIZE, copy_frames, read_seal
+from commitlog.extension import HEADER_SIZE, SegmentHeader
 from commitlog.network.remote.wire import HEARTBEAT_S
 from commitlog.network.replication.served import Served
 from commitlog.network.replication.wire import CHUNK_BYTES, SEALS_LIMIT, Chunk
@@ -82,7 +82,7 @@ class Sender:
         if page is None or len(page) != HEADER_SIZE:
             raise self._missing(number)
         if not sealed:  # the seal follows when all frames are there
-            page = page[:SEAL_AT] + bytes(SEAL_SIZE) + page[SEAL_AT + SEAL_SIZE :]
+            page = SegmentHeader.without_seal(page)
         offset = self._size if sealed else self._offset
         return Chunk(number, offset, flushed, header=page)
 
@@ -93,23 +93,23 @@ class Sender:
 
     def _frames(self, end_of_log: int, flushed: int) -> Chunk:
         base = self._number * self._size
-        with self._view.held(self._number, "replication") as segment:
-            if segment is None:
-                raise self._missing(self._number)
-            stop = min(self._size, self._offset + CHUNK_BYTES, end_of_log - base)
-            frames, crc, code = copy_frames(segment, self._offset, stop)
-            if not frames:
-                raise CorruptRecordError(
-                    f"the frame here is damaged (code {code}), and no follower gets past it: run "
-                    "`commitlog verify` on the log",
-                    path=self._log.path,
-                    position=base + self._offset,
-                )
-            if not self._served.ahead:  # else its writer has the log open all the time
-                size = len(frames)
-                _, digest = segment.digest(self._offset, self._offset + size, 0)
-                self._served.note_sent(base + self._offset, size, digest)
-        chunk = Chunk(self._number, self._offset, flushed, crc, frames=frames)
+        stop = min(self._size, self._offset + CHUNK_BYTES, end_of_log - base)
+        # If the log is served ahead, its writer has it open all the time.
+        digests = not self._served.ahead
+        copied = self._view.copy_frames(self._number, self._offset, stop, digests=digests)
+        if copied is None:
+            raise self._missing(self._number)
+        frames = copied.frames
+        if not frames:
+            raise CorruptRecordError(
+                f"the frame here is damaged (code {copied.code}), and no follower gets past it: "
+                "run `commitlog verify` on the log",
+                path=self._log.path,
+                position=base + self._offset,
+            )
+        if digests:
+            self._served.note_sent(base + self._offset, len(frames), copied.digest)
+        chunk = Chunk(self._number, self._offset, flushed, copied.crc, frames=frames)
         self._offset += len(frames)
         # Before the follower has them, so that its acknowledgement is not above.
         self.sent = self._view.identity.past_header(base + self._offset)
@@ -121,7 +121,7 @@ class Sender:
             page = self._view.header(number)
             if page is None or len(page) != HEADER_SIZE:
                 self._unsealed.remove(number)  # deleted; the copy seals it at its promotion
-            elif read_seal(page, self._view.identity.uuid, number * self._size, self._size):
+            elif SegmentHeader(page).seal_of(self._view.identity, number) is not None:
                 self._unsealed.remove(number)
                 yield self._header(number, flushed, sealed=True)
 

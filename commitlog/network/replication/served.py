@@ -71,7 +71,7 @@ class Served:
     def _take_log(self, log: CommitLog) -> None:
         """Serve a log from now on."""
         self.log, self.view, self.leases = log, view_of(log), Leases(log)
-        self._digests = Digests(self.view.opened_segment)
+        self._digests = Digests(self.view)
         # Position, size and digest of the last frames that were sent to any follower.
         self._sent: tuple[int, int, int] | None = None
         # With the version of its file; both at once, because any thread may ask.

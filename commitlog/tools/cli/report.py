@@ -252,7 +252,7 @@ def _archive(files: SourceFiles) -> Report:
         **_segments(numbers, directory.whole_disk_bytes(), identity),
         "uncompressed_bytes": len(numbers) * size,
         "first_position": numbers[0] * size + HEADER_SIZE if numbers else None,
-        "end_position": directory.ends().committed if numbers else None,
+        "end_position": directory.end() if numbers else None,
         **_sequences(*sequences),
         "problems": problems,
     }
@@ -269,7 +269,7 @@ def _segment(files: SourceFiles) -> Report:
         first_ns, last_ns = seal["first_timestamp_ns"], seal["last_timestamp_ns"]
     else:
         (number,) = directory.segment_numbers()
-        end = directory.ends().committed
+        end = directory.end()
         with directory.opened_segment(number) as segment:
             stopped, code, count, _, _, first_ns, last_ns, _ = segment.scan(HEADER_SIZE, end - base)
         found = {**_sequences(None, None), "records": count}

@@ -14,6 +14,7 @@ import commitlog
 from commitlog import replication
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import FencedError, ReplicationError
+from commitlog.log.open_log import view_of
 from commitlog.log.parts import parts_of
 from commitlog.network.replication import comparison, wire
 from commitlog.network.replication.comparison import first_difference
@@ -81,7 +82,7 @@ def test_equal_last_records_do_not_hide_other_ones(tmp_path: Path) -> None:
         with parts.directory.opened_segment(other // size, writable=True) as segment:
             cell = segment.read(other % size, 8)
             segment.write(other % size, cell[:4] + bytes(4))
-        mine, theirs = Digests(parts.directory.opened_segment), _digests_of(tmp_path / "a")
+        mine, theirs = Digests(view_of(log)), _digests_of(tmp_path / "a")
         numbers = parts.directory.segment_numbers()
         found = first_difference(mine, theirs, numbers, end, size)
     assert found == other
@@ -90,7 +91,7 @@ def test_equal_last_records_do_not_hide_other_ones(tmp_path: Path) -> None:
 def _digests_of(path: Path) -> comparison.Ask:
     def ask(ends: list[tuple[int, int]]) -> list[tuple[int, int] | None]:
         with commitlog.open(path, "r") as log:
-            digests = Digests(parts_of(log).directory.opened_segment)
+            digests = Digests(view_of(log))
             return [digests.of(*each) for each in ends]
 
     return ask
@@ -113,7 +114,7 @@ def test_comparison_asks_in_steps_and_goes_back_so_far(
 
     with commitlog.open(tmp_path / "a", "r") as log:
         directory = parts_of(log).directory
-        numbers, digests = directory.segment_numbers(), Digests(directory.opened_segment)
+        numbers, digests = directory.segment_numbers(), Digests(view_of(log))
         assert first_difference(digests, counted, numbers, end, SEGMENT) is None
     assert {number for ends in asked for number, _ in ends} == {3, 4, 5}
     assert all(len(ends) <= 1 for ends in asked)
@@ -127,12 +128,12 @@ def test_bytes_of_a_late_owner_in_a_skip_do_not_count(tmp_path: Path) -> None:
         log.append(b"two")
         log.flush()
         end = log.tail_position
-        digests = Digests(parts_of(log).directory.opened_segment)
+        digests = Digests(view_of(log))
         before = digests.of(0, end)
         skip = records(tmp_path / "a")[1][0] - 16
         with parts_of(log).directory.opened_segment(0, writable=True) as segment:
             segment.write(skip, b"late owner bytes")
-        assert Digests(parts_of(log).directory.opened_segment).of(0, end) == before
+        assert Digests(view_of(log)).of(0, end) == before
     assert before is not None
     assert before[0] == end
 
@@ -140,10 +141,10 @@ def test_bytes_of_a_late_owner_in_a_skip_do_not_count(tmp_path: Path) -> None:
 def test_digest_goes_on_where_it_ended(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "a", segment_size=SEGMENT) as log:
         fill(log, 50)
-        digests = Digests(parts_of(log).directory.opened_segment)
+        digests = Digests(view_of(log))
         middle = digests.of(0, 10_000)
         whole = digests.of(0, log.tail_position)
-        assert Digests(parts_of(log).directory.opened_segment).of(0, log.tail_position) == whole
+        assert Digests(view_of(log)).of(0, log.tail_position) == whole
         assert digests.of(0, 10_000) == middle  # from the start again
         assert middle is not None
         assert whole is not None

@@ -11,7 +11,7 @@ import commitlog
 from commitlog import Retention, Store
 from commitlog.errors import FencedError, InvalidOptionError
 from commitlog.keep import restore
-from commitlog.log.parts import parts_of
+from commitlog.repair.log_files import LogFiles
 from commitlog.replication import Replication, follow, promote, serve
 from commitlog.stores.archiver import Archiver
 from tests.network.replication.scene import LIMIT_S, SEGMENT, check_same, fill, records
@@ -96,7 +96,7 @@ def test_copy_from_a_store_that_was_promoted_never_differs(
                 zombie.roll()
                 fill(zombie, 1)
                 zombie.prune(Retention(max_bytes="1TiB"))  # seals
-                Archiver(parts_of(zombie).directory, Store(place)).put(0, replace=False)
+                Archiver(LogFiles(zombie.path), Store(place)).put(0, replace=False)
         done = restore(place, tmp_path / "copy", follows=URL)
         assert done.end_position > epoch.start
         fill(log, 1 if is_late else 100, "on")
