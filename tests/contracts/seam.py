@@ -56,6 +56,7 @@ class Crossing:
 
     names: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     inward: list[str] = field(default_factory=list)  # a module of the core imports a wing
+    direct: list[str] = field(default_factory=list)  # a wing imports the core beside the extension
     reach_ins: list[str] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
 
@@ -113,6 +114,8 @@ def count() -> Crossing:
                 found.inward.append(f"{where}: {'.'.join(name)}")
             if own not in ("core", "free", "public") and side == "core":
                 found.names[".".join(real)].add(own)
+                if name == real:
+                    found.direct.append(f"{where}: {'.'.join(name)}")
     return found
 
 
@@ -126,6 +129,7 @@ def main() -> None:
         print("   ", *sorted(names))
     for title, lines in (
         ("the core imports wings", found.inward),
+        ("wings import the core beside extension.py", found.direct),
         ("reach-ins into an open log's parts", found.reach_ins),
         ("tests of a directory's kind", found.kinds),
     ):
