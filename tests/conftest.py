@@ -274,6 +274,17 @@ def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def forked_serving(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Fork the processes that serve logs from a host."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not pytestconfig.getoption("--no-wings"):
+            from tests import serving
+
+            patch.setattr(serving.serving_child, "_start_program", serving.start_fork)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def no_buffer_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Check that the session leaves no shared-memory buffer: none of this process, and none
     recorded by the log of a killed child.

@@ -14,6 +14,7 @@ import runpy
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ _MESSAGE_BYTES = 64 << 10
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _NEW_MOUNTS = 0x20000  # CLONE_NEWNS
 _PRIVATE = 1 << 18 | 1 << 14  # MS_PRIVATE, MS_REC
+_starting = threading.Lock()  # threads of the package start processes, too
 
 
 class Host:
@@ -81,12 +83,13 @@ class Host:
         task = [target, arguments, numbers, given, str(folder), own_mounts, own_session]
         message = json.dumps(task).encode()
         assert len(message) < _MESSAGE_BYTES, message
-        _adopt_orphans(True)
-        try:
-            socket.send_fds(self._channel, [message], [*sources, *descriptors])
-            return int(self._channel.recv(32))
-        finally:
-            _adopt_orphans(False)
+        with _starting:
+            _adopt_orphans(True)
+            try:
+                socket.send_fds(self._channel, [message], [*sources, *descriptors])
+                return int(self._channel.recv(32))
+            finally:
+                _adopt_orphans(False)
 
 
 @functools.cache

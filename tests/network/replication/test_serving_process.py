@@ -26,8 +26,16 @@ from commitlog.errors import InvalidOptionError, ReplicationError
 from commitlog.network.replication import serving_child, serving_process
 from tests.forks import forked_child
 from tests.network.replication.scene import LIMIT_S, records
+from tests.serving import start_interpreter
 
 Until = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def started_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the processes as a program does."""
+    monkeypatch.setattr(serving_child, "_start_program", start_interpreter)
+
 
 # Holds the interpreter's lock from its last append until a byte of a file is set.
 _BUSY = """

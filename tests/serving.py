@@ -1,0 +1,38 @@
+"""Serving processes as forks of a host: a new interpreter takes longer than most tests of
+replication. `tests/network/replication/test_serving_process.py` starts new ones.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from commitlog.network.replication import serving_child, serving_program
+from tests.host import Hosted, host_of
+
+start_interpreter = serving_child._start_program
+_OWNER = os.getpid()
+
+
+def start_fork() -> subprocess.Popen[bytes]:
+    """Start what `start_interpreter` starts; in a process forked from this one, a host has no
+    children of it, so start an interpreter there.
+    """
+    if os.getpid() != _OWNER:
+        return start_interpreter()
+    return Hosted(
+        host_of((serving_program.__name__,)),
+        "tests.serving:run_program",
+        [],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        start_new_session=True,
+    )
+
+
+def run_program() -> None:
+    """Serve as the started program does; a target for a host."""
+    sys.stdin.readline()  # where to import from: the host has imported
+    serving_program.main()
