@@ -70,8 +70,9 @@ demo: build
 
 # The folders and files with tests of the core; in them, the mark `wing` is on what needs more.
 CORE_TESTS := $(addprefix tests/,_kernel allocation base capi contracts flush log multiprocess \
-	pool recovery repair segment stage tail $(addprefix test_,$(addsuffix .py,bad_input errors \
-	held_appends interrupts options reentry sequences stats unwritable)))
+	pool recovery repair retention segment source stage tail \
+	$(addprefix test_,$(addsuffix .py,bad_input errors held_appends interrupts options reentry \
+	sequences stats unwritable)))
 SPREAD := --numprocesses logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 
 test: asserts $(DEPENDENCIES)

@@ -31,7 +31,7 @@ from tests.serving import start_interpreter
 Until = Callable[..., None]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def started_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start the processes as a program does."""
     monkeypatch.setattr(serving_child, "_start_program", start_interpreter)
@@ -74,6 +74,7 @@ def test_copy_is_served_while_the_program_is_busy(tmp_path: Path) -> None:
     assert [value for *_, value in records(tmp_path / "copy")] == [b"one"]
 
 
+@pytest.mark.usefixtures("started_interpreters")
 def test_process_that_dies_is_started_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, until: Until
 ) -> None:
@@ -145,6 +146,7 @@ def test_wrong_argument_is_an_error_and_no_endless_wait(tmp_path: Path) -> None:
         assert rule.server.followers() == {}
 
 
+@pytest.mark.usefixtures("started_interpreters")
 def test_process_that_cannot_be_started_is_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, until: Until
 ) -> None:
@@ -246,6 +248,7 @@ def test_process_imports_the_package_of_its_program(tmp_path: Path) -> None:
     assert str(source) not in done.stdout
 
 
+@pytest.mark.usefixtures("started_interpreters")
 def test_process_that_is_started_again_finds_relative_paths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: Until
 ) -> None:
@@ -275,6 +278,7 @@ def test_process_ends_with_its_program(tmp_path: Path, number: int, until: Until
         until(lambda: not serving.is_running() or serving.status() == psutil.STATUS_ZOMBIE)
 
 
+@pytest.mark.usefixtures("started_interpreters")
 def test_forked_child_does_not_keep_the_process(tmp_path: Path, until: Until) -> None:
     rule = replication.Replication(require=0)
     with ExitStack() as child:
@@ -284,6 +288,7 @@ def test_forked_child_does_not_keep_the_process(tmp_path: Path, until: Until) ->
         until(lambda: not serving.is_running())
 
 
+@pytest.mark.usefixtures("started_interpreters")
 def test_interrupt_of_the_terminal_leaves_the_process(tmp_path: Path) -> None:
     rule = replication.Replication(require=1)
     with (
