@@ -36,7 +36,8 @@ def test_log_that_the_store_fences_is_promoted_again(
         world.begin()
         world.require = 2
         world.check(promoted=False)
-        for name in ("a", "b", "c"):
+        world.end_appends()
+        for name in world.followers:
             world.end(name)
         # Each record is on all copies: one promise is enough, so neither learns of the other.
         with monkeypatch.context() as patch:

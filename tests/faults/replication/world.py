@@ -191,8 +191,8 @@ class World:
             forces=forces,
         )
 
-    def change_require(self) -> None:
-        """Have the other number of copies acknowledge from now on; a try may be killed."""
+    def end_appends(self) -> None:
+        """End the primary, and wait until the copies have all of its log, and so of the store."""
         self.end(self.primary)
         commitlog.open(self.log_of(self.primary)).close()  # recovers, and so serves, all of it
         serving = self._serve(self.primary)
@@ -201,6 +201,10 @@ class World:
         for name in self.followers:
             self._caught_up(self.log_of(name), end)
         serving.kill()
+
+    def change_require(self) -> None:
+        """Have the other number of copies acknowledge from now on; a try may be killed."""
+        self.end_appends()
         for name in self.followers:
             self.end(name)
             self.running[name] = self._serve(name)
