@@ -41,7 +41,7 @@ _C_SOURCE = r"""
 
 uint64_t commitlog_bench_delayed;
 
-/* Asleep, as a thread is that waits for a disk, and without the kernel's leave to round the time
+/* Asleep, as a thread is that waits for a disk, and without Linux's leave to round the time
  * up. */
 static int delayed(int code) {
     int cause = errno;

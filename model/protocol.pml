@@ -134,7 +134,7 @@ bit opened[SEGMENTS];          /* a writer won the opened part of its header */
 
 bit odd[WRITERS];        /* the slot's counter */
 bit generation[WRITERS];
-bit locked[WRITERS];     /* the owner lives: the kernel knows by its lock */
+bit locked[WRITERS];     /* the owner lives: Linux knows by its lock */
 byte restarts;
 byte started;            /* how many writers have begun */
 

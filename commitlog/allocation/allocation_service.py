@@ -55,7 +55,7 @@ class AheadCount:
             self._entered_s = now_s
         self._number = number
 
-    def made_in(self, seconds: float) -> None:
+    def note_time(self, seconds: float) -> None:
         self._make_s = max(seconds, self._make_s * _MEMORY)
 
     @property
@@ -146,7 +146,7 @@ class AllocationService(Service):
         with self._place_turn.taken():
             if number < self._synced_below:
                 return True
-            if not self._created(number, needed=needed):
+            if not self._ensure(number, needed=needed):
                 return False
             # Another process created the segments in between. The first call, at the open, is for
             # the tail's segment.
@@ -156,7 +156,7 @@ class AllocationService(Service):
             self._queue.report("created", new)
         return True
 
-    def _created(self, number: int, *, needed: bool) -> bool:
+    def _ensure(self, number: int, *, needed: bool) -> bool:
         """Create a segment unless there is one; return False if it is left to another handle."""
         patience_s = _PATIENCE_S if needed else 0.0
         for _ in attempts(patience_s, f"segment {number}", interval_s=_PATIENCE_STEP_S):
@@ -181,7 +181,7 @@ class AllocationService(Service):
         began_s = time.monotonic()
         with self._admitted(self._core.segment_size):
             self._directory.create_segment(number, durable=self._core.flushed_position)
-        self._ahead.made_in(time.monotonic() - began_s)
+        self._ahead.note_time(time.monotonic() - began_s)
 
     @contextmanager
     def _admitted(self, size: int) -> Iterator[None]:
@@ -190,9 +190,9 @@ class AllocationService(Service):
         try:
             yield
         except DiskFullError:
-            self.disk.refused()
+            self.disk.note_refusal()
             raise
-        self.disk.admitted()
+        self.disk.note_success()
 
     def grow(self, number: int, end: int) -> None:
         """Give the segment in use blocks for claims that reach to `end`, unless it has them. If

@@ -48,7 +48,7 @@ class BufferLeases:
         self._lent_names: dict[str, None] = {}
         self._record()
         self._unsubscribe = ExitStack()
-        self._unsubscribe.callback(pool.on_grow(self._grown))
+        self._unsubscribe.callback(pool.on_grow(self._record_growth))
 
     def _record(self) -> None:
         """Write the names into the file, and again if they change meanwhile."""
@@ -66,7 +66,7 @@ class BufferLeases:
             lent_names=tuple(self._lent_names.copy()),
         )
 
-    def _grown(self, name: str) -> None:
+    def _record_growth(self, name: str) -> None:
         self._pool_names[name] = None
         self._record()
 

@@ -89,7 +89,7 @@ class DiskMonitor:
             errno=errno.ENOSPC,
         )
 
-    def refused(self) -> None:
+    def note_refusal(self) -> None:
         """Record that the file system refused an allocation. This ends only when it makes one: the
         free space that it reports may not be usable.
         """
@@ -97,7 +97,7 @@ class DiskMonitor:
         number, free = self._read()
         self._change(number, "full", free)
 
-    def admitted(self) -> None:
+    def note_success(self) -> None:
         """Record that an allocation succeeded."""
         self._refused = False
         self.look()

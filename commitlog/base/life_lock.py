@@ -1,6 +1,6 @@
 """LifeLock: a lock that shows whether its process lives.
 
-These are open-file-description locks, which the kernel drops with the last descriptor. A mapping
+These are open-file-description locks, which Linux drops with the last descriptor. A mapping
 through the same open description would keep the lock in every forked child, so a life lock opens
 the file itself.
 
@@ -146,7 +146,7 @@ def _lock_file_mode(dir_fd: int) -> int:
     """Return the mode of a new file that only users who may write it may read."""
     try:
         if _ACL in os.listxattr(dir_fd):
-            # the kernel reduces it to what the list grants, and ignores the umask
+            # Linux reduces it to what the list grants, and ignores the umask
             return 0o660
     except OSError:
         pass  # a file system without such lists

@@ -83,7 +83,7 @@ class LocalPlaces:
         yield lambda: numbers.extend(self._notify_writers())
         writer = self._parts.writer
         if writer is not None:
-            writer.backpressure.changed(name, numbers[-1] if numbers else None)
+            writer.backpressure.apply_change(name, numbers[-1] if numbers else None)
 
     def _notify_writers(self) -> Iterator[int]:
         """Notify the writers, and yield the number of the change, if they can be notified. The

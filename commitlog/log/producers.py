@@ -49,7 +49,7 @@ class Producers:
     """The producers of one handle.
 
     A producer's record has a mark with name and number in front of it, in the same claim, so both
-    are in the log or neither is. The handle that uses a name holds a lock, which the kernel drops
+    are in the log or neither is. The handle that uses a name holds a lock, which Linux drops
     when its process dies. Meanwhile no other handle appends under the name, so the handle knows all
     of its numbers: from the file `producers`, and from the marks of later segments.
     """
@@ -66,7 +66,7 @@ class Producers:
 
         Return the position of the record with that number, or -1 if the record was dropped.
         """
-        producer = self._known.get(name) or self._opened(name)
+        producer = self._known.get(name) or self._open(name)
         with producer.appending.entered() as entry:
             if entry is Entry.NESTED:
                 raise self._interrupted(name)
@@ -95,14 +95,14 @@ class Producers:
             producer.pending = None
             return position
 
-    def _opened(self, name: str) -> _Producer:
+    def _open(self, name: str) -> _Producer:
         with self._opening.entered() as entry:
             if entry is Entry.NESTED:
                 raise self._interrupted(name)
             if name in self._known:
                 return self._known[name]
             number = _hash_of(name)
-            life = self._locked(name, number)
+            life = self._lock_name(name, number)
             try:
                 below = self._durable_segments()
                 covered = producers_file.extend(self._queue.directory, below, create=True)
@@ -125,7 +125,7 @@ class Producers:
             path=self._engine.path,
         )
 
-    def _locked(self, name: str, number: int) -> LifeLock:
+    def _lock_name(self, name: str, number: int) -> LifeLock:
         """Lock a name; wait until the handle that has it is closed or its process has died."""
         fd = self._queue.directory.fd
         life = LifeLock(

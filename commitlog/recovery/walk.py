@@ -206,7 +206,7 @@ def _walk_one(
     Without a buffer, claims in the file were made in the file itself.
     """
     number, offset = walk.end
-    with _opened_segment(directory, numbers, number, buffer) as segment:
+    with _open_or_create(directory, numbers, number, buffer) as segment:
         fits = buffer is not None and _fits(walk, segment, buffer)
         while True:
             offset, code = _pass(walk, segment, offset, segment.size)
@@ -230,7 +230,7 @@ def _walk_one(
         walk.end = Location(number, offset)
 
 
-def _opened_segment(
+def _open_or_create(
     directory: LogDirectory, numbers: set[int], number: int, buffer: RecoverableBuffer | None
 ) -> AbstractContextManager[Segment]:
     """Open a segment; create it if it is missing and a buffer continues it."""
@@ -281,7 +281,7 @@ def _take_aside(
     if not np.frombuffer(memoryview(buffer.memory), np.uint8).any():
         walk.unused.append(buffer.name)
         return
-    with _opened_segment(directory, numbers, number, buffer) as segment:
+    with _open_or_create(directory, numbers, number, buffer) as segment:
         if _fits(walk, segment, buffer):
             _logger.error(
                 "%s: the log ends before the records that the buffer %s holds",

@@ -69,7 +69,7 @@ class Wish(Protocol):
     def reason(self, segment: Candidate) -> str | None:
         """Return why a segment is to go; None, and set `rest`, if it is to stay."""
 
-    def deleted(self, segment: Candidate) -> None:
+    def count_deletion(self, segment: Candidate) -> None:
         """Take a deletion into account."""
 
 
@@ -83,7 +83,7 @@ class Below:
     def reason(self, segment: Candidate) -> str | None:
         return "position" if segment.number < self.number else None
 
-    def deleted(self, segment: Candidate) -> None: ...
+    def count_deletion(self, segment: Candidate) -> None: ...
 
 
 @dataclass
@@ -127,7 +127,7 @@ class Limits:
             return "max_age"
         return None
 
-    def deleted(self, segment: Candidate) -> None:
+    def count_deletion(self, segment: Candidate) -> None:
         self.excess_bytes -= segment.disk_bytes
         self.missing_bytes -= segment.disk_bytes
 
@@ -174,7 +174,7 @@ class Deletion:
         if obstacle is not None:
             self.stopped_by, self.complete = obstacle, False
             return None
-        self._wish.deleted(segment)
+        self._wish.count_deletion(segment)
         return reason
 
     def _obstacle(self, segment: Candidate) -> str | None:

@@ -151,7 +151,7 @@ def is_live(dir_fd: int) -> bool:
     """Return whether a process has the log in a directory open for writing. If this user cannot
     open `lock`, only slots are checked.
     """
-    live = lock_file.asked(dir_fd, WHOLE)
+    live = lock_file.is_locked(dir_fd, WHOLE)
     if live is not None:
         return live
     with (

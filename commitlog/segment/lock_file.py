@@ -51,7 +51,7 @@ class Holder:
         return describe_process(self.pid, self.pid_namespace, self.name)
 
 
-def asked(dir_fd: int, span: Span) -> bool | None:
+def is_locked(dir_fd: int, span: Span) -> bool | None:
     """Return whether a range of the file is locked; None if it is missing, or out of reach."""
     fd = open_to_ask(dir_fd)
     if fd < 0:

@@ -180,9 +180,9 @@ class MappedFileQueue:
         `PositionError`.
         """
         self._check_open()
-        return self._files.get(number) or self._mapped(number)
+        return self._files.get(number) or self._map(number)
 
-    def _mapped(self, number: int) -> MappedFile:
+    def _map(self, number: int) -> MappedFile:
         """Map a segment; if another thread has mapped it meanwhile, return its file."""
         mapped = MappedFile(self.core, self._open(number))
         file = self._files.setdefault(number, mapped)
@@ -340,7 +340,7 @@ class MappedFileQueue:
             try:
                 segment.flush(0, HEADER_SIZE)
             except IOFailureError as error:
-                # The kernel reports a writeback error only once. This error may concern records
+                # Linux reports a writeback error only once. This error may concern records
                 # that a flush waits for, so the log fails.
                 self.core.fail(error.errno or 0)
                 self.core.check_failed()

@@ -77,9 +77,9 @@ class SegmentCache:
             for onward in range(number + 1, number + 1 + min(_AHEAD, self._most - 2)):
                 here = onward in self._kept or onward in self._coming
                 if not here and len(self._ahead) < _AHEAD and self._has(onward):
-                    self._ahead.append(self._started(onward))
+                    self._ahead.append(self._start_ahead(onward))
 
-    def _started(self, number: int) -> Thread:
+    def _start_ahead(self, number: int) -> Thread:
         """Start to read a segment ahead; the caller has the lock, which the thread needs."""
         thread = host.thread("commitlog cache", functools.partial(self._read_ahead, number))
         thread.start()

@@ -64,7 +64,7 @@ class TieredDirectory(LogDirectory):
 
     # --- the source below -------------------------------------------------------------------------
 
-    def _stored(self, number: int | None = None, below: int = 0) -> SourceDirectory | None:
+    def _look_below(self, number: int | None = None, below: int = 0) -> SourceDirectory | None:
         """Return the source below; None if it is empty. List it again if it should have a segment
         whole, but the last listing has it in parts or not at all; at once if `below`, the first
         segment of the first directory, has changed.
@@ -76,7 +76,7 @@ class TieredDirectory(LogDirectory):
             if behind and due:
                 self._listed_s, self._listed_below = now_s, below
                 if older is None:
-                    self._older = self._opened_next()
+                    self._older = self._open_older()
                 else:
                     older.look_again()
             return self._older
@@ -90,7 +90,7 @@ class TieredDirectory(LogDirectory):
                 self._listed_s = time.monotonic()
                 self._older.look_again()
 
-    def _opened_next(self) -> SourceDirectory | None:
+    def _open_older(self) -> SourceDirectory | None:
         try:
             source = self._open_next()
         except LogNotFoundError:
@@ -113,14 +113,14 @@ class TieredDirectory(LogDirectory):
         numbers = self._first.segment_numbers()
         if not numbers or number >= numbers[0]:
             return None
-        older = self._stored(number, numbers[0])
+        older = self._look_below(number, numbers[0])
         return older if older is not None and older.is_whole(number) else None
 
     def is_older(self, number: int) -> bool:
         return self._below(number) is not None
 
     def is_stored(self, number: int) -> bool:
-        older = self._stored(number)
+        older = self._look_below(number)
         return older is not None and older.is_whole(number)
 
     # --- a directory of segments ------------------------------------------------------------------
@@ -129,7 +129,7 @@ class TieredDirectory(LogDirectory):
         numbers = self._first.segment_numbers()
         if not numbers:
             return numbers
-        older = self._stored(numbers[0] - 1 if numbers[0] else None, numbers[0])
+        older = self._look_below(numbers[0] - 1 if numbers[0] else None, numbers[0])
         if older is None:
             return numbers
         stored = older.segment_numbers()

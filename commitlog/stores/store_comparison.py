@@ -36,7 +36,7 @@ class Comparison:
         numbers = files.segment_numbers()
         self.first = numbers[0] if numbers else 0
 
-    def compared(self, how: Standing, newest: StoreSession) -> int:
+    def compare(self, how: Standing, newest: StoreSession) -> int:
         """Return the position up to which the store has this log.
 
         Whole segments do not say who put them. Those that go on behind the start of the newest

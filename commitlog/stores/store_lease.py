@@ -33,7 +33,7 @@ class LeaseObject:
         )
 
 
-def leased_position(target: Target) -> int | None:
+def expire_leases(target: Target) -> int | None:
     """Return the first position that a lease needs, or None; delete the leases that have ended."""
     with reading(target.name):
         matches = [match for name in target.names() if (match := _NAME.match(name))]

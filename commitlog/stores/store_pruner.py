@@ -11,7 +11,7 @@ from commitlog.base.host import host
 from commitlog.extension import SegmentHeader
 from commitlog.stores.archived import archived_name, read_header
 from commitlog.stores.contents import Contents, read_contents
-from commitlog.stores.store_lease import leased_position
+from commitlog.stores.store_lease import expire_leases
 from commitlog.stores.store_options import StoreOptions
 from commitlog.stores.target import Target
 from commitlog.types import Identity
@@ -28,7 +28,7 @@ def prune_store(target: Target, identity: Identity, store: StoreOptions) -> None
     size = identity.segment_size
     contents = read_contents(target, size)
     wanted = list(_exceeding(target, identity, store, contents))
-    leased = leased_position(target) if wanted else None
+    leased = expire_leases(target) if wanted else None
     gone = [number for number in wanted if leased is None or (number + 1) * size <= leased]
     for number in gone:
         target.delete([archived_name(number * size)])

@@ -204,7 +204,7 @@ class StoreService(Service):
             self._tail.delete(self._unneeded)
             self._unneeded = []
         if isinstance(step, StoreWhole):
-            self._tail.covered(step.number)
+            self._tail.drop_covered(step.number)
             prune_store(archiver.target, self._identity, self._store)
         return step is not None
 
@@ -261,7 +261,7 @@ class StoreService(Service):
         try:
             archiver.put(number, replace=False)
         except CorruptSegmentError:
-            self._storing.skipped_damage()  # the end is stored all the same
+            self._storing.skip_damage()  # the end is stored all the same
             raise
         except LogExistsError:
             if (number + 1) * size <= self._session.start:
@@ -292,12 +292,12 @@ class StoreService(Service):
         own = own_sessions.read(files.notes)
         comparison = Comparison(files, target, durable)
         how, newest = self._standing(target, own, comparison)
-        position = comparison.compared(how, newest)
+        position = comparison.compare(how, newest)
         # A second try has the same id, because the request of the first one may arrive late.
         session = replace(self._claim, start=position)
         own_sessions.write(files.notes, own.claiming(target.name, newest, session.id))
         failpoint("session noted")
-        self._session = session.claimed_behind(target, newest)
+        self._session = session.claim_behind(target, newest)
         # What a writer of an earlier session stored meanwhile does not count.
         contents = comparison.segments.list_again()
         self._storing = storing = Storing(size)

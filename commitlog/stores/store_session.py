@@ -65,7 +65,7 @@ class StoreSession:
         """Return a session with a new id, which has no number yet."""
         return cls(0, epoch, start, host.random(16).hex())
 
-    def claimed_behind(self, target: Target, newest: StoreSession) -> StoreSession:
+    def claim_behind(self, target: Target, newest: StoreSession) -> StoreSession:
         """Claim the number behind the newest session.
 
         Raises
@@ -129,7 +129,7 @@ def begin_epoch(target: Target, promotion: StoreSession) -> None:
         if newest.epoch >= promotion.epoch:
             raise fenced_by_epoch(target, newest.epoch)
         try:
-            promotion.claimed_behind(target, newest)
+            promotion.claim_behind(target, newest)
         except FencedError:  # the log of the epoch before was just opened, or promoted elsewhere
             continue
         return

@@ -158,7 +158,7 @@ class StoredTail:
             self.delete([part.name for _, part in last])
             self._parts[-_MERGED:] = [(level + 1, whole)]
 
-    def covered(self, number: int) -> None:
+    def drop_covered(self, number: int) -> None:
         """Delete the parts of a segment that is stored whole."""
         size = self._size
         stored = [*self._earlier, *(part for _, part in self._parts)]

@@ -138,6 +138,6 @@ class Storing:
         else:
             self.stored = max(self.stored, step.stop)
 
-    def skipped_damage(self) -> None:
+    def skip_damage(self) -> None:
         """Store the end although a sealed segment cannot be stored."""
         self.first_in_parts = 0

@@ -69,7 +69,7 @@ class Backpressure:
         slowest = self._slowest()
         self._apply(None if slowest is None else self._limit(slowest))
 
-    def changed(self, name: str, number: int | None) -> None:
+    def apply_change(self, name: str, number: int | None) -> None:
         """Apply a change of one tailer's terms that this handle has made.
 
         `number` is what the cell `required` was behind the change; None: that is not known. If it

@@ -329,7 +329,7 @@ class LogIndex:
             return index
         seal = self.seals.get(segment.number)
         if seal is None:
-            index = self._unsealed(segment)
+            index = self._read_unsealed(segment)
         else:
             index = index_file.read(self._directory, segment.number, seal)[0] or self._make(
                 segment, seal
@@ -343,7 +343,7 @@ class LogIndex:
             kept -= len(oldest)
         return index
 
-    def _unsealed(self, segment: Segment) -> SparseIndex:
+    def _read_unsealed(self, segment: Segment) -> SparseIndex:
         index, _ = index_file.read_unsealed(self._directory, segment)
         if index is None or segment.base + index.offset >= self._core.tail_position:
             return SparseIndex(segment.id, self._size, self._spacing)

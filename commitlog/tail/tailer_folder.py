@@ -103,7 +103,7 @@ def terms_locked(directory: LogDirectory, name: str) -> Iterator[None]:
 
 def are_terms_changing(directory: LogDirectory) -> bool:
     """Return whether a process holds the lock on terms; if not, no change of terms is pending."""
-    return bool(lock_file.asked(directory.fd, TERMS))
+    return bool(lock_file.is_locked(directory.fd, TERMS))
 
 
 def is_folder_locked(directory: LogDirectory) -> bool:
@@ -237,5 +237,5 @@ def is_owned(dir_fd: int, fd: int) -> bool:
     """
     if is_held(fd, against="shared") or not is_held(fd):
         return is_held(fd)
-    owned = lock_file.asked(dir_fd, tailer_span(os.fstat(fd).st_ino))
+    owned = lock_file.is_locked(dir_fd, tailer_span(os.fstat(fd).st_ino))
     return True if owned is None else owned

@@ -61,7 +61,7 @@ def test_populated_memory_keeps_bytes_and_stores_without_fault(method: str) -> N
 
 @pytest.mark.parametrize("refusal", [22, 12])
 def test_madvise_refusal_touches_pages_for_einval_only(tmp_path: Path, refusal: int) -> None:
-    """Compile memory.c with a madvise that fails, as no current kernel does for this advice."""
+    """Compile memory.c with a madvise that fails, as no current Linux does for this advice."""
     fake = tmp_path / "fake.c"
     fake.write_text(
         "#include <errno.h>\n#include <stddef.h>\n"

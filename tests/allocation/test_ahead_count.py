@@ -10,7 +10,7 @@ from commitlog.allocation.allocation_service import AheadCount
 def rolling_every(seconds: float, *, made_in: float, fixed: int | None = None) -> AheadCount:
     """Return an AheadCount after three rolls at the given interval."""
     count = AheadCount(fixed)
-    count.made_in(made_in)
+    count.note_time(made_in)
     for number in range(4):
         count.tail_in(number, number * seconds)
     return count
@@ -32,7 +32,7 @@ def test_fixed_count_ignores_measured_times(fixed: int) -> None:
 def test_first_roll_does_not_set_the_fill_time() -> None:
     """The log may be opened in the middle of a segment, so the time to fill it is unknown."""
     count = AheadCount(None)
-    count.made_in(1.0)
+    count.note_time(1.0)
     count.tail_in(7, 0.0)
     count.tail_in(8, 0.001)
     assert count.value == 1
@@ -51,5 +51,5 @@ def test_slow_creation_decays_with_later_fast_ones() -> None:
     count = rolling_every(0.1, made_in=1.0)
     assert count.value == 8
     for _ in range(30):
-        count.made_in(0.001)
+        count.note_time(0.001)
     assert count.value == 1

@@ -230,7 +230,7 @@ def recover_and_count(link: Link, path: str) -> None:
 def test_recovery_rewrites_the_bytes_above_the_checkpoint(
     path: Path, start: Start, shim: Shim
 ) -> None:
-    """After a failed writeback the kernel marks such pages clean, so recovery dirties and
+    """After a failed writeback Linux marks such pages clean, so recovery dirties and
     flushes them before it exposes the log.
     """
     child = start(append_large, str(path))

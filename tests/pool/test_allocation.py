@@ -1,4 +1,4 @@
-"""Pre-faulting and locking of a pool's buffers, under a limit that the kernel enforces."""
+"""Pre-faulting and locking of a pool's buffers, under a limit that Linux enforces."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def linked_to(path: Path) -> Path:
 
 
 def without_birth(path: Path) -> Path:
-    """As another kernel or file system that does not say when a file was created."""
+    """As another Linux or file system that does not say when a file was created."""
     settle_with(path, lambda place: Place(place.file, place.directory, None))
     return path
 

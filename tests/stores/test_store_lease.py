@@ -151,4 +151,4 @@ def test_foreign_names_are_no_leases(logs: Logs, place: Path) -> None:
     target = target_of(place)
     for name in ("x.lease", "0-0-0.lease", StoreSession(7, 0, 0, "").name):
         target.put(name, lambda file: None)
-    assert store_lease.leased_position(target) is None
+    assert store_lease.expire_leases(target) is None

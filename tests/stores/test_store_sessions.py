@@ -289,19 +289,19 @@ def test_directory_may_return_to_an_earlier_store(logs: Logs, place: Path, tmp_p
 def test_of_two_claims_behind_one_session_one_is_refused(place: Path) -> None:
     target = target_of(place)
     newest = newest_session(target)
-    first = StoreSession.of(0, 4096).claimed_behind(target, newest)
+    first = StoreSession.of(0, 4096).claim_behind(target, newest)
     with pytest.raises(FencedError, match="another writer has claimed session 1"):
-        StoreSession.of(0, 4096).claimed_behind(target, newest)
+        StoreSession.of(0, 4096).claim_behind(target, newest)
     assert newest_session(target) == first
     first.refuse_later(target)
-    StoreSession.of(0, 5000).claimed_behind(target, first)
+    StoreSession.of(0, 5000).claim_behind(target, first)
     with pytest.raises(FencedError):
         first.refuse_later(target)
 
 
 def test_promotions_take_an_epoch_once(place: Path) -> None:
     target = target_of(place)
-    StoreSession.of(0, 4096).claimed_behind(target, newest_session(target))
+    StoreSession.of(0, 4096).claim_behind(target, newest_session(target))
     promotion = StoreSession(0, 3, 4096, "a" * 32, promotion=True, epoch_start=5000)
     begin_epoch(target, promotion)
     begin_epoch(target, promotion)
@@ -381,8 +381,8 @@ def test_claim_that_arrives_late_is_known_as_own(place: Path) -> None:
         continued = continued.claiming("store", StoreSession(9, 0, 0, "of another"), f"{number}")
     assert continued.has("3")
     target, claim = target_of(place), StoreSession.of(0, 4096)
-    first = claim.claimed_behind(target, newest)
-    assert replace(claim, start=5000).claimed_behind(target, newest) == first
+    first = claim.claim_behind(target, newest)
+    assert replace(claim, start=5000).claim_behind(target, newest) == first
 
 
 def test_damaged_file_of_own_sessions_is_named(
@@ -477,7 +477,7 @@ def test_segments_deleted_meanwhile_are_no_difference(
     for number in deleted:  # retention is allowed to: they are stored
         files.directory.remove_segment(number)
     assert comparison.common() == end
-    assert comparison.compared(Standing.CONTINUES, newest_session(target)) == end
-    assert comparison.compared(Standing.PROMOTED, StoreSession(1, 0, 0, "0" * 32)) == end
+    assert comparison.compare(Standing.CONTINUES, newest_session(target)) == end
+    assert comparison.compare(Standing.PROMOTED, StoreSession(1, 0, 0, "0" * 32)) == end
     assert names(place) == before
     files.close()

@@ -34,7 +34,7 @@ def describe(directory: Path) -> dict[str, object]:
 
 
 def _processor() -> str:
-    """Return the model as the kernel names it, else the architecture."""
+    """Return the model as Linux names it, else the architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -42,7 +42,7 @@ def check_platform(workspace: Workspace) -> Finding:
     if version < _KERNEL_POPULATES:
         return warning(
             found,
-            "run Linux 5.14 or newer for steadier appends: an older kernel pre-faults page by page",
+            "run Linux 5.14 or newer for steadier appends: an older one pre-faults page by page",
         )
     return ok(found)
 

@@ -22,7 +22,7 @@ _SEGMENT = 64 << 10
 _LIMIT_S = 30.0
 _LOCK_LIMIT_S = 5.0
 _LOCK_ADVICE = (
-    "use a local file system and a kernel with open-file-description locks: without them, "
+    "use a local file system, on Linux with open-file-description locks: without them, "
     "recovery cannot distinguish a live writer from a dead one"
 )
 _ROUND_ADVICE = "do not keep a log here, and report this finding with the lines above it"

@@ -107,7 +107,7 @@ def check_msync(workspace: Workspace) -> Finding:
             except OSError as error:
                 return failed(
                     f"msync of a page fails: {error.strerror}",
-                    "check the kernel log: the disk or its file system is faulty",
+                    "look into the log of Linux (`dmesg`): the disk or its file system is faulty",
                 )
             took_s.append(time.perf_counter() - began)
     median_s = statistics.median(took_s)
