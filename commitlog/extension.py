@@ -5,12 +5,7 @@ and `commitlog.options`, and the toolbox `commitlog.base`. See docs/extending.md
 """
 
 from commitlog._kernel.memory import crc32c_implementation
-from commitlog._kernel.segments import (
-    FRAME_ALIGN,
-    HEADER_SIZE,
-    check_header,
-    header_fields,
-)
+from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE
 from commitlog.log.commit_log import open_source
 from commitlog.log.frame_list import frame_size
 from commitlog.log.locked_log import LockedLog
@@ -23,7 +18,7 @@ from commitlog.repair.removal import LogRemoval
 from commitlog.repair.source_files import SourceFiles
 from commitlog.repair.verification import surveying
 from commitlog.retention.outside import pruning
-from commitlog.segment.directory import holes, segment_name
+from commitlog.segment.directory import holes
 from commitlog.segment.identity import Identity
 from commitlog.segment.notes import Notes
 from commitlog.segment.piece_decoder import PieceDecoder
@@ -59,16 +54,13 @@ __all__ = [
     "SourceKind",
     "StagingWriter",
     "TailerFile",
-    "check_header",
     "crc32c_implementation",
     "frame_size",
-    "header_fields",
     "holes",
     "join",
     "open_source",
     "pruning",
     "register_source",
-    "segment_name",
     "surveying",
     "view_of",
 ]

@@ -12,11 +12,11 @@ import commitlog
 from commitlog.extension import (
     HEADER_SIZE,
     Identity,
+    SegmentHeader,
     SegmentRef,
     SegmentSource,
     SourceKind,
     open_source,
-    read_seal,
     register_source,
 )
 
@@ -55,10 +55,7 @@ class TarLog(SegmentSource):
         return os.pread(self._fd, size, member.offset_data + offset)  # needs no lock
 
     def _is_sealed(self, number: int) -> bool:
-        page, size = self.header(number), self.identity.segment_size
-        if len(page) < HEADER_SIZE:
-            return False
-        return read_seal(page, self.identity.uuid, number * size, size) is not None
+        return SegmentHeader(self.header(number)).seal_of(self.identity, number) is not None
 
     def segments(self) -> Sequence[SegmentRef]:
         return self._segments

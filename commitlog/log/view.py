@@ -34,7 +34,6 @@ from commitlog.log.scan import Scan
 from commitlog.log.snapshot import Snapshot, take_snapshot
 from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.join_note import Manifest
-from commitlog.retention import stored_mark
 from commitlog.segment import identity as identities
 from commitlog.segment.identity import Identity
 from commitlog.segment.notes import Notes
@@ -329,12 +328,6 @@ class LogView:
         `lowest`. Another hold of that name is replaced.
         """
         self.holds[name] = lowest
-
-    def begin_store(self, place: str) -> None:
-        """Note durably that the log has a store, before anything can be deleted. A store at another
-        place has nothing yet.
-        """
-        stored_mark.begin(self._parts.directory, place)
 
     def at_close(self, call: Callable[[], object]) -> None:
         """Call a function when the log is closed, after its last append."""

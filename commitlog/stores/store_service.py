@@ -82,7 +82,8 @@ class StoreService(Service):
         self._last_error: str | None = None
         self._failed_rounds = 0
         self._marker = Marker(store)
-        log.begin_store(place_of(store))
+        with LogFiles(log.path, identity) as files:
+            files.begin_store(place_of(store))
         log.hold("store", self._held)
 
     @property
