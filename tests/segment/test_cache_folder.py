@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import commitlog
-from commitlog import replication
 from commitlog.segment.cache_folder import CacheFolder
 from tests.forks import forked_child
 
@@ -39,7 +38,10 @@ def killed_reader(url: str) -> None:
     assert done.returncode == -signal.SIGKILL
 
 
+@pytest.mark.wing
 def test_folder_of_a_killed_reader_is_removed_by_the_next(tmp_path: Path, temporary: Path) -> None:
+    from commitlog import replication
+
     with commitlog.open(tmp_path / "orders") as log:
         log.append(b"one")
     with replication.serve(tmp_path / "orders") as server:

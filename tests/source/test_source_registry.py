@@ -19,7 +19,6 @@ from commitlog.source import source_registry
 from commitlog.source.source_directory import SourceDirectory
 from commitlog.source.source_registry import open_source_directory
 from commitlog.stores.archive_source import ArchiveSource
-from tests.tools.cli.program import sealed_log
 
 
 def open_elsewhere(path: str) -> SourceDirectory | None:
@@ -28,7 +27,12 @@ def open_elsewhere(path: str) -> SourceDirectory | None:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    return sealed_log(tmp_path / "log")
+    path = tmp_path / "log"
+    with commitlog.open(path, segment_size=64 << 10) as log:
+        for number in range(6):
+            log.append(b"%d" % number)
+            log.roll()
+    return path
 
 
 def test_path_of_a_log_or_nothing_opens_no_source(log: Path, tmp_path: Path) -> None:

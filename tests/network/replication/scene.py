@@ -6,7 +6,6 @@ import signal
 from pathlib import Path
 
 import commitlog
-from commitlog import replication
 from commitlog._kernel.segments import SEAL_AT, SEAL_SIZE
 from commitlog.recovery.epochs import Epochs
 from commitlog.repair.verification import verify
@@ -73,6 +72,8 @@ def check_same(primary: Path, copy: Path, end: int) -> None:
 
 def copy_of(primary: Path, copy: Path) -> None:
     """Make a copy of all records of a log, and stop its follower."""
+    from commitlog import replication  # tests of the core use the rest of this module
+
     with (
         commitlog.open(primary, segment_size=SEGMENT) as log,
         replication.serve(primary) as server,
