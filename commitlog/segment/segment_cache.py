@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from commitlog.base.host import Thread, host
 from commitlog.base.temporary_file import temporary_file
-from commitlog.errors import CommitLogError, IOFailureError
+from commitlog.errors import ClosedError, CommitLogError, ForkedError, IOFailureError
 from commitlog.segment.directory import segment_name
 
 _LEAST_KEPT = 3  # the one before, the present one and the next one of a reader
@@ -131,7 +131,20 @@ class SegmentCache:
         except OSError as error:
             if isinstance(error, CommitLogError):
                 raise
-            raise self.refused(number, error) from error
+            raise self._gone(number, error) or self.refused(number, error) from error
+
+    def _gone(self, number: int, error: OSError) -> CommitLogError | None:
+        """Return the error for a folder that another thread or process has removed by `close`."""
+        path = self._path_of(number)
+        if self._closed:
+            return ClosedError("the log is closed: open it again", path=path)
+        if self._pid != os.getpid() and isinstance(error, FileNotFoundError):
+            return ForkedError(
+                "the parent process has closed this log, and removed the segments that it had "
+                "fetched: open it again in this process",
+                path=path,
+            )
+        return None
 
     def refused(self, number: int, error: OSError) -> IOFailureError:
         """Return the error for a segment that the folder cannot take."""

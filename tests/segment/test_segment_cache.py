@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlog.errors import ClosedError, CommitLogError, ForkedError
 from commitlog.segment.directory import segment_name
 from commitlog.segment.segment_cache import SegmentCache
 
@@ -67,3 +68,46 @@ def test_seeking_reader_fetches_only_what_it_reads() -> None:
             place.free[number].set()
             cache.fetch(number)
     assert place.begun == [5, 2, 7, 3]
+
+
+def test_fetch_during_a_close_raises_closed_error(until: Callable[..., None]) -> None:
+    place, raised = Place(), list[CommitLogError]()
+    cache = place.cache(3)
+
+    def fetch() -> None:
+        try:
+            cache.fetch(5)
+        except CommitLogError as error:
+            raised.append(error)
+
+    fetching = threading.Thread(target=fetch)
+    fetching.start()
+    until(lambda: place.begun == [5])
+    cache.close()
+    place.free[5].set()
+    fetching.join(LIMIT_S)
+    assert [type(each) for each in raised] == [ClosedError]
+    with pytest.raises(ClosedError, match="the log is closed"):
+        cache.fetch(6)
+
+
+def test_child_raises_forked_error_after_the_parent_closed() -> None:
+    place = Place()
+    cache = place.cache(3)
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.read(reads, 1)
+            cache.forked()
+            cache.fetch(5)
+        except ForkedError:
+            code = 0
+        finally:
+            os._exit(code)
+    cache.close()
+    os.write(writes, b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    os.close(reads)
+    os.close(writes)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from commitlog.base.host import host
-from commitlog.errors import CommitLogError, ReplicationError
+from commitlog.errors import ClosedError, CommitLogError, ReplicationError
 from commitlog.network.remote import update as updates
 from commitlog.network.remote import wire
 from commitlog.network.remote.channel import SILENCE_S, Channel
@@ -104,7 +104,7 @@ class Connection:
         self.close_unused()
         with self._lock:
             if self._closed:
-                raise ReplicationError(f"the connection to {self.url} is closed: open it again")
+                raise self._ended()
             channel = self._unused.pop()[1] if self._unused else None
         if channel is not None and not channel.is_unused:  # the server has ended it
             channel.close()
@@ -128,7 +128,7 @@ class Connection:
                 each[1].close()
 
     def close(self) -> None:
-        """End all connections; calls of other threads fail."""
+        """End all connections; calls of other threads raise `ClosedError`."""
         with self._lock:
             self._closed = True
         self._server.end()
@@ -142,8 +142,10 @@ class Connection:
             except wire.FAILURES as error:
                 if isinstance(error, CommitLogError):
                     raise
+                if self._closed:  # by another thread, which ends this call
+                    raise self._ended() from None
                 self.check_refusal(error)
-                if self._closed or host.monotonic() + pause_s > deadline_s:
+                if host.monotonic() + pause_s > deadline_s:
                     raise self.unreached(limit_s, error) from None
             host.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_LONGEST_S)
@@ -179,6 +181,9 @@ class Connection:
         distrusted = wire.distrusted(error, self.url)
         if distrusted is not None:
             raise distrusted from None
+
+    def _ended(self) -> ClosedError:
+        return ClosedError("the log is closed: open it again", path=self.url)
 
     def unreached(self, limit_s: float, error: Exception) -> ReplicationError:
         """Return the error for a server that did not answer in time."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from commitlog.base.host import host
 from commitlog.base.service import Service
-from commitlog.errors import CommitLogError, IOFailureError, ReplicationError
+from commitlog.errors import ClosedError, CommitLogError, IOFailureError, ReplicationError
 from commitlog.network.remote.connection import Connection, UpdateStream
 from commitlog.network.remote.update import Update
 from commitlog.network.remote.wire import FAILURES, HEARTBEAT_S
@@ -88,7 +88,7 @@ class LiveEnd(Service):
                 self._follow()
                 pause_s = _PAUSE_S
                 continue
-            except FAILURES as error:
+            except (ClosedError, *FAILURES) as error:
                 if self._stopping.is_set():
                     return
                 if self._connection.refused or (

@@ -13,7 +13,7 @@ import pytest
 
 import commitlog
 from commitlog import replication
-from commitlog.errors import InvalidOptionError, ReplicationError
+from commitlog.errors import ClosedError, CommitLogError, InvalidOptionError, ReplicationError
 from commitlog.network.remote import wire
 from commitlog.network.remote.channel import Channel
 from commitlog.network.remote.connection import Connection
@@ -67,6 +67,29 @@ def test_connection_is_used_again_until_it_is_old() -> None:
         server.ask("look", limit_s=0)
         assert seen == [2]
         server.close()
+
+
+def test_call_during_a_close_raises_closed_error() -> None:
+    raised: list[CommitLogError] = []
+
+    def ask(server: Connection) -> None:
+        try:
+            server.ask("look")
+        except CommitLogError as error:
+            raised.append(error)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = Connection(f"tcp://127.0.0.1:{listener.getsockname()[1]}/log")
+        asking = threading.Thread(target=ask, args=(server,))
+        asking.start()
+        peer, _ = listener.accept()
+        with peer, Channel(peer) as channel:
+            channel.receive(wire.REQUEST_LIMIT)  # and never answer
+            server.close()
+            asking.join(LIMIT_S)
+    assert [type(each) for each in raised] == [ClosedError]
+    with pytest.raises(ClosedError, match="the log is closed: open it again"):
+        server.ask("look")
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64, "a\0b"])
