@@ -126,6 +126,8 @@ class Replica:
                 path=self.log.path,
                 position=position,
             )
+        # First: what an epoch says was durable would be missing after a kill.
+        self.adopt(self.lineage.reached(position))
         self.followed.lower(position)
         # It may name schemas that are cut, and is made again from those in the segments.
         shutil.rmtree(os.path.join(self.log.path, _SCHEMAS), ignore_errors=True)

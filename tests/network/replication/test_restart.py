@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +14,12 @@ import commitlog
 from commitlog import replication
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import FencedError, ReplicationError
+from commitlog.keep import verify
 from commitlog.log.commit_log import open_log
+from commitlog.log.locked_log import LockedLog
 from commitlog.log.parts import parts_of
 from commitlog.network.replication.promise import Asked
-from commitlog.network.replication.replica import fence_closed
+from commitlog.network.replication.replica import Replica, fence_closed
 from commitlog.network.replication.sender import Sender
 from commitlog.network.replication.served import Served
 from commitlog.recovery import epochs as epochs_file
@@ -24,6 +28,7 @@ from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.lineage import Epoch, Lineage, Rank
 from tests.copies import copy_log
 from tests.network.replication.scene import LIMIT_S, SEGMENT, check_same, fill, records, settle
+from tests.steps import killed_at
 
 
 def opened(path: Path) -> commitlog.CommitLog:
@@ -107,6 +112,31 @@ def test_primary_that_restarted_is_cut_when_it_follows_its_copy(
             assert follower.wait(log.flushed_position, LIMIT_S)
         check_same(copy, crashed, log.flushed_position)
     assert list(crashed.glob("*.fork*"))
+
+
+def test_kill_while_a_restarted_log_is_cut_leaves_it_sound(tmp_path: Path) -> None:
+    path, cut = tmp_path / "orders", tmp_path / "cut"
+    with commitlog.open(path, segment_size=SEGMENT) as log:
+        log.append(b"kept")
+        position = log.tail_position
+        fill(log, 20)
+    with contextlib.closing(LockedLog.open(str(path))) as locked:
+        locked.epochs.write(Lineage().restarted(locked.end))
+
+    def prepare() -> Callable[[], object]:
+        replica = Replica(str(cut), checked=True)
+        return lambda: replica.cut(position)
+
+    step, killed = 0, True
+    while killed:
+        step += 1
+        shutil.rmtree(cut, ignore_errors=True)
+        copy_files(path, cut)
+        killed = killed_at(step, prepare)
+        (cut / "cursors").unlink()  # as after another boot
+        LockedLog.open(str(cut)).close()
+        assert verify(cut).sound, step
+    assert step > 3
 
 
 def test_promotion_prefers_a_copy_of_the_restarted_log(crashed: Path, tmp_path: Path) -> None:
