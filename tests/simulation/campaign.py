@@ -23,9 +23,7 @@ _BATCH = 10  # seeds of one child
 _LIMIT_S = 120.0  # of a batch
 
 
-def outcomes(
-    seeds: Iterable[int], workers: int = 1
-) -> Iterator[Outcome]:
+def outcomes(seeds: Iterable[int], workers: int = 1) -> Iterator[Outcome]:
     """Run seeds, each once, and yield what they came to as they end."""
     waiting = list(seeds)
     running: dict[int, tuple[int, list[int], bytearray, float]] = {}

@@ -76,9 +76,7 @@ class Cluster:
         if machine.process is None:
             machine.role = role
             self.opens += 1
-            machine.process = self._machines.start(
-                machine, role, self._guard(machine, role, run)
-            )
+            machine.process = self._machines.start(machine, role, self._guard(machine, role, run))
             self._world.sleep(0.01)
 
     def primary(self, machine: Machine) -> None:
@@ -323,6 +321,7 @@ class Cluster:
         self.stop(machine)
         shutil.rmtree(machine.path, ignore_errors=True)
         self.oracle.replaced_s = self._world.now_s
+        self.oracle.split = True  # its promises are gone with it
 
     def _on_from_store(self, machine: Machine, other: Machine, number: int) -> None:
         """Restore a log from the store into the place of a directory."""
@@ -439,4 +438,3 @@ class Cluster:
 def session_over(log: Any) -> bool:
     """Return whether a log takes no more appends."""
     return bool(log.closed)
-

@@ -18,6 +18,7 @@ from commitlog.log.view import _SIGNALS
 from commitlog.network.replication import replication
 from commitlog.network.replication.server import Port, name_of
 from commitlog.network.replication.serving import Serving
+from commitlog.segment import lock_file
 from tests.simulation.streams import Network, Socket
 from tests.simulation.world import (
     BEGAN_NS,
@@ -208,6 +209,7 @@ class Machines:
                 listen=listen,
             ),
             patched(os, urandom=drawn.randbytes),
+            patched(lock_file, process_name=lambda pid: "simulated"),
             patched(Registry, add=add),
             patched(LifeLock, __init__=init),
             patched(replication, ServingProcess=_Serving),
