@@ -4,6 +4,8 @@
 #   make demo        a real stream through the log, with the writer killed on the way
 #   make test        the tests                     make test-long   those that take minutes
 #   make test-core   those of the core alone
+#   make simulate    runs of the whole system in one process: SEEDS=2000 FIRST=0 WORKERS=2
+#                    JSON=figures.json; SEED=17 prints the story of one
 #   make asan        a part of the tests, and threads at random, with the address sanitizer
 #   make lint        all checks of style and types
 #   make docs        the documentation as pages, in build/site/index.html
@@ -58,8 +60,8 @@ INSTALLED := .venv/.installed-$(HERE)
 KERNELS := .venv/.built-$(HERE) .venv/.asserts-$(HERE)
 BUILT := $(word $(if $(COMMITLOG_ASSERT),2,1),$(KERNELS))
 
-.PHONY: help demo test test-core test-long asan lint docs model build asserts wheels release \
-	bench bench-peers defects screenshots instructions clean distclean check FORCE
+.PHONY: help demo test test-core test-long simulate asan lint docs model build asserts wheels \
+	release bench bench-peers defects screenshots instructions clean distclean check FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -83,6 +85,11 @@ test-core: asserts $(DEPENDENCIES)
 
 test-long: asserts $(DEPENDENCIES)
 	@$(BIN)/python -m pytest -m long --timeout 1800
+
+simulate: asserts $(DEPENDENCIES)
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--replay $(SEED) --shrink,--seeds \
+		$(or $(SEEDS),300) --first $(or $(FIRST),0) --workers $(or $(WORKERS),1)) \
+		$(if $(JSON),--json $(JSON))
 
 asan: build $(DEPENDENCIES)
 	@rm -rf build/asan && mkdir -p build/asan && cp -r commitlog tests examples bench demo setup.py \

@@ -38,6 +38,7 @@ class Cluster:
         self.store = str(machines.folder / "store")
         self.opens = 0
         self.ended: dict[str, str] = {}
+        self._restored: set[str] = set()
         self._followers: dict[str, Any] = {}
         self._primaries: dict[str, Any] = {}
 
@@ -258,8 +259,6 @@ class Cluster:
     def _is_restored(self, machine: Machine) -> bool:
         return machine.name in self._restored
 
-    _restored: set[str] = set()
-
     def _on_failover(self, machine: Machine, other: Machine, number: int) -> None:
         """Stop the primary and promote a copy, as the documentation says."""
         for each in self._machines.each:
@@ -292,6 +291,7 @@ class Cluster:
         if os.path.isdir(machine.path):
             machine.backup = machine.folder / "backup"
             self._machines.copy(machine.path, machine.backup)
+            machine.inodes = self._machines.inodes(machine.path)
 
     def _on_restore(self, machine: Machine, other: Machine, number: int) -> None:
         """Put the backup in the place of the directory; also while a program has it open."""
@@ -301,6 +301,18 @@ class Cluster:
             self.stop(machine)
         self._replace(machine, str(machine.backup))
         self._world.sleep(0.5)
+
+    def _on_rollback(self, machine: Machine, other: Machine, number: int) -> None:
+        """Give a machine the disk of an earlier moment, as snapshots do: no file shows it."""
+        if machine.backup is None:
+            return
+        self.stop(machine)
+        restored = self._restored
+        self._replace(machine, str(machine.backup))
+        self._restored = restored
+        self._machines.roll_back(machine.path, machine.inodes)
+        self.oracle.split = True  # promises may be gone, and records that it acknowledged
+        self.oracle.waive(machine.path)
 
     def _replace(self, machine: Machine, source: str) -> None:
         old = f"{machine.path}.old"

@@ -18,6 +18,7 @@ from commitlog.log.view import _SIGNALS
 from commitlog.network.replication import replication
 from commitlog.network.replication.server import Port, name_of
 from commitlog.network.replication.serving import Serving
+from commitlog.recovery.place import Place
 from commitlog.segment import lock_file
 from tests.simulation.streams import Network, Socket
 from tests.simulation.world import (
@@ -48,6 +49,7 @@ class Machine:
         folder.mkdir()
         self.path = str(folder / "log")
         self.backup: Path | None = None
+        self.inodes: dict[str, int] = {}  # of what the backup has
         self.ahead_ns = 0
         self.process: Process | None = None
         self.role = "idle"
@@ -114,6 +116,7 @@ class Machines:
             for number in range(count)
         ]
         self.steps: dict[str, int] = {}
+        self._inodes: dict[int, int] = {}  # of what a snapshot brought back, as they were
         self.seen: list[str] = []
 
     # --- processes --------------------------------------------------------------------------------
@@ -209,6 +212,7 @@ class Machines:
                 listen=listen,
             ),
             patched(os, urandom=drawn.randbytes),
+            patched(Place, of=self._place_of),
             patched(lock_file, process_name=lambda pid: "simulated"),
             patched(Registry, add=add),
             patched(LifeLock, __init__=init),
@@ -223,6 +227,24 @@ class Machines:
         return BEGAN_NS + int(self.world.now_s * 1e9) + ahead
 
     # --- directories ------------------------------------------------------------------------------
+
+    def inode(self, path: str | Path | int) -> int:
+        """Return the inode of a file, as the disk of its machine has it."""
+        found = os.stat(path).st_ino
+        return self._inodes.get(found, found)
+
+    def inodes(self, folder: str | Path) -> dict[str, int]:
+        """Return the inodes of a folder and of its files."""
+        return {each.name: self.inode(each) for each in [Path(folder), *Path(folder).iterdir()]}
+
+    def roll_back(self, folder: str | Path, inodes: dict[str, int]) -> None:
+        """Have a folder and its files those inodes: the disk has an older state, and the same."""
+        for each in [Path(folder), *Path(folder).iterdir()]:
+            if each.name in inodes:
+                self._inodes[os.stat(each).st_ino] = inodes[each.name]
+
+    def _place_of(self, directory_fd: int, fd: int) -> Place:
+        return Place(self.inode(fd), self.inode(directory_fd), None)
 
     def copy(self, source: str, target: Path) -> None:
         """Copy a directory as it is at this moment."""

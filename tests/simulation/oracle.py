@@ -190,7 +190,7 @@ class Oracle:
                 )
 
     def waive(self, path: str) -> None:
-        """An operator put an older state in the place of a primary, and goes on with it."""
+        """An operator put an older state in the place of a log: what it lacks may be lost."""
         found = set(content(path))
         lost = [key for key in self.acknowledged if key not in found]
         self.waived += len(lost)

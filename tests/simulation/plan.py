@@ -17,6 +17,7 @@ KINDS = {
     "promote": 3,
     "backup": 4,
     "restore": 4,
+    "rollback": 4,
     "clone": 2,
     "wipe": 1,
     "from_store": 3,

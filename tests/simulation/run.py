@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from tests.simulation.cluster import Cluster
@@ -16,7 +17,7 @@ from tests.simulation.oracle import ViolationError
 from tests.simulation.plan import Event, Settings, plan_of
 from tests.simulation.world import Choices, HangError, Task, World
 
-ROOT = Path("/dev/shm")  # noqa: S108  (files in memory)
+ROOT = Path("/dev/shm")
 
 
 @dataclass
@@ -98,7 +99,7 @@ def run(
     outcome.acks, outcome.reads = cluster.oracle.acks, cluster.oracle.reads
     outcome.promotions = cluster.oracle.promotions
     kinds = [each.kind for each in events]
-    outcome.pairs = set(zip(kinds, kinds[1:], strict=False))
+    outcome.pairs = set(pairwise(kinds))
     outcome.steps = machines.steps
     outcome.took_s = time.process_time() - began_s
     return outcome
