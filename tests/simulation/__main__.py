@@ -19,6 +19,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1, help="processes [default: 1]")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--replay", type=int, help="run one seed, and print its story")
+    parser.add_argument("--failed", action="store_true", help="run all that once failed")
     parser.add_argument("--shrink", action="store_true", help="shorten it first")
     parser.add_argument("--mutant", help="put a fault back first; `list` names them")
     parser.add_argument("--until-found", action="store_true", help="end at the first violation")
@@ -28,6 +29,8 @@ def main() -> int:
         from tests.simulation import mutants
 
         return mutants.report(parsed)
+    if parsed.failed:
+        return _failed()
     if parsed.replay is not None:
         return _replay(parsed)
     return _campaign(parsed)
@@ -38,6 +41,18 @@ def _prepare(mutant: str | None) -> None:
         from tests.simulation.mutants import put_back
 
         put_back(mutant)
+
+
+def _failed() -> int:
+    from tests.simulation.plan import failed_runs
+    from tests.simulation.run import run
+
+    status = 0
+    for each in failed_runs():
+        found = run(each.seed, each.settings, each.events)
+        print(f"{each.what}: {found.why or 'every promise held'}")
+        status |= bool(found.rule)
+    return status
 
 
 def _replay(parsed: argparse.Namespace) -> int:
@@ -58,6 +73,7 @@ def _replay(parsed: argparse.Namespace) -> int:
         found = run(parsed.replay, settings, events)
     print(f"seed {parsed.replay}: {settings}")
     print("\n".join(found.story))
+    print("; ".join(map(str, events)))
     print(found.why or "every promise held")
     return 1 if found.rule else 0
 

@@ -1,9 +1,10 @@
-"""Plan: the events of a run, drawn from its seed."""
+"""Plan: the events of a run, drawn from its seed, and runs that once failed."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from pathlib import Path
 
 # The weight of each kind of event.
 KINDS = {
@@ -56,6 +57,29 @@ class Event:
     def parse(cls, text: str) -> Event:
         kind, machine, other, number = text.split()
         return cls(kind, int(machine[1:]), int(other[1:]), int(number))
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A run that once failed."""
+
+    what: str
+    seed: int
+    settings: Settings
+    events: list[Event]
+
+    @classmethod
+    def parse(cls, line: str) -> Failed:
+        what, seed, settings, events = (each.strip() for each in line.split("|"))
+        machines, require, store = settings.split()
+        fixed = Settings(int(machines), int(require), store == "True")
+        return cls(what, int(seed), fixed, [Event.parse(each) for each in events.split(";")])
+
+
+def failed_runs() -> list[Failed]:
+    """Return the runs of `failed.txt`."""
+    lines = Path(__file__).with_name("failed.txt").read_text().splitlines()
+    return [Failed.parse(line) for line in lines if not line.startswith("#")]
 
 
 def plan_of(seed: int) -> tuple[Settings, list[Event]]:
