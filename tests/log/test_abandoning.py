@@ -106,7 +106,7 @@ def test_abandoned_log_recovers_every_record(tmp_path: Path) -> None:
         log.append(b"later")
     with commitlog.open(tmp_path, flush="none") as again:
         assert len(values(again)) == RECORDS
-        tailer = again.tailer("places")  # nobody has its name
+        tailer = again.tailer("places")  # its name is free
         assert tailer.position > again.first_position
 
 

@@ -29,7 +29,6 @@ class Mutant:
 
 _R = "commitlog.network.replication"
 _S = "commitlog.stores"
-# ruff: noqa: E501  (the texts are those of the package, line for line)
 MUTANTS = [
     # --- meeting and following
     Mutant("meeting compares no digests", f"{_R}.meeting",
@@ -52,7 +51,8 @@ MUTANTS = [
            '                failpoint("fence written")', "                self.lineage = new"),
     Mutant("follower acknowledges what it was sent next", f"{_R}.follower",
            "                stream.acknowledge(rank, position)\n            with",
-           "                stream.acknowledge(rank, position + len(chunk.frames))\n            with"),
+           "                stream.acknowledge(rank, position + len(chunk.frames))\n"
+           "            with"),
     Mutant("follower acknowledges before it writes", f"{_R}.follower",
            "                before = replica.position\n                replica.write(chunk)",
            "                before = replica.position\n"
@@ -62,7 +62,8 @@ MUTANTS = [
     Mutant("clone of a log is counted", f"{_R}.served",
            "        if new.id == known.member:", "        if False:"),
     Mutant("copy is not counted before it acknowledges", f"{_R}.served",
-           "            self.view.epochs.change(lambda known: known.joined(new))", "            pass"),
+           "            self.view.epochs.change(lambda known: known.joined(new))",
+           "            pass"),
     Mutant("overwritten log is served on", f"{_R}.served",
            "        if found == (offset + size, digest):", "        if True:"),
     Mutant("replaced log is served on", f"{_R}.served",
@@ -84,9 +85,11 @@ MUTANTS = [
            "return positions[copies - 1] if len(positions) >= copies else 0",
            "return positions[0] if positions else 0"),
     Mutant("fence does not fail the primary", f"{_R}.required_copies",
-           "        self._log.fail_replaced()\n        self._later_epoch", "        self._later_epoch"),
+           "        self._log.fail_replaced()\n        self._later_epoch",
+           "        self._later_epoch"),
     Mutant("later epoch of a copy is ignored", f"{_R}.quota",
-           "        self._fence = rank\n        self._awaited.clear()\n        return [Fenced(rank)]",
+           "        self._fence = rank\n        self._awaited.clear()\n"
+           "        return [Fenced(rank)]",
            "        return []"),
     Mutant("append waits for no copies", f"{_R}.required_copies",
            "            if position >= end:", "            if True:"),
@@ -129,10 +132,12 @@ MUTANTS = [
     Mutant("copy is opened for writing", "commitlog.recovery.admission",
            "    if found.follows is not None:", "    if False:"),
     Mutant("recovery is not noted", "commitlog.recovery.admission",
-           "        if known.follows is None:\n            epochs.write", "        if False:\n            epochs.write"),
+           "        if known.follows is None:\n            epochs.write",
+           "        if False:\n            epochs.write"),
     # --- stores
     Mutant("foreign session is continued", f"{_S}.store_service",
-           "        if how is Standing.FOREIGN:\n            raise foreign(target, newest.number)\n", ""),
+           "        if how is Standing.FOREIGN:\n"
+           "            raise foreign(target, newest.number)\n", ""),
     Mutant("later session is ignored", f"{_S}.store_session",
            "        if read_session(target, self.number + 1) is not None:", "        if False:"),
     Mutant("lower epoch stores on", f"{_S}.storing",

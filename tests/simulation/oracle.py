@@ -149,7 +149,7 @@ class Oracle:
         except CommitLogError:
             return
         if not report.sound and not report.live:
-            raise ViolationError("verify", f"{path} is said to be damaged: {report}")
+            raise ViolationError("verify", f"{path} is not sound by this report: {report}")
 
     def check_promoted(self, path: str, epoch: int, *, forced: bool) -> None:
         """A promoted log has each acknowledged record, if nothing was waived."""
