@@ -28,11 +28,11 @@ class Session:
     number: int
     epoch: int
     require: int
-    base: list[tuple[int, bytes]]
+    base: list[bytes]  # with what was deleted before
     appended: list[bytes] = field(default_factory=list)
 
     def history(self) -> list[bytes]:
-        return [value for _, value in self.base] + self.appended
+        return self.base + self.appended
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,10 @@ class Oracle:
 
     def begin(self, path: str, epoch: int, require: int) -> Session:
         """Note a writer, before its first append."""
-        found = self.read(path)
+        found = [value for _, value in self.read(path)]
+        if found:
+            whole = self.sessions[tag_of(found[-1])[0]].history()
+            found = whole[: whole.index(found[0])] + found
         session = Session(len(self.sessions), epoch, require, found)
         self.sessions.append(session)
         return session
