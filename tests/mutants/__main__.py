@@ -1,0 +1,111 @@
+"""Put faults into copies of the code, one at a time, and run the leg that must find each:
+``python -m tests.mutants [--quick] [--only NAME] [--json FILE]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.mutants import kernel, services
+from tests.mutants.mutant import ROOT, CTests, Mutant, PatchError
+from tests.mutants.tree import NotBuiltError, Outcome, Workshop
+
+MUTANTS = [*kernel.MUTANTS, *services.MUTANTS]
+
+
+def parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="only those that C tests find")
+    parser.add_argument("--only", action="append", metavar="NAME", help="mutants with this text")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcomes to FILE")
+    parser.add_argument("--list", action="store_true", help="list the mutants and their legs")
+    parser.add_argument("--folder", type=Path, help="where to work [default: a temporary one]")
+    return parser.parse_args(arguments)
+
+
+def chosen(options: argparse.Namespace) -> list[Mutant]:
+    found = [
+        each
+        for each in MUTANTS
+        if (not options.only or any(text in each.name for text in options.only))
+        and (not options.quick or isinstance(each.leg, CTests))
+    ]
+    if not found:
+        raise SystemExit("no mutant has that name: --list shows them")
+    return found
+
+
+def tried(workshop: Workshop, mutant: Mutant, sound: dict[str, Outcome]) -> dict[str, Any]:
+    """Run the leg of a mutant, and before, once, on the code as it is."""
+    leg, began_s = str(mutant.leg), time.monotonic()
+    result = {"name": mutant.name, "file": mutant.file, "leg": leg}
+    try:
+        if leg not in sound:
+            sound[leg] = workshop.sound(mutant.leg)
+        if sound[leg].failed:
+            return {**result, "caught": None, "by": f"fails without it: {sound[leg].by}"}
+        outcome = workshop.mutated(mutant)
+    except (NotBuiltError, PatchError) as error:
+        return {**result, "caught": None, "by": str(error)[:600]}
+    taken_s = round(time.monotonic() - began_s, 1)
+    why = {"why": mutant.survives} if mutant.survives and not outcome.failed else {}
+    return {**result, "caught": outcome.failed, "by": outcome.by, **why, "seconds": taken_s}
+
+
+def written(results: list[dict[str, Any]], path: Path | None) -> None:
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True,
+        check=False,
+    ).stdout.strip()  # fmt: skip
+    content = {
+        "leg": "mutants",
+        "commit": commit,
+        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "tried": len(results),
+        "caught": sum(each["caught"] is True for each in results),
+        "survived": [each["name"] for each in results if each["caught"] is False],
+        "invalid": [each["name"] for each in results if each["caught"] is None],
+        "mutants": results,
+    }
+    if path is not None:
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def main(arguments: list[str]) -> int:
+    options = parsed(arguments)
+    mutants = chosen(options)
+    if options.list:
+        for each in mutants:
+            print(f"{each.name}: {each.file}: {each.leg}")
+        return 0
+    folder = Path(options.folder or tempfile.mkdtemp(prefix="commitlog-mutants-"))
+    results: list[dict[str, Any]] = []
+    sound: dict[str, Outcome] = {}
+    try:
+        workshop = Workshop(folder)
+        for mutant in mutants:
+            result = tried(workshop, mutant, sound)
+            results.append(result)
+            said = {True: "caught", False: "NOT CAUGHT", None: "INVALID"}[result["caught"]]
+            print(f"{said}: {mutant.name}: {result['by']}", flush=True)
+            written(results, options.json)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    caught = sum(each["caught"] is True for each in results)
+    explained = sum(each["caught"] is False and "why" in each for each in results)
+    print(f"{len(results)} mutants: {caught} caught, {len(results) - caught} not "
+          f"({explained} of these with a reason)")  # fmt: skip
+    return 0 if caught + explained == len(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
