@@ -132,6 +132,41 @@ static void handle_leads_one_flush_at_a_time(void) {
     end(&scene);
 }
 
+static void *flush_on(void *scene) {
+    CHECK(cl_flush(&((test_scene *)scene)->handle.log, tail_position(scene),
+                   deadline(PATIENCE_NS)) == CL_OK);
+    return NULL;
+}
+
+/* Another process has replaced this handle's leader as stuck, and leads itself: the end of the
+ * replaced flush leaves it the lead. */
+static void replaced_leader_leaves_the_lead_to_its_successor(void) {
+    test_scene scene;
+    test_handle other;
+    pthread_t thread;
+    cl_claim claim;
+    start(&scene, false, 0);
+    open_handle(&scene.place, &other, false);
+    scene.handle.log.claim_timeout_ns = other.log.claim_timeout_ns = 2 * PATIENCE_NS;
+    uint64_t *flusher = &scene.place.cursors->flusher.value;
+    const uint32_t *leading = &scene.handle.log.leading;
+    CHECK(claim_bytes(&other.writer, 64, &claim) == CL_OK); /* each lead ends without success */
+    CHECK(pthread_create(&thread, NULL, flush_on, &scene) == 0);
+    uint64_t mine = scene.handle.log.owner, successor = other.log.owner;
+    while (!cl_swap(flusher, &mine, successor)) {
+        mine = scene.handle.log.owner;
+    }
+    while (cl_load32(leading) != 0) { /* the replaced lead ends soon */
+        cl_pause();
+    }
+    CHECK(cl_load(flusher) == successor);
+    cl_writer_abandon(&other.writer, &claim);
+    cl_store(flusher, 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    close_handle(&other);
+    end(&scene);
+}
+
 /* A failed write fails the log for every process. Nothing later is acknowledged, and a retry does
  * not clear the error. */
 static void failed_commit_is_final(void) {
@@ -397,6 +432,7 @@ int main(void) {
     dead_leader_is_replaced();
     stuck_leader_is_replaced_after_the_claim_timeout();
     handle_leads_one_flush_at_a_time();
+    replaced_leader_leaves_the_lead_to_its_successor();
     failed_commit_is_final();
     failed_flush_is_final_for_every_process();
     read_only_handle_neither_commits_nor_flushes();

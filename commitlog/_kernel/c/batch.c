@@ -250,7 +250,7 @@ WITH_CRC INLINED size_t read_run(progress *now, const cl_segment *segment, const
             break;
         }
         offset += step;
-        to += form == NO_VALUES ? 0 : value_length;
+        to = form == NO_VALUES ? NULL : to + value_length;
     }
     add_rows(now, row, segment->base + start, value_length, form);
     return row;
