@@ -47,6 +47,33 @@ static pid_t start_second(test_scene *scene, int64_t claim_timeout_ns) {
     return start_victim(scene, append_second);
 }
 
+/* A count that waited for a claim goes on up to the tail of its beginning. What was appended behind
+ * that meanwhile counts, too. */
+static void record_behind_an_interrupted_count_is_a_conflict(void) {
+    test_place place;
+    test_handle one, other;
+    cl_claim claim;
+    uint64_t position;
+    make_place(&place, SMALL);
+    open_handle(&place, &one, false);
+    open_handle(&place, &other, false);
+    one.log.claim_timeout_ns = NEVER_NS;
+    append_value(&other, "first", 5);
+    CHECK(append_expected(&one, "second", 6, 1) == CL_OK);
+    cl_record_input third = record_of("third", 5), fourth = record_of("fourth", 6);
+    CHECK(cl_writer_claim(&other.writer, other.writer.largest, &third, &claim) == CL_OK);
+    cl_condition condition = {.expect = 3};
+    CHECK(cl_append_expected(&one.writer, &fourth, &condition, &position) == CL_E_UNRESOLVED);
+    append_value(&other, "later", 5);
+    memcpy(claim.segment->bytes + claim.offset + CL_FRAME_HEADER, "third", 5);
+    CHECK(cl_claim_publish(&other.writer, &claim, &third) == CL_OK);
+    CHECK(cl_append_expected(&one.writer, &fourth, &condition, &position) == CL_E_CONFLICT);
+    CHECK(append_expected(&one, "fifth", 5, 4) == CL_OK && scan_log(&one) == 5);
+    close_handle(&one);
+    close_handle(&other);
+    drop_place(&place);
+}
+
 /* Returns the number of changes that other processes see, and in `gaps` the instructions between
  * them. */
 static uint32_t run_undisturbed(uint64_t *gaps) {
@@ -122,6 +149,7 @@ static void killed_victim_is_counted_if_it_was_published(uint32_t index, uint64_
 
 int main(void) {
     uint64_t gaps[MOST_CHANGES];
+    record_behind_an_interrupted_count_is_a_conflict();
     if (!can_be_driven()) {
         return 0;
     }

@@ -46,6 +46,14 @@ static void flush_raises_flushed_to_the_tail(bool pooled) {
     end(&scene);
 }
 
+static void watermark_does_not_fall(void) {
+    uint64_t watermark = 4096;
+    cl_raise(&watermark, 4095);
+    CHECK(watermark == 4096);
+    cl_raise(&watermark, 4097);
+    CHECK(watermark == 4097);
+}
+
 static void flush_of_several_segments_reaches_the_tail(void) {
     test_scene scene;
     start(&scene, false, 0);
@@ -175,11 +183,13 @@ static void failed_commit_is_final(void) {
     append_value(&scene.handle, "value", 5);
     CHECK(flush_all(&scene) == CL_OK);
     uint64_t flushed = scene.place.cursors->flushed.value;
-    append_value(&scene.handle, "lost", 4);
+    uint64_t lost = append_value(&scene.handle, "lost", 4);
     int fd = scene.segment->fd;
     scene.segment->fd = open("/dev/null", O_RDONLY);
     CHECK(cl_commit(&scene.handle.log, tail_position(&scene)) == CL_E_FAILED &&
           scene.place.cursors->failed.value == EBADF);
+    /* Without its body, no cell is in the file. */
+    CHECK(cl_load((const uint64_t *)(scene.segment->map + lost)) == 0);
     close(scene.segment->fd);
     scene.segment->fd = fd; /* a working descriptor again, but the failure is final */
     CHECK(cl_commit(&scene.handle.log, tail_position(&scene)) == CL_E_FAILED &&
@@ -428,6 +438,7 @@ int main(void) {
         flush_raises_flushed_to_the_tail(pooled);
         loops_flush_all_records_and_stop_on_request(pooled);
     }
+    watermark_does_not_fall();
     flush_of_several_segments_reaches_the_tail();
     dead_leader_is_replaced();
     stuck_leader_is_replaced_after_the_claim_timeout();

@@ -247,6 +247,8 @@ static void resume_finds_the_next_valid_frame(void) {
     scene.segment->map[damaged] ^= 0x40;
     CHECK(cl_segment_resume(scene.segment, damaged) == next &&
           cl_segment_resume(scene.segment, next) == SMALL);
+    /* A damaged SKIP may be one cell: the next frame begins right behind it. */
+    CHECK(cl_segment_resume(scene.segment, next - CL_FRAME_SMALLEST) == next);
     cl_scan scan;
     cl_segment_scan(scene.segment, 0, SMALL, &scan);
     CHECK(scan.code == CL_E_DAMAGE && scan.offset == damaged && scan.tally.records == 0);

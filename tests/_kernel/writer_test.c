@@ -401,6 +401,22 @@ static void refusal_or_failure_refuses_every_call(void) {
     end(&place, &handle);
 }
 
+/* A claim that is filled and then published shorter: its rest has bytes of the program's own. */
+static void rest_of_a_longer_claim_is_passed(bool plain) {
+    test_place place;
+    test_handle handle;
+    cl_claim claim;
+    cl_record_input input = record_of(NULL, 100);
+    start(&place, &handle, SMALL, plain);
+    CHECK(cl_writer_claim(&handle.writer, handle.writer.largest, &input, &claim) == CL_OK);
+    memset(claim.segment->bytes + claim.offset + CL_FRAME_HEADER, 0xFF, 100);
+    input.value_length = 9;
+    CHECK(cl_claim_publish(&handle.writer, &claim, &input) == CL_OK);
+    append_value(&handle, "next", 4);
+    CHECK(scan_log(&handle) == 2);
+    end(&place, &handle);
+}
+
 int main(void) {
     fill_noise();
     for (int plain = 0; plain < 2; plain++) {
@@ -415,6 +431,7 @@ int main(void) {
         sixteen_byte_frames_roll_over_many_segments(plain);
         frames_above_64_kib_never_overshoot(plain);
         abandoned_claim_is_passed(plain);
+        rest_of_a_longer_claim_is_passed(plain);
     }
     full_disk_overshoots_once_per_handle_and_segment();
     header_part_of_the_opening_is_written_once();

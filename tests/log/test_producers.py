@@ -297,6 +297,19 @@ def test_marks_are_read_behind_damage(tmp_path: Path) -> None:
         assert sent(log, 0, 2) == [positions[0], positions[2]]
 
 
+def test_number_in_a_damaged_mark_is_not_taken(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with commitlog.open(path, segment_size=SEGMENT) as log:
+        (position,) = sent(log, 2)
+    (path / "producers").unlink()
+    with open(path / f"{0:020}.seg", "r+b") as file:
+        file.seek(position - MARK + 16)
+        file.write(b"\3")  # the number, which no CRC of a frame covers
+    with commitlog.open(path) as log:
+        assert sent(log, 3) != [position]
+        assert values(log) == [b"2", b"3"]
+
+
 def test_archived_and_restored_log_knows_the_numbers(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         positions = sent(log, *range(100), size=2000)

@@ -24,7 +24,7 @@ MUTANTS = [*kernel.MUTANTS, *services.MUTANTS]
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="only those that C tests find")
+    parser.add_argument("--quick", action="store_true", help="only those that C tests are to find")
     parser.add_argument("--only", action="append", metavar="NAME", help="mutants with this text")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcomes to FILE")
     parser.add_argument("--list", action="store_true", help="list the mutants and their legs")
@@ -45,15 +45,16 @@ def chosen(options: argparse.Namespace) -> list[Mutant]:
 
 
 def tried(workshop: Workshop, mutant: Mutant, sound: dict[str, Outcome]) -> dict[str, Any]:
-    """Run the leg of a mutant, and before, once, on the code as it is."""
+    """Run the leg of a mutant, and what fails then, once, on the code as it is."""
     leg, began_s = str(mutant.leg), time.monotonic()
     result = {"name": mutant.name, "file": mutant.file, "leg": leg}
     try:
-        if leg not in sound:
-            sound[leg] = workshop.sound(mutant.leg)
-        if sound[leg].failed:
-            return {**result, "caught": None, "by": f"fails without it: {sound[leg].by}"}
         outcome = workshop.mutated(mutant)
+        failed = leg if isinstance(mutant.leg, CTests) else outcome.by
+        if outcome.failed and failed not in sound:
+            sound[failed] = workshop.sound(mutant.leg, failed)
+        if outcome.failed and sound[failed].failed:
+            return {**result, "caught": None, "by": f"fails without it: {sound[failed].by}"}
     except (NotBuiltError, PatchError) as error:
         return {**result, "caught": None, "by": str(error)[:600]}
     taken_s = round(time.monotonic() - began_s, 1)
