@@ -73,7 +73,7 @@ class JoinNote:
             note = cls._of(content)
             if note._is_valid(directory):
                 return note
-        except (KeyError, TypeError, ValueError):
+        except (LookupError, TypeError, ValueError, OverflowError):
             pass
         raise CorruptSegmentError(
             f"`{JOIN_NOTE}` does not describe a join to this log: run `commitlog repair` on the "
@@ -141,7 +141,7 @@ class Manifest:
                     for query, (batch, joined_ns) in content["batches"].items()
                 }
             )
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
             raise CorruptSegmentError(
                 f"`{MANIFEST}` does not list the batches in this log: run `commitlog repair` on "
                 "the log",

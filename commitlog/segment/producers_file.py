@@ -140,7 +140,14 @@ def _read(directory: LogDirectory) -> tuple[Covered, bool]:
             covered.number = max(covered.number, first)
             return covered, True
         _logger.warning("%s: `%s` belongs to other segments and is rebuilt", directory.path, NAME)
-    except (CommitLogError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (
+        CommitLogError,
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+    ) as error:
         _logger.warning("%s: `%s` is rebuilt: %s", directory.path, NAME, error)
     return Covered(first), False
 

@@ -2,7 +2,32 @@
 /* Commit: which bytes reach the file, at which call, and in which chunks. */
 #include "scene.h"
 
+#include <sys/syscall.h>
+
 #define RECORD 1000u
+
+/* The most bytes that one call writes; the linker prefers this function. */
+static size_t wrote_most = SIZE_MAX;
+
+ssize_t pwrite(int fd, const void *bytes, size_t size, off_t at) {
+    return syscall(SYS_pwrite64, fd, bytes, size < wrote_most ? size : wrote_most, at);
+}
+
+static void short_writes_are_continued(void) {
+    test_scene scene;
+    uint8_t value[RECORD];
+    start(&scene, true, 0);
+    memset(value, 'v', sizeof value);
+    for (int index = 0; index < 5; index++) {
+        append_value(&scene.handle, value, sizeof value);
+    }
+    wrote_most = 700;
+    CHECK(cl_commit(&scene.handle.log, tail_position(&scene)) == CL_OK);
+    wrote_most = SIZE_MAX;
+    CHECK(memcmp(scene.segment->map + CL_SEGMENT_HEADER, scene.buffer + CL_SEGMENT_HEADER,
+                 SMALL - CL_SEGMENT_HEADER) == 0);
+    end(&scene);
+}
 
 /* Both ways, by copy and by write: before the commit the file holds zeros, after it the bytes of
  * the buffer. */
@@ -210,6 +235,7 @@ int main(void) {
         other_process_reads_only_whole_frames(copy_limits[at]);
     }
     commit_stores_the_first_cell_through_the_mapping();
+    short_writes_are_continued();
     commit_of_several_segments_drains_each_buffer(0);
     commit_of_several_segments_drains_each_buffer(UINT32_MAX);
     commit_stops_before_an_open_claim();

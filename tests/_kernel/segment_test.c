@@ -3,6 +3,18 @@
 
 #include <sys/syscall.h>
 
+/* What the kernel asked the system to write back last; the linker prefers this function. */
+static struct {
+    const void *start;
+    int flags;
+} synced;
+
+int msync(void *start, size_t length, int flags) {
+    synced.start = start;
+    synced.flags = flags;
+    return (int)syscall(SYS_msync, start, length, flags);
+}
+
 static const uint8_t OTHER_LOG[16] = "another log's id";
 
 static int try_open(const test_place *place, uint64_t number) {
@@ -201,6 +213,33 @@ static void any_range_can_be_prefaulted_and_flushed(test_place *place) {
     cl_segment_release(segment);
 }
 
+/* A roll writes the header's opened part, which is durable with the first frames. */
+static void flush_waits_and_begins_with_the_header(test_place *place) {
+    cl_segment *segment;
+    CHECK(cl_segment_open(place->dir_fd, 0, place->size, place->uuid, true, &segment) == CL_OK);
+    CHECK(cl_segment_flush(segment, CL_SEGMENT_HEADER, CL_SEGMENT_HEADER + 64) == CL_OK);
+    CHECK(synced.start == segment->map && synced.flags == MS_SYNC);
+    CHECK(cl_segment_flush(segment, SMALL / 2 + 64, SMALL) == CL_OK);
+    CHECK(synced.start == segment->map + SMALL / 2 && synced.flags == MS_SYNC);
+    cl_segment_release(segment);
+}
+
+static void changed_seal_is_refused(void) {
+    const uint64_t id = 77;
+    cl_header_seal sound = {
+        .end = CL_SEGMENT_HEADER + 320, .first_sequence = 5, .record_count = 20, .sealed = 1};
+    sound.crc = cl_header_seal_crc(id, &sound);
+    CHECK(cl_header_seal_valid(id, SMALL, &sound) && !cl_header_seal_valid(id + 1, SMALL, &sound));
+    for (size_t bit = 0; bit < 8 * sizeof sound; bit++) {
+        cl_header_seal seal = sound;
+        ((uint8_t *)&seal)[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        CHECK(!cl_header_seal_valid(id, SMALL, &seal));
+    }
+    sound.record_count = 21; /* no frames of 320 bytes are so many */
+    sound.crc = cl_header_seal_crc(id, &sound);
+    CHECK(!cl_header_seal_valid(id, SMALL, &sound));
+}
+
 /* Returns whether this process has the page mapped, from /proc/self/pagemap. */
 static bool is_mapped(const uint8_t *at) {
     uint64_t entry = 0, page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -247,6 +286,8 @@ int main(void) {
     trimming_keeps_held_and_recent_segments(&place);
     trimming_unmaps_outside_of_the_mutex(&place);
     any_range_can_be_prefaulted_and_flushed(&place);
+    flush_waits_and_begins_with_the_header(&place);
+    changed_seal_is_refused();
     drop_place(&place);
     long_flush_unmaps_whole_pages_and_keeps_their_bytes();
     return 0;

@@ -252,9 +252,11 @@ int msync(void *address, size_t length, int flags) {
     if (refused(MSYNC)) {
         return -1;
     }
-    __atomic_fetch_add(&shared->flushed, length, __ATOMIC_RELAXED);
-    /* msync guarantees the bytes that the pages hold when it begins. */
-    keep_range(address, length);
+    if (flags & MS_SYNC) {
+        __atomic_fetch_add(&shared->flushed, length, __ATOMIC_RELAXED);
+        /* msync guarantees the bytes that the pages hold when it begins. */
+        keep_range(address, length);
+    }
     return REAL(msync)(address, length, flags);
 }
 

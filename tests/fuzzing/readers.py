@@ -13,6 +13,7 @@ import json
 import logging
 import resource
 import shutil
+import struct
 import time
 import warnings
 from collections.abc import Callable
@@ -61,7 +62,8 @@ RING = topics.KeyRing.of_text("k:" + "A" * 43 + "=")
 
 def _log(path: Path) -> str:
     """Create a log with sealed segments, producers, tailers, an index and keys."""
-    with commitlog.open(path, segment_size=SEGMENT, index_spacing=8) as log:
+    tuning = commitlog.Tuning(index_spacing=16)
+    with commitlog.open(path, segment_size=SEGMENT, tuning=tuning) as log:
         for number in range(40):
             log.append(b"value %d" % number, key=b"key %d" % (number % 3), type=number % 2)
             log.append(b"counted", producer="p", producer_sequence=number)
@@ -188,10 +190,10 @@ class BinaryFiles:
             identity.read(directory.fd, directory.path)
 
     def _repaired(self, content: bytes) -> bytes:
-        if len(content) < 76:
+        if len(content) < 64:
             return content
-        entries = content[76:]
-        head = content[:68] + crc32c(entries).to_bytes(4, "little")
+        entries = content[64:]
+        head = content[:56] + crc32c(entries).to_bytes(4, "little")
         return head + crc32c(head).to_bytes(4, "little") + entries
 
     def close(self) -> None:
@@ -334,13 +336,13 @@ class Segments:
             (self._path / name).unlink()
         self._file = self._path / f"{0:020}.seg"
         self._content = self._file.read_bytes()
-        self._turn = 0
+        self._id = int.from_bytes(self._content[32:40], "little")
         self.seeds = [self._content[at : at + 1024] for at in (HEADER_SIZE, HEADER_SIZE + 2048)]
         self.seeds.append(self._content[: HEADER_SIZE + 64])
 
     def take(self, data: bytes) -> None:
         at = 0 if data[:8] == self._content[:8] else HEADER_SIZE
-        self._turn += 1
+        data = data if at == 0 else self._repaired(data)
         with self._file.open("r+b") as file:
             file.write(self._content[:at] + data[:SEGMENT])
             file.write(self._content[at + len(data) : at + len(data) + 64])
@@ -348,6 +350,21 @@ class Segments:
             self._read()
         finally:
             self._file.write_bytes(self._content)
+
+    def _repaired(self, data: bytes) -> bytes:
+        """Compute the CRC of each frame up to one that has no usable length; keep one in eight."""
+        found, at = bytearray(data), 0
+        while at + 8 <= len(found):
+            (word,) = struct.unpack_from("<I", found, at)
+            length = word & 0x0FFFFFFF
+            if not 8 <= length <= len(found) - at:
+                break
+            if found[at + 4] % 8:
+                rest = b"" if word & 0x20000000 else found[at + 8 : at + length]
+                head = struct.pack("<QQI", self._id, HEADER_SIZE + at, word)
+                struct.pack_into("<I", found, at + 4, crc32c(head + rest))
+            at += -(-length // 8) * 8
+        return bytes(found)
 
     def _read(self) -> None:
         verify(self._path)

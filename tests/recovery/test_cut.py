@@ -14,6 +14,7 @@ import pytest
 from commitlog._kernel import memory as kernel
 from commitlog.errors import CorruptSegmentError, DiskFullError, IOFailureError, ReadOnlyError
 from commitlog.recovery import Recovered
+from commitlog.recovery import cut as cut_module
 from commitlog.segment.blocks import make_solid
 from tests.log_files import HEADER, SIZE, LogFiles, numbered
 from tests.oracle import segment_file as oracle
@@ -48,6 +49,29 @@ def test_torn_last_record_is_cut_and_zeroed(files: LogFiles) -> None:
     assert files.get(0, end) == bytes(SIZE - end)
     assert not files.cut_file(0).exists()
     assert files.values() == numbered(20)
+
+
+def test_cut_that_is_interrupted_leaves_a_prefix(
+    files: LogFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the next recovery saves no less than this one has."""
+    monkeypatch.setattr(cut_module, "_CHUNK", 4096)
+    files.create(0)
+    cut = files.records(0, numbered(20))
+    files.put(0, cut, b"\xff" * 9000)
+    before = files.get(0, cut)
+
+    def stop(step: str) -> None:
+        if step == "chunk zeroed":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(cut_module, "failpoint", stop)
+    with pytest.raises(KeyboardInterrupt):
+        files.recover(checkpoint=files.checkpoint(HEADER))
+    left = files.get(0, cut).rstrip(b"\0")
+    assert left
+    assert before.startswith(left)
+    assert len(left) < 9000
 
 
 @pytest.mark.parametrize("gap", ["zero", "claimed", "torn"])

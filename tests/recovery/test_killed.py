@@ -51,6 +51,16 @@ def damaged_log(files: LogFiles) -> None:
     files.open_cursors(tail=(1, end))
 
 
+def test_tail_below_what_is_durable_is_not_believed(files: LogFiles) -> None:
+    files.create(0)
+    early = files.records(0, numbered(10))
+    end = files.records(0, numbered(10, 10), early)
+    files.open_cursors(tail=(0, early))
+    recovered = files.recover(usable=True, checkpoint=files.checkpoint(end))
+    assert recovered.end == end
+    assert files.values() == numbered(20)
+
+
 @pytest.mark.parametrize("build", [kept_log, cut_log, damaged_log])
 def test_recovery_killed_at_any_step_ends_at_the_same_place(
     tmp_path: Path, build: Callable[[LogFiles], None]

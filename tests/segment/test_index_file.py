@@ -156,6 +156,24 @@ def test_missing_index_is_rebuilt(logs: Logs, mode: str) -> None:
     assert path.exists() == (mode == "a")
 
 
+def test_index_of_other_records_of_its_segment_is_stale(logs: Logs) -> None:
+    """After a cut, a segment keeps its id and may get as many records again."""
+    log = written(logs)
+    content = bytearray(idx(log).read_bytes())
+    content[40] ^= 1  # the CRC of the seal
+    content[60:64] = struct.pack("<I", crc32c(content[:60]))
+    idx(log).write_bytes(content)
+    assert state(log) == "stale"
+
+
+def test_entry_that_is_damaged_but_ascends_is_detected(logs: Logs) -> None:
+    log = written(logs)
+    content = bytearray(idx(log).read_bytes())
+    content[-8] ^= 1  # of the largest timestamp before the last entry
+    idx(log).write_bytes(content)
+    assert state(log) == "damaged"
+
+
 def test_index_of_another_segment_is_stale(logs: Logs) -> None:
     log = written(logs)
     other = commitlog.open(Path(log.path).parent / "other", "a", log.options)
