@@ -26,7 +26,9 @@ from tests.faults.device.workloads import WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[3]
 _MOST_A_RUN, _LEAST_A_RUN = 40, 4
-_SPACE = "size=6g"
+_SIZE = "size=6g"
+# Where each run has its files, in its own namespace: a log notes the path of its store.
+SPACE = Path("/mnt")
 
 
 def main() -> int:
@@ -41,7 +43,7 @@ def main() -> int:
     system.enter_namespace()
     with tempfile.TemporaryDirectory(prefix="commitlog-device-") as folder:
         space = Path(folder)
-        system.mount("none", space, "tmpfs", _SPACE)
+        system.mount("none", space, "tmpfs", _SIZE)
         try:
             if options.replay:
                 return _replay(options.replay, options.cut, space)
@@ -145,8 +147,10 @@ def _start(job: Job, folder: Path, keep: Path) -> int:
     status = 1
     try:
         system.end_with_parent()
+        system.enter_namespace()  # no other run may hold a copy of a mount
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's end ends this process
-        result = run(job, folder, keep)
+        system.bind(folder, SPACE)
+        result = run(job, SPACE, keep)
         (folder / "result").write_text(json.dumps(asdict(result)))
         status = 0
     finally:
@@ -208,13 +212,13 @@ def _figures(results: list[Result], seed: int, seconds: float) -> dict[str, obje
 def _replay(kept: Path, cut: int | None, space: Path) -> int:
     """Check cuts of a kept record again: one, or all of its run."""
     shutil.copytree(kept, space / "record")
-    record = space / "record"
-    content = json.loads((record / "job.json").read_text())
+    system.bind(space / "record", SPACE)
+    content = json.loads((SPACE / "job.json").read_text())
     span = (content.pop("begin"), content.pop("end"))
     job = Job(**content)
     result = Result(job)
     numbers = [cut] if cut is not None else list(range(job.first, job.first + job.count))
-    for number in check_cuts(job, numbers, span, record, result):
+    for number in check_cuts(job, numbers, span, SPACE, result):
         print(f"cut {number} checked", flush=True)
     for failure in result.failures:
         print(f"cut {failure.cut}: {failure.text}")

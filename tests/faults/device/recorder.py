@@ -7,6 +7,7 @@ flush. One thread answers the requests one by one, so their order is the order o
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -85,7 +86,8 @@ class Recorder:
             code, reply = -errno.ENOSYS, b""
             if answer is not None:
                 code, reply = 0, answer(view[_IN.size : length])
-            os.writev(self._device, [_OUT.pack(_OUT.size + len(reply), code, unique), reply])
+            with contextlib.suppress(FileNotFoundError):  # the request was interrupted meanwhile
+                os.writev(self._device, [_OUT.pack(_OUT.size + len(reply), code, unique), reply])
 
     def _begin(self, body: memoryview) -> bytes:
         flags = _INIT.unpack_from(body)[3] & (_MANY_PAGES | _BIG_WRITES)

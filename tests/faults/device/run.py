@@ -101,7 +101,7 @@ def check_cuts(
     for number in numbers:
         generator = random.Random(f"{job.seed} cut {number}")
         chosen[number] = (recording.choose(generator, *span, kind.sector_size), generator)
-    image, point = space / "cut", space / "cut-disk"
+    image, point = space / "cut", space / "disk"
     point.mkdir(exist_ok=True)
     for number, (cut, generator) in sorted(chosen.items(), key=lambda each: each[1][0].at):
         record.write_image(cut, generator, image)

@@ -21,7 +21,7 @@ _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _GET_FREE, _CONFIGURE, _CLEAR = 0x4C82, 0x4C0A, 0x4C01
 _DETACH_ITSELF = 4  # LO_FLAGS_AUTOCLEAR
 _LOOP = struct.Struct("<II52xI176x64x")  # loop_config: descriptor, block size, and in its info flags
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def _call(name: str, *arguments: object) -> None:
@@ -48,6 +48,11 @@ def mount(source: str | Path, point: Path, kind: str, options: str = "", flags: 
     )
 
 
+def bind(folder: Path, point: Path) -> None:
+    """Let a folder be found at another path, too."""
+    _call("mount", bytes(folder), bytes(point), None, _BIND, None)
+
+
 def unmount(point: Path, *, lazy: bool = False) -> None:
     """Unmount a file system; if `lazy`, as soon as no process uses it."""
     _call("umount2", bytes(point), _LAZY if lazy else 0)
@@ -56,7 +61,7 @@ def unmount(point: Path, *, lazy: bool = False) -> None:
 def pretend_boot(file: Path, boot: str) -> None:
     """Let the processes of this namespace see another boot id, which `file` keeps."""
     file.write_text(boot + "\n")
-    _call("mount", bytes(file), _BOOT_ID.encode(), None, _BIND, None)
+    bind(file, _BOOT_ID)
 
 
 class LoopDevice:

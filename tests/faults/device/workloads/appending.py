@@ -26,7 +26,7 @@ def check(place: Place, story: Story) -> int:
     return check_log(place.disk / "log", story)
 
 
-def _opened(place: Place, diary: Diary, kind: str, **options: Any) -> CommitLog:
+def opened(place: Place, diary: Diary, kind: str, **options: Any) -> CommitLog:
     log, _ = open_log(str(place.disk / "log"), POOLS[kind], QUICK | options)
     diary.say(OPENED, 0, 0, log.tail_position)
     return log
@@ -42,13 +42,13 @@ def append_synced(log: CommitLog, diary: Diary, session: int, count: int) -> Non
 
 def _sync_one(kind: str) -> Write:
     def write(diary: Diary, place: Place, number: int) -> None:
-        append_synced(_opened(place, diary, kind, flush="sync"), diary, 0, _SYNCED)
+        append_synced(opened(place, diary, kind, flush="sync"), diary, 0, _SYNCED)
 
     return write
 
 
 def _sync_threads(diary: Diary, place: Place, number: int, kind: str = "mapped") -> None:
-    log = _opened(place, diary, kind, flush="sync")
+    log = opened(place, diary, kind, flush="sync")
     threads = [
         threading.Thread(
             target=append_synced, args=(log, diary, number * 10 + index, _SYNCED // _THREADS)
@@ -63,7 +63,7 @@ def _sync_threads(diary: Diary, place: Place, number: int, kind: str = "mapped")
 
 def _group(diary: Diary, place: Place, number: int) -> None:
     """Append batches of which each waits for one flush."""
-    log = _opened(place, diary, "mapped", flush="sync")
+    log = opened(place, diary, "mapped", flush="sync")
 
     def append(session: int) -> None:
         index = 0
@@ -85,7 +85,7 @@ def _group(diary: Diary, place: Place, number: int) -> None:
 
 def _async(kind: str) -> Write:
     def write(diary: Diary, place: Place, number: int) -> None:
-        log = _opened(place, diary, kind, flush="async")
+        log = opened(place, diary, kind, flush="async")
         for index in range(_FLUSHED):
             diary.say(APPENDED, 0, index, log.append(value_of(0, index)))
             if index % 100 == 99:
@@ -98,7 +98,7 @@ def _async(kind: str) -> Write:
 
 def _roll(diary: Diary, place: Place, number: int) -> None:
     """Roll after every few records, by hand; the tail moves into segments made ahead or not."""
-    log = _opened(place, diary, "mapped", flush="sync", allocate_ahead=number)
+    log = opened(place, diary, "mapped", flush="sync", allocate_ahead=number)
     for index in range(160):
         position = log.append(value_of(number, index))
         diary.say(APPENDED, number, index, position)
