@@ -21,8 +21,9 @@ from pathlib import Path
 
 from tests.faults.device import system
 from tests.faults.device.file_systems import FILE_SYSTEMS, missing
-from tests.faults.device.run import Failure, Job, Result, check_cuts, run
+from tests.faults.device.run import LIES, Failure, Job, Result, check_cuts, run
 from tests.faults.device.workloads import WORKLOADS
+from tests.preloaded import compiled
 
 ROOT = Path(__file__).resolve().parents[3]
 _MOST_A_RUN, _LEAST_A_RUN = 40, 4
@@ -34,6 +35,8 @@ SPACE = Path("/mnt")
 def main() -> int:
     """Run the leg and return its exit status."""
     options = _parse()
+    if options.lie and "lies" not in os.environ.get("LD_PRELOAD", ""):
+        return _preload_lies()
     lacks = missing(options.file_system)
     if lacks:
         print("tests.faults.device cannot run here; it lacks:", file=sys.stderr)
@@ -48,8 +51,20 @@ def main() -> int:
             if options.replay:
                 return _replay(options.replay, options.cut, space)
             return _run_all(options, seed, space)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            return 130  # the end of this process ends all others, and with them the mounts
         finally:
             system.unmount(space, lazy=True)
+
+
+def _preload_lies() -> int:
+    """Run this program again with the library that can skip calls."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = compiled(Path(__file__).with_name("lies.c"), Path(folder))
+        command = [sys.executable, "-m", "tests.faults.device", *sys.argv[1:]]
+        variables = os.environ | {"LD_PRELOAD": str(library)}
+        return subprocess.run(command, env=variables, check=False).returncode
 
 
 def _parse() -> argparse.Namespace:
@@ -67,6 +82,9 @@ def _parse() -> argparse.Namespace:
         type=Path,
         default=ROOT / "build" / "cuts",
         help="where the records of failed cuts are kept [default: build/cuts]",
+    )
+    parser.add_argument(
+        "--lie", choices=LIES, help="let the workloads skip these calls: the cuts have to notice"
     )
     parser.add_argument("--replay", type=Path, help="a kept record; check its failed cuts again")
     parser.add_argument("--cut", type=int, help="with --replay: the number of one cut")
@@ -89,7 +107,8 @@ def _jobs(options: argparse.Namespace, seed: int) -> Iterator[Job]:
         for workload in workloads:
             count = min(size, options.cuts - first)
             if count > 0:
-                yield Job(seed, kinds[turn % len(kinds)], workload, first, count)
+                kind = kinds[turn % len(kinds)]
+                yield Job(seed, kind, workload, first, count, options.lie)
             first, turn = first + count, turn + 1
         numbers.shuffle(kinds)
 
@@ -115,9 +134,7 @@ def _run_all(options: argparse.Namespace, seed: int, space: Path) -> int:
     return 1 if figures["errors"] or figures["cuts"] < options.cuts else 0
 
 
-def _in_processes(
-    jobs: list[Job], options: argparse.Namespace, space: Path
-) -> Iterator[Result]:
+def _in_processes(jobs: list[Job], options: argparse.Namespace, space: Path) -> Iterator[Result]:
     """Run jobs, each in a process of its own, some at a time; yield each result."""
     alive: dict[int, tuple[Job, Path]] = {}
     waiting = collections.deque(jobs)
@@ -197,6 +214,7 @@ def _figures(results: list[Result], seed: int, seconds: float) -> dict[str, obje
         "commit": commit.stdout.strip(),
         "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "seed": seed,
+        "lie": results[0].job.lie if results else None,
         "runs": len(results),
         "cuts": cuts,
         "seconds": round(seconds, 1),

@@ -65,10 +65,21 @@ def stories(path: Path) -> list[tuple[int, Report]]:
     """Read the notes: each with the number of entries of the device at that time."""
     content = path.read_bytes() if path.exists() else b""
     return [
-        (done, Report(kind.decode(), *numbers)) for kind, *numbers, done in _LINE.iter_unpack(content)
+        (done, Report(kind.decode(), *numbers))
+        for kind, *numbers, done in _LINE.iter_unpack(content)
     ]
 
 
 def story_at(notes: list[tuple[int, Report]], at: int) -> Story:
     """Return the story of a cut after some entries of the device."""
     return Story([note for done, note in notes if done <= at], [note for _, note in notes])
+
+
+def moments(notes: list[tuple[int, Report]], first: int, last: int) -> list[list[int]]:
+    """Return the points at which to cut: half of them anywhere, the others right after a note, as
+    often after one of a rare kind as after one of a frequent kind.
+    """
+    by_kind: dict[str, list[int]] = {}
+    for done, note in notes:
+        by_kind.setdefault(note.kind, []).append(done)
+    return [list(range(first, last + 1))] * max(1, len(by_kind)) + list(by_kind.values())

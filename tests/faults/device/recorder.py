@@ -19,7 +19,9 @@ from tests.faults.device import system
 from tests.preloaded import ending_the_process
 
 WRITE, FLUSH = 0, 1
-ENTRY = struct.Struct("<QQQ")  # where the device was written, bytes (0: a flush), where they are kept
+ENTRY = struct.Struct(
+    "<QQQ"
+)  # where the device was written, bytes (0: a flush), where they are kept
 _IN, _OUT = struct.Struct("<IIQQIIIHH"), struct.Struct("<IiQ")
 _INIT, _INIT_REPLY = struct.Struct("<IIII"), struct.Struct("<IIIIHHIIHHI28x")
 _READ = struct.Struct("<QQI")
@@ -91,9 +93,7 @@ class Recorder:
 
     def _begin(self, body: memoryview) -> bytes:
         flags = _INIT.unpack_from(body)[3] & (_MANY_PAGES | _BIG_WRITES)
-        return _INIT_REPLY.pack(
-            _MAJOR, _MINOR, 0, flags, 1, 1, _MOST_BYTES, 1, _MOST_PAGES, 0, 0
-        )
+        return _INIT_REPLY.pack(_MAJOR, _MINOR, 0, flags, 1, 1, _MOST_BYTES, 1, _MOST_PAGES, 0, 0)
 
     def _attributes(self, body: memoryview) -> bytes:
         mode = 0o100600

@@ -35,10 +35,20 @@ class Cut:
     in_order: bool
 
 
-def choose(numbers: random.Random, first: int, last: int, sector_size: int) -> Cut:
-    """Choose a cut between two entries of a record."""
+def choose(numbers: random.Random, moments: list[list[int]], sector_size: int) -> Cut:
+    """Choose a cut.
+
+    Parameters
+    ----------
+    numbers : random.Random
+        What chooses.
+    moments : list of lists of int
+        The points of the record at which to cut; each list is as probable as any other.
+    sector_size : int
+        What the device writes atomically.
+    """
     return Cut(
-        numbers.randint(first, last),
+        numbers.choice(numbers.choice(moments)),
         numbers.choice(SHARES),
         numbers.choice([0, sector_size, PAGE]),
         numbers.random() < 0.2,

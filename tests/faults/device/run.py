@@ -25,6 +25,7 @@ from tests.faults.device.recording import Recording
 from tests.faults.device.workload import Place, Workload
 from tests.faults.device.workloads import WORKLOADS
 
+LIES = ("msync", "fdatasync", "fsync file", "fsync directory")
 RUN_LIMIT_S = 20.0
 CHECK_LIMIT_S = 60.0
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -43,6 +44,8 @@ class Job:
         The names.
     first, count : int
         The number of the first cut, and how many there are.
+    lie : str or None
+        Calls that the workload skips.
     """
 
     seed: int
@@ -50,6 +53,7 @@ class Job:
     workload: str
     first: int
     count: int
+    lie: str | None = None
 
 
 @dataclass
@@ -76,7 +80,7 @@ def run(job: Job, space: Path, keep: Path) -> Result:
     result = Result(job)
     kind, workload = FILE_SYSTEMS[job.file_system], WORKLOADS[job.workload]
     try:
-        first, last = _record(kind, workload, space, random.Random(f"{job.seed} {job.first}"))
+        first, last = _record(kind, workload, space, job)
     except Exception:  # noqa: BLE001 - whatever stops a run is its result
         result.failures.append(Failure(None, traceback.format_exc()))
         return result
@@ -97,10 +101,11 @@ def check_cuts(
     kind, workload = FILE_SYSTEMS[job.file_system], WORKLOADS[job.workload]
     notes = diary.stories(space / "notes")
     record = Recording(space / "image", space)
+    moments = diary.moments(notes, *span)
     chosen = {}
     for number in numbers:
         generator = random.Random(f"{job.seed} cut {number}")
-        chosen[number] = (recording.choose(generator, *span, kind.sector_size), generator)
+        chosen[number] = (recording.choose(generator, moments, kind.sector_size), generator)
     image, point = space / "cut", space / "disk"
     point.mkdir(exist_ok=True)
     for number, (cut, generator) in sorted(chosen.items(), key=lambda each: each[1][0].at):
@@ -120,9 +125,7 @@ def check_cuts(
 # --- a record -------------------------------------------------------------------------------------
 
 
-def _record(
-    kind: FileSystem, workload: Workload, space: Path, numbers: random.Random
-) -> tuple[int, int]:
+def _record(kind: FileSystem, workload: Workload, space: Path, job: Job) -> tuple[int, int]:
     """Let a workload write to a recorded device; return the entries when it began and ended."""
     image, disk, beside = space / "image", space / "disk", space / "beside"
     disk.mkdir()
@@ -137,7 +140,7 @@ def _record(
         with _mounted(kind, file, disk):
             workload.prepare(place)
             first = _count(count)
-            _write(workload, place, space, numbers)
+            _write(workload, place, space, job)
             last = _count(count)
     finally:
         system.unmount(file, lazy=True)
@@ -150,14 +153,17 @@ def _count(count: object) -> int:
     return int(struct.unpack_from("<Q", count)[0])  # type: ignore[arg-type]
 
 
-def _write(workload: Workload, place: Place, space: Path, numbers: random.Random) -> None:
+def _write(workload: Workload, place: Place, space: Path, job: Job) -> None:
     """Run the processes of a workload until all have ended, and write pages back meanwhile."""
+    numbers = random.Random(f"{job.seed} run {job.first}")
     boot = str(UUID(int=numbers.getrandbits(128), version=4))
     alive = {}
     for number, write in enumerate(workload.writes):
 
         def begin(number: int = number, write: Callable[..., None] = write) -> None:
             _pretend_machine(space, boot, number)
+            if job.lie:
+                _LIBC.lie(job.lie.encode())
             write(Diary(space / "notes", recorder.counter(space)), place, number)
 
         alive[_forked(begin)] = number
@@ -269,10 +275,14 @@ def _apart(act: Callable[[], int]) -> int:
 # --- what is kept ---------------------------------------------------------------------------------
 
 _KEPT = ("image", "entries", "bytes", "notes", "job.json")
+_MOST_KEPT = 10
 
 
 def _keep(space: Path, target: Path, result: Result) -> None:
-    """Copy the record of a run of which a cut failed."""
+    """Copy the record of a run of which a cut failed, unless many are kept already."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if len(list(target.parent.iterdir())) >= _MOST_KEPT:
+        return
     target.mkdir(parents=True, exist_ok=True)
     for name in _KEPT:
         if (space / name).exists():

@@ -20,7 +20,9 @@ _LAZY = 2  # MNT_DETACH
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _GET_FREE, _CONFIGURE, _CLEAR = 0x4C82, 0x4C0A, 0x4C01
 _DETACH_ITSELF = 4  # LO_FLAGS_AUTOCLEAR
-_LOOP = struct.Struct("<II52xI176x64x")  # loop_config: descriptor, block size, and in its info flags
+_LOOP = struct.Struct(
+    "<II52xI176x64x"
+)  # loop_config: descriptor, block size, and in its info flags
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 

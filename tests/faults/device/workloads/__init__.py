@@ -6,5 +6,7 @@ from tests.faults.device.workload import Workload
 from tests.faults.device.workloads import appending, copies, keeping, messages, names
 
 WORKLOADS: dict[str, Workload] = {
-    each.name: each for module in (appending, keeping, names, messages, copies) for each in module.WORKLOADS
+    each.name: each
+    for module in (appending, keeping, names, messages, copies)
+    for each in module.WORKLOADS
 }

@@ -102,17 +102,17 @@ _FOLLOWED = 500
 def _serve(diary: Diary, place: Place, number: int) -> None:
     """Append on another machine; a record counts when the copy on the device has it durably."""
     path = place.beside / "log"
-    with commitlog.open(path, segment_size=SEGMENT_SIZE, flush="sync") as log:
-        with serve(path) as server:
-            (place.beside / "url.new").write_text(server.url("log"))
-            (place.beside / "url.new").rename(place.beside / "url")
-            for index in range(_FOLLOWED):
-                position = log.append(value_of(0, index), sync=index % 5 == 0)
-                diary.say(APPENDED, 0, index, position)
-                if index % 5 == 0:
-                    assert server.wait_replicated(position, copies=1, timeout=_LIMIT_S)
-                    diary.say(FLUSHED, 0, index, position + 1)
-            (place.beside / "enough").touch()
+    log = commitlog.open(path, segment_size=SEGMENT_SIZE, flush="sync")
+    with log, serve(path) as server:
+        (place.beside / "url.new").write_text(server.url("log"))
+        (place.beside / "url.new").rename(place.beside / "url")
+        for index in range(_FOLLOWED):
+            position = log.append(value_of(0, index), sync=index % 5 == 0)
+            diary.say(APPENDED, 0, index, position)
+            if index % 5 == 0:
+                assert server.wait_replicated(position, copies=1, timeout=_LIMIT_S)
+                diary.say(FLUSHED, 0, index, position + 1)
+        (place.beside / "enough").touch()
 
 
 def _follow(diary: Diary, place: Place, number: int) -> None:
@@ -247,8 +247,7 @@ def _check_store(place: Place, story: Story) -> int:
     """Check that store and log together have all, and that the log goes on with the store."""
     folder, stored = place.disk / "log", story.last(STORED)
     in_store = _read_store(place, stored.position if stored else 0, story)
-    promised = check_log(folder, story) if not in_store else _check_stored_log(place, story)
-    return promised
+    return check_log(folder, story) if not in_store else _check_stored_log(place, story)
 
 
 def _read_store(place: Place, stored: int, story: Story) -> list[Found]:

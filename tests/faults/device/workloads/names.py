@@ -48,13 +48,13 @@ def _check_acts(place: Place, story: Story) -> int:
 def _read(diary: Diary, place: Place, number: int) -> None:
     """Read records with a tailer whose position is durable, from one and the next handle."""
     for turn in range(4):
-        with commitlog.open(place.disk / "log", flush="none") as log:
-            with log.tailer("a", durable=True) as tailer:
-                for index in range(turn * 60, turn * 60 + 60):
-                    record = tailer.read()
-                    assert record is not None
-                    assert record.value == b"%d" % index
-                    diary.say(DONE, 0, index)
+        log = commitlog.open(place.disk / "log", flush="none")
+        with log, log.tailer("a", durable=True) as tailer:
+            for index in range(turn * 60, turn * 60 + 60):
+                record = tailer.read()
+                assert record is not None
+                assert record.value == b"%d" % index
+                diary.say(DONE, 0, index)
 
 
 def _check_read(place: Place, story: Story) -> int:
