@@ -42,10 +42,13 @@ class Diary:
 
 @dataclass(frozen=True)
 class Story:
-    """What was told before a cut, and everything that was told in the run."""
+    """What was told before a cut, everything that was told in the run, and what was told before
+    the last entry of the device that precedes the cut.
+    """
 
     told: list[Report]
     whole: list[Report]
+    followed: list[Report]
 
     @cached_property
     def set(self) -> frozenset[Report]:
@@ -72,7 +75,11 @@ def stories(path: Path) -> list[tuple[int, Report]]:
 
 def story_at(notes: list[tuple[int, Report]], at: int) -> Story:
     """Return the story of a cut after some entries of the device."""
-    return Story([note for done, note in notes if done <= at], [note for _, note in notes])
+    return Story(
+        [note for done, note in notes if done <= at],
+        [note for _, note in notes],
+        [note for done, note in notes if done < at],
+    )
 
 
 def moments(notes: list[tuple[int, Report]], first: int, last: int) -> list[list[int]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import select
 from pathlib import Path
+from uuid import UUID
 
 import commitlog
 from commitlog import CommitLog, Retention
+from commitlog._kernel.memory import read_checkpoint
 from commitlog.keep import verify
 from tests.faults.device.checks import DELETED, FLUSHED, check_log
 from tests.faults.device.diary import Diary, Story
@@ -14,7 +17,9 @@ from tests.faults.device.workload import Place, Workload, Write
 from tests.faults.device.workloads.appending import QUICK, check, opened
 from tests.faults.writers import APPENDED, OPENED, close_log, open_log, value_of
 
-BEGUN, CLOSED = "B", "C"
+BEGUN, CLOSED, SETTLED = "B", "C", "K"
+# A checkpoint is durable `checkpoint_interval` and a second after a flush; thrice that.
+_SETTLE_S = 3.0
 _MAPPED = "mapped"
 
 
@@ -59,14 +64,26 @@ def _retain(kind: str) -> Write:
 
 
 def _idle(diary: Diary, place: Place, number: int) -> None:
-    """Append bursts, and do nothing between them for longer than the checkpoint waits."""
-    log = opened(place, diary, _MAPPED, flush="sync" if number else "async")
-    for burst in range(6):
+    """Append bursts, and do nothing behind each until its checkpoint must be durable."""
+    log = opened(place, diary, _MAPPED, flush="async")
+    for burst in range(3):
         for index in range(burst * 60, burst * 60 + 60):
-            log.append(value_of(0, index), sync=False)
-            diary.say(APPENDED, 0, index, log.last_position or 0)
-        diary.say(FLUSHED, 0, burst, log.flush())
-        select.select([], [], [], 0.15)
+            _append(log, diary, index)
+        end = log.flush()
+        diary.say(FLUSHED, 0, burst, end)
+        select.select([], [], [], _SETTLE_S)
+        diary.say(SETTLED, 0, burst, end)
+
+
+def _check_idle(place: Place, story: Story) -> int:
+    """Check that the checkpoint covers what was flushed before the log was idle."""
+    folder, settled = place.disk / "log", story.last(SETTLED)
+    if settled is not None:
+        uuid = UUID(json.loads((folder / "log.json").read_text())["uuid"]).bytes
+        found = read_checkpoint((folder / "checkpoint").read_bytes(), uuid)
+        assert found is not None
+        assert found[0] >= settled.position, f"the checkpoint is {found}, not {settled.position}"
+    return check_log(folder, story)
 
 
 def _close(diary: Diary, place: Place, number: int) -> None:
@@ -87,9 +104,9 @@ def _close(diary: Diary, place: Place, number: int) -> None:
 
 def _check_close(place: Place, story: Story) -> int:
     """Check that a log that was closed is clean, and ends where it ended."""
-    folder = place.disk / "log"
-    begun, closed = story.last(BEGUN), story.last(CLOSED)
-    if closed and begun and begun.index == closed.index:
+    folder, closed = place.disk / "log", story.last(CLOSED)
+    begun = max((each.index for each in story.followed if each.kind == BEGUN), default=0)
+    if closed is not None and begun == closed.index:
         _check_clean(folder, closed.position)
     return check_log(folder, story)
 
@@ -106,6 +123,6 @@ WORKLOADS = (
     Workload("delete-before", (_delete_before,), check),
     Workload("retention-mapped", (_retain("mapped"),), check),
     Workload("retention-pooled", (_retain("pooled"),), check),
-    Workload("idle", (_idle,), check),
+    Workload("idle", (_idle,), _check_idle),
     Workload("close", (_close,), _check_close),
 )
