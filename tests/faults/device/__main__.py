@@ -43,6 +43,8 @@ def main() -> int:
         print(*(f"  {each}" for each in lacks), sep="\n", file=sys.stderr)
         return 2
     seed = secrets.randbits(32) if options.seed is None else options.seed
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     system.enter_namespace()
     with tempfile.TemporaryDirectory(prefix="commitlog-device-") as folder:
         space = Path(folder)

@@ -146,6 +146,10 @@ def serve(image: Path, folder: Path) -> tuple[int, Path]:
     if pid == 0:
         with ending_the_process():
             system.end_with_parent()
+            # If this process were the last one that sees the mount of the device, its end would
+            # unmount it, and wait for answers that nothing gives any more.
+            system.enter_namespace()
+            system.unmount(point)
             Recorder(image, folder, device).serve()
     os.close(device)
     return pid, point
