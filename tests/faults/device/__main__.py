@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import datetime as dt
 import json
 import os
 import random
@@ -20,12 +19,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.faults.device import system
+from tests.faults.device.figures import ROOT, heading
 from tests.faults.device.file_systems import FILE_SYSTEMS, missing
 from tests.faults.device.run import LIES, Failure, Job, Result, check_cuts, run
 from tests.faults.device.workloads import WORKLOADS
 from tests.preloaded import compiled
 
-ROOT = Path(__file__).resolve().parents[3]
 _MOST_A_RUN, _LEAST_A_RUN = 40, 4
 _SIZE = "size=6g"
 # Where each run has its files, in its own namespace: a log notes the path of its store.
@@ -190,9 +189,6 @@ def _tell(result: Result, began: float, cuts: int) -> None:
 
 def _figures(results: list[Result], seed: int, seconds: float) -> dict[str, object]:
     """Return what the page of figures needs."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
     cuts = sum(each.cuts for each in results)
     by: dict[str, dict[str, int]] = {"file_systems": {}, "workloads": {}}
     for each in results:
@@ -211,11 +207,7 @@ def _figures(results: list[Result], seed: int, seconds: float) -> dict[str, obje
         for each in results
         for failure in each.failures
     ]
-    return {
-        "leg": "power cuts of a block device",
-        "commit": commit.stdout.strip(),
-        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "seed": seed,
+    return heading("power cuts of a block device", seed) | {
         "lie": results[0].job.lie if results else None,
         "runs": len(results),
         "cuts": cuts,

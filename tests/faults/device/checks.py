@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +32,9 @@ _MORE = 20
 _POOLS: tuple[dict[str, str] | None, ...] = (None, {}, {"backing": "shm"})
 
 
+_mark_of = functools.lru_cache(8192)(mark_of)  # many images of a record have the same bytes
+
+
 class Found(NamedTuple):
     """A record that a reader found."""
 
@@ -42,7 +46,7 @@ class Found(NamedTuple):
 def found_in(log: CommitLog) -> list[Found]:
     """Return the records of a log; each is one of ours, and the sequences have no gap."""
     with log.tailer() as tailer:
-        found = [Found(each.position, each.sequence, mark_of(each.value)) for each in tailer]
+        found = [Found(each.position, each.sequence, _mark_of(each.value)) for each in tailer]
     first = found[0].sequence if found else 0
     assert [each.sequence for each in found] == list(range(first, first + len(found)))
     return found
