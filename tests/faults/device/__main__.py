@@ -62,7 +62,7 @@ def main() -> int:
 def _preload_lies() -> int:
     """Run this program again with the library that can skip calls."""
     with tempfile.TemporaryDirectory() as folder:
-        library = compiled(Path(__file__).with_name("lies.c"), Path(folder))
+        library = compiled(ROOT / "tests" / "faults" / "lies.c", Path(folder))
         command = [sys.executable, "-m", "tests.faults.device", *sys.argv[1:]]
         variables = os.environ | {"LD_PRELOAD": str(library)}
         return subprocess.run(command, env=variables, check=False).returncode

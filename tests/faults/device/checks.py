@@ -65,12 +65,12 @@ def check_sound(folder: Path) -> None:
 
 
 def check_log(
-    folder: Path, story: Story, act: Callable[[CommitLog], None] = lambda log: None
+    folder: Path, story: Story, compare: Callable[[list[Found], Story], int] | None = None
 ) -> int:
     """Check a log with the records of `writers.value_of`; return how many were acknowledged.
 
-    Readers see the same before and after the first writer. `act` gets the recovered log before the
-    check appends to it.
+    Readers see the same before and after the first writer. `compare` is what compares the records
+    with the story; by default `check_records`.
     """
     exists = story.last(OPENED) is not None
     before: list[Found] | None = None
@@ -82,9 +82,7 @@ def check_log(
     assert before is None or found == before, (
         f"a reader found {len(before)} records before the recovery, and {len(found)} after it"
     )
-    count = check_records(found, story)
-    act(log)
-    found = found_in(log)
+    count = (compare or check_records)(found, story)
     for index in range(_MORE):
         log.append(value_of(AFTER, index))
     log.commit()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.faults.device.workload import Workload
-from tests.faults.device.workloads import appending, copies, keeping, messages, names
+from tests.faults.device.workloads import appending, copies, keeping, messages, names, recovering
 
 WORKLOADS: dict[str, Workload] = {
     each.name: each
-    for module in (appending, keeping, names, messages, copies)
+    for module in (appending, keeping, names, messages, copies, recovering)
     for each in module.WORKLOADS
 }

@@ -1,6 +1,7 @@
-/* Preloaded in front of the C library (LD_PRELOAD), this library lets the calls of some kinds return
- * success without doing anything, as an engine that forgot them. A process chooses the kinds with
- * `lie`; until then, all calls go through. It shows that the checks of the power cuts can fail. */
+/* Preloaded in front of the C library (LD_PRELOAD), this library lets the calls of some kinds
+ * return success without doing anything, as an engine that forgot them. A process chooses the kinds
+ * with `lie`; until then, all calls go through. It shows that the checks of the power cuts can
+ * fail. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <string.h>
