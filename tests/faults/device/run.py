@@ -29,7 +29,6 @@ LIES = ("msync", "fdatasync", "fsync file", "fsync directory")
 RUN_LIMIT_S = 20.0
 CHECK_LIMIT_S = 60.0
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_START_WRITING = 2  # SYNC_FILE_RANGE_WRITE
 
 
 @dataclass(frozen=True)
@@ -202,9 +201,7 @@ def _write_back(folder: Path, numbers: random.Random) -> None:
             pages = os.fstat(fd).st_size // 4096 + 1
             start = numbers.randrange(pages)
             length = numbers.randint(1, pages) * 4096
-            _LIBC.sync_file_range(
-                fd, ctypes.c_int64(start * 4096), ctypes.c_int64(length), _START_WRITING
-            )
+            system.write_back(fd, start * 4096, length)
         finally:
             os.close(fd)
 

@@ -17,6 +17,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _NEW_MOUNTS = 0x20000  # CLONE_NEWNS
 _BIND, _RECURSIVE, _PRIVATE = 1 << 12, 1 << 14, 1 << 18
 _LAZY = 2  # MNT_DETACH
+_START_WRITING, _AWAIT_WRITING = 2, 4  # SYNC_FILE_RANGE_WRITE, _WAIT_AFTER
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _GET_FREE, _CONFIGURE, _CLEAR = 0x4C82, 0x4C0A, 0x4C01
 _DETACH_ITSELF = 4  # LO_FLAGS_AUTOCLEAR
@@ -64,6 +65,14 @@ def pretend_boot(file: Path, boot: str) -> None:
     """Let the processes of this namespace see another boot id, which `file` keeps."""
     file.write_text(boot + "\n")
     bind(file, _BOOT_ID)
+
+
+def write_back(fd: int, start: int, size: int, *, wait: bool = False) -> None:
+    """Start writing the dirty pages of a range of a file to the device, without a flush of it; if
+    `wait`, return when the device has them.
+    """
+    flags = _START_WRITING | (_AWAIT_WRITING if wait else 0)
+    _call("sync_file_range", fd, ctypes.c_int64(start), ctypes.c_int64(size), flags)
 
 
 class LoopDevice:

@@ -10,14 +10,14 @@ from uuid import UUID
 from tests.faults import image
 from tests.faults.account import check_prefixes
 from tests.faults.device import system
-from tests.faults.device.checks import AFTER, FLUSHED, Found, check_log, found_in
+from tests.faults.device.checks import AFTER, FLUSHED, Found, check_log, even_value, found_in
 from tests.faults.device.diary import Diary, Story
 from tests.faults.device.workload import Place, Workload
 from tests.faults.device.workloads.appending import POOLS, QUICK
-from tests.faults.writers import APPENDED, OPENED, SEGMENT_SIZE, Mark, open_log, value_of
+from tests.faults.writers import APPENDED, OPENED, SEGMENT_SIZE, Mark, open_log
 from tests.preloaded import ending_the_process
 
-KEPT = "K"
+KEPT, WRITTEN = "K", "W"
 _RESTARTS, _RECORDS, _SECTOR = 12, 120, 512
 
 
@@ -33,7 +33,7 @@ def _write(diary: Diary, place: Place, number: int) -> None:
                 system.pretend_boot(place.beside / f"boot-{turn}", str(UUID(int=turn)))
                 _recover_and_append(diary, place, turn)
         assert os.waitpid(pid, 0)[1] == 0
-        _lose_sector(place.disk / "log", numbers)
+        _lose_sector(diary, place.disk / "log", turn, numbers)
 
 
 def _recover_and_append(diary: Diary, place: Place, turn: int) -> None:
@@ -45,20 +45,26 @@ def _recover_and_append(diary: Diary, place: Place, turn: int) -> None:
     if kept:
         diary.say(KEPT, *kept[-1].mark, kept[-1].position)
     for index in range(_RECORDS):
-        diary.say(APPENDED, turn, index, log.append(value_of(turn, index)))
-        if index == _RECORDS // 2:
+        diary.say(APPENDED, turn, index, log.append(even_value(turn, index)))
+        if index == turn * 7 % 60:
             diary.say(FLUSHED, turn, index, log.flush())
     log.commit()
 
 
-def _lose_sector(folder: Path, numbers: random.Random) -> None:
-    """Lose a sector that no flush had covered, so that the next recovery cuts the log there."""
+def _lose_sector(diary: Diary, folder: Path, turn: int, numbers: random.Random) -> None:
+    """Write back what is not flushed, and lose a sector of it, so that the next recovery cuts the
+    log there. What is behind it may come back, if that recovery lets it.
+    """
     flushed, end = image.cell(folder, "flushed"), image.cell(folder, "committed")
     first = -(-flushed // _SECTOR)
-    sector = numbers.randint(first, max(first, end // _SECTOR)) * _SECTOR
+    sector = numbers.randint(first, first + max(0, end // _SECTOR - first) // 3) * _SECTOR
     path = image.segment_path(folder, sector)
-    if sector % SEGMENT_SIZE >= image.HEADER_SIZE and path.exists() and numbers.random() < 0.8:
-        image.poke(path, sector % SEGMENT_SIZE, bytes(_SECTOR))
+    if sector % SEGMENT_SIZE < image.HEADER_SIZE or not path.exists():
+        return
+    with path.open("rb") as file:
+        system.write_back(file.fileno(), 0, SEGMENT_SIZE, wait=True)
+    diary.say(WRITTEN, turn, turn)
+    image.poke(path, sector % SEGMENT_SIZE, bytes(_SECTOR))
 
 
 def _compare(found: list[Found], story: Story) -> int:
