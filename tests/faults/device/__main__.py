@@ -52,9 +52,6 @@ def main() -> int:
             if options.replay:
                 return _replay(options.replay, options.cut, space)
             return _run_all(options, seed, space)
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            return 130  # the end of this process ends all others, and with them the mounts
         finally:
             system.unmount(space, lazy=True)
 
@@ -118,9 +115,14 @@ def _run_all(options: argparse.Namespace, seed: int, space: Path) -> int:
     print(f"seed {seed}", flush=True)
     began = time.monotonic()
     results = []
-    for result in _in_processes(list(_jobs(options, seed)), options, space):
-        results.append(result)
-        _tell(result, began, sum(each.cuts for each in results))
+    status = 0
+    try:
+        for result in _in_processes(list(_jobs(options, seed)), options, space):
+            results.append(result)
+            _tell(result, began, sum(each.cuts for each in results))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        status = 130  # the end of this process ends all others, and with them the mounts
     figures = _figures(results, seed, time.monotonic() - began)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=2) + "\n")
@@ -132,30 +134,38 @@ def _run_all(options: argparse.Namespace, seed: int, space: Path) -> int:
     )
     if figures["errors"]:
         print(f"the records are in {options.keep}; --replay checks one again", flush=True)
-    return 1 if figures["errors"] or figures["cuts"] < options.cuts else 0
+    return status or int(bool(figures["errors"]) or figures["cuts"] < options.cuts)
 
 
 def _in_processes(jobs: list[Job], options: argparse.Namespace, space: Path) -> Iterator[Result]:
     """Run jobs, each in a process of its own, some at a time; yield each result."""
     alive: dict[int, tuple[Job, Path]] = {}
     waiting = collections.deque(jobs)
-    while waiting or alive:
-        while waiting and len(alive) < options.processes:
-            job = waiting.popleft()
-            folder = space / f"{job.first}"
-            folder.mkdir()
-            alive[_start(job, folder, options.keep)] = (job, folder)
-        pid, status = os.wait()
-        job, folder = alive.pop(pid)
-        done = folder / "result"
-        if done.exists():
-            content = json.loads(done.read_text())
-            failures = [Failure(**each) for each in content.pop("failures")]
-            yield Result(**content | {"job": job, "failures": failures})
-        else:
-            text = f"the run ended with status {os.waitstatus_to_exitcode(status)}"
-            yield Result(job, failures=[Failure(None, text)])
-        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        while waiting or alive:
+            while waiting and len(alive) < options.processes:
+                job = waiting.popleft()
+                folder = space / f"{job.first}"
+                folder.mkdir()
+                alive[_start(job, folder, options.keep)] = (job, folder)
+            pid, status = os.wait()
+            job, folder = alive.pop(pid)
+            yield _result(job, folder, status)
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        for pid in alive:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _result(job: Job, folder: Path, status: int) -> Result:
+    """Return what the process of a job left."""
+    if not (folder / "result").exists():
+        text = f"the run ended with status {os.waitstatus_to_exitcode(status)}"
+        return Result(job, failures=[Failure(None, text)])
+    content = json.loads((folder / "result").read_text())
+    failures = [Failure(**each) for each in content.pop("failures")]
+    return Result(**content | {"job": job, "failures": failures})
 
 
 def _start(job: Job, folder: Path, keep: Path) -> int:
