@@ -16,7 +16,7 @@ from commitlog.errors import CommitLogError
 from commitlog.keep import restore
 from commitlog.replication import follow, promote, serve
 from commitlog.stage.joining import join
-from commitlog.stage.staging import StagedSegment, StagingWriter
+from commitlog.stage.staging import StagingWriter
 from tests.faults.device.checks import (
     DELETED,
     FLUSHED,
@@ -53,7 +53,7 @@ def _join(place: Place, number: int) -> int:
     return joined.end_position
 
 
-def _stage(place: Place, number: int, values: list[bytes]) -> list[StagedSegment]:
+def _stage(place: Place, number: int, values: list[bytes]) -> list[str]:
     writer = StagingWriter(str(place.disk / f"staged-{number}"), SEGMENT_SIZE)
     writer.write(pa.RecordBatch.from_pydict({"value": values}))
     return writer.finish()
