@@ -34,7 +34,9 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
     parser.add_argument("--keep", action="store_true", help="keep small corpora in the repository")
     parser.add_argument("--list", action="store_true", help="list the targets")
-    parser.add_argument("--corpora", type=Path, help="a folder with corpora that a run goes on with")
+    parser.add_argument(
+        "--corpora", type=Path, help="a folder with corpora that a run goes on with"
+    )
     return parser.parse_args(arguments)
 
 
@@ -134,7 +136,9 @@ class Run:
 
     def _save(self, target: str) -> None:
         if self._options.corpora is not None:
-            shutil.copytree(self._corpus(target), self._options.corpora / target, dirs_exist_ok=True)
+            shutil.copytree(
+                self._corpus(target), self._options.corpora / target, dirs_exist_ok=True
+            )
         for path in (self._folder / "harm").iterdir():
             kept = kernel.ROOT / "build" / "fuzzing"
             kept.mkdir(parents=True, exist_ok=True)
@@ -164,7 +168,9 @@ def written(run: Run, options: argparse.Namespace) -> None:
     }
     if options.json is not None:
         options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    print(f"{executions} executions in {options.seconds:g} s; faults: {content['faults'] or 'none'}")
+    print(
+        f"{executions} executions in {options.seconds:g} s; faults: {content['faults'] or 'none'}"
+    )
 
 
 def main(arguments: list[str]) -> int:

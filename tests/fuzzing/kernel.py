@@ -141,7 +141,11 @@ def fuzz(programs: Programs, target: str, folder: Path, seconds: float) -> dict[
         "edges_of_the_kernel": int(whole[1]) if whole else 0,
         "inputs": len(list(corpus.iterdir())),
         "harm": [path.name for path in harm.glob(f"{target}-*")],
-        "fault": None if done.returncode == 0 else fault[0].strip() if fault else done.stderr[-300:],
+        "fault": None
+        if done.returncode == 0
+        else fault[0].strip()
+        if fault
+        else done.stderr[-300:],
     }
 
 

@@ -442,5 +442,3 @@ class Readers:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-

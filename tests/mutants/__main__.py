@@ -26,7 +26,12 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="only those that C tests are to find")
     parser.add_argument("--only", action="append", metavar="NAME", help="mutants with this text")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcomes to FILE")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="write the outcomes to FILE, beside those of other mutants in it",
+    )
     parser.add_argument("--list", action="store_true", help="list the mutants and their legs")
     parser.add_argument("--folder", type=Path, help="where to work [default: a temporary one]")
     return parser.parse_args(arguments)
@@ -62,17 +67,29 @@ def tried(workshop: Workshop, mutant: Mutant, sound: dict[str, Outcome]) -> dict
     return {**result, "caught": outcome.failed, "by": outcome.by, **why, "seconds": taken_s}
 
 
-def written(results: list[dict[str, Any]], path: Path | None) -> None:
+def stamp() -> dict[str, str]:
+    """Return the commit and the time, of which each outcome has its own."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True,
         check=False,
     ).stdout.strip()  # fmt: skip
+    return {"commit": commit, "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds")}
+
+
+def earlier(path: Path | None, mutants: list[Mutant]) -> list[dict[str, Any]]:
+    """Return the outcomes of other mutants that a file has from an earlier run."""
+    known = [] if path is None or not path.exists() else json.loads(path.read_text())["mutants"]
+    names = {each.name for each in MUTANTS} - {each.name for each in mutants}
+    return [each for each in known if each["name"] in names]
+
+
+def written(results: list[dict[str, Any]], path: Path | None) -> None:
     content = {
         "leg": "mutants",
-        "commit": commit,
-        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        **stamp(),
         "tried": len(results),
         "caught": sum(each["caught"] is True for each in results),
+        "explained": {each["name"]: each["why"] for each in results if "why" in each},
         "survived": [each["name"] for each in results if each["caught"] is False],
         "invalid": [each["name"] for each in results if each["caught"] is None],
         "mutants": results,
@@ -90,15 +107,16 @@ def main(arguments: list[str]) -> int:
         return 0
     folder = Path(options.folder or tempfile.mkdtemp(prefix="commitlog-mutants-"))
     results: list[dict[str, Any]] = []
+    others = earlier(options.json, mutants)
     sound: dict[str, Outcome] = {}
     try:
         workshop = Workshop(folder)
         for mutant in mutants:
             result = tried(workshop, mutant, sound)
-            results.append(result)
+            results.append({**result, **stamp()})
             said = {True: "caught", False: "NOT CAUGHT", None: "INVALID"}[result["caught"]]
             print(f"{said}: {mutant.name}: {result['by']}", flush=True)
-            written(results, options.json)
+            written([*others, *results], options.json)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     caught = sum(each["caught"] is True for each in results)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.mutants.mutant import KERNEL_C, Leg, Mutant, c, py
 
 
-def _kernel(name: str, file: str, old: str, new: str, leg: Leg, survives: str = "") -> Mutant:
-    return Mutant(name, KERNEL_C + file, old, new, leg, survives)
+def _kernel(name: str, file: str, old: str, new: str, leg: Leg) -> Mutant:
+    return Mutant(name, KERNEL_C + file, old, new, leg)
 
 
 FRAMES = [
@@ -18,7 +18,8 @@ FRAMES = [
     ),
     _kernel(
         "SKIP CRC not checked", "frame_cursor.h",
-        "cl_frame_crc(segment->seed, cursor->offset, word, NULL, 0) != cl_cell_high(cursor->cell)) {",
+        "cl_frame_crc(segment->seed, cursor->offset, word, NULL, 0) != "
+        "cl_cell_high(cursor->cell)) {",
         "cl_frame_crc(segment->seed, cursor->offset, word, NULL, 0) == 1) {",
         c("copy_test", "reader_test", "backward_scan_test"),
     ),
@@ -36,7 +37,8 @@ FRAMES = [
     ),
     _kernel(
         "frame beyond the segment's end", "frame_cursor.h",
-        "if ((word & CL_WORD_FLAGS) == CL_WORD_EXT && length >= CL_FRAME_EXTENDED && *step <= room) {",
+        "if ((word & CL_WORD_FLAGS) == CL_WORD_EXT && length >= CL_FRAME_EXTENDED && *step <= "
+        "room) {",
         "if ((word & CL_WORD_FLAGS) == CL_WORD_EXT && length >= CL_FRAME_EXTENDED) {",
         c("frame_cursor_test"),
     ),
@@ -95,7 +97,8 @@ CLAIMS = [
     ),
     _kernel(
         "gap marked beyond the tail", "resolve.c",
-        "uint64_t stop = cl_tail_number(tail) == segment->number ? cl_tail_offset(tail) : segment->size;",
+        "uint64_t stop = cl_tail_number(tail) == segment->number ? cl_tail_offset(tail) : "
+        "segment->size;",
         "uint64_t stop = segment->size;",
         c("resolve_test"),
     ),
@@ -107,7 +110,8 @@ CLAIMS = [
     ),
     _kernel(
         "SKIP at a segment's end not written", "claim.c",
-        "    cl_swap((uint64_t *)(segment->bytes + offset), &zero, cl_skip_cell(segment, offset, 0));\n"
+        "    cl_swap((uint64_t *)(segment->bytes + offset), &zero, cl_skip_cell(segment, offset, "
+        "0));\n"
         "    cl_assert(cl_load((const uint64_t *)(segment->bytes + offset)), !=, 0);",
         "    (void)zero;",
         c("writer_test"),
@@ -141,7 +145,8 @@ CLAIMS = [
     _kernel(
         "roll moves the tail back", "roll.c",
         "    while (cl_tail_number(seen) == number &&\n"
-        "           !cl_swap(writer->tail, &seen, cl_tail_pack(number + 1, CL_SEGMENT_HEADER))) {\n    }",
+        "           !cl_swap(writer->tail, &seen, cl_tail_pack(number + 1, CL_SEGMENT_HEADER))) "
+        "{\n    }",
         "    cl_store(writer->tail, cl_tail_pack(number + 1, CL_SEGMENT_HEADER));",
         c("concurrency_test"),
     ),
@@ -155,7 +160,8 @@ CLAIMS = [
     ),
     _kernel(
         "a mark without its own CRC", "mark.c",
-        "return content.crc == crc_of(cursor->segment, cursor->offset, &content) &&\n           content",
+        "return content.crc == crc_of(cursor->segment, cursor->offset, &content) &&\n           "
+        "content",
         "return content",
         py("log/test_producers.py"),
     ),
@@ -177,8 +183,10 @@ DURABILITY = [
     ),
     _kernel(
         "no msync", "segment.c",
-        "return start < stop && msync(segment->map + start, stop - start, MS_SYNC) != 0 ? CL_E_SYSTEM",
-        "return start < stop && msync(segment->map + start, stop - start, MS_ASYNC) != 0 ? CL_E_SYSTEM",
+        "return start < stop && msync(segment->map + start, stop - start, MS_SYNC) != 0 ? "
+        "CL_E_SYSTEM",
+        "return start < stop && msync(segment->map + start, stop - start, MS_ASYNC) != 0 ? "
+        "CL_E_SYSTEM",
         c("segment_test"),
     ),
     _kernel(
@@ -190,18 +198,21 @@ DURABILITY = [
     _kernel(
         "retry after EIO", "flush.c",
         "        if (code != CL_OK) {\n            return cl_log_fail(log, cause);\n        }",
-        "        if (code != CL_OK) {\n            errno = cause;\n            return code;\n        }",
+        "        if (code != CL_OK) {\n            errno = cause;\n            return code;\n    "
+        "    }",
         c("flush_test"),
     ),
     _kernel(
         "flush of a failed log", "flush.c",
-        "        if (cl_log_failed(log)) {\n            return CL_E_FAILED;\n        }\n        cl_segment",
+        "        if (cl_log_failed(log)) {\n            return CL_E_FAILED;\n        }\n        "
+        "cl_segment",
         "        cl_segment",
         c("flush_test"),
     ),
     _kernel(
         "failed write of a commit ignored", "commit.c",
-        "            if (wrote <= 0) {\n                return cl_log_fail(log, wrote < 0 ? errno : EIO);\n            }",
+        "            if (wrote <= 0) {\n                return cl_log_fail(log, wrote < 0 ? "
+        "errno : EIO);\n            }",
         "            if (wrote <= 0) {\n                break;\n            }",
         c("flush_test"),
     ),
@@ -248,7 +259,8 @@ DURABILITY = [
     _kernel(
         "lead of another process ended", "flush.c",
         "    cl_swap(&log->cursors->flusher.value, &mine, 0);\n    cl_store32(&log->leading, 0);",
-        "    cl_store(&log->cursors->flusher.value, mine - mine);\n    cl_store32(&log->leading, 0);",
+        "    cl_store(&log->cursors->flusher.value, mine - mine);\n    cl_store32(&log->leading, "
+        "0);",
         c("flush_test"),
     ),
     _kernel(
@@ -306,13 +318,15 @@ DURABILITY = [
 SEGMENTS = [
     _kernel(
         "header CRC not checked", "segment.c",
-        "if (cl_crc32c(0, &header, offsetof(cl_header_identity, crc)) != header.crc ||\n        header.",
+        "if (cl_crc32c(0, &header, offsetof(cl_header_identity, crc)) != header.crc ||\n        "
+        "header.",
         "if (header.",
         c("segment_test"),
     ),
     _kernel(
         "segment of another log accepted", "segment.c",
-        "if ((log_uuid != NULL && memcmp(header.log_uuid, log_uuid, sizeof header.log_uuid) != 0) ||\n"
+        "if ((log_uuid != NULL && memcmp(header.log_uuid, log_uuid, sizeof header.log_uuid) != "
+        "0) ||\n"
         "        header.base",
         "if (header.base",
         c("segment_test"),
@@ -325,7 +339,8 @@ SEGMENTS = [
     ),
     _kernel(
         "seal not checked", "segment.c",
-        "return seal->sealed == 1 && cl_header_seal_crc(segment_id, seal) == seal->crc &&\n           seal->end >=",
+        "return seal->sealed == 1 && cl_header_seal_crc(segment_id, seal) == seal->crc &&\n      "
+        "     seal->end >=",
         "return seal->sealed == 1 && seal->end >=",
         c("segment_test"),
     ),
@@ -343,8 +358,10 @@ SEGMENTS = [
     ),
     _kernel(
         "segments in use dropped", "segment_table.c",
-        "        if (cl_load32(&segment->references) > 1) {\n            at++;\n            continue;\n        }\n"
-        "        table_remove(table, at);\n        cl_assert(cl_load32(&segment->references), ==, 1);",
+        "        if (cl_load32(&segment->references) > 1) {\n            at++;\n            "
+        "continue;\n        }\n"
+        "        table_remove(table, at);\n        cl_assert(cl_load32(&segment->references), "
+        "==, 1);",
         "        table_remove(table, at);",
         c("segment_test"),
     ),
@@ -358,7 +375,8 @@ SEGMENTS = [
     ),
     _kernel(
         "claim of a dead pool taken over as a record", "scan.c",
-        "at.cell = cl_skip_cell(segment, (uint32_t)at.offset, (uint32_t)at.step);\n            claims++;",
+        "at.cell = cl_skip_cell(segment, (uint32_t)at.offset, (uint32_t)at.step);\n            "
+        "claims++;",
         "claims++;",
         py("recovery/test_dead_pools.py"),
     ),
@@ -367,8 +385,10 @@ SEGMENTS = [
 READERS = [
     _kernel(
         "reader without acquire", "atomics.h",
-        "return __atomic_load_n(cell, __ATOMIC_ACQUIRE);\n}\nstatic inline uint64_t cl_load_relaxed",
-        "return __atomic_load_n(cell, __ATOMIC_RELAXED);\n}\nstatic inline uint64_t cl_load_relaxed",
+        "return __atomic_load_n(cell, __ATOMIC_ACQUIRE);\n}\nstatic inline uint64_t "
+        "cl_load_relaxed",
+        "return __atomic_load_n(cell, __ATOMIC_RELAXED);\n}\nstatic inline uint64_t "
+        "cl_load_relaxed",
         c("handle_threads_test", sanitizer="thread"),
     ),
     _kernel(

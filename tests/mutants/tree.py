@@ -26,8 +26,10 @@ TEST_LIMIT_S = 120
 LEG_LIMIT_S = 400
 SANITIZERS = {"address": c_tests.ADDRESS, "thread": c_tests.THREAD}
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
-FAULT = re.compile(r"^.*(?:ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error|assert|CHECK).*$",
-                   re.MULTILINE)  # fmt: skip
+FAULT = re.compile(
+    r"^.*(?:ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error|assert|CHECK).*$",
+    re.MULTILINE,
+)
 
 
 class NotBuiltError(Exception):
@@ -42,7 +44,9 @@ class Outcome:
     by: str = ""
 
 
-def run(command: list[str | Path], cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    command: list[str | Path], cwd: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["nice", "-n", "10", *command], cwd=cwd, capture_output=True, text=True, check=False,
         timeout=LEG_LIMIT_S, env={**os.environ, **environment}, errors="replace",
@@ -203,7 +207,9 @@ class Tree:
             return Outcome(failed=True, by="it does not end")
         if done.returncode not in (0, 1) and not FAILED.search(done.stdout):
             if done.returncode > 1 and "no tests ran" in done.stdout:
-                raise NotBuiltError(f"{leg} runs no test:\n{done.stdout[-2000:]}{done.stderr[-500:]}")
+                raise NotBuiltError(
+                    f"{leg} runs no test:\n{done.stdout[-2000:]}{done.stderr[-500:]}"
+                )
             said = (done.stderr or done.stdout).strip().splitlines()
             return Outcome(failed=True, by=f"pytest ended with {done.returncode}: {said[-1:]}")
         failed = FAILED.search(done.stdout)

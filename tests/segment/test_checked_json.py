@@ -1,4 +1,4 @@
-"""Small JSON files of a log: a damaged one and another log's are refused, and none is half there."""
+"""Small JSON files of a log: a damaged one and another log's are refused; none is there in part."""
 
 from __future__ import annotations
 

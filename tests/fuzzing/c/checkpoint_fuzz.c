@@ -8,7 +8,12 @@
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed) {
     uint32_t state = seed;
+    const size_t least = CL_CHECKPOINT_STRIDE + sizeof(cl_checkpoint);
     size = LLVMFuzzerMutate(data, size, most);
+    if (size < least && least <= most && next_number(&state) % 8 != 0) {
+        memset(data + size, 0, least - size);
+        size = least;
+    }
     for (uint32_t turn = 0; turn < 2; turn++) {
         size_t at = turn * CL_CHECKPOINT_STRIDE;
         cl_checkpoint record;

@@ -19,7 +19,12 @@ static void repair_saved(uint8_t *at) {
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed) {
     uint32_t state = seed;
+    const size_t least = CL_TAILER_PLACES_AT + 2 * CL_TAILER_STRIDE;
     size = LLVMFuzzerMutate(data, size, most);
+    if (size < least && least <= most && next_number(&state) % 8 != 0) {
+        memset(data + size, 0, least - size);
+        size = least;
+    }
     for (uint32_t turn = 0; turn < 2; turn++) {
         size_t terms = CL_TAILER_TERMS_AT + turn * CL_TAILER_STRIDE;
         size_t saved = CL_TAILER_PLACES_AT + turn * CL_TAILER_STRIDE;

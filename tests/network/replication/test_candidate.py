@@ -215,6 +215,13 @@ def test_promise_is_kept_for_the_first_of_two_promotions() -> None:
     assert Asked(first, before=Rank()).answered(known) == known
 
 
+def test_lower_promotion_takes_no_promise_away() -> None:
+    lower, higher = Rank(1, "a" * 32), Rank(2, "b" * 32)
+    known = Asked(higher).answered(log("c"))
+    assert Asked(lower).answered(known) is known
+    assert Asked(lower, state="begun").answered(known) is known
+
+
 def test_log_that_counts_more_copies_by_now_does_not_promise() -> None:
     before = log("c")
     asked = Asked(FIRST, before=Rank(), copies=before.copies)
