@@ -7,6 +7,9 @@
 #   make simulate    runs of the whole system in one process: SEEDS=2000 FIRST=0 WORKERS=2
 #                    JSON=figures.json; SEED=17 prints the story of one
 #   make asan        a part of the tests, and threads at random, with the address sanitizer
+#   make fuzz        fuzzes all readers of bytes, guided by coverage (installs clang if it may):
+#                    FUZZ_SECONDS=60 JSON=figures.json
+#   make mutants     puts faults into copies of the code: each must fail its test: JSON=figures.json
 #   make lint        all checks of style and types
 #   make docs        the documentation as pages, in build/site/index.html
 #   make model       searches a model of the write protocol exhaustively (installs spin if it may)
@@ -60,7 +63,7 @@ INSTALLED := .venv/.installed-$(HERE)
 KERNELS := .venv/.built-$(HERE) .venv/.asserts-$(HERE)
 BUILT := $(word $(if $(COMMITLOG_ASSERT),2,1),$(KERNELS))
 
-.PHONY: help demo test test-core test-long simulate asan lint docs model build asserts wheels \
+.PHONY: help demo test test-core test-long simulate asan fuzz mutants lint docs model build asserts wheels \
 	release bench bench-peers defects screenshots instructions clean distclean check FORCE
 .DELETE_ON_ERROR:
 
@@ -105,6 +108,19 @@ asan: build $(DEPENDENCIES)
 		tests/tail/test_direction.py tests/tail/test_batch.py tests/tail/test_idle.py \
 		tests/topics tests/capi tests/log/test_commit_log.py && \
 		$(CURDIR)/$(BIN)/python -m tests.stress stressed 1 60 --no-fork
+
+# clang: libFuzzer is a part of its runtime. atheris has wheels for CPython 3.11 to 3.13 on x86-64.
+fuzz: asserts $(DEPENDENCIES)
+	@command -v clang >/dev/null || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		echo "Installing clang with apt-get ..." && apt-get update -qq && \
+		apt-get install -qq --no-install-recommends clang libclang-rt-dev >/dev/null; } || true
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || \
+		$(BIN)/python -m pip install --quiet atheris==3.0.0 || true
+	@$(BIN)/python -m tests.fuzzing --seconds $(or $(FUZZ_SECONDS),60) $(if $(JSON),--json $(JSON))
+
+mutants: asserts $(DEPENDENCIES)
+	@$(BIN)/python -m tests.mutants $(if $(JSON),--json $(JSON))
 
 bench: build $(DEPENDENCIES)
 	@$(BIN)/python -m bench

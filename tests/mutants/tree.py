@@ -21,7 +21,7 @@ from tests.mutants.mutant import KERNEL_C, ROOT, CTests, Leg, Mutant, PythonTest
 COPIED = ("commitlog", "tests", "examples", "bench", "demo", "docs", "wheels", "setup.py",
           "pyproject.toml", "constraints.txt", "README.md", "CHANGELOG.md", "LICENSE", "Makefile",
           "MANIFEST.in", "build/asserts")  # fmt: skip
-LEFT_OUT = shutil.ignore_patterns("__pycache__", "corpus", "*.pyc")
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")
 TEST_LIMIT_S = 120
 LEG_LIMIT_S = 400
 SANITIZERS = {"address": c_tests.ADDRESS, "thread": c_tests.THREAD}
