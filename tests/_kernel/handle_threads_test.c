@@ -17,6 +17,7 @@ const char *__tsan_default_options(void) { return "die_after_fork=0"; }
 typedef struct {
     test_place place;
     test_handle handle;
+    bool plain;    /* appends with plain stores, as a pooled log */
     uint64_t done; /* 1: everything is appended */
 } scene;
 
@@ -133,7 +134,7 @@ static void *come_and_go(void *argument) {
     for (uint64_t round = 0; cl_load(&made->done) == 0; round++) {
         test_handle other;
         cl_segment *segment;
-        if (round % 2 == 0) {
+        if (round % 2 == 0 && !made->plain) {
             open_handle(&made->place, &other, false);
         } else {
             open_observer(&made->place, &other);
@@ -179,13 +180,14 @@ static void *fork_some(void *argument) {
     return NULL;
 }
 
-static void threads_of_a_handle_share_its_segments(void) {
+static void threads_of_a_handle_share_its_segments(bool plain) {
     void *(*const works[])(void *) = {append_all, read_records, read_records, read_durable,
                                       flush_all,  seal_all,     come_and_go,  fork_some};
     pthread_t threads[sizeof works / sizeof *works];
     static scene made;
+    made = (scene){.plain = plain};
     make_place(&made.place, SMALL);
-    open_handle(&made.place, &made.handle, false);
+    open_handle(&made.place, &made.handle, plain);
     for (size_t at = 0; at < sizeof works / sizeof *works; at++) {
         CHECK(pthread_create(&threads[at], NULL, works[at], &made) == 0);
     }
@@ -198,6 +200,7 @@ static void threads_of_a_handle_share_its_segments(void) {
 }
 
 int main(void) {
-    threads_of_a_handle_share_its_segments();
+    threads_of_a_handle_share_its_segments(false);
+    threads_of_a_handle_share_its_segments(true);
     return 0;
 }

@@ -137,7 +137,7 @@ CLAIMS = [
         py("log/test_conditional_appends.py"),
     ),
     _kernel(
-        "conditional append without a look at the tail", "conditional.c",
+        "conditional append that ignores a moved tail", "conditional.c",
         "return CL_LIKELY(end == counted->packed) ? CL_OK : CL_E_MOVED;",
         "*packed = cl_load(writer->tail);\n    return CL_OK;",
         c("conditional_test"),

@@ -247,7 +247,7 @@ STORES = [
         py("stores/test_store_parts.py", "stores/test_restore.py", "stores/test_store.py"),
     ),
     Mutant(
-        "parts deleted whatever their merge has", "commitlog/stores/stored_tail.py",
+        "parts deleted although their merge is short", "commitlog/stores/stored_tail.py",
         "if (found := self._target.size(whole.name)) != packed_bytes:",
         "if (found := self._target.size(whole.name)) != packed_bytes and packed_bytes < 0:",
         py("stores/test_store_parts.py", "stores/test_s3_faults.py"),
