@@ -11,7 +11,7 @@ from commitlog.base.service import Service
 from commitlog.errors import ClosedError, CommitLogError, IOFailureError, ReplicationError
 from commitlog.network.remote.connection import Connection, UpdateStream
 from commitlog.network.remote.update import Update
-from commitlog.network.remote.wire import FAILURES, HEARTBEAT_S
+from commitlog.network.remote.wire import HEARTBEAT_S, RefusedError
 
 _logger = logging.getLogger("commitlog.network.remote")
 _PAUSE_S, _PAUSE_LONGEST_S = 0.05, 1.0
@@ -88,7 +88,7 @@ class LiveEnd(Service):
                 self._follow()
                 pause_s = _PAUSE_S
                 continue
-            except (ClosedError, *FAILURES) as error:
+            except (ClosedError, RefusedError, OSError) as error:
                 if self._stopping.is_set():
                     return
                 if self._connection.refused or (
