@@ -176,7 +176,6 @@ def _start(job: Job, folder: Path, keep: Path) -> int:
     try:
         system.end_with_parent()
         system.enter_namespace()  # no other run may hold a copy of a mount
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's end ends this process
         system.bind(folder, SPACE)
         result = run(job, SPACE, keep)
         (folder / "result").write_text(json.dumps(asdict(result)))

@@ -84,7 +84,6 @@ def _in_processes(
         if pid == 0:
             with ending_the_process():
                 system.end_with_parent()
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
                 os.environ[SHM_PREFIX] = secrets.token_hex(8)
                 folder = space / str(number)
                 folder.mkdir()

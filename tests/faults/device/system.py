@@ -40,7 +40,9 @@ def enter_namespace() -> None:
 
 
 def end_with_parent() -> None:
-    """Let the kernel kill this process when its parent ends."""
+    """Let the kernel kill this process when its parent ends, which alone hears the terminal."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _call("prctl", _DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
