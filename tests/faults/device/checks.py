@@ -34,7 +34,7 @@ _POOLS: tuple[dict[str, str] | None, ...] = (None, {}, {"backing": "shm"})
 
 
 def even_value(session: int, index: int) -> bytes:
-    """Return a record whose frame takes a quarter of a sector, whatever its mark is: so the frames
+    """Return a record whose frame takes a quarter of a sector for any mark: so the frames
     before a cut and those after it begin at the same positions.
     """
     return (b"=%d:%d:" % (session, index)).ljust(_EVEN_BYTES, b".")
@@ -111,7 +111,7 @@ def check_log(
 
 def check_records(found: list[Found], story: Story) -> int:
     """Check that the records are an exact prefix with all that was acknowledged; return the number
-    of those. What a deletion was told to delete may be missing at the beginning, and nothing else.
+    of those. Only what a deletion covers may be missing, at the beginning.
     """
     flushed = max((report.position for report in story.kinds(FLUSHED)), default=0)
     deleted = max((report.position for report in story.kinds(DELETED)), default=0)
@@ -119,7 +119,7 @@ def check_records(found: list[Found], story: Story) -> int:
     marks = {each.position: each.mark for each in found}
     first = found[0].position // SEGMENT_SIZE * SEGMENT_SIZE if found else deleted
     assert deleted <= first <= max(deleting, 0), (
-        f"the log begins at {first}; the deletions were told to end at {deleted} to {deleting}"
+        f"the log begins at {first}; the deletions end at {deleted} to {deleting}"
     )
     end = max(marks, default=-1)
     promised = 0

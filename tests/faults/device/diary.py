@@ -1,4 +1,4 @@
-"""What the processes of a workload were told, and how many entries the device had then."""
+"""What the calls of a workload reported, and how many entries the device had then."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Diary:
 
 @dataclass(frozen=True)
 class Story:
-    """What was told before a cut, everything that was told in the run, and what was told before
-    the last entry of the device that precedes the cut.
+    """The reports before a cut, those of the whole run, and those that the device still followed
+    with an entry before the cut.
     """
 
     told: list[Report]
@@ -52,15 +52,15 @@ class Story:
 
     @cached_property
     def set(self) -> frozenset[Report]:
-        """Return what was told before the cut as a set."""
+        """Return the reports before the cut as a set."""
         return frozenset(self.told)
 
     def kinds(self, kind: str) -> Iterator[Report]:
-        """Yield what was told before the cut, of one kind."""
+        """Yield the reports before the cut, of one kind."""
         return (report for report in self.told if report.kind == kind)
 
     def last(self, kind: str) -> Report | None:
-        """Return the last one of a kind that was told before the cut."""
+        """Return the last report of a kind before the cut."""
         return max(self.kinds(kind), key=lambda report: report.index, default=None)
 
 

@@ -144,7 +144,7 @@ def _writer(name: str, turn: int, shim: Shim, folder: Path) -> Iterator[tuple[in
 
 
 def _check(target: Path, story: Story, *, verified: bool) -> int:
-    """Compare an image with what was told; return how many records were acknowledged."""
+    """Compare an image with the story; return how many records were acknowledged."""
     if verified:
         check_sound(target)
     before = read(target)

@@ -80,7 +80,7 @@ def run(job: Job, space: Path, keep: Path) -> Result:
     kind, workload = FILE_SYSTEMS[job.file_system], WORKLOADS[job.workload]
     try:
         first, last = _record(kind, workload, space, job)
-    except Exception:  # noqa: BLE001 - whatever stops a run is its result
+    except Exception:  # noqa: BLE001 - what stops a run is its result
         result.failures.append(Failure(None, traceback.format_exc()))
         return result
     result.entries = last - first

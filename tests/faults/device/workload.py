@@ -41,9 +41,9 @@ class Workload:
     name : str
         What the figures call it.
     writes : tuple of callables
-        One a process, with the number of the process; each notes what it is told.
+        One a process, with the number of the process; each notes what its calls return.
     check : callable
-        Raises if something that was told is missing, or something is there that was not written.
+        Raises if an acknowledged thing is missing, or something is there that was not written.
         Returns how many acknowledged records it found.
     prepare : callable
         Makes what has to be there before the record begins.

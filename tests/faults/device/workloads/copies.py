@@ -72,7 +72,7 @@ def _check_joins(place: Place, story: Story) -> int:
     _finish_join(folder, expected=done > 0)
     found = read(folder) if (folder / "log.json").exists() else []
     joins = {each.mark.session for each in found}
-    assert len(joins) in (done, done + 1), f"{done} joins were told, {len(joins)} are there"
+    assert len(joins) in (done, done + 1), f"{done} joins had returned, {len(joins)} are there"
     _check_joined(found, len(joins))
     for number in range(max(0, done - 1), done + 2):
         shutil.rmtree(place.disk / f"staged-{number}", ignore_errors=True)
@@ -251,7 +251,7 @@ def _check_store(place: Place, story: Story) -> int:
 
 
 def _read_store(place: Place, stored: int, story: Story) -> list[Found]:
-    """Return the records of the store, which has what was told to be stored."""
+    """Return the records of the store, which has what it acknowledged."""
     found: list[Found] = []
     with contextlib.suppress(() if stored else CommitLogError):
         check_sound(place.disk / "store")
