@@ -282,7 +282,11 @@ class Cluster:
         self.stop(machine)
         others = [each for each in self._machines.each if each is not machine]
         kept = [each for place, each in enumerate(others) if number >> place & 1]
-        force = ((), (), ("promises",), ("promises", "copies", "restored"))[number // 8 % 4]
+        forces: dict[int, tuple[str, ...]] = {
+            0: ("promises",),
+            1: ("promises", "copies", "restored"),
+        }
+        force = forces.get(number // 8 % 12, ())
         with_store = self._settings.store and number % 5 != 0
         if self.promote(machine, kept, force=force, store=with_store) and number % 2:
             self.primary(machine)
