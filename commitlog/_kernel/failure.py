@@ -24,6 +24,7 @@ from commitlog.errors import (
     SyncTimeoutError,
     UnsupportedVersionError,
 )
+from commitlog.errors.advice import with_advice
 
 # Fails a log, because a copy of it was promoted; no system call has this cause.
 REPLACED = codes.EKEYREVOKED
@@ -109,7 +110,7 @@ _SENTENCES: dict[int, tuple[type[CommitLogError], str]] = {
         ),
     ),
     CLOSED: (ClosedError, "the log is closed: open it again"),
-    MEMORY: (IOFailureError, "out of memory"),
+    MEMORY: (IOFailureError, "out of memory: free some, then try again"),
     SLOTS: (LogLockedError, "every writer slot of this log is taken: close some of its writers"),
     OPEN_CLAIM: (
         ClaimError,
@@ -148,7 +149,7 @@ def failure(
                 errno=errno,
             )
         return IOFailureError(
-            f"a system call failed: {os.strerror(errno)}",
+            f"a system call failed: {with_advice(os.strerror(errno), errno)}",
             path=path,
             position=position,
             errno=errno,

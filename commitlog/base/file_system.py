@@ -6,6 +6,7 @@ import ctypes
 import os
 
 from commitlog.errors import IOFailureError, UnsupportedError
+from commitlog.errors.advice import with_advice
 
 # File systems whose mappings or locks do not hold between machines: NFS, CIFS, SMB2, FUSE, 9P,
 # Ceph, AFS, Lustre, GFS2, OCFS2.
@@ -52,7 +53,8 @@ def file_system_type(place: str | int) -> int:
         cause = ctypes.get_errno()
         path = place if isinstance(place, str) else None
         raise IOFailureError(
-            f"cannot determine the type of the file system: {os.strerror(cause)}",
+            "cannot determine the type of the file system: "
+            f"{with_advice(os.strerror(cause), cause)}",
             path=path,
             errno=cause,
         )

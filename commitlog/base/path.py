@@ -16,6 +16,7 @@ from commitlog.errors import (
     NotALogError,
     ReadOnlyError,
 )
+from commitlog.errors.advice import with_advice
 
 
 def path_of(path: object) -> str:
@@ -129,7 +130,7 @@ def translate_errors(
         elif error.errno in (errno.ENOSPC, errno.EDQUOT):
             kind, message = DiskFullError, f"no room to {doing} ({why}): free space, then try again"
         else:
-            kind, message = IOFailureError, f"cannot {doing}: {why}"
+            kind, message = IOFailureError, f"cannot {doing}: {with_advice(why, error.errno)}"
         raise kind(message, path=path, errno=error.errno) from error
 
 

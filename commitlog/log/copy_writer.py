@@ -354,7 +354,8 @@ class CopyWriter:
         self._count += 1
         self._marked_s = host.monotonic()
         uuid = self._directory.log_uuid
-        write_checkpoint(self._checkpoint_fd, uuid, self._count, self._durable, clean)
+        with self._directory.translate_errors("write the checkpoint of a copy"):
+            write_checkpoint(self._checkpoint_fd, uuid, self._count, self._durable, clean)
 
 
 def _identified(page: bytes) -> tuple[bytes, int, int, int]:

@@ -221,7 +221,13 @@ def seal_below(directory: LogDirectory, number: int) -> int:
                 )
             segment.flush(0, HEADER_SIZE)
         seal = read_seal(directory, unsealed)
-        assert seal is not None
+        if seal is None:
+            raise IOFailureError(
+                "the seal that was written to this segment cannot be read: check the disk, then "
+                "try again",
+                path=directory.segment_path(unsealed),
+                position=unsealed * directory.segment_size,
+            )
         sequence = seal.next_sequence
     return sequence
 

@@ -243,7 +243,7 @@ class LogDirectory:
         return sum(taken.values())
 
     def _disk_bytes_of(self, name: str) -> int:
-        with contextlib.suppress(FileNotFoundError):
+        with self.translate_errors(f"measure {name}"), contextlib.suppress(FileNotFoundError):
             return os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_blocks * BLOCK
         return 0
 

@@ -15,6 +15,7 @@ from commitlog.errors import (
     LogExistsError,
     PositionError,
 )
+from commitlog.errors.advice import with_advice
 from commitlog.extension import HEADER_SIZE, LogFiles
 from commitlog.stores import own_sessions
 from commitlog.stores.archived import archived_name, compressor, read_pieces
@@ -110,7 +111,8 @@ class Archiver:
             if isinstance(error, IOFailureError | LogExistsError):
                 raise
             raise IOFailureError(
-                f"the archive cannot be written: {error.strerror or error}",
+                "the archive cannot be written: "
+                f"{with_advice(error.strerror or str(error), error.errno)}",
                 path=self.target.name,
                 errno=error.errno,
             ) from error

@@ -15,6 +15,7 @@ from commitlog.base.path import make_directory
 from commitlog.base.polling import attempts
 from commitlog.base.regular_file import open_regular
 from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
+from commitlog.errors.advice import with_advice
 from commitlog.stores.arrow_target import ArrowTarget, pyarrow_fs
 from commitlog.stores.object_target import SCHEMES, ObjectTarget, is_object_store
 
@@ -143,7 +144,7 @@ def _translate_errors(path: str, done: str) -> Iterator[None]:
         why = " ".join(text.split()) or type(error).__name__
         number = error.errno if isinstance(error, OSError) else None
         raise IOFailureError(
-            f"the archive cannot be {done}: {why}", path=path, errno=number
+            f"the archive cannot be {done}: {with_advice(why, number)}", path=path, errno=number
         ) from error
 
 
