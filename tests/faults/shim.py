@@ -1,14 +1,13 @@
-"""The Python side of `shim.c`: compilation, state, and the power cuts simulated from its shadow."""
+"""The Python side of `shim.c`: compilation and state."""
 
 from __future__ import annotations
 
 import mmap
 import os
-import random
 import struct
 from pathlib import Path
 
-from tests.faults import image
+from tests.faults.shadow import Shadow
 from tests.preloaded import compiled
 
 # "fsync" covers files and directories; "punch" is an fallocate that makes a hole.
@@ -27,7 +26,6 @@ CALLS = (
     "punch",
 )
 _PAGE = 4096
-_SECTOR = 512  # the unit that a disk writes atomically
 _COUNTS_AT, _FLUSHED_AT, _DELAYS_AT, _FIRST_AT, _FAILED_AT, _NAMES_AT = 128, 256, 264, 392, 520, 648
 _NAME_SIZE = 64
 
@@ -71,8 +69,8 @@ class Shim:
     """
 
     def __init__(self, library: Path, directory: Path) -> None:
-        self.shadow = directory / "shadow"
-        self.shadow.mkdir()
+        self.shadow = Shadow(directory / "shadow")
+        self.shadow.folder.mkdir()
         state = directory / "shim-state"
         state.write_bytes(bytes(_PAGE))
         with state.open("r+b") as file:
@@ -86,7 +84,7 @@ class Shim:
             "LD_PRELOAD": str(self._library),
             "COMMITLOG_SHIM_STATE": str(self._state_path),
         }
-        return variables | ({"COMMITLOG_SHIM_SHADOW": str(self.shadow)} if shadow else {})
+        return variables | ({"COMMITLOG_SHIM_SHADOW": str(self.shadow.folder)} if shadow else {})
 
     def fail(self, call: str, cause: int, *, name: str = "", after: int = 0) -> None:
         """Let every call of this kind fail with an errno; 0 lets them succeed again.
@@ -116,73 +114,3 @@ class Shim:
     def flushed_bytes(self) -> int:
         """Return the number of bytes in the ranges passed to msync."""
         return int(struct.unpack_from("<Q", self._state, _FLUSHED_AT)[0])
-
-    def durable(self, file: Path) -> bytes:
-        """Return the durable bytes of a file."""
-        return (self.shadow / str(file.stat().st_ino)).read_bytes()
-
-    def settle(self, directory: Path) -> None:
-        """Record everything in a directory as durable, as after a restart of the machine."""
-        entries = list(os.scandir(directory))
-        lines = "".join(f"{entry.inode()} {entry.name}\n" for entry in entries)
-        (self.shadow / f"entries-{directory.stat().st_ino}").write_text(lines)
-        for entry in entries:
-            path = directory / entry.name
-            if entry.is_dir():
-                self.settle(path)
-            else:
-                (self.shadow / str(entry.inode())).write_bytes(path.read_bytes())
-
-    def cut_power(
-        self, log: Path, target: Path, numbers: random.Random, written_share: float
-    ) -> None:
-        """Make `target` what a power cut would leave of `log`: all durable bytes and names, and
-        some of the others, by sector and by name.
-
-        Parameters
-        ----------
-        log : Path
-            The log's directory; its processes are stopped or dead.
-        target : Path
-            The directory to create.
-        numbers : random.Random
-            Chooses the sectors and names that the system had written back.
-        written_share : float
-            The share of them: 0 none, 1 all.
-        """
-        self._cut_directory(log, target, numbers, written_share)
-        image.restarted(target)
-
-    def _cut_directory(
-        self, log: Path, target: Path, numbers: random.Random, written_share: float
-    ) -> None:
-        target.mkdir()
-        noted = self.shadow / f"entries-{log.stat().st_ino}"
-        lines = noted.read_text().splitlines() if noted.exists() else []
-        durable = {name: int(inode) for inode, name in (line.split(" ", 1) for line in lines)}
-        live = {entry.name: entry.inode() for entry in os.scandir(log)}
-        for name in sorted(durable | live):
-            inode = (live if numbers.random() < written_share else durable).get(name)
-            if inode is None:
-                continue
-            path = log / name if live.get(name) == inode else None
-            if path is not None and path.is_dir():
-                self._cut_directory(path, target / name, numbers, written_share)
-            else:
-                (target / name).write_bytes(self._cut_file(inode, path, numbers, written_share))
-
-    def _cut_file(
-        self, inode: int, path: Path | None, numbers: random.Random, written_share: float
-    ) -> bytes:
-        """Return what is left of a file; `path` is None if its name was removed."""
-        kept = self.shadow / str(inode)
-        durable = kept.read_bytes() if kept.exists() else b""
-        live = path.read_bytes() if path is not None else b""
-        size = max(len(durable), len(live)) if numbers.random() < written_share else len(durable)
-        content = bytearray(durable.ljust(size, b"\0"))
-        for at in range(0, min(size, len(live)), _SECTOR):
-            if numbers.random() < written_share:
-                content[at : at + _SECTOR] = live[at : at + _SECTOR].ljust(
-                    min(_SECTOR, size - at), b"\0"
-                )
-        return bytes(content)

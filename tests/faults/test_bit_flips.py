@@ -17,10 +17,11 @@ from tests.copies import copy_log
 from tests.faults import image
 from tests.faults.child import Child, Link
 from tests.faults.writers import SEGMENT_SIZE, close_log, mark_of, open_log, value_of
+from tests.length import long_count
 
 Start = Callable[..., Child]
 FLIPS = 100
-LONG_FLIPS = 5_000
+LONG_FLIPS = long_count(5_000)
 RECORDS = 500
 
 

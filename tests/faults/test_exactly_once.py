@@ -16,10 +16,11 @@ import pytest
 import commitlog
 from commitlog import CommitLog, method_reader, method_writer
 from tests.faults.child import Child, Link
+from tests.length import long_count
 
 Start = Callable[..., Child]
 KILLS = 12
-LONG_KILLS = 300
+LONG_KILLS = long_count(300)
 SEGMENT = "256KiB"
 _LONG = "x" * 200
 

@@ -17,17 +17,10 @@ from commitlog.errors import IOFailureError
 from commitlog.keep import archive_segments
 from tests.faults import image
 from tests.faults.child import Child, Link
-from tests.faults.failing_calls import (
-    BY_NAME,
-    CASES,
-    FAILS,
-    OPTIONS,
-    VALUE,
-    Scene,
-    fill,
-    serve,
-    tear,
-)
+from tests.faults.failing_acts import fill, tear
+from tests.faults.failing_calls import serve
+from tests.faults.failing_cases import BY_NAME, CASES
+from tests.faults.failing_scene import FAILS, OPTIONS, VALUE, Scene
 from tests.faults.shim import Shim, fail, own_state
 from tests.faults.writers import open_log
 from tests.setups import tuned
@@ -103,11 +96,11 @@ def test_recovery_after_a_failed_recovery_zeroes_durably(
     log.append(VALUE, sync=True)
     end = log.tail_position
     tear(Scene(path, mmap.mmap(-1, 1 << 12)), log)
-    shim.settle(path)
+    shim.shadow.settle(path)
     segment = image.segment_path(path, end)
-    assert shim.durable(segment)[end + 4096 :].strip(b"\0")
+    assert shim.shadow.durable(segment)[end + 4096 :].strip(b"\0")
     start(open_refused_then_recovered, str(path), environment=shim.environment(shadow=True)).join()
-    assert not shim.durable(segment)[end + 4096 :].strip(b"\0")
+    assert not shim.shadow.durable(segment)[end + 4096 :].strip(b"\0")
 
 
 def test_archive_with_failing_folder_deletes_no_segment(

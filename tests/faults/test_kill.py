@@ -29,10 +29,11 @@ from tests.faults.writers import (
     write,
     write_some,
 )
+from tests.length import long_count
 
 Start = Callable[..., Child]
 ROUNDS = 12
-LONG_LOGS = 30
+LONG_LOGS = long_count(30)
 
 
 @dataclass(frozen=True)

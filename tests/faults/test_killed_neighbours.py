@@ -14,10 +14,11 @@ import pytest
 from tests.faults.account import Account
 from tests.faults.child import Child
 from tests.faults.writers import How, close_log, open_log, write
+from tests.length import long_count
 
 Start = Callable[..., Child]
 KILLS = 12
-LONG_KILLS = 150
+LONG_KILLS = long_count(150)
 # With these timeouts, a dead claim mistaken for a slow one would block the survivor beyond the
 # test's limit.
 PATIENT: dict[str, Any] = {"claim_timeout": 3600, "sync_timeout": 3600}

@@ -32,12 +32,13 @@ from tests.faults.writers import (
     value_of,
     write_some,
 )
+from tests.length import long_count
 
 Start = Callable[..., Child]
 Until = Callable[[Callable[[], bool]], None]
 FLUSHED = "F"
 CUTS = 12
-LONG_CUTS = 120
+LONG_CUTS = long_count(120)
 POOLS: dict[str, dict[str, Any] | None] = {"mapped": None, "pooled": {}, "shm": {"backing": "shm"}}
 QUICK = {
     "flush_interval": 0.001,
@@ -85,7 +86,9 @@ def run_cuts(
             reports += child.hear(numbers.randint(2, 60 if sync else 400))
             reports += child.pause()
             target = tmp_path / f"cut-{turn}"
-            shim.cut_power(live, target, numbers, numbers.choice([0.0, 0.0, 0.2, 0.5, 0.9, 1.0]))
+            shim.shadow.cut_power(
+                live, target, numbers, numbers.choice([0.0, 0.0, 0.2, 0.5, 0.9, 1.0])
+            )
             flushed = max(
                 (report.position for report in reports if report.kind == FLUSHED), default=0
             )
@@ -153,7 +156,7 @@ def test_damage_in_a_burst_before_an_idle_time_is_not_cut(
     harmed = next(report.position for report in reports[20:] if report.position % 512 < 400)
     for name, harm in (("flipped", b"?"), ("lost", bytes(512))):
         remains = path.with_name(name)
-        shim.cut_power(path, remains, random.Random(0), 0.0)
+        shim.shadow.cut_power(path, remains, random.Random(0), 0.0)
         at = harmed % SEGMENT_SIZE
         at = at + 17 if name == "flipped" else at - at % 512
         image.poke(image.segment_path(remains, harmed), at, harm)
@@ -200,7 +203,7 @@ def test_power_cut_after_a_deletion_keeps_what_is_left(
     assert first > 0
     assert checkpoint_of(path, shim).position >= first
     remains = path.with_name("remains")
-    shim.cut_power(path, remains, random.Random(0), written_share)
+    shim.shadow.cut_power(path, remains, random.Random(0), written_share)
     expected = [(report.index, report.position) for report in reports[:-1]]
     for mode in ("r", "a", "r"):
         with commitlog.open(remains, mode) as log:
@@ -236,7 +239,7 @@ def test_records_exposed_by_recovery_survive_a_power_cut(
     child = start(open_and_wait, str(path), recoverer, environment=shim.environment(shadow=True))
     child.hear(1)
     child.pause()
-    shim.cut_power(path, remains, random.Random(0), 0.0)
+    shim.shadow.cut_power(path, remains, random.Random(0), 0.0)
     check_cut(remains, account)
     child.kill()
     open_log(str(path), None, {})[0].close()
@@ -265,7 +268,7 @@ def test_clean_mark_is_durably_removed_before_the_first_claim(
 def checkpoint_of(path: Path, shim: Shim) -> Checkpoint:
     """Return the checkpoint as a power cut would leave it."""
     uuid = UUID(json.loads((path / "log.json").read_text())["uuid"]).bytes
-    found = read_checkpoint(shim.durable(path / "checkpoint"), uuid)
+    found = read_checkpoint(shim.shadow.durable(path / "checkpoint"), uuid)
     assert found is not None
     return Checkpoint(position=found[0], clean=found[1], count=found[2])
 

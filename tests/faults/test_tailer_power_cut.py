@@ -68,7 +68,7 @@ def cuts(
         reports += child.hear(numbers.randint(1, most))
         reports += child.pause()
         remains = log.with_name(f"cut-{turn}")
-        shim.cut_power(log, remains, numbers, numbers.choice(SHARES))
+        shim.shadow.cut_power(log, remains, numbers, numbers.choice(SHARES))
         yield reports, remains
         child.resume()
 
@@ -157,12 +157,12 @@ def test_tailer_past_lost_records_moves_durably_before_appends(
     remains, rest = path.with_name("remains"), path.with_name("rest")
     child = start(read_what_is_not_flushed, str(path), environment=shim.environment(shadow=True))
     child.hear(1)
-    shim.cut_power(path, remains, random.Random(0), 0.0)
+    shim.shadow.cut_power(path, remains, random.Random(0), 0.0)
     child.kill()
-    shim.settle(remains)
+    shim.shadow.settle(remains)
     child = start(append_in_its_place, str(remains), environment=shim.environment(shadow=True))
     child.hear(1)
-    shim.cut_power(remains, rest, random.Random(0), 0.0)
+    shim.shadow.cut_power(remains, rest, random.Random(0), 0.0)
     with commitlog.open(rest) as log, log.tailer("a") as tailer:
         assert list(tailer.values()) == [b"new"] * 40
 
@@ -277,7 +277,7 @@ def test_tailer_of_a_killed_creator_becomes_durable(
     for step in itertools.count(1):
         (report,) = child.hear(1)
         remains = path.with_name(f"cut-{step}")
-        shim.cut_power(path.with_name(f"{path.name}-{step}"), remains, random.Random(0), 0.0)
+        shim.shadow.cut_power(path.with_name(f"{path.name}-{step}"), remains, random.Random(0), 0.0)
         assert kept_in(remains) == expected
         child.go_on()
         if report.kind == DONE:

@@ -13,6 +13,7 @@ import commitlog
 from commitlog import TransientStorePool
 from commitlog.segment.producers_file import NUMBERS_KEPT
 from tests.faults.child import Child, Link, Report
+from tests.length import long_count
 from tests.steps import killed_at
 
 Start = Callable[..., Child]
@@ -98,7 +99,8 @@ def test_killed_producers_append_each_number_once(
 def test_hundreds_of_kills_append_each_number_once(
     tmp_path: Path, backing: str, start: Start
 ) -> None:
-    killed_often(tmp_path / "log", backing, 150, random.SystemRandom().randrange(1 << 30), start)
+    kills = long_count(150)
+    killed_often(tmp_path / "log", backing, kills, random.SystemRandom().randrange(1 << 30), start)
 
 
 def test_kill_at_any_step_keeps_the_numbers(tmp_path: Path) -> None:

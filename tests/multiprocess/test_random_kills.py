@@ -28,6 +28,7 @@ from tests.faults.writers import (
     open_log,
     value_of,
 )
+from tests.length import long_count
 from tests.multiprocess.readers import LAST, digest_of, read_to_last, seen_by, values_of
 
 Start = Callable[..., Child]
@@ -190,4 +191,4 @@ def test_kills_and_stops_lose_and_duplicate_no_record(
 def test_minute_of_kills_and_stops_loses_no_record(
     path: Path, numbers: random.Random, start: Start
 ) -> None:
-    kill_and_stop(path, 60.0, numbers, start)
+    kill_and_stop(path, long_count(60), numbers, start)
