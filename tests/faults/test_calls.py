@@ -1,0 +1,58 @@
+"""Calls that fail while a program uses a log: some acts of the long leg."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.calls.__main__ import Workers
+from tests.faults.calls.causes import CAUSES
+from tests.faults.calls.plan import TENTHS, cases_of, tenth_of
+from tests.faults.calls.preload import KINDS, Fault
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Workers]:
+    folder = Path(tempfile.mkdtemp(prefix="calls-", dir="/dev/shm"))
+    made = Workers(folder)
+    yield made
+    made.close()
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("act", "kind"),
+    [
+        ("append sync", "msync"),
+        ("delete", "stat"),  # the disk space of a segment could not be read: a bare OSError
+        ("follow", "fdatasync"),  # the checkpoint of a copy could not be written: likewise
+        ("join", "open"),  # a seal could not be read back: an AssertionError
+    ],
+)
+def test_failing_call_raises_and_loses_nothing(workers: Workers, act: str, kind: str) -> None:
+    count = [each for each, _ in workers.ask(act)].count(kind)
+    assert count > 0
+    cause = CAUSES[kind][0]
+    results = [
+        workers.ask(act, Fault(kind, nth, cause, forever))
+        for nth in range(count)
+        for forever in (False, True)
+    ]
+    assert any(result["met"] for result in results)
+    for result in results:
+        assert not result["broken"], "\n".join([result["case"], *result["broken"]])
+
+
+def test_every_kind_of_call_has_its_errnos() -> None:
+    assert CAUSES.keys() == set(KINDS)
+
+
+def test_tenths_together_are_all_cases() -> None:
+    cases = cases_of("open", ["read"] * 7 + ["fsync"] * 3)
+    shares = [tenth_of(cases, tenth) for tenth in range(TENTHS)]
+    assert sorted(itertools.chain(*shares)) == sorted(cases)
