@@ -6,6 +6,8 @@
 #   make test-core   those of the core alone
 #   make simulate    runs of the whole system in one process: SEEDS=2000 FIRST=0 WORKERS=2
 #                    JSON=figures.json; SEED=17 prints the story of one
+#   make faults      kills, power cuts, failing calls, simulated systems, hostile bytes: 15 minutes
+#   make soak        a mixed load for an hour, in which nothing may grow: MINUTES=60
 #   make asan        a part of the tests, and threads at random, with the address sanitizer
 #   make fuzz        fuzzes all readers of bytes, guided by coverage (installs clang if it may):
 #                    FUZZ_SECONDS=60 JSON=figures.json
@@ -63,8 +65,9 @@ INSTALLED := .venv/.installed-$(HERE)
 KERNELS := .venv/.built-$(HERE) .venv/.asserts-$(HERE)
 BUILT := $(word $(if $(COMMITLOG_ASSERT),2,1),$(KERNELS))
 
-.PHONY: help demo test test-core test-long simulate asan fuzz mutants lint docs model build asserts \
-	wheels release bench bench-peers defects screenshots instructions clean distclean check FORCE
+.PHONY: help demo test test-core test-long simulate faults soak asan fuzz mutants lint docs model \
+	build asserts wheels release bench bench-peers defects screenshots instructions clean distclean \
+	check FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -93,6 +96,32 @@ simulate: asserts $(DEPENDENCIES)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--replay $(SEED) --shrink,--seeds \
 		$(or $(SEEDS),300) --first $(or $(FIRST),0) --workers $(or $(WORKERS),1)) \
 		$(if $(JSON),--json $(JSON))
+
+# A line for each leg: its name, and its command. What a leg lacks, it says, and fails; the others
+# run nevertheless. COMMITLOG_LONG is the share of the long tests.
+FAULTS := build/faults
+LEG := $(BIN)/python -m tests.leg $(FAULTS)
+LONG_TESTS := $(BIN)/python -m pytest -q -m long -p no:cacheprovider $(SPREAD)
+KILLS := $(addprefix tests/,faults/test_kill.py faults/test_killed_neighbours.py \
+	faults/test_exactly_once.py multiprocess/test_random_kills.py \
+	multiprocess/test_producer_kills.py)
+IMAGES := $(addprefix tests/faults/,test_power_cut.py test_bit_flips.py)
+
+faults: asserts $(DEPENDENCIES)
+	@rm -rf $(FAULTS)
+	@$(LEG) kills env COMMITLOG_LONG=0.1 $(LONG_TESTS) $(KILLS)
+	@$(LEG) images env COMMITLOG_LONG=0.1 $(LONG_TESTS) $(IMAGES)
+	@$(LEG) rounds env COMMITLOG_ROUNDS=15 $(LONG_TESTS) tests/faults/replication/test_rounds.py
+	@$(LEG) calls $(BIN)/python -m tests.faults.calls --tenth today --json $(FAULTS)/calls.json
+	@$(LEG) cuts $(BIN)/python -m tests.faults.device --cuts 100 --json $(FAULTS)/cuts.json
+	@$(LEG) simulation $(BIN)/python -m tests.simulation --seeds 2000 --workers 2 \
+		--json $(FAULTS)/simulation.json
+	@$(LEG) fuzzing $(BIN)/python -m tests.fuzzing --seconds 60
+	@$(LEG) mutants $(BIN)/python -m tests.mutants --quick --json $(FAULTS)/mutants.json
+	@$(LEG)
+
+soak: asserts $(DEPENDENCIES)
+	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),60) --json build/soak.json
 
 asan: build $(DEPENDENCIES)
 	@rm -rf build/asan && mkdir -p build/asan && cp -r commitlog tests examples bench demo setup.py \
