@@ -66,8 +66,8 @@ KERNELS := .venv/.built-$(HERE) .venv/.asserts-$(HERE)
 BUILT := $(word $(if $(COMMITLOG_ASSERT),2,1),$(KERNELS))
 
 .PHONY: help demo test test-core test-long simulate faults soak asan fuzz mutants lint docs model \
-	build asserts wheels release bench bench-peers defects screenshots instructions clean distclean \
-	check FORCE
+	build asserts wheels release bench bench-peers defects screenshots instructions clean \
+	distclean check FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -116,7 +116,7 @@ faults: asserts $(DEPENDENCIES)
 	@$(LEG) cuts $(BIN)/python -m tests.faults.device --cuts 100 --json $(FAULTS)/cuts.json
 	@$(LEG) simulation $(BIN)/python -m tests.simulation --seeds 2000 --workers 2 \
 		--json $(FAULTS)/simulation.json
-	@$(LEG) fuzzing $(BIN)/python -m tests.fuzzing --seconds 60
+	@$(LEG) fuzzing $(BIN)/python -m tests.fuzzing --seconds 60 --json $(FAULTS)/fuzzing.json
 	@$(LEG) mutants $(BIN)/python -m tests.mutants --quick --json $(FAULTS)/mutants.json
 	@$(LEG)
 

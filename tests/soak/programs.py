@@ -16,7 +16,11 @@ from tests.faults.child import Link
 from tests.soak.account import SENDERS, Cells, Mark, Seen, value_of
 
 SEGMENT = 1 << 20
-KEPT = 8 * SEGMENT  # of a log, and of a store
+KEPT = 4 * SEGMENT  # of a log
+_STORE: dict[str, Any] = {
+    "every": 0.2,
+    "max_age": "30s",
+}  # so that it is full within the first minute
 UP, ENDED, ROUND = "U", "E", "R"
 _ROUND_S = 1.0
 _ROUNDS_OPEN = 10  # then the log is closed and opened again
@@ -120,7 +124,7 @@ def write(link: Link, path: str, session: int, backing: str | None, store: str |
     while not stop.exists():
         options: dict[str, Any] = {"segment_size": SEGMENT} if pool is None else {"pool": pool}
         if store is not None:
-            options["store"] = Store(store, every=0.2, max_bytes=KEPT)
+            options["store"] = Store(store, **_STORE)
         with commitlog.open(path, retention=_RULE, **options) as log:
             link.say(UP)
             threads = senders.run(log)
@@ -192,7 +196,7 @@ def lead(link: Link, path: str, session: int, listen: str, store: str) -> None:
         flush="sync",
         replicate=rule,
         retention=_RULE,
-        store=Store(store, every=0.2, max_bytes=KEPT),
+        store=Store(store, **_STORE),
     ) as log:
         link.say(UP)
         threads = senders.run(log)
