@@ -29,7 +29,7 @@ from commitlog.network.replication.followed_mark import FollowedMark
 from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.join_note import JoinNote, Manifest
 from commitlog.repair.verification import verify
-from commitlog.retention.stored_mark import StoredMark
+from commitlog.retention import stored_mark
 from commitlog.segment import (
     checked_json,
     cursors_file,
@@ -86,8 +86,8 @@ class SmallFiles:
         self._readers: list[tuple[str, Callable[[LogDirectory], object]]] = [
             ("epoch", lambda directory: Epochs(directory).read_placed()),
             ("followed", lambda directory: FollowedMark(Notes(directory))),
-            ("stored", StoredMark.read),
-            ("sessions", own_sessions.read),
+            ("stored", stored_mark.read),
+            ("sessions", lambda directory: own_sessions.read(Notes(directory))),
             ("producers", lambda directory: producers_file.extend(directory, 1)),
             ("joining", JoinNote.read),
             ("joined", Manifest.read),

@@ -192,8 +192,8 @@ RETENTION = [
 STORES = [
     Mutant(
         "lease not renewed", "commitlog/stores/store_lease.py",
-        "if monotonic() - self._taken_s >= self._lasts_s / 2:",
-        "if monotonic() - self._taken_s >= self._lasts_s * 2:",
+        "if host.monotonic() - self._taken_s >= self._lasts_s / 2:",
+        "if host.monotonic() - self._taken_s >= self._lasts_s * 2:",
         py("stores/test_store_lease.py"),
     ),
     Mutant(
@@ -241,9 +241,9 @@ STORES = [
         py("stores/test_store_sessions.py", "stores/test_store_parts.py"),
     ),
     Mutant(
-        "seal of lost records stored in a part", "commitlog/stores/tail_object.py",
-        "    return content[:SEAL_AT] + bytes(SEAL_SIZE) + content[SEAL_AT + SEAL_SIZE :]\n",
-        "    return content\n",
+        "seal of lost records stored in a part", "commitlog/segment/segment_header.py",
+        "return content[: kernel.SEAL_AT] + bytes(kernel.SEAL_SIZE) + content[stop:]",
+        "return content",
         py("stores/test_store_parts.py", "stores/test_restore.py", "stores/test_store.py"),
     ),
     Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests._kernel.test_kernel_c import HERE as C_TESTS
+from tests._kernel.compiling import HERE as C_TESTS
 from tests.mutants.__main__ import MUTANTS
 from tests.mutants.mutant import ROOT, CTests, Mutant, PatchError, c
 

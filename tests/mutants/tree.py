@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import setup
-from tests._kernel import test_kernel_c as c_tests
+from tests._kernel import compiling
+from tests._kernel.test_kernel_c import special
 from tests.mutants.mutant import KERNEL_C, ROOT, CTests, Leg, Mutant, PythonTests
 
 COPIED = ("commitlog", "tests", "examples", "bench", "demo", "docs", "wheels", "setup.py",
@@ -24,7 +25,6 @@ COPIED = ("commitlog", "tests", "examples", "bench", "demo", "docs", "wheels", "
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")
 TEST_LIMIT_S = 120
 LEG_LIMIT_S = 400
-SANITIZERS = {"address": c_tests.ADDRESS, "thread": c_tests.THREAD}
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 FAULT = re.compile(
     r"^.*(?:ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error|assert|CHECK).*$",
@@ -68,10 +68,11 @@ class CKernel:
         self._objects = folder / "objects"
         self._objects.mkdir(parents=True)
         shutil.copytree(ROOT / KERNEL_C, self._sources)
-        flags = c_tests.FLAGS[: c_tests.FLAGS.index("-iquote")]
-        flags = [flag for flag in flags if flag != "-Werror"]  # a mutant may leave a name unused
-        self._flags = [*flags, "-iquote", str(self._sources), *SANITIZERS[sanitizer]]
-        self._prefix = c_tests.fixed_addresses() if sanitizer == "thread" else []
+        variant = compiling.thread() if sanitizer == "thread" else compiling.ADDRESS
+        # A mutant may leave a name unused.
+        flags = [flag for flag in (*compiling.FLAGS, *variant.flags) if flag != "-Werror"]
+        self._flags = [*flags, "-iquote", str(self._sources), "-iquote", str(compiling.HERE)]
+        self._prefix = list(variant.launcher)
         self._compile(sorted(self._sources.glob("*.c")))
 
     def _compile(self, sources: list[Path]) -> None:
@@ -107,8 +108,8 @@ class CKernel:
         return Outcome(failed=False)
 
     def _test_one(self, name: str) -> Outcome:
-        test = c_tests.HERE / f"{name}.c"
-        subject, names = c_tests.special(test)
+        test = compiling.HERE / f"{name}.c"
+        subject, names = special(test)
         chosen = (
             [self._objects / each.replace(".c", ".o") for each in names.split()]
             if subject == "sources"
