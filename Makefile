@@ -65,8 +65,8 @@ INSTALLED := .venv/.installed-$(HERE)
 KERNELS := .venv/.built-$(HERE) .venv/.asserts-$(HERE)
 BUILT := $(word $(if $(COMMITLOG_ASSERT),2,1),$(KERNELS))
 
-.PHONY: help demo test test-core test-long simulate faults soak asan fuzz mutants lint docs model \
-	build asserts wheels release bench bench-peers defects screenshots instructions clean \
+.PHONY: help demo test test-core test-long simulate faults fault-tools soak asan fuzz mutants lint \
+	docs model build asserts wheels release bench bench-peers defects screenshots instructions clean \
 	distclean check FORCE
 .DELETE_ON_ERROR:
 
@@ -97,6 +97,18 @@ simulate: asserts $(DEPENDENCIES)
 		$(or $(SEEDS),300) --first $(or $(FIRST),0) --workers $(or $(WORKERS),1)) \
 		$(if $(JSON),--json $(JSON))
 
+# What fuzzing and power cuts need; a leg says what it still lacks. libFuzzer is a part of clang's
+# runtime, and atheris has wheels for CPython 3.11 to 3.13 on x86-64.
+FAULT_PACKAGES := clang libclang-rt-dev e2fsprogs xfsprogs btrfs-progs
+
+fault-tools: $(DEPENDENCIES)
+	@command -v clang mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		echo "Installing $(FAULT_PACKAGES) with apt-get ..." && apt-get update -qq && \
+		apt-get install -qq --no-install-recommends $(FAULT_PACKAGES) >/dev/null; } || true
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || \
+		$(BIN)/python -m pip install --quiet atheris==3.0.0 || true
+
 # A line for each leg: its name, and its command. What a leg lacks, it says, and fails; the others
 # run nevertheless. COMMITLOG_LONG is the share of the long tests.
 FAULTS := build/faults
@@ -107,7 +119,7 @@ KILLS := $(addprefix tests/,faults/test_kill.py faults/test_killed_neighbours.py
 	multiprocess/test_producer_kills.py)
 IMAGES := $(addprefix tests/faults/,test_power_cut.py test_bit_flips.py)
 
-faults: asserts $(DEPENDENCIES)
+faults: asserts $(DEPENDENCIES) fault-tools
 	@rm -rf $(FAULTS)
 	@$(LEG) kills env COMMITLOG_LONG=0.1 $(LONG_TESTS) $(KILLS)
 	@$(LEG) images env COMMITLOG_LONG=0.1 $(LONG_TESTS) $(IMAGES)
@@ -138,14 +150,7 @@ asan: build $(DEPENDENCIES)
 		tests/topics tests/capi tests/log/test_commit_log.py && \
 		$(CURDIR)/$(BIN)/python -m tests.stress stressed 1 60 --no-fork
 
-# clang: libFuzzer is a part of its runtime. atheris has wheels for CPython 3.11 to 3.13 on x86-64.
-fuzz: asserts $(DEPENDENCIES)
-	@command -v clang >/dev/null || { \
-		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-		echo "Installing clang with apt-get ..." && apt-get update -qq && \
-		apt-get install -qq --no-install-recommends clang libclang-rt-dev >/dev/null; } || true
-	@$(BIN)/python -c 'import atheris' 2>/dev/null || \
-		$(BIN)/python -m pip install --quiet atheris==3.0.0 || true
+fuzz: asserts $(DEPENDENCIES) fault-tools
 	@$(BIN)/python -m tests.fuzzing --seconds $(or $(FUZZ_SECONDS),60) $(if $(JSON),--json $(JSON))
 
 mutants: asserts $(DEPENDENCIES)

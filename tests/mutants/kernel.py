@@ -433,7 +433,7 @@ READERS = [
         "index believed without a walk", "index.c",
         "reader->careful = !leads_on(index, reader, entry < index->count ? entry : 0);",
         "reader->careful = false;",
-        c("backward_scan_test"),
+        py("tail/test_index.py", "tail/test_seek.py"),
     ),
     _kernel(
         "saved position not checked", "tailer_page.c",

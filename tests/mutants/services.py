@@ -44,6 +44,7 @@ RECOVERY = [
         "            and tail.offset >= HEADER_SIZE\n            and tail >= floor\n",
         "            and tail.offset >= HEADER_SIZE\n",
         py("recovery/test_killed.py"),
+        "A second guard: the walk begins at the floor, so a tail below it ends the log there.",
     ),
     Mutant(
         "clean mark believed", "commitlog/recovery/log_end.py",
@@ -251,6 +252,7 @@ STORES = [
         "if (found := self._target.size(whole.name)) != packed_bytes:",
         "if (found := self._target.size(whole.name)) != packed_bytes and packed_bytes < 0:",
         py("stores/test_store_parts.py", "stores/test_s3_faults.py"),
+        "No test has a store that says an object is stored whole and keeps only a part of it.",
     ),
 ]  # fmt: skip
 
@@ -303,6 +305,7 @@ REPLICATION = [
         "    if replica.position > replica.log.identity.past_header(end):\n",
         "    if replica.position > replica.log.identity.past_header(end) + (1 << 40):\n",
         py("network/replication/test_replaced_log.py", "network/replication/test_older_primary.py"),
+        "A second guard: the digests differ from the primary's, and the copy refuses it for that.",
     ),
     Mutant(
         "recovered primary that lost durable records followed",
