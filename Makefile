@@ -102,7 +102,8 @@ simulate: asserts $(DEPENDENCIES)
 FAULT_PACKAGES := clang libclang-rt-dev e2fsprogs xfsprogs btrfs-progs
 
 fault-tools: $(DEPENDENCIES)
-	@command -v clang mkfs.ext4 mkfs.xfs mkfs.btrfs >/dev/null || { \
+	@(for tool in clang mkfs.ext4 mkfs.xfs mkfs.btrfs; do command -v "$$tool" || exit 1; done) \
+		>/dev/null || { \
 		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 		echo "Installing $(FAULT_PACKAGES) with apt-get ..." && apt-get update -qq && \
 		apt-get install -qq --no-install-recommends $(FAULT_PACKAGES) >/dev/null; } || true
