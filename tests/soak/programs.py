@@ -26,6 +26,8 @@ _ROUND_S = 1.0
 _ROUNDS_OPEN = 10  # then the log is closed and opened again
 _SYNC_PAUSE_S, _ASYNC_PAUSE_S = 0.004, 0.001
 _RULE = Retention(max_bytes=KEPT, interval="1s")
+# No required tailer reads the log with copies: its reader must not be behind by more than this.
+_PAIR_RULE = Retention(max_bytes=4 * KEPT, interval="1s")
 
 
 class Senders:
@@ -195,7 +197,7 @@ def lead(link: Link, path: str, session: int, listen: str, store: str) -> None:
         segment_size=SEGMENT,
         flush="sync",
         replicate=rule,
-        retention=_RULE,
+        retention=_PAIR_RULE,
         store=Store(store, **_STORE),
     ) as log:
         link.say(UP)
