@@ -353,7 +353,10 @@ def watch(path: Path, page: Path) -> None:
     store: watching.StoreStats | None = figures.store
     if store is not None:
         age_and_state: tuple[float, bool] = store.lag_seconds, store.is_failing
-        print(age_and_state)
+        kept_and_lag: tuple[int, float] = store.kept_position, store.lag_ms
+        failure: tuple[str | None, int | None] = store.last_error, store.failing_since_ns
+        counted: tuple[int, int] = store.failed_rounds, store.requests
+        print(age_and_state, kept_and_lag, failure, counted)
     print(
         writers,
         figures.uncommitted_bytes,
