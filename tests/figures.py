@@ -17,12 +17,17 @@ def written(path: Path, leg: str, figures: Mapping[str, object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     head = {
         "leg": leg,
-        "commit": commit_of(ROOT),
-        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        **stamp(),
         "python": platform.python_version(),
         "system": platform.release(),
     }
     path.write_text(json.dumps(head | dict(figures), indent=1) + "\n")
+
+
+def stamp() -> dict[str, str]:
+    """Return the commit and the time, in UTC."""
+    now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    return {"commit": commit_of(ROOT), "date": now}
 
 
 def commit_of(checkout: Path) -> str:

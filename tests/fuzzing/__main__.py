@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import json
 import re
 import shutil
@@ -16,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tests.figures import written
 from tests.fuzzing import corpora, kernel
 
 READERS = "readers"
@@ -149,16 +149,9 @@ class Run:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def written(run: Run, options: argparse.Namespace) -> None:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=kernel.ROOT, capture_output=True, text=True,
-        check=False,
-    ).stdout.strip()  # fmt: skip
+def report(run: Run, options: argparse.Namespace) -> None:
     executions = sum(each["executions"] for each in run.figures)
     content = {
-        "leg": "fuzzing",
-        "commit": commit,
-        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "seconds": options.seconds,
         "executions": executions,
         "executions_a_second": round(executions / options.seconds),
@@ -167,7 +160,7 @@ def written(run: Run, options: argparse.Namespace) -> None:
         "targets": run.figures,
     }
     if options.json is not None:
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        written(options.json, "fuzzing", content)
     print(
         f"{executions} executions in {options.seconds:g} s; faults: {content['faults'] or 'none'}"
     )
@@ -181,7 +174,7 @@ def main(arguments: list[str]) -> int:
     run = Run(options)
     try:
         run.go()
-        written(run, options)
+        report(run, options)
     except kernel.LackingError as error:
         print(f"fuzzing: {error}", file=sys.stderr)
         return 2

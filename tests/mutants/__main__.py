@@ -5,18 +5,17 @@
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+from tests.figures import stamp, written
 from tests.mutants import kernel, services
-from tests.mutants.mutant import ROOT, CTests, Mutant, PatchError
+from tests.mutants.mutant import CTests, Mutant, PatchError
 from tests.mutants.tree import NotBuiltError, Outcome, Workshop
 
 MUTANTS = [*kernel.MUTANTS, *services.MUTANTS]
@@ -67,15 +66,6 @@ def tried(workshop: Workshop, mutant: Mutant, sound: dict[str, Outcome]) -> dict
     return {**result, "caught": outcome.failed, "by": outcome.by, **why, "seconds": taken_s}
 
 
-def stamp() -> dict[str, str]:
-    """Return the commit and the time, of which each outcome has its own."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True,
-        check=False,
-    ).stdout.strip()  # fmt: skip
-    return {"commit": commit, "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds")}
-
-
 def earlier(path: Path | None, mutants: list[Mutant]) -> list[dict[str, Any]]:
     """Return the outcomes of other mutants that a file has from an earlier run."""
     known = [] if path is None or not path.exists() else json.loads(path.read_text())["mutants"]
@@ -83,10 +73,8 @@ def earlier(path: Path | None, mutants: list[Mutant]) -> list[dict[str, Any]]:
     return [each for each in known if each["name"] in names]
 
 
-def written(results: list[dict[str, Any]], path: Path | None) -> None:
+def write(results: list[dict[str, Any]], path: Path | None) -> None:
     content = {
-        "leg": "mutants",
-        **stamp(),
         "tried": len(results),
         "caught": sum(each["caught"] is True for each in results),
         "explained": {each["name"]: each["why"] for each in results if "why" in each},
@@ -95,7 +83,7 @@ def written(results: list[dict[str, Any]], path: Path | None) -> None:
         "mutants": results,
     }
     if path is not None:
-        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        written(path, "mutants", content)
 
 
 def main(arguments: list[str]) -> int:
@@ -116,7 +104,7 @@ def main(arguments: list[str]) -> int:
             results.append({**result, **stamp()})
             said = {True: "caught", False: "NOT CAUGHT", None: "INVALID"}[result["caught"]]
             print(f"{said}: {mutant.name}: {result['by']}", flush=True)
-            written([*others, *results], options.json)
+            write([*others, *results], options.json)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     caught = sum(each["caught"] is True for each in results)

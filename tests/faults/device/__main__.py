@@ -19,10 +19,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.faults.device import system
-from tests.faults.device.figures import ROOT, heading
 from tests.faults.device.file_systems import FILE_SYSTEMS, missing
 from tests.faults.device.run import LIES, Failure, Job, Result, check_cuts, run
 from tests.faults.device.workloads import WORKLOADS
+from tests.figures import written
+from tests.host import ROOT
 from tests.preloaded import compiled
 
 _MOST_A_RUN, _LEAST_A_RUN = 40, 4
@@ -125,7 +126,7 @@ def _run_all(options: argparse.Namespace, seed: int, space: Path) -> int:
         status = 130  # the end of this process ends all others, and with them the mounts
     figures = _figures(results, seed, time.monotonic() - began)
     if options.json:
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+        written(options.json, "power cuts of a block device", figures)
     print(
         f"{figures['cuts']} cuts in {figures['runs']} runs, seed {seed}: "
         f"{figures['acknowledged']} acknowledged records, {len(figures['errors'])} errors; "
@@ -216,7 +217,8 @@ def _figures(results: list[Result], seed: int, seconds: float) -> dict[str, obje
         for each in results
         for failure in each.failures
     ]
-    return heading("power cuts of a block device", seed) | {
+    return {
+        "seed": seed,
         "lie": results[0].job.lie if results else None,
         "runs": len(results),
         "cuts": cuts,

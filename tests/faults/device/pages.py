@@ -26,10 +26,10 @@ from tests.faults.child import Child, Report
 from tests.faults.device import system
 from tests.faults.device.checks import check_records, check_sound, found_in, read
 from tests.faults.device.diary import Story
-from tests.faults.device.figures import heading
 from tests.faults.shim import Shim
 from tests.faults.test_power_cut import POOLS, append_and_flush
 from tests.faults.writers import SHM_PREFIX, close_log, open_log
+from tests.figures import written
 from tests.preloaded import ending_the_process
 
 _MOMENTS, _IMAGES = 6, 50  # of a writer; of a moment
@@ -54,7 +54,8 @@ def main() -> int:
     images, records = sum(each[0] for each in shares), sum(each[1] for each in shares)
     errors = [error for each in shares for error in each[2]]
     seconds = time.monotonic() - began
-    figures = heading("simulated power cuts by sector", seed) | {
+    figures = {
+        "seed": seed,
         "images": images,
         "seconds": round(seconds, 1),
         "images_per_second": round(images / seconds, 1),
@@ -64,7 +65,7 @@ def main() -> int:
         "errors": errors,
     }
     if options.json:
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+        written(options.json, "simulated power cuts by sector", figures)
     print(*errors, sep="\n", file=sys.stderr)
     print(
         f"{images} images, seed {seed}: {records} acknowledged records, {len(errors)} errors; "
