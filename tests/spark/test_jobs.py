@@ -342,8 +342,8 @@ def test_spark_verify_runs_as_separate_program(tmp_path: Path) -> None:
 def test_verification_state_that_is_no_regular_file_raises(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(IOFailureError, match="this is a FIFO, and not a regular file"):
-        verifying._Notes(str(tmp_path / "fifo"))
+        verifying._SoundSegments(str(tmp_path / "fifo"))
     with open(tmp_path / "endless", "wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(InvalidOptionError, match="not the state of a verification"):
-        verifying._Notes(str(tmp_path / "endless"))
+        verifying._SoundSegments(str(tmp_path / "endless"))
