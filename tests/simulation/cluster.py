@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -18,11 +19,12 @@ from commitlog.network.replication.replication import Replication
 from commitlog.network.replication.server import serve
 from tests.simulation.machines import Machine, Machines, Process
 from tests.simulation.objects import Objects
-from tests.simulation.oracle import Oracle, ViolationError
+from tests.simulation.oracle import SEGMENT, Oracle, ViolationError
 from tests.simulation.plan import Event, Settings
 
 _PORT = 7000
-_SIZES = (20, 20, 300, 7000)
+_SIZES, _BIG = (20, 20, 300, 7000), (300, 3000, 7000, 8000)
+_STORED_S, _CAUGHT_UP_S = 15.0, 40.0  # in which programs do what they promise
 
 
 class Cluster:
@@ -39,8 +41,13 @@ class Cluster:
         self.opens = 0
         self.ended: dict[str, str] = {}
         self._restored: set[str] = set()
+        self._is_clean = True  # no operator has put another state in a place, nor forced anything
+        self._is_asked = False  # a promotion was tried
+        self._claimed: tuple[int, float] | None = None  # in the store: epoch, time
+        self._faulty_s = self._paused_s = -1e9  # the last time
         self._followers: dict[str, Any] = {}
         self._primaries: dict[str, Any] = {}
+        self._sessions: dict[str, Any] = {}
 
     def tell(self, text: str) -> None:
         self.story.append(f"{self._world.now_s - 1000:8.3f} s  {text}")
@@ -103,6 +110,7 @@ class Cluster:
             epoch = commitlog.extension.view_of(log).epochs.read().number
             session = self.oracle.begin(machine.path, epoch, require)
             self._primaries[machine.name] = (log, replication)
+            self._sessions[machine.name] = session
             self.tell(f"{machine.name}: primary of epoch {epoch}, writer {session.number}, with "
                       f"{len(session.base)} records")  # fmt: skip
             choices = self._world.choices
@@ -121,18 +129,22 @@ class Cluster:
         number = 0
         while not session_over(log):
             value = b"%d:%d:" % (session.number, number)
-            value = value.ljust(16, b".") + bytes(_SIZES[choices.pick(len(_SIZES))])
+            sizes = _BIG if self._settings.big else _SIZES
+            value = value.ljust(16, b".") + bytes(sizes[choices.pick(len(sizes))])
             session.appended.append(value)
             number += 1
+            began_s = self._world.now_s
             try:
                 position = log.append(value, sync=True)
             except commitlog.errors.SyncTimeoutError:
                 pass
             else:
-                self.oracle.acknowledge(session, position, value)
+                self.oracle.acknowledge(session, position, value, began_s)
             self._world.sleep(choices.between(0.01, 0.4))
 
     def follow(self, machine: Machine, other: Machine, *, restored: bool = False) -> None:
+        held = self.oracle.held(machine.path, _durable(machine.path))
+
         def run() -> None:
             follower = follow(
                 self.url(other),
@@ -146,6 +158,8 @@ class Cluster:
             self._followers[machine.name] = (follower, other)
             self.tell(f"{machine.name}: follows {other.name} from {follower.position}")
             try:
+                if not restored:
+                    self.oracle.check_kept(machine.path, held)
                 follower.wait()
             finally:
                 self._followers.pop(machine.name, None)
@@ -167,8 +181,12 @@ class Cluster:
     ) -> bool:
         """Promote a log, as an operator does; return whether it was."""
         done: list[bool] = []
+        waives = bool(set(force) & {"promises", "copies"})
+        self._is_clean &= not force
+        self._is_asked = True
 
         def run() -> None:
+            before = self._in_store() if store and "store" not in force else None
             epoch = promote(
                 machine.path,
                 others=[self.url(each) for each in others],
@@ -179,7 +197,9 @@ class Cluster:
             )
             self.tell(f"{machine.name}: promoted to epoch {epoch.number} at {epoch.start}")
             done.append(True)
-            self.oracle.check_promoted(machine.path, epoch.number, forced=bool(force))
+            if store:
+                self._claimed = epoch.number, self._world.now_s
+            self.oracle.check_promoted(machine.path, epoch.number, waives=waives, before=before)
 
         if machine.process is not None or not os.path.isdir(machine.path):
             return False
@@ -204,7 +224,9 @@ class Cluster:
 
     def check(self) -> None:
         """Compare what is connected now."""
-        if self._world.now_s - self.oracle.replaced_s < 25.0:
+        self._check_claim()
+        self._check_deleted()
+        if self._world.now_s - self.oracle.live_s < 25.0:
             return
         for name, (follower, other) in list(self._followers.items()):
             held = self._primaries.get(other.name)
@@ -215,6 +237,104 @@ class Cluster:
                 if position and follower.position >= position:
                     path = next(each.path for each in self._machines.each if each.name == name)
                     self.oracle.check_agree(path, other.path, position)
+
+    def _in_store(self) -> set[bytes] | None:
+        """Return the records that a store has now; None if it does not say, or lies."""
+        if self._objects.faults or not os.path.isdir(self.store):
+            return None
+        place = str(self._machines.folder / "before")
+        shutil.rmtree(place, ignore_errors=True)
+        try:
+            restore(self.store, place)
+        except (CommitLogError, OSError):
+            return None
+        return {value for _, value in self.oracle.read(place)}
+
+    def _check_claim(self) -> None:
+        """A log of an earlier epoch than its store's fails soon."""
+        now_s = self._world.now_s
+        if self._objects.faults:
+            self._faulty_s = now_s
+        if self._claimed is None or now_s - max(self._claimed[1], self._faulty_s) < _STORED_S:
+            return
+        for name, (log, _) in self._primaries.items():
+            session, machine = self._sessions[name], self._named(name)
+            process = machine.process
+            if process is None or process.paused or now_s - session.began_s < _STORED_S:
+                continue
+            if now_s - self._paused_s < _STORED_S or not os.path.isdir(machine.path):
+                continue
+            if session.epoch < self._claimed[0] and not session_over(log) and session.goes_on:
+                raise ViolationError(
+                    "a store has one writer",
+                    f"{name} goes on in epoch {session.epoch}, and epoch {self._claimed[0]} was "
+                    f"claimed {now_s - self._claimed[1]:.0f} s before",
+                )
+
+    def _check_deleted(self) -> None:
+        """What a log with a store deletes is in the store, or is deleted by force."""
+        if not self._settings.store or not self._is_clean:
+            return
+        for machine in self._machines.each:
+            if not os.path.isdir(machine.path):
+                continue
+            bases = sorted(each[:20] for each in os.listdir(machine.path) if each.endswith(".seg"))
+            if machine.role != "primary" or not bases:
+                continue
+            wanted = range(0, int(bases[0]), SEGMENT)
+            has_store = os.path.isdir(self.store)
+            there = set(os.listdir(self.store)) if has_store else set()
+            for base in wanted:
+                if f"{base:020d}.seg.zst" not in there:
+                    raise ViolationError(
+                        "deleted before it was stored",
+                        f"{machine.name} begins at {bases[0]}, and the store lacks segment {base}",
+                    )
+
+    def _named(self, name: str) -> Machine:
+        return next(each for each in self._machines.each if each.name == name)
+
+    def _on_wait(self, machine: Machine, other: Machine, number: int) -> None:
+        """Let more time pass than any program may take."""
+        self._world.sleep(16.0 + number % 12)
+
+    def _on_serve(self, machine: Machine, other: Machine, number: int) -> None:
+        self.stop(machine)
+        self.serve(machine)
+
+    def _on_isolate(self, machine: Machine, other: Machine, number: int) -> None:
+        """Cut two machines off from each other, until `heal`."""
+        if machine is not other:
+            self._machines.network.cut |= {
+                (machine.host, other.host),
+                (other.host, machine.host),
+            }
+
+    def _on_promote_two(self, machine: Machine, other: Machine, number: int) -> None:
+        """Two operators promote a log each, at once."""
+        if other is machine:
+            return
+        self.stop(other)
+        until: list[bool] = []
+
+        def second() -> None:
+            self._world.sleep(self._world.choices.between(1e-3, 0.2))
+            self._on_promote(other, machine, number >> 8)
+            until.append(True)
+
+        task = self._machines.spawn("second operator", self._guarded_operator(second))
+        task.start()
+        self._on_promote(machine, other, number)
+        task.join(60.0)
+
+    def _guarded_operator(self, act: Callable[[], None]) -> Callable[[], None]:
+        def guarded() -> None:
+            try:
+                act()
+            except ViolationError as error:
+                self.violate(error)
+
+        return guarded
 
     def _on_run(self, machine: Machine, other: Machine, number: int) -> None:
         self._world.sleep(0.2 + number % 4)
@@ -285,6 +405,8 @@ class Cluster:
         forces: dict[int, tuple[str, ...]] = {
             0: ("promises",),
             1: ("promises", "copies", "restored"),
+            2: ("restored",),
+            3: ("restored",),
         }
         force = forces.get(number // 8 % 12, ())
         with_store = self._settings.store and number % 5 != 0
@@ -303,6 +425,8 @@ class Cluster:
             return
         if number % 2:
             self.stop(machine)
+        if machine.process is not None:
+            self.oracle.live_s = self._world.now_s
         self._replace(machine, str(machine.backup))
         self._world.sleep(0.5)
 
@@ -325,6 +449,7 @@ class Cluster:
             os.rename(machine.path, old)
         shutil.copytree(source, machine.path)
         self._restored = self._restored | {machine.name}
+        self._is_clean = False
         self.oracle.replaced_s = self._world.now_s
 
     def _on_clone(self, machine: Machine, other: Machine, number: int) -> None:
@@ -336,6 +461,7 @@ class Cluster:
     def _on_wipe(self, machine: Machine, other: Machine, number: int) -> None:
         self.stop(machine)
         shutil.rmtree(machine.path, ignore_errors=True)
+        self._is_clean = False
         self.oracle.replaced_s = self._world.now_s
         self.oracle.split = True  # its promises are gone with it
 
@@ -356,6 +482,7 @@ class Cluster:
             if number % 3 == 0:
                 shutil.rmtree(machine.path, ignore_errors=True)
                 os.rename(place, machine.path)
+                self._is_clean = False
                 self.oracle.replaced_s = self._world.now_s
 
         self._begin(machine, "restore", run)
@@ -379,6 +506,7 @@ class Cluster:
     def _resume(self, process: Process | None) -> None:
         if process is not None and process.paused:
             process.paused = False
+            self._paused_s = self._world.now_s
             self._world.resume(process)
 
     def _on_pause(self, machine: Machine, other: Machine, number: int) -> None:
@@ -446,9 +574,47 @@ class Cluster:
             for one in others:
                 self.serve(one)
             if self.promote(each, others, force=(), store=False):
-                break
+                self._catch_up(each, others)
+                return
             for one in others:
                 self.stop(one)
+        if self._is_clean and all(os.path.isdir(each.path) for each in self._machines.each):
+            raise ViolationError("progress", "no log is promoted, although nothing is in its way")
+
+    def _catch_up(self, machine: Machine, others: list[Machine]) -> None:
+        """All others follow the new primary, and an append is acknowledged."""
+        if not self._is_clean or self._world.choices.pick(2):
+            return
+        for each in others:
+            self.stop(each)
+        known = self.oracle.acks
+        self.primary(machine)
+        for each in others:
+            self.follow(each, machine)
+        until_s = self._world.now_s + _CAUGHT_UP_S
+        end = None
+        while self._world.now_s < until_s:
+            self._world.sleep(0.5)
+            if self.oracle.acks > known and machine.name in self._primaries:
+                end = end or self._primaries[machine.name][0].flushed_position
+                ends = [self._followers[each.name][0].position for each in others
+                        if each.name in self._followers]  # fmt: skip
+                if len(ends) == len(others) and all(each >= end for each in ends):
+                    return
+        raise ViolationError(
+            "progress",
+            f"{machine.name} was promoted, and within {_CAUGHT_UP_S:.0f} s not all others follow: "
+            f"{', '.join(f'{each.name} {each.role}' for each in [machine, *others])}",
+        )
+
+
+def _durable(path: str) -> int:
+    """Return up to where a copy knows its primary to have been durable."""
+    try:
+        with open(os.path.join(path, "followed"), encoding="utf-8") as file:
+            return int(json.load(file)["durable"])
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError):
+        return 0
 
 
 def session_over(log: Any) -> bool:

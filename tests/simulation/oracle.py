@@ -30,6 +30,8 @@ class Session:
     require: int
     base: list[bytes]  # with what was deleted before
     appended: list[bytes] = field(default_factory=list)
+    began_s: float = 0.0
+    goes_on: bool = True
 
     def history(self) -> list[bytes]:
         return self.base + self.appended
@@ -67,8 +69,12 @@ class Oracle:
         self.waived = 0
         self.promoted: tuple[int, set[tuple[int, bytes]]] | None = None  # epoch, what it has
         self.deleted_below = 0
-        self.split = False  # a promotion by force: the old primary may go on
+        self.split = False  # promises are gone, or were waived: the old primary may go on
         self.replaced_s = -1e9  # when a directory was replaced
+        self.live_s = -1e9  # when that of a program that runs was
+        self.ever: dict[tuple[int, bytes], Acknowledged] = {}  # waived ones, too
+        self.writers: dict[int, str] = {}  # by epoch: the log that has it
+        self.begun: dict[int, bool] = {}  # epochs, and whether promises made them
         self.acks = self.reads = self.promotions = 0
         self.violation: ViolationError | None = None
 
@@ -81,17 +87,66 @@ class Oracle:
             whole = self.sessions[tag_of(found[-1])[0]].history()
             found = whole[: whole.index(found[0])] + found
         session = Session(len(self.sessions), epoch, require, found)
+        session.began_s = self._machines.world.now_s
         self.sessions.append(session)
+        if require:
+            self._check_writer(path, session)
         return session
 
-    def acknowledge(self, session: Session, position: int, value: bytes) -> None:
-        """Note that an append returned."""
+    def _check_writer(self, path: str, session: Session) -> None:
+        """A primary has what was acknowledged before, and is the one of its epoch."""
+        first = self.writers.setdefault(session.epoch, path)
+        alone = self.begun.get(session.epoch, session.epoch == 0) and not self.split
+        if first != path and alone:
+            raise ViolationError(
+                "one primary of an epoch",
+                f"{path} is written in epoch {session.epoch}, as {first} was",
+            )
+        known = set(session.base)
+        lost = [
+            each for each in self.acknowledged.values()
+            if self.sessions[each.session].epoch <= session.epoch and each.value not in known
+            and each.position >= self.deleted_below
+        ]  # fmt: skip
+        if lost:
+            raise ViolationError(
+                "primary lacks what was acknowledged",
+                f"{path} is opened in epoch {session.epoch} without {len(lost)} records, as "
+                f"{tag_of(lost[0].value)} at {lost[0].position}",
+            )
+
+    def held(self, path: str, durable: int) -> list[Acknowledged]:
+        """Return what a copy has of what was acknowledged, below a position."""
+        return [
+            each for each in self.ever.values()
+            if each.position < durable and has(path, each.position, each.value)
+        ]  # fmt: skip
+
+    def check_kept(self, path: str, held: list[Acknowledged]) -> None:
+        """A copy that follows loses nothing that was acknowledged, but to a later epoch."""
+        for each in held:
+            later = self.promoted is not None and (
+                self.promoted[0] > self.sessions[each.session].epoch
+            )
+            if later or each.position < self.deleted_below:
+                continue
+            if not has(path, each.position, each.value):
+                raise ViolationError(
+                    "a copy is cut to an older state",
+                    f"{path} had {tag_of(each.value)} at {each.position}, and no later epoch",
+                )
+
+    def acknowledge(
+        self, session: Session, position: int, value: bytes, began_s: float = 0.0
+    ) -> None:
+        """Note that an append returned, which began at a time."""
         self.acks += 1
         if not session.require:
             return
         found = Acknowledged(session.number, position, value, session.require)
         now_s = self._machines.world.now_s
-        if now_s - self.replaced_s > _GRACE_S:
+        # What was there before a directory was replaced still counts for records of that time.
+        if now_s - self.live_s > _GRACE_S and began_s > self.replaced_s:
             holders = [each.name for each in self._machines.each if has(each.path, position, value)]
             if len(holders) <= session.require:
                 raise ViolationError(
@@ -109,7 +164,7 @@ class Oracle:
                 f"{tag_of(value)} at {position} in epoch {session.epoch}, after epoch "
                 f"{self.promoted[0]} began without it",
             )
-        self.acknowledged[position, value] = found
+        self.acknowledged[position, value] = self.ever[position, value] = found
 
     # --- logs -------------------------------------------------------------------------------------
 
@@ -154,16 +209,28 @@ class Oracle:
         if not report.sound and not report.live:
             raise ViolationError("verify", f"{path} is not sound by this report: {report}")
 
-    def check_promoted(self, path: str, epoch: int, *, forced: bool) -> None:
-        """A promoted log has each acknowledged record, if nothing was waived."""
+    def check_promoted(
+        self, path: str, epoch: int, *, waives: bool, before: set[bytes] | None = None
+    ) -> None:
+        """A promoted log has each acknowledged record, and what the store had before, if nothing
+        was waived; and its epoch is a new one.
+        """
         self.promotions += 1
         found = set(self.read(path))
+        self._check_epoch(path, epoch, found, waives=waives)
+        values = {value for _, value in found}
+        if before is not None and not waives and (lacks := before - values):
+            raise ViolationError(
+                "promotion below the store",
+                f"epoch {epoch} in {path} lacks {len(lacks)} records that the store has, as "
+                f"{tag_of(min(lacks))}",
+            )
         lost = [
             each
             for key, each in self.acknowledged.items()
             if key not in found and each.position >= self.deleted_below
         ]
-        if forced:
+        if waives:
             self.split = True
             self.waived += len(lost)
             for each in lost:
@@ -176,6 +243,25 @@ class Oracle:
                 f"{tag_of(first.value)} at {first.position}",
             )
         self.promoted = epoch, found
+
+    def _check_epoch(
+        self, path: str, epoch: int, found: set[tuple[int, bytes]], *, waives: bool
+    ) -> None:
+        last = max((self.sessions[tag_of(value)[0]].epoch for _, value in found), default=0)
+        if epoch <= last:
+            raise ViolationError(
+                "a new epoch", f"{path} is promoted to {epoch}, and has records of epoch {last}"
+            )
+        # Any two promotions have a promise in common; else copies alone keep them apart.
+        logs = len(self._machines.each)
+        require = self.sessions[0].require or 1
+        whole = not waives and not self.split and 2 * (logs - require) > logs
+        if whole and self.begun.get(epoch) and self.writers.get(epoch) != path:
+            raise ViolationError(
+                "one primary of an epoch", f"{path} is promoted to epoch {epoch}, as another was"
+            )
+        self.begun[epoch] = whole
+        self.writers[epoch] = path
 
     def check_agree(self, follower: str, primary: str, position: int) -> None:
         """Two copies have the same bytes below a position."""

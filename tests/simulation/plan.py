@@ -29,6 +29,10 @@ KINDS = {
     "store_fault": 3,
     "delete": 2,
     "read": 2,
+    "serve": 2,
+    "promote_two": 2,
+    "wait": 1,
+    "isolate": 1,
 }
 
 
@@ -39,6 +43,7 @@ class Settings:
     machines: int
     require: int
     store: bool
+    big: bool = False  # records: a segment is full after some ten of them
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,72 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Family:
+    """Events that users meet in this order; a plan has most of them, and others in between.
+
+    Attributes
+    ----------
+    events : list of str
+        Kinds, with the machines that are fixed.
+    machines, require, store
+        The settings; None: any.
+    others : (int, int)
+        How many other events follow.
+    """
+
+    events: list[str]
+    machines: int | None = None
+    require: int | None = None
+    store: bool | None = None
+    others: tuple[int, int] = (0, 2)
+
+
+_FAMILY_SHARE = 0.8  # of the seeds; the others have events of any kind
+_KEPT, _AMONG = 0.92, 0.12  # chances: of an event of the family, and of another one behind it
+ANYTHING = Family([], others=(4, 10))
+FAMILIES = [
+    # A primary that was replaced is started again, and a copy finds it.
+    Family(["kill 0", "serve 0", "promote 1", "kill 0", "primary 0", "follow 2 0", "run"], 3, 1),
+    # A copy is promoted while its primary goes on with another copy.
+    Family(["isolate 2 0", "promote 2", "run", "kill 1", "follow 1 0", "run", "read 1"], 3, 1),
+    # A copy has an older state, its primary is lost, and another copy is promoted.
+    Family(["backup 1", "kill 2", "run", "kill 0", "restore 1", "follow 1 0", "promote 2"], 3, 1),
+    Family(["backup 1", "run", "kill 0", "kill 1", "restore 1", "promote 1"]),
+    # A primary has an older state.
+    Family(["backup 0", "run", "kill 0", "restore 0", "primary 0", "run", "follow 1 0", "run"]),
+    Family(["backup 0", "wait", "kill 0", "rollback 0", "primary 0", "follow 1 0", "run"]),
+    Family(["backup 0", "run", "rollback 0", "serve 1", "promote 0", "primary 0", "run"]),
+    Family(["backup 0", "run", "rollback 0", "primary 0", "run", "from_store", "run"], store=True),
+    Family(["backup 0", "run", "restore 0", "wait", "wait", "follow 1 0"], require=1),
+    # Two promotions: at once, or one after the other.
+    Family(["kill 0", "serve 0", "promote_two 1 2", "primary 1", "primary 2", "run"], 3, 1),
+    Family(["kill 0", "promote_two 0 1", "primary 1", "primary 0", "wait"], 2, store=True),
+    Family(["failover 1", "run", "failover 0", "start 1", "run", "failover 1", "start 0"]),
+    # An operator names few of the others.
+    Family(["kill 1", "promote 1", "primary 1", "run", "follow 2 1", "run", "follow 2 0"], 3, 1),
+    # A copy is opened as if it were the primary.
+    Family(["kill 1", "primary 1", "run", "follow 2 1", "run"]),
+    # A copy is behind.
+    Family(["isolate 1 0", "run", "failover 1", "run", "heal", "start 0", "run"]),
+    Family(["kill 1", "run", "kill 0", "promote 1", "primary 1", "run", "from_store"], store=True),
+    Family(["isolate 0 1", "isolate 0 2", "run", "failover 1", "heal", "start 0", "run"], 3),
+    # Writers of one store.
+    Family(["kill 1", "promote 1", "wait", "primary 1", "wait", "from_store"], store=True),
+    Family(["kill 0", "promote 1", "primary 1", "run", "kill 1", "primary 0", "wait", "kill 0",
+            "primary 1", "run"], store=True, require=0),
+    Family(["pause 0", "promote 1", "primary 1", "run", "heal", "wait", "from_store"], store=True),
+    Family(["kill 0", "clone 0 1", "primary 1", "run", "primary 0", "wait"], store=True, require=0),
+    # A log is cloned, and both go on.
+    Family(["clone 0 1", "primary 1", "run", "kill 2", "follow 2 1", "run", "read 2"], 3, 0),
+    # Retention with a store.
+    Family(["run", "delete 0", "run", "run", "delete 0", "kill 0", "primary 0", "run", "delete 0",
+            "from_store"], store=True),
+    Family(["store_fault", "run", "run", "delete 0", "run", "kill_at 0", "primary 0", "run", "heal",
+            "delete 0", "wait"], store=True),
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Failed:
     """A run that once failed."""
 
@@ -71,8 +142,8 @@ class Failed:
     @classmethod
     def parse(cls, line: str) -> Failed:
         what, seed, settings, events = (each.strip() for each in line.split("|"))
-        machines, require, store = settings.split()
-        fixed = Settings(int(machines), int(require), store == "True")
+        machines, require, *switches = settings.split()
+        fixed = Settings(int(machines), int(require), *(each == "True" for each in switches))
         return cls(what, int(seed), fixed, [Event.parse(each) for each in events.split(";")])
 
 
@@ -83,21 +154,34 @@ def failed_runs() -> list[Failed]:
 
 
 def plan_of(seed: int) -> tuple[Settings, list[Event]]:
-    """Return the settings and the events of a seed."""
+    """Return the settings and the events of a seed: those of a family, among others."""
     drawn = random.Random(seed)
-    machines = drawn.choice((2, 3, 3))
-    settings = Settings(machines, drawn.choice((1, 1, 1, min(2, machines - 1), 0)),
-                        drawn.random() < 0.5)  # fmt: skip
+    family = drawn.choice(FAMILIES) if drawn.random() < _FAMILY_SHARE else ANYTHING
+    machines = family.machines or drawn.choice((2, 3, 3))
+    most = min(2, machines - 1)
+    require = drawn.choice((1, 1, 1, most, 0)) if family.require is None else family.require
+    store = drawn.random() < 0.5 if family.store is None else family.store
+    settings = Settings(machines, require, store, drawn.random() < (0.7 if store else 0.2))
     kinds = list(KINDS)
-    if not settings.store:
+    if not store:
         kinds = [each for each in kinds if each not in ("from_store", "store_fault")]
     weights = [KINDS[each] for each in kinds]
-    begin = [Event("primary", 0, 0, 0), Event("follow", 1, 0, 1)]
-    if machines > 2:
-        begin.append(Event("follow", 2, 0, 1))
-    count = drawn.randint(4, 10)
-    events = [
-        Event(kind, drawn.randrange(machines), drawn.randrange(machines), drawn.randrange(1 << 16))
-        for kind in drawn.choices(kinds, weights, k=count)
-    ]
-    return settings, [*begin, Event("run", 0, 0, 1), *events]
+
+    def event(kind: str, *named: str) -> Event:
+        known = [int(each) for each in named]
+        first, second = (*known, *(drawn.randrange(machines) for _ in range(2)))[:2]
+        return Event(kind, first, second, drawn.randrange(1 << 16))
+
+    def any_event() -> Event:
+        return event(drawn.choices(kinds, weights)[0])
+
+    events = [Event("primary", 0, 0, 0)]
+    events += [Event("follow", each, 0, 1) for each in range(1, machines)]
+    events.append(Event("run", 0, 0, 1))
+    for each in family.events:
+        if drawn.random() < _KEPT:
+            events.append(event(*each.split()))
+        if drawn.random() < _AMONG:
+            events.append(any_event())
+    events += [any_event() for _ in range(drawn.randint(*family.others))]
+    return settings, events

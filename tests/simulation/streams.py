@@ -12,6 +12,7 @@ from typing import Any
 from tests.simulation.world import World
 
 _RETRY_S = 0.3  # of what a partition keeps
+_LATE = 24  # one of so many sends is followed by a pause
 
 
 class Network:
@@ -107,6 +108,8 @@ class Socket:
             raise BrokenPipeError(errno.EPIPE, "ended")
         content = b"".join(bytes(part) for part in parts)
         self._send(content)
+        if self._world.choices.happens(_LATE):
+            self._world.sleep(2 * self._network.delay_s())  # the thread lost its turn
         return len(content)
 
     def _send(self, content: bytes | None) -> None:
