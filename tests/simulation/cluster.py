@@ -232,13 +232,16 @@ class Cluster:
             held = self._primaries.get(other.name)
             if held is None or follower.error is not None:
                 continue
+            both = other.process, self._named(name).process
+            if any(each is None or each.is_replaced for each in both):
+                continue  # it has files that are not in its directory any more
             with contextlib.suppress(CommitLogError, OSError):
                 position = held[1].server.followers().get(name, 0)
                 if position and follower.position >= position:
                     path = next(each.path for each in self._machines.each if each.name == name)
                     self.oracle.check_agree(path, other.path, position)
 
-    def _in_store(self) -> set[bytes] | None:
+    def _in_store(self) -> set[tuple[int, bytes]] | None:
         """Return the records that a store has now; None if it does not say, or lies."""
         if self._objects.faults or not os.path.isdir(self.store):
             return None
@@ -248,7 +251,7 @@ class Cluster:
             restore(self.store, place)
         except (CommitLogError, OSError):
             return None
-        return {value for _, value in self.oracle.read(place)}
+        return set(self.oracle.read(place))
 
     def _check_claim(self) -> None:
         """A log of an earlier epoch than its store's fails soon."""
@@ -427,6 +430,7 @@ class Cluster:
             self.stop(machine)
         if machine.process is not None:
             self.oracle.live_s = self._world.now_s
+            machine.process.is_replaced = True
         self._replace(machine, str(machine.backup))
         self._world.sleep(0.5)
 

@@ -67,6 +67,7 @@ class Process:
         self.locks: list[LifeLock] = []
         self.dead = False
         self.paused = False
+        self.is_replaced = False  # its directory was, while it ran
         self.dies_in = 0  # steps; 0: it does not
 
 

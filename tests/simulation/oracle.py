@@ -210,7 +210,7 @@ class Oracle:
             raise ViolationError("verify", f"{path} is not sound by this report: {report}")
 
     def check_promoted(
-        self, path: str, epoch: int, *, waives: bool, before: set[bytes] | None = None
+        self, path: str, epoch: int, *, waives: bool, before: set[tuple[int, bytes]] | None
     ) -> None:
         """A promoted log has each acknowledged record, and what the store had before, if nothing
         was waived; and its epoch is a new one.
@@ -218,12 +218,13 @@ class Oracle:
         self.promotions += 1
         found = set(self.read(path))
         self._check_epoch(path, epoch, found, waives=waives)
-        values = {value for _, value in found}
-        if before is not None and not waives and (lacks := before - values):
+        first = min(found)[0] if found else 1 << 62
+        lacks = {each for each in (before or set()) - found if each[0] >= first}
+        if lacks and not waives:
             raise ViolationError(
                 "promotion below the store",
                 f"epoch {epoch} in {path} lacks {len(lacks)} records that the store has, as "
-                f"{tag_of(min(lacks))}",
+                f"{tag_of(min(lacks)[1])} at {min(lacks)[0]}",
             )
         lost = [
             each
@@ -248,7 +249,7 @@ class Oracle:
         self, path: str, epoch: int, found: set[tuple[int, bytes]], *, waives: bool
     ) -> None:
         last = max((self.sessions[tag_of(value)[0]].epoch for _, value in found), default=0)
-        if epoch <= last:
+        if epoch <= last and self.replaced_s < 0:  # an older state has older promises
             raise ViolationError(
                 "a new epoch", f"{path} is promoted to {epoch}, and has records of epoch {last}"
             )
