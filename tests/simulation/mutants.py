@@ -193,19 +193,29 @@ def source_of(module: str) -> str:
         return file.read()
 
 
+def _row(line: str, most: int) -> dict[str, Any]:
+    """Return a row of the table: how many seeds were needed, and which rule was violated."""
+    if line.startswith("not within"):
+        return {"seeds": None, "not_within": most}
+    count, *rest = (each.strip() for each in line.split(" | "))
+    if not count.isdigit() or len(rest) != 2:
+        return {"seeds": None, "failed": line}
+    return {"seeds": int(count), "seed": int(rest[0]), "rule": rest[1]}
+
+
 def report(parsed: argparse.Namespace) -> int:
     """Count the seeds that each mutant needs, at most `--seeds`, and print a table."""
     if parsed.mutant == "list":
         print("\n".join(each.name for each in MUTANTS))
         return 0
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {}  # by mutant
     for mutant in MUTANTS:
         command = [sys.executable, "-m", "tests.simulation", "--mutant", mutant.name]
         command += ["--seeds", str(parsed.seeds), "--first", str(parsed.first)]
         command += ["--workers", str(parsed.workers), "--until-found"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
         last = done.stdout.strip().splitlines()[-1:] or [done.stderr[-300:]]
-        found[mutant.name] = last[0]
+        found[mutant.name] = _row(last[0], parsed.seeds)
         print(f"| {mutant.name} | {last[0]} |", flush=True)
         if parsed.json is not None:
             parsed.json.write_text(json.dumps(found, indent=1) + "\n")

@@ -97,6 +97,7 @@ class Oracle:
         """A primary has what was acknowledged before, and is the one of its epoch."""
         first = self.writers.setdefault(session.epoch, path)
         alone = self.begun.get(session.epoch, session.epoch == 0) and not self.split
+        alone = alone and self.replaced_s < 0  # what is restored from a store is a log of its own
         if first != path and alone:
             raise ViolationError(
                 "one primary of an epoch",
