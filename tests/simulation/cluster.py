@@ -267,7 +267,7 @@ class Cluster:
                 continue
             if now_s - self._paused_s < _STORED_S or not os.path.isdir(machine.path):
                 continue
-            if session.epoch < self._claimed[0] and not session_over(log) and session.goes_on:
+            if session.epoch < self._claimed[0] and not session_over(log):
                 raise ViolationError(
                     "a store has one writer",
                     f"{name} goes on in epoch {session.epoch}, and epoch {self._claimed[0]} was "
@@ -411,7 +411,7 @@ class Cluster:
             2: ("restored",),
             3: ("restored",),
         }
-        force = forces.get(number // 8 % 12, ())
+        force = forces.get(number // 8 % 16, ())
         with_store = self._settings.store and number % 5 != 0
         if self.promote(machine, kept, force=force, store=with_store) and number % 2:
             self.primary(machine)

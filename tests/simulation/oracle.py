@@ -31,7 +31,6 @@ class Session:
     base: list[bytes]  # with what was deleted before
     appended: list[bytes] = field(default_factory=list)
     began_s: float = 0.0
-    goes_on: bool = True
 
     def history(self) -> list[bytes]:
         return self.base + self.appended

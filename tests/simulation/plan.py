@@ -71,7 +71,9 @@ class Family:
     Attributes
     ----------
     events : list of str
-        Kinds, with the machines that are fixed.
+        Kinds, with the machines and the number that are fixed. Numbers of a promotion: 40, it
+        names no other log; 41, the first of the others; 42, the second; 43, both; 17, the first,
+        and it is forced because the log was restored. A log is opened after an odd number.
     machines, require, store
         The settings; None: any.
     others : (int, int)
@@ -85,40 +87,41 @@ class Family:
     others: tuple[int, int] = (0, 2)
 
 
-_FAMILY_SHARE = 0.8  # of the seeds; the others have events of any kind
-_KEPT, _AMONG = 0.92, 0.12  # chances: of an event of the family, and of another one behind it
+_ANYTHING_SHARE = 5  # seeds with events of any kind, to one of each family
+_KEPT, _AMONG = 0.95, 0.08  # chances: of an event of the family, and of another one behind it
 ANYTHING = Family([], others=(4, 10))
 FAMILIES = [
     # A primary that was replaced is started again, and a copy finds it.
-    Family(["kill 0", "serve 0", "promote 1", "kill 0", "primary 0", "follow 2 0", "run"], 3, 1),
+    Family(["kill 0", "serve 0", "promote 1 1 41", "kill 0", "primary 0", "follow 2 0", "run"], 3, 1),
     # A copy is promoted while its primary goes on with another copy.
-    Family(["isolate 2 0", "promote 2", "run", "kill 1", "follow 1 0", "run", "read 1"], 3, 1),
+    Family(["isolate 2 0", "promote 2 2 42", "run", "kill 1", "follow 1 0 1", "run", "read 1"], 3, 1),
     # A copy has an older state, its primary is lost, and another copy is promoted.
-    Family(["backup 1", "kill 2", "run", "kill 0", "restore 1", "follow 1 0", "promote 2"], 3, 1),
-    Family(["backup 1", "run", "kill 0", "kill 1", "restore 1", "promote 1"]),
+    Family(["backup 1", "kill 2", "run", "kill 0", "restore 1 1 1", "follow 1 0 1", "promote 2 2 43"],
+           3, 1),
+    Family(["backup 1", "run", "kill 0", "restore 1 1 1", "promote 1 1 17"], 2, 1),
     # A primary has an older state.
     Family(["backup 0", "run", "kill 0", "restore 0", "primary 0", "run", "follow 1 0", "run"]),
-    Family(["backup 0", "wait", "kill 0", "rollback 0", "primary 0", "follow 1 0", "run"]),
+    Family(["backup 0", "wait", "kill 1", "rollback 0", "primary 0", "run", "follow 1 0 1", "run"]),
     Family(["backup 0", "run", "rollback 0", "serve 1", "promote 0", "primary 0", "run"]),
     Family(["backup 0", "run", "rollback 0", "primary 0", "run", "from_store", "run"], store=True),
     Family(["backup 0", "run", "restore 0", "wait", "wait", "follow 1 0"], require=1),
     # Two promotions: at once, or one after the other.
-    Family(["kill 0", "serve 0", "promote_two 1 2", "primary 1", "primary 2", "run"], 3, 1),
-    Family(["kill 0", "promote_two 0 1", "primary 1", "primary 0", "wait"], 2, store=True),
+    Family(["kill 0", "serve 0", "promote_two 1 2 11051", "primary 1", "primary 2", "run"], 3, 1),
+    Family(["kill 0", "promote_two 0 1 10793", "primary 1", "primary 0", "wait"], 2, store=True),
     Family(["failover 1", "run", "failover 0", "start 1", "run", "failover 1", "start 0"]),
     # An operator names few of the others.
-    Family(["kill 1", "promote 1", "primary 1", "run", "follow 2 1", "run", "follow 2 0"], 3, 1),
+    Family(["run", "promote 1 1 40", "run", "primary 1", "run", "follow 2 1", "run", "follow 2 0"], 3, 1),
     # A copy is opened as if it were the primary.
     Family(["kill 1", "primary 1", "run", "follow 2 1", "run"]),
     # A copy is behind.
     Family(["isolate 1 0", "run", "failover 1", "run", "heal", "start 0", "run"]),
-    Family(["kill 1", "run", "kill 0", "promote 1", "primary 1", "run", "from_store"], store=True),
+    Family(["kill 1", "run", "kill 0", "promote 1 1 41", "primary 1", "run", "from_store"], store=True),
     Family(["isolate 0 1", "isolate 0 2", "run", "failover 1", "heal", "start 0", "run"], 3),
     # Writers of one store.
-    Family(["kill 1", "promote 1", "wait", "primary 1", "wait", "from_store"], store=True),
-    Family(["kill 0", "promote 1", "primary 1", "run", "kill 1", "primary 0", "wait", "kill 0",
-            "primary 1", "run"], store=True, require=0),
-    Family(["pause 0", "promote 1", "primary 1", "run", "heal", "wait", "from_store"], store=True),
+    Family(["promote 1 1 46", "wait", "primary 1", "wait", "from_store"], store=True),
+    Family(["kill 0", "promote 1 1 46", "primary 1", "run", "kill 1", "primary 0", "wait",
+            "kill 0", "primary 1", "run"], store=True, require=0),
+    Family(["pause 0 0 4", "promote 1 1 46", "primary 1", "run", "heal", "wait", "from_store"], store=True),
     Family(["kill 0", "clone 0 1", "primary 1", "run", "primary 0", "wait"], store=True, require=0),
     # A log is cloned, and both go on.
     Family(["clone 0 1", "primary 1", "run", "kill 2", "follow 2 1", "run", "read 2"], 3, 0),
@@ -156,7 +159,8 @@ def failed_runs() -> list[Failed]:
 def plan_of(seed: int) -> tuple[Settings, list[Event]]:
     """Return the settings and the events of a seed: those of a family, among others."""
     drawn = random.Random(seed)
-    family = drawn.choice(FAMILIES) if drawn.random() < _FAMILY_SHARE else ANYTHING
+    families = [*FAMILIES, *[ANYTHING] * _ANYTHING_SHARE]
+    family = families[seed % len(families)]
     machines = family.machines or drawn.choice((2, 3, 3))
     most = min(2, machines - 1)
     require = drawn.choice((1, 1, 1, most, 0)) if family.require is None else family.require
@@ -169,8 +173,9 @@ def plan_of(seed: int) -> tuple[Settings, list[Event]]:
 
     def event(kind: str, *named: str) -> Event:
         known = [int(each) for each in named]
-        first, second = (*known, *(drawn.randrange(machines) for _ in range(2)))[:2]
-        return Event(kind, first, second, drawn.randrange(1 << 16))
+        any_ = drawn.randrange(machines), drawn.randrange(machines), drawn.randrange(1 << 16)
+        first, second, number = (*known, *any_[len(known) :])
+        return Event(kind, first, second, number)
 
     def any_event() -> Event:
         return event(drawn.choices(kinds, weights)[0])
