@@ -452,6 +452,8 @@ class Cluster:
         if os.path.isdir(machine.path):
             os.rename(machine.path, old)
         shutil.copytree(source, machine.path)
+        is_own = source in self.oracle.own
+        self.oracle.own = self.oracle.own - {machine.path} | ({machine.path} if is_own else set())
         self._restored = self._restored | {machine.name}
         self._is_clean = False
         self.oracle.replaced_s = self._world.now_s
@@ -486,6 +488,7 @@ class Cluster:
             if number % 3 == 0:
                 shutil.rmtree(machine.path, ignore_errors=True)
                 os.rename(place, machine.path)
+                self.oracle.own.add(machine.path)
                 self._is_clean = False
                 self.oracle.replaced_s = self._world.now_s
 

@@ -72,6 +72,7 @@ class Oracle:
         self.replaced_s = -1e9  # when a directory was replaced
         self.live_s = -1e9  # when that of a program that runs was
         self.ever: dict[tuple[int, bytes], Acknowledged] = {}  # waived ones, too
+        self.own: set[str] = set()  # restored from a store: logs of their own
         self.writers: dict[int, str] = {}  # by epoch: the log that has it
         self.begun: dict[int, bool] = {}  # epochs, and whether promises made them
         self.acks = self.reads = self.promotions = 0
@@ -88,7 +89,7 @@ class Oracle:
         session = Session(len(self.sessions), epoch, require, found)
         session.began_s = self._machines.world.now_s
         self.sessions.append(session)
-        if require:
+        if require and path not in self.own:
             self._check_writer(path, session)
         return session
 
@@ -96,7 +97,7 @@ class Oracle:
         """A primary has what was acknowledged before, and is the one of its epoch."""
         first = self.writers.setdefault(session.epoch, path)
         alone = self.begun.get(session.epoch, session.epoch == 0) and not self.split
-        alone = alone and self.replaced_s < 0  # what is restored from a store is a log of its own
+        alone = alone and self.replaced_s < 0
         if first != path and alone:
             raise ViolationError(
                 "one primary of an epoch",

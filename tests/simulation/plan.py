@@ -92,12 +92,14 @@ _KEPT, _AMONG = 0.95, 0.08  # chances: of an event of the family, and of another
 ANYTHING = Family([], others=(4, 10))
 FAMILIES = [
     # A primary that was replaced is started again, and a copy finds it.
-    Family(["kill 0", "serve 0", "promote 1 1 41", "kill 0", "primary 0", "follow 2 0", "run"], 3, 1),
-    # A copy is promoted while its primary goes on with another copy.
-    Family(["isolate 2 0", "promote 2 2 42", "run", "kill 1", "follow 1 0 1", "run", "read 1"], 3, 1),
-    # A copy has an older state, its primary is lost, and another copy is promoted.
-    Family(["backup 1", "kill 2", "run", "kill 0", "restore 1 1 1", "follow 1 0 1", "promote 2 2 43"],
+    Family(["kill 0", "serve 0", "promote 1 1 41", "kill 0", "primary 0", "follow 2 0", "run"],
            3, 1),
+    # A copy is promoted while its primary goes on with another copy.
+    Family(["isolate 2 0", "promote 2 2 42", "run", "kill 1", "follow 1 0 1", "run", "read 1"],
+           3, 1),
+    # A copy has an older state, its primary is lost, and another copy is promoted.
+    Family(["backup 1", "kill 2", "run", "kill 0", "restore 1 1 1", "follow 1 0 1",
+            "promote 2 2 43"], 3, 1),
     Family(["backup 1", "run", "kill 0", "restore 1 1 1", "promote 1 1 17"], 2, 1),
     # A primary has an older state.
     Family(["backup 0", "run", "kill 0", "restore 0", "primary 0", "run", "follow 1 0", "run"]),
@@ -110,18 +112,21 @@ FAMILIES = [
     Family(["kill 0", "promote_two 0 1 10793", "primary 1", "primary 0", "wait"], 2, store=True),
     Family(["failover 1", "run", "failover 0", "start 1", "run", "failover 1", "start 0"]),
     # An operator names few of the others.
-    Family(["run", "promote 1 1 40", "run", "primary 1", "run", "follow 2 1", "run", "follow 2 0"], 3, 1),
+    Family(["run", "promote 1 1 40", "run", "primary 1", "run", "follow 2 1", "run", "follow 2 0"],
+           3, 1),
     # A copy is opened as if it were the primary.
     Family(["kill 1", "primary 1", "run", "follow 2 1", "run"]),
     # A copy is behind.
     Family(["isolate 1 0", "run", "failover 1", "run", "heal", "start 0", "run"]),
-    Family(["kill 1", "run", "kill 0", "promote 1 1 41", "primary 1", "run", "from_store"], store=True),
+    Family(["kill 1", "run", "kill 0", "promote 1 1 41", "primary 1", "run", "from_store"],
+           store=True),
     Family(["isolate 0 1", "isolate 0 2", "run", "failover 1", "heal", "start 0", "run"], 3),
     # Writers of one store.
     Family(["promote 1 1 46", "wait", "primary 1", "wait", "from_store"], store=True),
     Family(["kill 0", "promote 1 1 46", "primary 1", "run", "kill 1", "primary 0", "wait",
             "kill 0", "primary 1", "run"], store=True, require=0),
-    Family(["pause 0 0 4", "promote 1 1 46", "primary 1", "run", "heal", "wait", "from_store"], store=True),
+    Family(["pause 0 0 4", "promote 1 1 46", "primary 1", "run", "heal", "wait", "from_store"],
+           store=True),
     Family(["kill 0", "clone 0 1", "primary 1", "run", "primary 0", "wait"], store=True, require=0),
     # A log is cloned, and both go on.
     Family(["clone 0 1", "primary 1", "run", "kill 2", "follow 2 1", "run", "read 2"], 3, 0),
