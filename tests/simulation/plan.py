@@ -118,13 +118,13 @@ FAMILIES = [
     Family(["kill 1", "primary 1", "run", "follow 2 1", "run"]),
     # A copy is behind.
     Family(["isolate 1 0", "run", "failover 1", "run", "heal", "start 0", "run"]),
-    Family(["kill 1", "run", "kill 0", "promote 1 1 41", "primary 1", "run", "from_store"],
-           store=True),
+    Family(["kill 1", "run 0 0 3", "kill 0", "promote 1 1 41", "primary 1", "run", "from_store"],
+           machines=2, require=0, store=True),
     Family(["isolate 0 1", "isolate 0 2", "run", "failover 1", "heal", "start 0", "run"], 3),
     # Writers of one store.
-    Family(["promote 1 1 46", "wait", "primary 1", "wait", "from_store"], store=True),
+    Family(["promote 1 1 46", "wait", "primary 1", "wait", "from_store"], 2, store=True),
     Family(["kill 0", "promote 1 1 46", "primary 1", "run", "kill 1", "primary 0", "wait",
-            "kill 0", "primary 1", "run"], store=True, require=0),
+            "kill 0", "primary 1", "run"], store=True, require=0, machines=2),
     Family(["pause 0 0 4", "promote 1 1 46", "primary 1", "run", "heal", "wait", "from_store"],
            store=True),
     Family(["kill 0", "clone 0 1", "primary 1", "run", "primary 0", "wait"], store=True, require=0),
