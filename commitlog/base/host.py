@@ -6,19 +6,26 @@ from one seed: each wait of these floors is a call of `host` or a failpoint.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from commitlog.errors import IOFailureError
 
 if TYPE_CHECKING:  # a program without network and stores does not import these
     import socket
     from concurrent.futures import Executor
 
+T = TypeVar("T")
+
 
 class Thread(Protocol):
-    """A thread that `Host.thread` returns. It does not run before `start`."""
+    """A thread that `Host.thread` returns. It does not run before `start`, which raises
+    `IOFailureError` if the system has no thread left.
+    """
 
     @property
     def ident(self) -> int | None: ...
@@ -40,7 +47,7 @@ class Host:
     ident : callable
         Returns what tells the calling thread from others.
     executor : callable
-        Returns an executor of so many threads.
+        Returns an executor of so many threads, with the same error.
     await_event : callable
         Calls a function of the kernel that sleeps, with an engine, the number of an event, and
         seconds.
@@ -74,13 +81,38 @@ def _boot_id() -> bytes:
 
 
 def _thread(name: str, run: Callable[[], object]) -> threading.Thread:
-    return threading.Thread(target=run, name=name, daemon=True)
+    return _Thread(target=run, name=name, daemon=True)
+
+
+class _Thread(threading.Thread):
+    def start(self) -> None:
+        try:
+            super().start()
+        except RuntimeError as error:
+            raise _no_thread(error, self.name.split(" ", 2)[-1]) from error
+
+
+def _no_thread(error: RuntimeError, path: str | None) -> IOFailureError:
+    """Return the error of a thread that the system refused to start."""
+    return IOFailureError(
+        f"a thread of the log could not be started ({error}): raise the limit of threads "
+        "(`ulimit -u`, or the container's limit of pids), or end others, then try again",
+        path=path,
+        errno=errno.EAGAIN,
+    )
 
 
 def _executor(most: int) -> Executor:
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
 
-    return ThreadPoolExecutor(most, "commitlog")
+    class Threads(ThreadPoolExecutor):
+        def submit(self, call: Callable[..., T], /, *arguments: Any, **options: Any) -> Future[T]:
+            try:
+                return super().submit(call, *arguments, **options)
+            except RuntimeError as error:
+                raise _no_thread(error, None) from error
+
+    return Threads(most, "commitlog")
 
 
 def _await_event(wait: Wait, engine: Any, seen: int, timeout_s: float) -> object:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 
 from commitlog.base.fork_lock import ForkLock
 from commitlog.base.host import Thread, host
-from commitlog.errors import CommitLogError, IOFailureError, LogFailedError
+from commitlog.errors import CommitLogError, LogFailedError
 
 _logger = logging.getLogger("commitlog")
 # Held while the first caller starts a service.
@@ -35,15 +34,7 @@ class Service:
         If the system has no thread left, raise `IOFailureError`; then nothing runs.
         """
         thread = host.thread(self.name, self._guarded_run)
-        try:
-            thread.start()
-        except RuntimeError as error:
-            raise IOFailureError(
-                f"a thread of the log could not be started ({error}): raise the limit of threads "
-                "(`ulimit -u`, or the container's limit of pids), or end others, then try again",
-                path=self.name.split(" ", 2)[-1],
-                errno=errno.EAGAIN,
-            ) from error
+        thread.start()
         self._thread = thread
 
     def _guarded_run(self) -> None:

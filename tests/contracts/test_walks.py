@@ -8,6 +8,8 @@ import pytest
 
 from tests.contracts import walks
 
+pytestmark = pytest.mark.wing
+
 CLIMBS_MOST = 2
 TYPED_FILES_MOST = 6
 
