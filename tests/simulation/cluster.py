@@ -50,6 +50,7 @@ class Cluster:
         self._sessions: dict[str, Any] = {}
 
     def tell(self, text: str) -> None:
+        text = text.replace(str(self._machines.folder), "")  # it differs between two runs
         self.story.append(f"{self._world.now_s - 1000:8.3f} s  {text}")
 
     def url(self, machine: Machine) -> str:
@@ -64,7 +65,7 @@ class Cluster:
             except ViolationError as error:
                 self.violate(error)
             except (CommitLogError, OSError) as error:
-                self.tell(f"{machine.name}: {what} ended: {type(error).__name__}: {error}"[:300])
+                self.tell(f"{machine.name}: {what} ended: {type(error).__name__}: {error}")
                 self.ended[machine.name] = type(error).__name__
             finally:
                 process = machine.process
