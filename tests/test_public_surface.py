@@ -141,3 +141,11 @@ def test_commit_log_constructor_raises(given: tuple[Any, ...]) -> None:
 def test_constructors_of_log_objects_raise(kind: type) -> None:
     with pytest.raises(TypeError, match="tailer|CommitLog.claim"):
         kind()
+
+
+def test_loggers_keep_the_names_that_programs_configure() -> None:
+    package = Path(commitlog.__file__).parent
+    texts = [file.read_text() for file in package.rglob("*.py")]
+    names = {name for text in texts for name in re.findall(r'getLogger\("([^"]+)"\)', text)}
+    children = "keep metrics pool recovery remote repair replication segment spark stage store"
+    assert names == {"commitlog", *(f"commitlog.{each}" for each in children.split())}

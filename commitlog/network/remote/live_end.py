@@ -13,7 +13,7 @@ from commitlog.network.remote.connection import Connection, UpdateStream
 from commitlog.network.remote.update import Update
 from commitlog.network.remote.wire import HEARTBEAT_S, RefusedError
 
-_logger = logging.getLogger("commitlog.network.remote")
+_logger = logging.getLogger("commitlog.remote")
 _PAUSE_S, _PAUSE_LONGEST_S = 0.05, 1.0
 _SILENCE_S = 10 * HEARTBEAT_S
 _RECONNECT_S = 1.0  # perhaps this process was stopped, not the server

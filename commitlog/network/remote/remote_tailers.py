@@ -18,7 +18,7 @@ from commitlog.network.remote.connection import Connection
 from commitlog.network.remote.wire import number_of
 from commitlog.types import Start
 
-_logger = logging.getLogger("commitlog.network.remote")
+_logger = logging.getLogger("commitlog.remote")
 _EVERY_S = 0.1  # between two places of a tailer that moves
 _RENEW_S = 3.0  # between two signs of life of one that does not
 _CLOSE_S = 5.0
