@@ -4,7 +4,7 @@
 #   make demo        a real stream through the log, with the writer killed on the way
 #   make test        the tests                     make test-long   those that take minutes
 #   make test-core   those of the core alone
-#   make simulate    runs of the whole system in one process: SEEDS=2000 FIRST=0 WORKERS=2
+#   make simulate    runs of the whole system in one process: SEEDS=300 FIRST=0 WORKERS=1
 #                    JSON=figures.json; SEED=17 prints the story of one
 #   make faults      kills, power cuts, failing calls, simulated systems, hostile bytes: 15 minutes
 #   make soak        a mixed load for an hour, in which nothing may grow: MINUTES=60

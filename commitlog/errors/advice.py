@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import errno
 
-_OPEN_FILES = "raise the limit of open files (`ulimit -n`), or close some"
 _ADVICE = {
     errno.EIO: "check the disk",
-    errno.EMFILE: _OPEN_FILES,
+    errno.EMFILE: "raise the limit of open files (`ulimit -n`), or close some",
     errno.ENFILE: "raise the system's limit of open files (`sysctl fs.file-max`), or close some",
     errno.ENOMEM: "free memory, or raise the limit of mappings (`sysctl vm.max_map_count`)",
     errno.EAGAIN: "free memory, or raise the limit of locked memory (`ulimit -l`)",
