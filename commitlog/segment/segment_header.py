@@ -56,14 +56,6 @@ class SegmentHeader:
             kernel.header_fields(self._page)
         )
 
-    @property
-    def is_sound(self) -> bool:
-        """Whether the page has the CRC of its fields, and a format that this release reads."""
-        size = self.segment_size
-        return (
-            self._is_whole and kernel.check_header(self._page, self.log_uuid, self.base, size) == 0
-        )
-
     def is_of(self, identity: Identity, number: int) -> bool:
         """Return whether this is the sound header of that segment of that log."""
         base, size = number * identity.segment_size, identity.segment_size
