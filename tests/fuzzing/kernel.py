@@ -124,7 +124,7 @@ def fuzz(programs: Programs, target: str, folder: Path, seconds: float) -> dict[
     harm.mkdir(exist_ok=True)
     done = subprocess.run(
         [programs.of(target), f"-max_total_time={max(1, round(seconds))}", f"-max_len={LONGEST}",
-         f"-timeout={INPUT_LIMIT_S}", "-rss_limit_mb=2048", "-print_final_stats=1",
+         f"-timeout={INPUT_LIMIT_S}", "-seed=1", "-rss_limit_mb=2048", "-print_final_stats=1",
          f"-artifact_prefix={harm / target}-", corpus],
         cwd=folder, capture_output=True, text=True, errors="replace", check=False,
     )  # fmt: skip

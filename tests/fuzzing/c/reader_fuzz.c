@@ -202,6 +202,8 @@ static void resolve(scene *made, const fuzz_input *input) {
     if (input->bytes[0] & 64) {
         cells.committed.value = cells.flushed.value = made->segment.base;
         cells.appended.value = made->segment.base;
+        /* What is published is below the tail, however the frames lie. */
+        cells.tail.value = cl_tail_pack(made->segment.number, (uint32_t)made->segment.size);
         made->log.resolves = true;
         made->log.index_spacing = input->bytes[12] % 4u;
         cl_log_appended(&made->log, &appended);
