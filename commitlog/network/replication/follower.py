@@ -152,13 +152,14 @@ class Follower:
             if port is not None:
                 self._server = serve_promising({path: self._promise}, port)
             is_lost = goes_on and not self._try_to_meet(min(timeout_s, SILENCE_S))
+            run = functools.partial(self._run, is_lost)
+            self._thread = host.thread("commitlog follow", run)
+            self._thread.start()
         except BaseException:
             if self._server is not None:
                 self._server.close()
             self._replica.close()
             raise
-        self._thread = host.thread("commitlog follow", functools.partial(self._run, is_lost))
-        self._thread.start()
 
     # --- state ------------------------------------------------------------------------------------
 
