@@ -8,6 +8,8 @@ import os
 import sys
 from pathlib import Path
 
+from tests.figures import written
+
 
 def main() -> int:
     if os.environ.get("PYTHONHASHSEED") != "0":  # else the order of sets differs between runs
@@ -97,7 +99,7 @@ def _campaign(parsed: argparse.Namespace) -> int:
         return 0
     content = figures.content()
     if parsed.json is not None:
-        parsed.json.write_text(json.dumps(content, indent=1) + "\n")
+        written(parsed.json, "simulation", content)
     shown = {name: value for name, value in content.items() if name != "pairs_never_seen"}
     print(json.dumps(shown, indent=1))
     return 1 if figures.failed else 0

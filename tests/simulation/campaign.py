@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import gc
 import json
 import os
 import resource
 import select
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -125,9 +123,6 @@ class Figures:
         took_s = time.monotonic() - self._began_s
         count = self._sums["seeds"]
         return {
-            "leg": "simulation",
-            "commit": _commit(),
-            "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
             "first_seed": self._first,
             **self._sums,
             "violations": dict(self._rules),
@@ -140,10 +135,3 @@ class Figures:
             "pairs": len(wanted),
             "pairs_never_seen": [" ".join(each) for each in sorted(wanted - self._pairs)],
         }
-
-
-def _commit() -> str:
-    found = subprocess.run(
-        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-    )
-    return found.stdout.strip()
