@@ -67,14 +67,12 @@ def check_memory_lock(workspace: Workspace) -> Finding:
 def _lock_page() -> int:
     """Lock a page of memory and unlock it; return the errno, or 0."""
     libc = ctypes.CDLL(None, use_errno=True)
-    with mmap.mmap(-1, PAGE_SIZE) as page:
-        view = ctypes.c_char.from_buffer(page)
-        address, size = ctypes.c_void_p(ctypes.addressof(view)), ctypes.c_size_t(PAGE_SIZE)
-        cause = (
-            ctypes.get_errno() if libc.mlock(address, size) or libc.munlock(address, size) else 0
-        )
-        del view
-    return cause
+    # Dropped, not closed: after Ctrl-C, the traceback still holds the view, and close would fail.
+    page = mmap.mmap(-1, PAGE_SIZE)
+    view = ctypes.c_char.from_buffer(page)
+    address, size = ctypes.c_void_p(ctypes.addressof(view)), ctypes.c_size_t(PAGE_SIZE)
+    refused = libc.mlock(address, size) or libc.munlock(address, size)
+    return ctypes.get_errno() if refused else 0
 
 
 def check_shared_memory(workspace: Workspace) -> Finding:
