@@ -66,16 +66,20 @@ def opened_regular(
         os.close(fd)
 
 
-def read_at_most(fd: int, limit: int) -> bytes:
-    """Read the first `limit` bytes of an open regular file, or all of a shorter one."""
-    size = min(limit, os.fstat(fd).st_size)
-    content = b""
-    while len(content) < size:
-        piece = os.pread(fd, size - len(content), len(content))
+def read_range(fd: int, size: int, offset: int) -> bytes:
+    """Read `size` bytes at an offset, also after short reads; fewer only at the file's end."""
+    content = os.pread(fd, size, offset)
+    while 0 < len(content) < size:
+        piece = os.pread(fd, size - len(content), offset + len(content))
         if not piece:
             break
         content += piece
     return content
+
+
+def read_at_most(fd: int, limit: int) -> bytes:
+    """Read the first `limit` bytes of an open regular file, or all of a shorter one."""
+    return read_range(fd, min(limit, os.fstat(fd).st_size), 0)
 
 
 def read_small_file(

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 
 from commitlog._kernel.memory import CHECKPOINT_SIZE, read_checkpoint, write_checkpoint
-from commitlog.base.regular_file import open_regular, opened_regular
+from commitlog.base.regular_file import open_regular, opened_regular, read_range
 
 NAME = "checkpoint"
 
@@ -34,7 +34,7 @@ def read(dir_fd: int, log_uuid: bytes) -> Checkpoint | None:
 
 def read_open(fd: int, log_uuid: bytes) -> Checkpoint | None:
     """Read it from an open file, so that closing a log needs no new descriptor."""
-    found = read_checkpoint(os.pread(fd, CHECKPOINT_SIZE, 0), log_uuid)
+    found = read_checkpoint(read_range(fd, CHECKPOINT_SIZE, 0), log_uuid)
     return None if found is None else Checkpoint(position=found[0], clean=found[1], count=found[2])
 
 

@@ -22,7 +22,7 @@ from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import translate_errors
-from commitlog.base.regular_file import opened_regular, write_whole
+from commitlog.base.regular_file import opened_regular, read_range, write_whole
 from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.recovery.location import Location, missing
@@ -171,7 +171,8 @@ def _existing_copy(
         try:
             with opened_regular(name, dir_fd=directory.fd) as fd:
                 if all(
-                    os.pread(fd, stop - at, at) == segment.read(at, stop - at) for at, stop in spans
+                    read_range(fd, stop - at, at) == segment.read(at, stop - at)
+                    for at, stop in spans
                 ):
                     return os.path.join(directory.path, name)
         except FileNotFoundError:

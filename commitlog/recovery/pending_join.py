@@ -18,7 +18,7 @@ from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import CELL_SIZE, HEADER_SIZE, OPENED_AT, SEAL_AT
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import make_directory, sync_directory
-from commitlog.base.regular_file import open_regular, opened_regular, write_whole
+from commitlog.base.regular_file import open_regular, opened_regular, read_range, write_whole
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.recovery.join_note import JoinNote, Manifest, Move, is_inside
@@ -121,7 +121,7 @@ def _is(directory: LogDirectory, name: str, move: Move) -> bool:
     """Return whether a file is the segment to join: whole, with its id and its new header."""
     try:
         with opened_regular(name, dir_fd=directory.fd) as fd:
-            page = os.pread(fd, HEADER_SIZE, 0)
+            page = read_range(fd, HEADER_SIZE, 0)
             whole = os.fstat(fd).st_size == directory.segment_size and len(page) == HEADER_SIZE
     except FileNotFoundError:
         return False
@@ -258,7 +258,7 @@ def give_place(
             path=path,
         ) from None
     try:
-        page = os.pread(fd, HEADER_SIZE, 0)
+        page = read_range(fd, HEADER_SIZE, 0)
         found = None
         if len(page) == HEADER_SIZE and os.fstat(fd).st_size == directory.segment_size:
             uuid, _, base, _, created_ns = kernel.header_fields(page)

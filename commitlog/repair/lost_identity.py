@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections import Counter
 
 from commitlog._kernel import segments as kernel
 from commitlog.base.cycle_clock import NAMES
-from commitlog.base.regular_file import opened_regular
+from commitlog.base.regular_file import opened_regular, read_range
 from commitlog.base.roll_cycle import RollCycle, clock_of
 from commitlog.errors import InvalidOptionError, IOFailureError
 from commitlog.segment.directory import is_base, names_in, segment_bases
@@ -20,7 +19,7 @@ _logger = logging.getLogger("commitlog")
 def read_page(dir_fd: int, name: str) -> bytes:
     """Read a file's first page, zero-padded if the file is shorter."""
     with opened_regular(name, dir_fd=dir_fd) as fd:
-        return os.pread(fd, kernel.HEADER_SIZE, 0).ljust(kernel.HEADER_SIZE, b"\0")
+        return read_range(fd, kernel.HEADER_SIZE, 0).ljust(kernel.HEADER_SIZE, b"\0")
 
 
 def deduce(dir_fd: int, cycle: RollCycle | None = None) -> Identity | None:

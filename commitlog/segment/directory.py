@@ -16,7 +16,7 @@ from commitlog._kernel.segments import Segment
 from commitlog.base import temporary_file
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import translate_errors
-from commitlog.base.regular_file import Descriptor, opened_regular
+from commitlog.base.regular_file import Descriptor, opened_regular, read_range
 from commitlog.base.roll_cycle import clock_of
 from commitlog.errors import ClosedError, DiskFullError, IOFailureError
 from commitlog.segment.identity import Identity
@@ -221,7 +221,7 @@ class LogDirectory:
     def read_header(self, number: int) -> bytes | None:
         """Read the header page of a segment from its file; None if it cannot be read."""
         with contextlib.suppress(OSError), self.opened_file(number) as fd:
-            return os.pread(fd, kernel.HEADER_SIZE, 0)
+            return read_range(fd, kernel.HEADER_SIZE, 0)
         return None
 
     def opened_file(

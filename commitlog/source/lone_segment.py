@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import failure
-from commitlog.base.regular_file import open_regular, opened_regular
+from commitlog.base.regular_file import open_regular, opened_regular, read_range
 from commitlog.errors import CorruptSegmentError, NotALogError
 from commitlog.segment.directory import BLOCK, segment_name
 from commitlog.segment.identity import Identity
@@ -102,7 +102,7 @@ class LoneSegment(SegmentSource):
         if number != self.number:
             return None
         with opened_regular(self._file) as fd:
-            return os.pread(fd, kernel.HEADER_SIZE, 0)
+            return read_range(fd, kernel.HEADER_SIZE, 0)
 
     def fill(self, number: int, fd: int) -> None:
         self._copy(self._file, f"/proc/self/fd/{fd}")
@@ -114,7 +114,7 @@ class LoneSegment(SegmentSource):
 def _read_header(path: str) -> bytes:
     with opened_regular(path, follow=True) as fd:
         status = os.fstat(fd)
-        page = os.pread(fd, kernel.HEADER_SIZE, 0)
+        page = read_range(fd, kernel.HEADER_SIZE, 0)
     if page[: len(kernel.MAGIC)] != kernel.MAGIC:
         raise NotALogError(
             "this file is not a segment of a log: give a segment file or a log's directory",

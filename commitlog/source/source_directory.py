@@ -10,6 +10,7 @@ from commitlog._kernel.segments import (
     HEADER_SIZE,
     Segment,
 )
+from commitlog.base.regular_file import read_range
 from commitlog.errors import CorruptSegmentError, PositionError
 from commitlog.segment.directory import NUMBER_MOST, LogDirectory, open_folder
 from commitlog.segment.seal_table import SealTable
@@ -283,4 +284,4 @@ class SourceDirectory(LogDirectory):
             raise self._unfit(
                 f"wrote a segment of {size} bytes, and not of {self.segment_size}", base
             )
-        self._check_header(number, os.pread(fd, HEADER_SIZE, 0))
+        self._check_header(number, read_range(fd, HEADER_SIZE, 0))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError, read_page
 from commitlog.base.process import describe_process
+from commitlog.base.regular_file import read_range
 from commitlog.errors import CorruptTailerError, IOFailureError, ReadOnlyError, TailerNotFoundError
 from commitlog.segment.directory import LogDirectory
 from commitlog.tail.tailer_folder import (
@@ -86,7 +87,7 @@ def read_state(directory: LogDirectory, name: str, end: int | None = None) -> Ta
 def _read(directory: LogDirectory, fd: int, name: str, end: int | None) -> TailerState:
     for look in range(_LOOKS):
         try:
-            found = read_page(os.pread(fd, TAILER_SIZE, 0), directory.log_uuid)
+            found = read_page(read_range(fd, TAILER_SIZE, 0), directory.log_uuid)
             break
         except DamagedPageError:
             if look == _LOOKS - 1:

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "crc32c.h"
+#include "file.h"
 #include "futex.h"
 
 int cl_checkpoint_read(const uint8_t bytes[CL_CHECKPOINT_SIZE], const uint8_t *log_uuid,
@@ -28,7 +29,7 @@ int cl_checkpoint_read(const uint8_t bytes[CL_CHECKPOINT_SIZE], const uint8_t *l
 /* Other handles of the log write to the file, too. */
 static int read_file(int fd, const uint8_t *log_uuid, cl_checkpoint *out) {
     uint8_t bytes[CL_CHECKPOINT_SIZE] = {0};
-    ssize_t got = pread(fd, bytes, sizeof bytes, 0);
+    ssize_t got = cl_file_read(fd, bytes, sizeof bytes);
     return got < 0 ? CL_E_SYSTEM : cl_checkpoint_read(bytes, log_uuid, out);
 }
 

@@ -12,6 +12,7 @@
 
 #include "atomics.h"
 #include "crc32c.h"
+#include "file.h"
 #include "memory.h"
 
 #define BLOCK 512u /* what st_blocks counts in */
@@ -94,7 +95,7 @@ static int check_file(int fd, uint64_t base, uint64_t size, const uint8_t *log_u
         return CL_E_IRREGULAR;
     }
     uint8_t page[CL_SEGMENT_HEADER];
-    ssize_t got = pread(fd, page, sizeof page, 0);
+    ssize_t got = cl_file_read(fd, page, sizeof page);
     if (got < 0) {
         return CL_E_SYSTEM;
     }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 from commitlog import CommitLog
 from commitlog.base.host import host
+from commitlog.base.regular_file import read_range
 from commitlog.errors import PositionError, ReplicationError
 from commitlog.extension import HEADER_SIZE, view_of
 from commitlog.network.remote.update import UPDATE_BYTES, Update
@@ -122,7 +122,7 @@ class Reading:
         content = b""
         try:
             with self._view.opened_file(number) as fd:
-                content = os.pread(fd, stop - start, offset)
+                content = read_range(fd, stop - start, offset)
         except FileNotFoundError:
             content = b""
         if not content:
