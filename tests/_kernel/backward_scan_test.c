@@ -185,6 +185,66 @@ static void damage_of_any_kind_is_reported_once_backward(void) {
     end(&scene);
 }
 
+/* Reads backward from the end, and checks that all records but one are there. */
+static void check_back(test_scene *scene, int lost) {
+    uint32_t offsets[50];
+    cl_backward_scan backward = {.offsets = offsets, .room = 50};
+    cl_record record;
+    int next = RECORDS - 1, code;
+    place_reader(scene, scene->end);
+    while ((code = cl_backward_scan_previous(&scene->reader.reader, &backward, &record)) !=
+           CL_E_ROLL) {
+        next -= next == lost;
+        if (code == CL_E_ABSENT) {
+            CHECK(cl_backward_scan_fill(&scene->reader.reader, &backward, CL_SEGMENT_HEADER) ==
+                  CL_OK);
+        } else if (code == CL_E_DAMAGE) {
+            cl_backward_scan_pass_damage(&scene->reader.reader, &backward);
+        } else {
+            CHECK(code == CL_OK && next >= 0 && record.position % SMALL == scene->offsets[next]);
+            next--;
+        }
+    }
+    next -= next == lost;
+    CHECK(next == -1);
+}
+
+/* Its length leads over whole records, and no record is there that would show it. */
+static void damaged_skip_hides_no_record_backward(void) {
+    test_scene scene;
+    start(&scene);
+    cl_raise(&scene.handle.log.cursors->appended.value, scene.end);
+    for (int before = 0; before + 4 < RECORDS; before += 5) {
+        uint64_t skip = scene.offsets[before], step;
+        CHECK(cl_cell_read(*(uint64_t *)(scene.segment->map + skip), SMALL - skip, &step) == CL_OK);
+        skip += step;
+        uint64_t *cell = (uint64_t *)(scene.segment->map + skip);
+        uint64_t kept = *cell;
+        CHECK(cl_cell_word(kept) & CL_WORD_SKIP);
+        *cell = (kept & ~(uint64_t)CL_WORD_LENGTH) | (scene.offsets[before + 4] - skip);
+        check_back(&scene, RECORDS);
+        *cell = kept;
+    }
+    end(&scene);
+}
+
+/* Above `uncertain_from`, what is no frame is the end of the log. */
+static void damaged_length_does_not_end_the_log_backward(void) {
+    test_scene scene;
+    start(&scene);
+    cl_raise(&scene.handle.log.cursors->appended.value, scene.end);
+    for (int lost = 0; lost + 2 < RECORDS; lost += 19) {
+        uint64_t *cell = (uint64_t *)(scene.segment->map + scene.offsets[lost]);
+        uint64_t kept = *cell;
+        uint64_t inside = scene.offsets[lost + 1] + CL_FRAME_HEADER - scene.offsets[lost];
+        *cell = (kept & ~(uint64_t)CL_WORD_LENGTH) | inside;
+        scene.handle.log.uncertain_from = scene.offsets[lost + 1];
+        check_back(&scene, lost);
+        *cell = kept;
+    }
+    end(&scene);
+}
+
 static void backward_batch_stops_when_its_buffer_is_full(void) {
     test_scene scene;
     uint32_t offsets[RECORDS];
@@ -224,6 +284,8 @@ int main(void) {
     index_finds_each_record_by_ordinal_time_and_offset();
     backward_scan_reverses_the_records_with_any_ring();
     damage_of_any_kind_is_reported_once_backward();
+    damaged_skip_hides_no_record_backward();
+    damaged_length_does_not_end_the_log_backward();
     backward_batch_stops_when_its_buffer_is_full();
     return 0;
 }

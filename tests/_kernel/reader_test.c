@@ -249,6 +249,7 @@ static void resume_finds_the_next_valid_frame(void) {
           cl_segment_resume(scene.segment, next) == SMALL);
     /* A damaged SKIP may be one cell: the next frame begins right behind it. */
     CHECK(cl_segment_resume(scene.segment, next - CL_FRAME_SMALLEST) == next);
+    CHECK(cl_segment_resume(scene.segment, damaged + 3) == next);
     cl_scan scan;
     cl_segment_scan(scene.segment, 0, SMALL, &scan);
     CHECK(scan.code == CL_E_DAMAGE && scan.offset == damaged && scan.tally.records == 0);

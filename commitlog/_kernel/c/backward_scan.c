@@ -42,6 +42,20 @@ static uint32_t last_kept(const cl_backward_scan *scan) {
     return scan->offsets[last < scan->room ? last : last - scan->room];
 }
 
+/* Whether a walk that trusted headers has reached the end of the log, and was not led there by a
+ * damaged length: walks from the last frame of the ring again, with CRCs. */
+static bool is_certain_end(const cl_backward_scan *scan, const cl_reader *ahead, uint64_t from) {
+    cl_reader again = *ahead;
+    cl_frame_cursor at;
+    int code = CL_OK;
+    again.careful = true;
+    again.offset = scan->count != 0 ? last_kept(scan) : from;
+    while (code == CL_OK) {
+        code = cl_reader_step(&again, ahead->offset, &at);
+    }
+    return code == CL_E_ROLL && again.offset == ahead->offset;
+}
+
 int cl_backward_scan_fill(cl_reader *reader, cl_backward_scan *scan, uint64_t from) {
     cl_reader ahead = *reader;
     ahead.offset = from;
@@ -55,7 +69,8 @@ int cl_backward_scan_fill(cl_reader *reader, cl_backward_scan *scan, uint64_t fr
         int code = cl_reader_step(&ahead, reader->offset, &at);
         if (code == CL_OK) {
             keep(scan, (uint32_t)at.offset);
-        } else if (code == CL_E_DAMAGE && !ahead.careful) {
+        } else if (!ahead.careful && (code == CL_E_DAMAGE ||
+                                      (code == CL_E_END && !is_certain_end(scan, &ahead, from)))) {
             scan->first = scan->count = 0;
             ahead.careful = scan->careful =
                 true; /* a damaged length may have misled the walk at any frame before */

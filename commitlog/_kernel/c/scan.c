@@ -112,7 +112,8 @@ uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t t
 }
 
 static uint64_t resume_below(const cl_segment *segment, uint64_t offset, uint64_t limit) {
-    cl_frame_cursor at = cl_frame_cursor_at(segment, segment->map, offset + CL_FRAME_ALIGN, limit);
+    uint64_t next = (offset | (CL_FRAME_ALIGN - 1)) + 1;
+    cl_frame_cursor at = cl_frame_cursor_at(segment, segment->map, next, limit);
     return cl_frame_find(&at) ? at.offset : segment->size;
 }
 
