@@ -99,6 +99,23 @@ static void commit_stops_before_an_open_claim(void) {
 
 /* The log is larger than one commit chunk and its frames have many sizes. A buffer that is fully
  * committed is marked as drained. */
+/* A program that ruins a frame of the open log must not make the watermarks pass the tail. */
+static void commit_ends_at_a_length_beyond_the_tail(bool pooled) {
+    test_scene scene;
+    uint64_t appended;
+    start(&scene, pooled, 0);
+    append_value(&scene.handle, "sound", 5);
+    uint64_t ruined = append_value(&scene.handle, "ruined", 6);
+    uint64_t *cell = (uint64_t *)(scene.segment->bytes + ruined % SMALL);
+    *cell = (*cell & ~(uint64_t)CL_WORD_LENGTH) | 1000u;
+    CHECK(cl_commit(&scene.handle.log, tail_position(&scene)) == CL_E_DAMAGE);
+    CHECK(cl_load(&scene.place.cursors->committed.value) == ruined);
+    CHECK(cl_log_appended(&scene.handle.log, &appended) == CL_E_DAMAGE && appended == ruined);
+    CHECK(cl_load32(&scene.segment->tallied) < ruined % SMALL);
+    append_value(&scene.handle, "goes on", 7);
+    end(&scene);
+}
+
 static void commit_of_several_segments_drains_each_buffer(uint32_t copy_limit) {
     enum { SIZE = 8u << 20, COUNT = 3 };
     test_place place;
@@ -239,6 +256,8 @@ int main(void) {
     commit_of_several_segments_drains_each_buffer(0);
     commit_of_several_segments_drains_each_buffer(UINT32_MAX);
     commit_stops_before_an_open_claim();
+    commit_ends_at_a_length_beyond_the_tail(false);
+    commit_ends_at_a_length_beyond_the_tail(true);
     commit_counts_the_records_for_the_seal(true);
     commit_counts_the_records_for_the_seal(false);
     return 0;

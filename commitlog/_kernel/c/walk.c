@@ -17,6 +17,12 @@ static void begin_index(cl_segment *segment, uint32_t spacing) {
     segment->index.room = segment->index.entries != NULL ? room : 0;
 }
 
+/* Whether no appender can have claimed up to a position yet. */
+static bool is_beyond_tail(const cl_log *log, uint64_t position) {
+    const uint64_t *tail = cl_log_tail(log);
+    return tail != NULL && position > cl_log_position(log, cl_load(tail));
+}
+
 int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch) {
     cl_assert(*position, >=, segment->base);
     cl_assert(*position, <, segment->base + segment->size);
@@ -49,6 +55,12 @@ int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit
         if (code != CL_OK && code != CL_E_ROLLED_BACK) {
             break;
         }
+    }
+    if (at.offset > at.limit && is_beyond_tail(log, segment->base + at.offset)) {
+        /* A damaged length led there. No watermark may pass the tail. */
+        at.offset -= at.step;
+        code = CL_E_DAMAGE;
+        tallies = false;
     }
     cl_assert(segment->base + at.offset, >=, *position);
     cl_assert(at.offset <= segment->size || !log->resolves, ==, true);

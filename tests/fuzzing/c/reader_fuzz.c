@@ -202,13 +202,12 @@ static void resolve(scene *made, const fuzz_input *input) {
     if (input->bytes[0] & 64) {
         cells.committed.value = cells.flushed.value = made->segment.base;
         cells.appended.value = made->segment.base;
-        /* What is published is below the tail, however the frames lie. */
-        cells.tail.value = cl_tail_pack(made->segment.number, (uint32_t)made->segment.size);
+        cells.tail.value =
+            cl_tail_pack(made->segment.number, (uint32_t)offset_of(input, 4, made->segment.size));
         made->log.resolves = true;
         made->log.index_spacing = input->bytes[12] % 4u;
         cl_log_appended(&made->log, &appended);
-        REQUIRE(appended <= made->segment.base + made->segment.size ||
-                appended % made->segment.size <= CL_SEGMENT_HEADER);
+        REQUIRE(appended <= cl_log_position(&made->log, cells.tail.value));
     }
 }
 
