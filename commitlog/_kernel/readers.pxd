@@ -27,6 +27,7 @@ cdef class Block:
 cdef class TailerPage:
     cdef cl_tailer_mark mark
     cdef cl_memory area
+    cdef str path
     cdef int64_t sync_every_ns    # -1: never
     cdef int64_t synced_ns
     cdef bint unsynced

@@ -31,6 +31,7 @@ from commitlog._kernel.memory cimport (
 from commitlog._kernel.segments cimport Segment, SparseIndex
 from commitlog.base.moment import utc_datetime
 from commitlog.base.units import parse_duration
+from commitlog.errors.advice import with_advice
 from commitlog.errors import (
     ClaimError, ClosedError, CommitLogError, CorruptRecordError, ForkedError, IOFailureError,
     InvalidOptionError, SequenceError, InUseError,

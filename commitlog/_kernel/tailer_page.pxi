@@ -76,17 +76,18 @@ cdef class TailerPage:
     ----------
     fd : int
         Of a file of `TAILER_SIZE` bytes; it may be closed afterwards.
-    writable : bool
-        Map it for writing.
+    path : str
+        Of the file, for errors.
     """
 
-    def __cinit__(self, int fd, bint writable):
+    def __cinit__(self, int fd, str path):
         cdef cl_tailer_saved place
-        cdef int code = cl_memory_map_descriptor(&self.area, fd, 0, CL_TAILER_SIZE, writable)
+        cdef int code = cl_memory_map_descriptor(&self.area, fd, 0, CL_TAILER_SIZE, True)
         if code == CL_E_TRUNCATED:
             raise DamagedPageError(f"it is shorter than {CL_TAILER_SIZE} bytes")
         if code != CL_OK:
             raise OSError(errno, os.strerror(errno))
+        self.path = path
         self.mark.page = self.area.bytes
         self.mark.forks = cl_tailer_forks
         self.mark.with_care = True
@@ -168,8 +169,9 @@ cdef class TailerPage:
             code = msync(self.area.mapped, self.area.mapped_size, MS_SYNC)
             cause = errno
         if code != 0:
+            why = with_advice(os.strerror(cause), cause)
             raise IOFailureError(
-                f"a tailer's page could not be made durable: {os.strerror(cause)}", errno=cause
+                f"a tailer's page could not be made durable: {why}", path=self.path, errno=cause
             )
 
     def close(self):

@@ -178,7 +178,7 @@ def _lock(directory: LogDirectory, folder_fd: int, name: str) -> TailerLock:
 
 def _map(directory: LogDirectory, folder_fd: int, name: str) -> TailerPage:
     with opened_file(folder_fd, name, os.O_RDWR) as fd:
-        page = TailerPage(fd, True)
+        page = TailerPage(fd, tailer_path(directory, name))
     read_page(page.content(), directory.log_uuid)
     return page
 
@@ -240,7 +240,7 @@ def open_page(directory: LogDirectory, name: str) -> TailerPage:
         opened_folder(directory) as folder_fd,
         opened_file(folder_fd, name, os.O_RDWR) as fd,
     ):
-        return TailerPage(fd, True)
+        return TailerPage(fd, tailer_path(directory, name))
 
 
 def evict(directory: LogDirectory, name: str, notify: Notify) -> bool:

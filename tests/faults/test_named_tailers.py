@@ -64,8 +64,9 @@ def read_on_a_failing_disk(link: Link, path: str) -> None:
     tailer = log.tailer("a", durable=True)
     link.say(READ)
     link.wait()
-    with pytest.raises(IOFailureError, match="could not be made durable"):
+    with pytest.raises(IOFailureError, match="could not be made durable: .*; check the disk") as at:
         tailer.read()
+    assert at.value.path == f"{path}/tailers/a"
     link.say(REFUSED)
     link.wait()
     assert [record.value for record in tailer] == [b"%d" % index for index in range(1, RECORDS)]

@@ -123,7 +123,7 @@ def test_read_during_a_save_returns_a_complete_record(
     child = os.fork()
     if child == 0:
         fd = os.open(file.path, os.O_RDWR)
-        page = TailerPage(fd, True)
+        page = TailerPage(fd, str(file.path))
         while True:
             for position in range(0, 8000, 8):
                 page.save(position)
