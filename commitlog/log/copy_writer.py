@@ -27,6 +27,7 @@ from commitlog.base.regular_file import write_whole
 from commitlog.errors import CommitLogError, FencedError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.opened import Opened
+from commitlog.log.witness import Witness
 from commitlog.recovery.cut import FORK, find_cut, take_out
 from commitlog.recovery.location import Location
 from commitlog.retention import stored_mark
@@ -81,6 +82,7 @@ class CopyWriter:
         self._closed = False
         if directory.has(self._number):
             make_solid(directory, self._number)
+        self._witness = Witness(directory, self._number, self._offset)
         self._checkpoint_fd = checkpoints.open_for_writing(directory.fd)
         try:
             self._begin()
@@ -199,6 +201,7 @@ class CopyWriter:
         if code != 0 or scanned != stop:
             segment.write(start, bytes(len(content)))
             raise ValueError("damaged frames: run `commitlog verify` there")
+        self._witness.note(self._number, start, content)
         self._show(stop)
         if more and stop < self._size and self.end - self._durable < _UNFLUSHED_BYTES:
             with self._directory.opened_file(self._number, os.O_RDWR) as fd:
@@ -276,6 +279,19 @@ class CopyWriter:
             failpoint("frames flushed")
         return self._durable
 
+    def check_in_place(self) -> None:
+        """Raise `FencedError` if what was written is not in the log at the path any more."""
+        with self._directory.translate_errors("compare the copy with its path"):
+            if self._witness.is_there():
+                return
+        raise FencedError(
+            "the files of this copy were replaced or removed while it was followed, such as by a "
+            "backup: it may lack records and promises that it gave. Remove it and follow again, or "
+            "go on with it as a new copy: `commitlog follow --restored`, or restored=True",
+            path=self._directory.path,
+            position=self.end,
+        )
+
     def _check_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
@@ -326,7 +342,8 @@ class CopyWriter:
             with contextlib.suppress(CommitLogError):  # noted in `_failure`
                 self.sync()
             self._release()
-            self._mark(clean=self._failure is None and not self._cut_short)
+            if self._witness.is_there():  # else the end of other files is elsewhere
+                self._mark(clean=self._failure is None and not self._cut_short)
         finally:
             os.close(self._checkpoint_fd)
             self._opened.close()

@@ -366,13 +366,13 @@ class Follower:
         begun = self.name, known.rank, position, unsealed
         with self._primary.stream(*begun, members=known.members, member=known.member) as stream:
             self._stream = stream
+            replica.check_in_place()
             stream.acknowledge(known.rank, position)
             try:
                 self._take(stream, known.rank)
             finally:
                 with replica.lock:
-                    replica.sync()
-                    replica.followed.settle()
+                    replica.settle()
 
     def _take(self, stream: ChunkStream, rank: Rank) -> None:
         replica = self._replica

@@ -88,14 +88,22 @@ class Replica:
         """Give this log an id if it has none; return the lineage."""
         with self.lock:
             if not self.lineage.member:
-                self.lineage = self.log.epochs.write(self.lineage)
+                self._write(self.lineage)
             return self.lineage
 
     def adopt(self, new: Lineage) -> None:
         """Record the primary's lineage durably, before frames of a new epoch."""
         if new != self.lineage:
-            self.lineage = self.log.epochs.write(new)
+            self._write(new)
             failpoint("lineage adopted")
+
+    def check_in_place(self) -> None:
+        """Raise `FencedError` if the files here were replaced, and nothing counts any more."""
+        self._writer.check_in_place()
+
+    def _write(self, new: Lineage) -> None:
+        self.check_in_place()  # else a restored directory would say that it was written here
+        self.lineage = self.log.epochs.write(new)
 
     def promise(self, asked: Asked) -> tuple[Rank, Standing]:
         """Promise durably to follow nothing below an epoch, unless a higher one was promised.
@@ -110,8 +118,9 @@ class Replica:
             self.sync()
             new = asked.answered(self.lineage)
             if new != self.lineage:
-                self.lineage = self.log.epochs.write(new)
+                self._write(new)
                 failpoint("fence written")
+            self.check_in_place()
             standing = standing_of(self.lineage, self.position, self.log.identity)
             return self.lineage.promised, standing
 
@@ -141,7 +150,7 @@ class Replica:
         """Write a chunk, show it to readers, and make it durable; refuse one that does not fit.
 
         If more chunks come at once, because the primary has flushed beyond this one, several are
-        made durable together.
+        made durable together. `FencedError`: the files here were replaced.
         """
         with translate_errors(self.log.path, "write the copy"):
             try:
@@ -153,6 +162,7 @@ class Replica:
                 raise ReplicationError(
                     f"the primary sent {error}", path=self.log.path, position=self.position
                 ) from error
+            self.check_in_place()
             if self.follows_primary:  # a copy flushes what its primary may not have flushed yet
                 self.followed.note(min(chunk.flushed, self.position), chunk.flushed)
             self._writer.mark()
@@ -171,6 +181,12 @@ class Replica:
     def sync(self) -> None:
         """Make durable what was written; the caller holds the lock."""
         self._writer.sync()
+
+    def settle(self) -> None:
+        """Make durable what was written and known of the primary, when a stream of it ends."""
+        self.sync()
+        self.check_in_place()
+        self.followed.settle()
 
     def close(self) -> None:
         """Mark the copy as closed cleanly, and release its lock; a second call does nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from commitlog.recovery.epochs import Epochs
 from commitlog.repair.verification import verify
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
+from tests.copies import copy_log
 from tests.host import start_code
 
 # Runs a call, and kills the process at a step of it.
@@ -55,6 +57,29 @@ def settle(path: Path) -> None:
             epochs.write(epochs.read())
     finally:
         directory.close()
+
+
+def overwritten(path: Path, backup: Path) -> None:
+    """Write the content of files over a log's files, as `rsync --inplace` does."""
+    for each in backup.glob("[!.]*"):
+        if each.is_file():
+            with (path / each.name).open("r+b") as file:
+                file.write(each.read_bytes())
+                file.truncate()
+
+
+def replaced(path: Path, backup: Path) -> None:
+    """Replace a log's files in its directory, as `rsync` does."""
+    for each in backup.glob("[!.]*"):
+        if each.is_file():
+            (path / each.name).unlink()
+            shutil.copy2(each, path / each.name)
+
+
+def moved(path: Path, backup: Path) -> None:
+    """Replace the directory."""
+    shutil.rmtree(path)
+    copy_log(backup, path)
 
 
 def check_same(primary: Path, copy: Path, end: int) -> None:

@@ -16,7 +16,16 @@ from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.notes import Notes
 from tests.copies import copy_log
-from tests.network.replication.scene import LIMIT_S, SEGMENT, fill, records, settle
+from tests.network.replication.scene import (
+    LIMIT_S,
+    SEGMENT,
+    fill,
+    moved,
+    overwritten,
+    records,
+    replaced,
+    settle,
+)
 
 
 def opened(path: Path) -> commitlog.CommitLog:
@@ -117,29 +126,6 @@ def test_damaged_mark_counts_as_none(
     assert mark_of(tmp_path / "copy") == 0
     assert "`followed` is damaged" in caplog.text
     assert restored.exists()
-
-
-def overwritten(path: Path, backup: Path) -> None:
-    """Write the content of files over a log's files, as `rsync --inplace` does."""
-    for each in backup.glob("[!.]*"):
-        if each.is_file():
-            with (path / each.name).open("r+b") as file:
-                file.write(each.read_bytes())
-                file.truncate()
-
-
-def replaced(path: Path, backup: Path) -> None:
-    """Replace a log's files in its directory, as `rsync` does."""
-    for each in backup.glob("[!.]*"):
-        if each.is_file():
-            (path / each.name).unlink()
-            shutil.copy2(each, path / each.name)
-
-
-def moved(path: Path, backup: Path) -> None:
-    """Replace the directory."""
-    shutil.rmtree(path)
-    copy_log(backup, path)
 
 
 @pytest.mark.parametrize("count", [1, 40])
