@@ -47,8 +47,11 @@ MUTANTS = [
     Mutant("copy takes chunks after its promise", f"{_R}.follower",
            "                if replica.is_fenced:", "                if False:"),
     Mutant("promise is not written", f"{_R}.replica",
-           "                self.lineage = self.log.epochs.write(new)\n"
+           "                self._write(new)\n"
            '                failpoint("fence written")', "                self.lineage = new"),
+    Mutant("copy whose files were replaced counts", "commitlog.log.witness",
+           "            return False\n        return self._has(self._before)",
+           "            return True\n        return self._has(self._before)"),
     Mutant("follower acknowledges what it was sent next", f"{_R}.follower",
            "                stream.acknowledge(rank, position)\n            with",
            "                stream.acknowledge(rank, position + len(chunk.frames))\n"
