@@ -298,7 +298,11 @@ class StoreService(Service):
         session = replace(self._claim, start=position)
         own_sessions.write(files.notes, own.claiming(target.name, newest, session.id))
         failpoint("session noted")
-        self._session = session.claim_behind(target, newest)
+        try:
+            self._session = session.claim_behind(target, newest)
+        except FencedError:
+            self._standing(target, own, comparison)  # fails the log if another one was promoted
+            raise
         # What a writer of an earlier session stored meanwhile does not count.
         contents = comparison.segments.list_again()
         self._storing = storing = Storing(size)
@@ -330,7 +334,11 @@ class StoreService(Service):
         if how is Standing.ADVANCES:
             start = min(promotion.start, comparison.common())
             end = comparison.end()
-            begin_epoch(target, replace(promotion, start=start))
+            try:
+                begin_epoch(target, replace(promotion, start=start))
+            except FencedError:
+                self._log.fail_replaced()
+                raise
             if start < end:
                 _logger.warning(
                     "%s: the log was promoted without its store, and goes on there at position "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog, Retention, Store
+from commitlog.base import failpoint
 from commitlog.errors import (
     FencedError,
     LogExistsError,
@@ -21,7 +23,7 @@ from commitlog.repair.verification import verify
 from commitlog.replication import promote
 from commitlog.stores.archiver import Archiver
 from commitlog.stores.contents import read_contents
-from commitlog.stores.store_session import newest_session
+from commitlog.stores.store_session import StoreSession, begin_epoch, newest_session
 from commitlog.stores.stored_tail import StoredTail
 from commitlog.stores.target import target_of
 from tests.copies import copy_log
@@ -77,6 +79,27 @@ def test_open_primary_that_meets_a_later_epoch_fails(
     copy.close()
     assert stored(place) == stored(Path(copy.path))
     assert verify(place).sound
+
+
+def test_epoch_that_is_claimed_while_a_log_opens_fails_it(
+    logs: Logs, place: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look for the newest session and the claim of the next one."""
+    log = logs.open(store=Store(place))
+    log.append(b"one")
+    log.close()
+    assert promote(log.path, store=Store(place)).number == 1
+
+    def claim(step: str) -> None:
+        if step == "session noted":
+            promotion = replace(StoreSession.of(2, 0), promotion=True)
+            begin_epoch(target_of(place), promotion)
+
+    monkeypatch.setattr(failpoint, "hook", claim)
+    log = logs.open(store=Store(place, every=SOON))
+    until(lambda: is_fenced(log))
+    with pytest.raises(FencedError):
+        log.close()
 
 
 def test_restored_log_is_fenced_until_it_is_promoted(
