@@ -109,6 +109,7 @@ class Figures:
             acknowledged=found.acks,
             promotions=found.promotions,
             logs_read=found.reads,
+            records_of_readers=found.read_by_readers,
             choices=len(found.choices),
         )
         self._steps.update(found.steps)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+from pathlib import Path
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +18,11 @@ from commitlog.network.replication.follower import follow
 from commitlog.network.replication.promotion import promote
 from commitlog.network.replication.replication import Replication
 from commitlog.network.replication.server import serve
+from tests.simulation.disks import FAULTS
 from tests.simulation.machines import Machine, Machines, Process
 from tests.simulation.objects import Objects
 from tests.simulation.oracle import SEGMENT, Oracle, ViolationError
+from tests.simulation.readers import Readers
 from tests.simulation.plan import Event, Settings
 
 _PORT = 7000
@@ -36,6 +39,7 @@ class Cluster:
         self._objects = objects
         self._settings = settings
         self.oracle = Oracle(machines)
+        self.readers = Readers(machines, self.oracle, self.violate)
         self.story: list[str] = []
         self.store = str(machines.folder / "store")
         self.opens = 0
@@ -430,8 +434,9 @@ class Cluster:
         if number % 2:
             self.stop(machine)
         if machine.process is not None:
-            self.oracle.live_s = self._world.now_s
             machine.process.is_replaced = True
+            if machine.role == "primary":  # a copy looks each time that it acknowledges
+                self.oracle.live_s = self._world.now_s
         self._replace(machine, str(machine.backup))
         self._world.sleep(0.5)
 
@@ -448,16 +453,86 @@ class Cluster:
         self.oracle.waive(machine.path)
 
     def _replace(self, machine: Machine, source: str) -> None:
+        self.readers.end(machine)
         old = f"{machine.path}.old"
         shutil.rmtree(old, ignore_errors=True)
         if os.path.isdir(machine.path):
             os.rename(machine.path, old)
-        shutil.copytree(source, machine.path)
+        self._machines.copy_tree(source, machine.path)
+        self.oracle.broken.discard(machine.path)
         is_own = source in self.oracle.own
         self.oracle.own = self.oracle.own - {machine.path} | ({machine.path} if is_own else set())
         self._restored = self._restored | {machine.name}
         self._is_clean = False
         self.oracle.replaced_s = self._world.now_s
+
+    def _on_power_cut(self, machine: Machine, other: Machine, number: int) -> None:
+        """Cut the power of a machine, and switch it on again."""
+        if self._machines.disks is None:
+            return
+        self._machines.disks.heal(machine.name)
+        durable = self.oracle.durable(machine.path, self._position(machine))
+        self.stop(machine)
+        self.readers.end(machine)
+        self.tell(f"{machine.name}: {self._machines.cut_power(machine)}")
+        self.oracle.check_cut(machine.path, durable)
+        self._world.sleep(0.1)
+
+    def _position(self, machine: Machine) -> int:
+        """Return up to where a copy has acknowledged."""
+        follower, _ = self._followers.get(machine.name, (None, None))
+        return 0 if follower is None else int(follower.position)
+
+    def _on_cut_at(self, machine: Machine, other: Machine, number: int) -> None:
+        """Cut the power at a step of a program."""
+        process = machine.process
+        if process is not None:
+            process.dies_in = 1 + number % 60
+            self._world.sleep(1.0 + number % 3)
+            process.dies_in = 0
+        self._on_power_cut(machine, other, number)
+
+    def _on_disk_fault(self, machine: Machine, other: Machine, number: int) -> None:
+        """Have flushes of a machine fail, or its disk be full: for a second, or until `heal`."""
+        if self._machines.disks is None:
+            return
+        fault = sorted(FAULTS)[number % len(FAULTS)]
+        self.tell(f"{machine.name}: {fault}")
+        self._machines.disks.fail(machine.name, fault, number // 4 % 6)
+        self._world.sleep(1.0)
+        if number // 2 % 2:
+            self._machines.disks.heal(machine.name)
+
+    def _on_overwrite(self, machine: Machine, other: Machine, number: int) -> None:
+        """Write the backup over the files of a copy that goes on, or put other files there."""
+        if machine.backup is None or machine.role != "follower":
+            return
+        self.oracle.broken.add(machine.path)
+        self.readers.end(machine)
+        if machine.process is not None:
+            machine.process.is_replaced = True
+        for each in sorted(machine.backup.iterdir()):
+            target = Path(machine.path) / each.name
+            if each.is_file() and target.exists():
+                if number % 2:
+                    target.unlink()
+                with open(target, "r+b" if target.exists() else "wb") as file:
+                    file.write(each.read_bytes())
+                    file.truncate()
+        if self._machines.disks is not None:
+            self._machines.disks.settle(machine.path)
+        self._restored = self._restored | {machine.name}
+        self._is_clean = False
+        self.oracle.split = True
+        self.oracle.replaced_s = self._world.now_s
+        self.oracle.waive(machine.path)
+        self._world.sleep(0.5)
+
+    def _on_reader(self, machine: Machine, other: Machine, number: int) -> None:
+        """Begin to read the log of a machine, there or from far away, to the end of the run."""
+        if number % 2 or os.path.isdir(machine.path):
+            self.readers.begin(machine, self.url(machine) if number % 2 else None)
+            self._world.sleep(0.1)
 
     def _on_clone(self, machine: Machine, other: Machine, number: int) -> None:
         """Copy a directory to another machine."""
@@ -467,6 +542,7 @@ class Cluster:
 
     def _on_wipe(self, machine: Machine, other: Machine, number: int) -> None:
         self.stop(machine)
+        self.readers.end(machine)
         shutil.rmtree(machine.path, ignore_errors=True)
         self._is_clean = False
         self.oracle.replaced_s = self._world.now_s
@@ -487,8 +563,10 @@ class Cluster:
             self.oracle.read(str(place))
             self.oracle.check_sound(str(place))
             if number % 3 == 0:
+                self.readers.end(machine)
                 shutil.rmtree(machine.path, ignore_errors=True)
                 os.rename(place, machine.path)
+                self.oracle.broken.discard(machine.path)
                 self.oracle.own.add(machine.path)
                 self._is_clean = False
                 self.oracle.replaced_s = self._world.now_s
@@ -508,6 +586,8 @@ class Cluster:
     def _on_heal(self, machine: Machine, other: Machine, number: int) -> None:
         self._machines.network.cut.clear()
         self._objects.faults.clear()
+        if self._machines.disks is not None:
+            self._machines.disks.heal()
         for each in self._machines.each:
             self._resume(each.process)
 

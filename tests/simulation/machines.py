@@ -20,6 +20,7 @@ from commitlog.network.replication.server import Port, name_of
 from commitlog.network.replication.serving import Serving
 from commitlog.recovery.place import Place
 from commitlog.segment import lock_file
+from tests.simulation.disks import Disks
 from tests.simulation.streams import Network, Socket
 from tests.simulation.world import (
     BEGAN_NS,
@@ -34,7 +35,15 @@ from tests.simulation.world import (
 )
 
 # Threads of the floors above the kernel; its own services never run, so that a run repeats.
-_RUNS = ("commitlog store", "commitlog serve", "commitlog follow", "commitlog acknowledged")
+_RUNS = (
+    "commitlog remote",
+    "commitlog cache",
+    "commitlog resolve",
+    "commitlog store",
+    "commitlog serve",
+    "commitlog follow",
+    "commitlog acknowledged",
+)
 _LOOK_S = 0.25  # for what the kernel does not signal
 _FLOORS = ("commitlog.network", "commitlog.stores")
 
@@ -51,8 +60,12 @@ class Machine:
         self.backup: Path | None = None
         self.inodes: dict[str, int] = {}  # of what the backup has
         self.ahead_ns = 0
+        self.boots = 1
         self.process: Process | None = None
         self.role = "idle"
+
+    def boot_id(self) -> bytes:
+        return f"{self.name} {self.boots}".encode().ljust(16, b".")
 
 
 class Process:
@@ -108,8 +121,9 @@ class _Serving:
 class Machines:
     """The machines of a run, and what their processes ask of the world."""
 
-    def __init__(self, world: World, folder: Path, count: int) -> None:
+    def __init__(self, world: World, folder: Path, count: int, disks: Disks | None = None) -> None:
         self.world = world
+        self.disks = disks
         self.network = Network(world)
         self.folder = folder
         self.each = [
@@ -117,8 +131,11 @@ class Machines:
             for number in range(count)
         ]
         self.steps: dict[str, int] = {}
-        self._inodes: dict[int, int] = {}  # of what a snapshot brought back, as they were
+        self._inodes: dict[int, int] = (
+            {} if disks is None else disks.moved
+        )  # of what a snapshot brought back, as they were
         self.seen: list[str] = []
+        self.on_cut: Callable[[Machine], object] = id  # gets a machine whose log is cut at a fork
 
     # --- processes --------------------------------------------------------------------------------
 
@@ -152,6 +169,8 @@ class Machines:
         """Pass a failpoint: a switch, or the end of the process."""
         process = self.world.current.process
         self.steps[name] = self.steps.get(name, 0) + 1
+        if name == "fork found":
+            self.on_cut(process.machine)
         if process.dies_in:
             process.dies_in -= 1
             if process.dies_in == 0:
@@ -201,6 +220,7 @@ class Machines:
                 time_ns=self._time_ns,
                 sleep=world.sleep,
                 random=drawn.randbytes,
+                boot_id=lambda: world.current.process.machine.boot_id(),
                 lock=lambda: Lock(world),
                 condition=lambda: Condition(world),
                 event=lambda: Event(world),
@@ -251,7 +271,32 @@ class Machines:
         """Copy a directory as it is at this moment."""
         shutil.rmtree(target, ignore_errors=True)
         if os.path.isdir(source):
-            shutil.copytree(source, target, ignore=_temporary)
+            self.copy_tree(source, target)
+
+    def copy_tree(self, source: str | Path, target: str | Path) -> None:
+        """Copy a directory to where none is, and sync it."""
+        shutil.copytree(source, target, ignore=_temporary)
+        if self.disks is not None:
+            self.disks.settle(target)
+
+    @contextlib.contextmanager
+    def at(self, path: str) -> Iterator[None]:
+        """Read a log on the machine that has it: another one has another boot id."""
+        process = self.world.current.process
+        before = process.machine
+        here = [each for each in self.each if path.startswith(f"{each.folder}/")]
+        process.machine = here[0] if here else before
+        try:
+            yield
+        finally:
+            process.machine = before
+
+    def cut_power(self, machine: Machine) -> str:
+        """Cut the power of a machine: its programs end, and its directory has what was flushed."""
+        assert self.disks is not None
+        drawn = self.world.choices.drawn()
+        machine.boots += 1
+        return self.disks.cut(machine.path, drawn)
 
 
 def _temporary(_folder: str, names: list[str]) -> list[str]:

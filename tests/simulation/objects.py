@@ -35,8 +35,8 @@ class Objects:
             raise OSError(errno.EIO, "the answer of the store was lost")
 
     @contextlib.contextmanager
-    def used(self) -> Iterator[None]:
-        """Have directories behave as this store."""
+    def used(self, *, syncs: bool) -> Iterator[None]:
+        """Have directories behave as this store; without `syncs`, no file is synced."""
         real = {name: getattr(LocalTarget, name) for name in ("sizes", "names", "put", "delete")}
         read = LocalTarget.open
 
@@ -63,8 +63,9 @@ class Objects:
             self._ask()
             return read(target, name, most)
 
+        unsynced = {} if syncs else {"fsync": lambda fd: None, "fdatasync": lambda fd: None}
         with (
             patched(LocalTarget, sizes=sizes, put=put, delete=delete, open=opened),
-            patched(os, fsync=lambda fd: None, fdatasync=lambda fd: None),
+            patched(os, **unsynced),
         ):
             yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,7 @@ class Session:
     number: int
     epoch: int
     require: int
+    path: str
     base: list[bytes]  # with what was deleted before
     appended: list[bytes] = field(default_factory=list)
     began_s: float = 0.0
@@ -65,6 +67,7 @@ class Oracle:
         self._machines = machines
         self.sessions: list[Session] = []
         self.acknowledged: dict[tuple[int, bytes], Acknowledged] = {}
+        self.synced: dict[tuple[int, bytes], str] = {}  # the log that has it, whatever it requires
         self.waived = 0
         self.promoted: tuple[int, set[tuple[int, bytes]]] | None = None  # epoch, what it has
         self.deleted_below = 0
@@ -72,6 +75,7 @@ class Oracle:
         self.replaced_s = -1e9  # when a directory was replaced
         self.live_s = -1e9  # when that of a program that runs was
         self.ever: dict[tuple[int, bytes], Acknowledged] = {}  # waived ones, too
+        self.broken: set[str] = set()  # other content was written over files that are open
         self.own: set[str] = set()  # restored from a store: logs of their own
         self.writers: dict[int, str] = {}  # by epoch: the log that has it
         self.begun: dict[int, bool] = {}  # epochs, and whether promises made them
@@ -86,7 +90,7 @@ class Oracle:
         if found:
             whole = self.sessions[tag_of(found[-1])[0]].history()
             found = whole[: whole.index(found[0])] + found
-        session = Session(len(self.sessions), epoch, require, found)
+        session = Session(len(self.sessions), epoch, require, path, found)
         session.began_s = self._machines.world.now_s
         self.sessions.append(session)
         if require and path not in self.own:
@@ -137,11 +141,29 @@ class Oracle:
                     f"{path} had {tag_of(each.value)} at {each.position}, and no later epoch",
                 )
 
+    def durable(self, path: str, position: int) -> list[tuple[int, bytes]]:
+        """Return what a log has and cannot lose in a power cut: what it has acknowledged, as a
+        primary, and as a copy what is below a position.
+        """
+        mine = [key for key, log in self.synced.items() if log == path]
+        copied = [key for key in self.ever if key[0] < position]
+        return [key for key in dict.fromkeys(mine + copied) if has(path, *key)]
+
+    def check_cut(self, path: str, durable: list[tuple[int, bytes]]) -> None:
+        """What was durable is there after a power cut."""
+        for position, value in durable:
+            if not has(path, position, value):
+                raise ViolationError(
+                    "durable in a power cut",
+                    f"{path} lacks {tag_of(value)} at {position}, which was acknowledged",
+                )
+
     def acknowledge(
         self, session: Session, position: int, value: bytes, began_s: float = 0.0
     ) -> None:
         """Note that an append returned, which began at a time."""
         self.acks += 1
+        self.synced[position, value] = session.path
         if not session.require:
             return
         found = Acknowledged(session.number, position, value, session.require)
@@ -172,13 +194,14 @@ class Oracle:
     def read(self, path: str) -> list[tuple[int, bytes]]:
         """Read a log whole, and compare it with the history of its last writer."""
         self.reads += 1
-        found = content(path)
+        with self._machines.at(path):
+            found = content(path)
         self.check_history(path, [value for _, value in found])
         return found
 
     def check_history(self, path: str, values: list[bytes]) -> None:
         """A log is a part, without a gap, of the history of one writer."""
-        if not values:
+        if not values or path in self.broken:
             return
         if len(set(values)) < len(values):
             raise ViolationError("nothing twice", f"{path} has a record twice")
@@ -203,8 +226,11 @@ class Oracle:
         """`verify` finds no damage where there is none."""
         from commitlog.keep import verify
 
+        if path in self.broken:
+            return
         try:
-            report = verify(path)
+            with self._machines.at(path):
+                report = verify(path)
         except CommitLogError:
             return
         if not report.sound and not report.live:
@@ -254,10 +280,11 @@ class Oracle:
             raise ViolationError(
                 "a new epoch", f"{path} is promoted to {epoch}, and has records of epoch {last}"
             )
-        # Any two promotions have a promise in common; else copies alone keep them apart.
+        # Any two promotions have a promise in common; else copies alone keep them apart. Without
+        # `require`, only the copies that are named are counted.
         logs = len(self._machines.each)
-        require = self.sessions[0].require or 1
-        whole = not waives and not self.split and 2 * (logs - require) > logs
+        require = self.sessions[0].require
+        whole = bool(require) and not waives and not self.split and 2 * (logs - require) > logs
         if whole and self.begun.get(epoch) and self.writers.get(epoch) != path:
             raise ViolationError(
                 "one primary of an epoch", f"{path} is promoted to epoch {epoch}, as another was"
@@ -282,7 +309,9 @@ class Oracle:
 
     def waive(self, path: str) -> None:
         """An operator put an older state in the place of a log: what it lacks may be lost."""
-        found = set(content(path))
+        found: set[tuple[int, bytes]] = set()
+        with contextlib.suppress(CommitLogError):
+            found = set(content(path))
         lost = [key for key in self.acknowledged if key not in found]
         self.waived += len(lost)
         for key in lost:

@@ -33,6 +33,11 @@ KINDS = {
     "promote_two": 2,
     "wait": 1,
     "isolate": 1,
+    "power_cut": 4,
+    "cut_at": 4,
+    "disk_fault": 3,
+    "overwrite": 1,
+    "reader": 3,
 }
 
 
@@ -73,7 +78,7 @@ class Family:
     events : list of str
         Kinds, with the machines and the number that are fixed. Numbers of a promotion: 40, it
         names no other log; 41, the first of the others; 42, the second; 43, both; 17, the first,
-        and it is forced because the log was restored. A log is opened after an odd number.
+        and it is forced because the log was restored; 11, both, and all is forced. A log is opened after an odd number.
     machines, require, store
         The settings; None: any.
     others : (int, int)
@@ -130,6 +135,30 @@ FAMILIES = [
     Family(["kill 0", "clone 0 1", "primary 1", "run", "primary 0", "wait"], store=True, require=0),
     # A log is cloned, and both go on.
     Family(["clone 0 1", "primary 1", "run", "kill 2", "follow 2 1", "run", "read 2"], 3, 0),
+    # Readers, while logs are promoted, cut and deleted.
+    Family(["reader 0 0 1", "reader 1 1 2", "run", "isolate 1 0", "isolate 2 0", "run", "promote 1 1 11",
+            "heal", "kill 0", "follow 0 1 1", "reader 1 1 1", "run", "run"], 3, 1),
+    Family(["reader 0 0 1", "reader 0 0 2", "run", "kill 0", "run", "primary 0", "delete 0", "run",
+            "power_cut 0", "reader 0 0 2", "primary 0", "run"]),
+    Family(["reader 1 1 2", "run", "isolate 0 1", "isolate 0 2", "run", "reader 0 0 2",
+            "promote 1 1 11", "run", "heal", "kill 0", "reader 0 0 1", "follow 0 1 1", "run",
+            "run"], 3, 1),
+    # The power of a machine is cut, also at a step of a program.
+    Family(["run", "power_cut 0", "primary 0", "run", "power_cut 1", "follow 1 0 1", "run"]),
+    Family(["cut_at 0", "primary 0", "run", "cut_at 0", "primary 0", "run", "follow 1 0 1"],
+           require=0),
+    Family(["run", "cut_at 1", "follow 1 0 1", "cut_at 1", "power_cut 0", "promote 1 1 43", "run"],
+           3, 1),
+    Family(["power_cut 0", "serve 0", "promote 1 1 43", "cut_at 0", "cut_at 1", "primary 1",
+            "follow 0 1 1", "follow 2 1 1", "cut_at 0", "follow 0 1 1", "run"], 3, 1),
+    Family(["run", "delete 0", "cut_at 0", "primary 0", "run", "delete 0", "cut_at 0",
+            "from_store", "primary 0", "run"], store=True),
+    # A disk fails, or is full.
+    Family(["disk_fault 0", "run", "heal", "kill 0", "primary 0", "run", "disk_fault 1", "run",
+            "heal", "follow 1 0 1", "run", "power_cut 1", "follow 1 0 1"]),
+    # A backup is written over a copy that goes on.
+    Family(["backup 1", "run", "kill 2", "overwrite 1", "run", "follow 2 0", "kill 0",
+            "promote 2 2 43"], 3, 1),
     # Retention with a store.
     Family(["run", "delete 0", "run", "run", "delete 0", "kill 0", "primary 0", "run", "delete 0",
             "from_store"], store=True),

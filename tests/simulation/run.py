@@ -11,6 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.simulation.cluster import Cluster
+from tests.simulation.disks import EVENTS as disk_events
+from tests.simulation.disks import Disks
 from tests.simulation.machines import Machine, Machines, Process
 from tests.simulation.objects import Objects
 from tests.simulation.oracle import ViolationError
@@ -34,6 +36,7 @@ class Outcome:
     acks: int = 0
     promotions: int = 0
     reads: int = 0
+    read_by_readers: int = 0
     pairs: set[tuple[str, str]] = field(default_factory=set)
     steps: dict[str, int] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
@@ -51,7 +54,9 @@ def run(
     began_s = time.process_time()
     folder = Path(tempfile.mkdtemp(prefix="sim", dir=ROOT))
     world = World(Choices(seed, choices))
-    machines = Machines(world, folder, settings.machines)
+    disks = Disks(folder) if any(each.kind in disk_events for each in events) else None
+    world.on_turn = None if disks is None else disks.turn
+    machines = Machines(world, folder, settings.machines, disks)
     objects = Objects(world)
     cluster = Cluster(machines, objects, settings)
     outcome = Outcome(seed, choices=world.choices.made)
@@ -67,8 +72,9 @@ def run(
         world.over = True
 
     logging.disable()
+    tempfile.tempdir = str(folder)  # of readers
     try:
-        with machines.hosted(), objects.used():
+        with machines.hosted(), objects.used(syncs=disks is not None):
             Task(world, "operator", operate, operator).start()
             try:
                 world.run()
@@ -79,24 +85,21 @@ def run(
             if cluster.oracle.violation is not None:
                 outcome.rule = cluster.oracle.violation.rule
                 outcome.why = str(cluster.oracle.violation)
-            for machine in machines.each:
-                if machine.process is not None:
-                    machine.process.dead = True
-                    for log in machine.process.logs:
-                        if not log.closed:
-                            machines.world.current = operator.tasks[0]
-                            _abandon(log)
-                    for lock in machine.process.locks:
-                        lock.close()
-            world.graves += [task for each in machines.each for task in
-                             (each.process.tasks if each.process else [])]  # fmt: skip
+            world.current = operator.tasks[0]
+            running = [each.process for each in machines.each if each.process is not None]
+            for process in running + cluster.readers.processes():
+                machines.kill(process)
     finally:
         logging.disable(logging.NOTSET)
+        tempfile.tempdir = None
+        if disks is not None:
+            disks.close()
         shutil.rmtree(folder, ignore_errors=True)
     _kept.append(world)
     outcome.story = cluster.story
     outcome.events, outcome.opens = len(events), cluster.opens
     outcome.acks, outcome.reads = cluster.oracle.acks, cluster.oracle.reads
+    outcome.read_by_readers = cluster.readers.records
     outcome.promotions = cluster.oracle.promotions
     kinds = [each.kind for each in events]
     outcome.pairs = set(pairwise(kinds))
@@ -107,9 +110,3 @@ def run(
 
 # Killed threads stay as they are: to end them would run their `finally` blocks.
 _kept: list[World] = []
-
-
-def _abandon(log: object) -> None:
-    from commitlog.log.abandoning import abandon
-
-    abandon(log)  # type: ignore[arg-type]

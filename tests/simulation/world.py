@@ -39,6 +39,10 @@ class Choices:
     def between(self, low: float, high: float) -> float:
         return low + (high - low) * self.pick(1 << 10) / (1 << 10)
 
+    def drawn(self) -> random.Random:
+        """Return what draws many numbers from one choice."""
+        return random.Random(self.pick(1 << 30))
+
     def happens(self, of: int) -> bool:
         """Return True once in so many times."""
         return self.pick(of) == 0
@@ -97,6 +101,7 @@ class World:
         self._timers: list[tuple[float, int, Callable[[], object]]] = []
         self._idents = 0
         self._turns = 0
+        self.on_turn: Callable[[str], None] | None = None  # gets the machine of the next task
         self.over = False
         self.sleepers: list[tuple[Task, Callable[[], bool]]] = []  # until something is true
         self.graves: list[Task] = []  # killed: their `finally` blocks never run
@@ -186,6 +191,8 @@ class World:
             if self._ready:
                 self.current = self._ready.pop(self.choices.pick(len(self._ready)))
                 self.now_s += _STEP_S
+                if self.on_turn is not None:
+                    self.on_turn(self.current.process.machine.name)
                 self.current.thread.switch()
                 if self.sleepers:
                     self._wake_sleepers()
