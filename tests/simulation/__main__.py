@@ -9,18 +9,18 @@ import sys
 from pathlib import Path
 
 from tests.figures import written
-from tests.simulation import disks
+from tests.simulation import preload
 
 
 def main() -> int:
     if (
-        not disks.is_preloaded() or os.environ.get("PYTHONHASHSEED") != "0"
+        not preload.is_preloaded() or os.environ.get("PYTHONHASHSEED") != "0"
     ):  # else the order of sets differs between runs
         arguments = [sys.executable, "-m", "tests.simulation", *sys.argv[1:]]
         variables = os.environ | {"PYTHONHASHSEED": "0"}
-        disks.preload(variables)
+        preload.preload(variables)
         os.execve(sys.executable, arguments, variables)
-    disks.loaded()
+    preload.loaded()
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=300, help="how many [default: 300]")
     parser.add_argument("--first", type=int, default=0, help="the first one [default: 0]")

@@ -6,24 +6,26 @@ import contextlib
 import json
 import os
 import shutil
-from pathlib import Path
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import commitlog
 from commitlog import Store
 from commitlog.errors import CommitLogError, CorruptSegmentError
+from commitlog.extension import Member
 from commitlog.keep import restore
 from commitlog.network.replication.follower import follow
+from commitlog.network.replication.primary import Access
 from commitlog.network.replication.promotion import promote
 from commitlog.network.replication.replication import Replication
 from commitlog.network.replication.server import serve
 from tests.simulation.disks import FAULTS
 from tests.simulation.machines import Machine, Machines, Process
 from tests.simulation.objects import Objects
-from tests.simulation.oracle import SEGMENT, Oracle, ViolationError
-from tests.simulation.readers import Readers
+from tests.simulation.oracle import HEADER, SEGMENT, Oracle, ViolationError, tag_of
 from tests.simulation.plan import Event, Settings
+from tests.simulation.readers import Readers
 
 _PORT = 7000
 _SIZES, _BIG = (20, 20, 300, 7000), (300, 3000, 7000, 8000)
@@ -46,6 +48,7 @@ class Cluster:
         self.ended: dict[str, str] = {}
         self._restored: set[str] = set()
         self._is_clean = True  # no operator has put another state in a place, nor forced anything
+        self._has_lost = False  # the store has, a part of it
         self._is_asked = False  # a promotion was tried
         self._claimed: tuple[int, float] | None = None  # in the store: epoch, time
         self._faulty_s = self._paused_s = -1e9  # the last time
@@ -476,7 +479,23 @@ class Cluster:
         self.readers.end(machine)
         self.tell(f"{machine.name}: {self._machines.cut_power(machine)}")
         self.oracle.check_cut(machine.path, durable)
+        if machine.path not in self.oracle.broken:
+            self._read_after_cut(machine, durable)
         self._world.sleep(0.1)
+
+    def _read_after_cut(self, machine: Machine, durable: list[tuple[int, bytes]]) -> None:
+        """Readers see what was durable also before a program recovers the log."""
+        try:
+            seen = set(self.oracle.read(machine.path))
+        except CommitLogError as error:
+            self.tell(f"{machine.name} is not read before it is opened: {error}")
+            return
+        hidden = sorted(set(durable) - seen)
+        if hidden:
+            raise ViolationError(
+                "durable in a power cut",
+                f"a reader of {machine.path} does not see {tag_of(hidden[0][1])} at {hidden[0][0]}",
+            )
 
     def _position(self, machine: Machine) -> int:
         """Return up to where a copy has acknowledged."""
@@ -533,6 +552,41 @@ class Cluster:
         if number % 2 or os.path.isdir(machine.path):
             self.readers.begin(machine, self.url(machine) if number % 2 else None)
             self._world.sleep(0.1)
+
+    def _on_lose_part(self, machine: Machine, other: Machine, number: int) -> None:
+        """Delete a part of the end of a log from the store: a restore says so, or has a part."""
+        if os.path.isdir(self.store):
+            parts = sorted(each for each in os.listdir(self.store) if each.endswith(".tail.zst"))
+            if len(parts) > 1:
+                os.unlink(os.path.join(self.store, parts[number % (len(parts) - 1)]))
+                self._has_lost = True
+
+    def _on_liar(self, machine: Machine, other: Machine, number: int) -> None:
+        """Follow a log, write nothing, and acknowledge what is beyond it."""
+        if other is machine:
+            return
+        url = self.url(machine)
+
+        def lie() -> None:
+            primary = Access(None, None, True).primary(url)
+            with contextlib.suppress(CommitLogError, OSError):
+                with primary.connect(1.0) as client:
+                    said = primary.describe(client, 1.0)
+                    known = primary.join(client, Member(f"{number:032x}", "liar"))
+                begun = "liar", primary.lineage_of(said).rank, HEADER, []
+                with primary.stream(*begun, members=known.members, member=known.member) as stream:
+                    for _ in range(20):
+                        stream.next()
+                        stream.acknowledge(known.rank, 1 << 40)
+
+        # From an address of its own, which no partition cuts off.
+        process = Process(Machine(f"liar{self._world.next_ident()}", "10.0.0.97", self._liars()))
+        self._machines.spawn("liar", lie, process).start()
+        self._world.sleep(0.5)
+        self._machines.kill(process)
+
+    def _liars(self) -> Path:
+        return self._machines.folder / f"liar{self._world.next_ident()}"
 
     def _on_clone(self, machine: Machine, other: Machine, number: int) -> None:
         """Copy a directory to another machine."""
@@ -645,7 +699,9 @@ class Cluster:
             try:
                 restore(self.store, str(place))
             except CorruptSegmentError as error:
-                raise ViolationError("store is whole", str(error)) from None
+                if not self._has_lost:
+                    raise ViolationError("store is whole", str(error)) from None
+                self.tell(f"nothing is restored: {error}")
             except CommitLogError as error:
                 self.tell(f"nothing is restored: {error}")
             else:

@@ -11,7 +11,6 @@ import mmap
 import os
 import random
 import shutil
-import tempfile
 from pathlib import Path
 
 from tests.faults import shim
@@ -25,24 +24,6 @@ FAULTS = {
 _SECTORS = (512, 4096)
 _SHARES = (0.0, 0.0, 0.2, 0.5, 0.9, 1.0)  # of what was not flushed, and is there nevertheless
 _PAGE = 4096
-_FOLDER = "COMMITLOG_SIMULATION_SHIM"
-
-
-def preload(variables: dict[str, str]) -> None:
-    """Add what preloads the shim to the environment of a process that is to begin."""
-    folder = tempfile.mkdtemp(prefix="commitlog")
-    variables |= {"LD_PRELOAD": str(shim.build(Path(folder))), _FOLDER: folder}
-
-
-def is_preloaded() -> bool:
-    return hasattr(ctypes.CDLL(None), "shim_begin")
-
-
-def loaded() -> None:
-    """Remove the library, which is mapped by now."""
-    folder = os.environ.pop(_FOLDER, None)
-    if folder is not None:
-        shutil.rmtree(folder)
 
 
 class Disks:

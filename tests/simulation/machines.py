@@ -220,7 +220,7 @@ class Machines:
                 time_ns=self._time_ns,
                 sleep=world.sleep,
                 random=drawn.randbytes,
-                boot_id=lambda: world.current.process.machine.boot_id(),
+                boot_id=self._boot_id,
                 lock=lambda: Lock(world),
                 condition=lambda: Condition(world),
                 event=lambda: Event(world),
@@ -242,6 +242,10 @@ class Machines:
         ):
             assert added is not None
             yield
+
+    def _boot_id(self) -> bytes:
+        found: bytes = self.world.current.process.machine.boot_id()
+        return found
 
     def _time_ns(self) -> int:
         ahead = self.world.current.process.machine.ahead_ns

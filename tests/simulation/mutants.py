@@ -19,17 +19,101 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Mutant:
-    """A text of a module, and what stands there instead."""
+    """A text of a module, and what stands there instead.
+
+    `guards`: others, of the same form, that hold the same promise. `number`: of the fault that was
+    once found and mended.
+    """
 
     name: str
     module: str
     old: str
     new: str
+    guards: tuple[tuple[str, str, str], ...] = ()
+    number: int = 0
+
+    def edits(self) -> dict[str, list[tuple[str, str]]]:
+        """Return the texts to replace, by module."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for module, old, new in ((self.module, self.old, self.new), *self.guards):
+            found.setdefault(module, []).append((old, new))
+        return found
 
 
 _R = "commitlog.network.replication"
 _S = "commitlog.stores"
+_DIGESTS = (
+    f"{_R}.meeting",
+    "    if position is not None:\n        raise FencedError(",
+    "    if False:\n        raise FencedError(",
+)
+_OLDER = (f"{_R}.meeting", "        _refuse_older(url, theirs, replica)\n", "")
+_ENDS = (
+    f"{_R}.meeting",
+    "    if replica.position > replica.log.identity.past_header(end):",
+    "    if False:",
+)
+_RESTORED = (
+    "commitlog.recovery.admission",
+    "    if elsewhere is not None and found.is_replicated:",
+    "    if False:",
+)
+_NOTED = (
+    "commitlog.recovery.admission",
+    "        if known.follows is None:\n            epochs.write",
+    "        if False:\n            epochs.write",
+)
+_FOREIGN = (
+    f"{_S}.store_service",
+    "        if how is Standing.FOREIGN:\n            raise foreign(target, newest.number)\n",
+    "",
+)
+_CLAIMED = (
+    f"{_S}.store_session",
+    "        if found is None or found.id != self.id:",
+    "        if found is None:",
+)
+_FITS = (
+    f"{_S}.tail_object",
+    "return part.first < at or part.digests is None or reached in (-1, part.digests[0])",
+    "return True",
+)
+_FENCED_PARTS = (
+    f"{_S}.contents",
+    "        stop = min([part.stop, *starts])",
+    "        stop = part.stop",
+)
 MUTANTS = [
+    # --- faults that were found by hand once, without the guards that came in since
+    Mutant("restored log diverges in silence", *_DIGESTS, (_RESTORED, _NOTED, _OLDER, _ENDS),
+           number=1),
+    Mutant("two writers of a copied log share a store", f"{_S}.store_session",
+           "        if read_session(target, self.number + 1) is not None:", "        if False:",
+           (_CLAIMED, _FOREIGN, _FITS, _FENCED_PARTS), number=3),
+    Mutant("reader takes its end from a checkpoint below the log", "commitlog.recovery.log_end",
+           "    known = known_durable(directory, numbers, checkpoint)\n    start",
+           "    known = 0 if checkpoint is None else checkpoint.position\n    start", number=6),
+    Mutant("part of a backlog ends inside a record", f"{_S}.stored_tail",
+           "        return min(base + offset, limit)", "        return min(base + goal + 8, limit)",
+           ((f"{_S}.stored_tail", "_PART_MOST = 8 << 20", "_PART_MOST = 8 << 10"),), number=17),
+    Mutant("promise is given to a second promotion", f"{_R}.promise",
+           "        if self.before is not None and known.promised[:2] not in promises:",
+           "        if False:",
+           ((f"{_R}.promise", "            return known.withdrawing(self.rank)",
+             "            return known"),), number=31),
+    # --- disks
+    Mutant("copy acknowledges before its flush", "commitlog.log.copy_writer",
+           "                self._writable().flush(self._durable - base, self._offset)\n",
+           "                self._writable()\n"),
+    Mutant("small file is renamed before its flush", "commitlog.segment.checked_json",
+           "        os.fsync(fd)\n", ""),
+    Mutant("name of a small file is not flushed", "commitlog.segment.checked_json",
+           "    directory.sync()\n", ""),
+    Mutant("new segment is renamed before its flush", "commitlog.segment.new_file",
+           '        os.fsync(fd)\n        failpoint("synced")', '        failpoint("synced")'),
+    Mutant("copy goes on after a flush that failed", "commitlog.log.copy_writer",
+           "        if self._failure is not None:\n            raise self._failure",
+           "        if False:\n            raise self._failure"),
     # --- meeting and following
     Mutant("meeting compares no digests", f"{_R}.meeting",
            "    if position is not None:\n        raise FencedError(",
@@ -74,7 +158,7 @@ MUTANTS = [
            "        return True\n        with"),
     # --- acknowledgements
     Mutant("acknowledgement beyond what was sent counts", f"{_R}.quota",
-           "event.position % FRAME_ALIGN or event.position > event.sent", "False"),
+           "event.position % FRAME_ALIGN or event.position > event.sent", "False", number=12),
     Mutant("acknowledgements of an earlier epoch count", f"{_R}.quota",
            "            self._positions.clear()", "            pass"),
     Mutant("acknowledgement below the epoch's start counts", f"{_R}.quota",
@@ -101,7 +185,7 @@ MUTANTS = [
            "        if promise >= rule.needed:", "        if promise >= rule.needed - 1:"),
     Mutant("promotion counts the named logs alone", f"{_R}.candidate",
            "        copies = known if self._are_all_known() else max(named, known)",
-           "        copies = named"),
+           "        copies = named", number=2),
     Mutant("promotion ignores longer copies", f"{_R}.candidate",
            "other > own and not (can_catch_up and self._has_rest(url))", "False"),
     Mutant("promotion does not catch up", f"{_R}.candidate",
@@ -151,11 +235,12 @@ MUTANTS = [
            "        if end > common or beyond > self._durable:", "        if False:"),
     Mutant("predecessor of a part is unchecked", f"{_S}.tail_object",
            "return part.first < at or part.digests is None or reached in (-1, part.digests[0])",
-           "return True"),
+           "return True", number=4),
     Mutant("parts of a fenced session count", f"{_S}.contents",
            "        stop = min([part.stop, *starts])", "        stop = part.stop"),
     Mutant("seal is kept in a part", f"{_S}.tail_object",
-           "content if first % segment_size else SegmentHeader.without_seal(content)", "content"),
+           "content if first % segment_size else SegmentHeader.without_seal(content)", "content",
+           number=5),
     Mutant("part that is there is not read", f"{_S}.stored_tail",
            "        if not placed and not self.has(part):", "        if False:"),
     Mutant("segment counts as kept one too early", f"{_S}.storing",
@@ -163,7 +248,7 @@ MUTANTS = [
            "        return (self.next + 1) * self.segment_size\n"),
     Mutant("store does not hold segments", f"{_S}.store_service",
            "        return None if self.stored() is None else self.kept_position",
-           "        return None"),
+           "        return None", number=18),
     Mutant("gap is not recorded", f"{_S}.store_service",
            "            gap.put(archiver.target)\n", ""),
     Mutant("segment of a fenced writer is kept", f"{_S}.store_comparison",
@@ -173,16 +258,18 @@ MUTANTS = [
 
 def put_back(name: str) -> None:
     """Have a mutant's module compiled with its text; before that module is imported."""
-    mutant = next(each for each in MUTANTS if each.name == name)
-    assert mutant.module not in sys.modules, f"{mutant.module} is imported already"
+    edits = next(each for each in MUTANTS if each.name == name).edits()
+    assert not edits.keys() & sys.modules.keys(), f"{list(edits)}: imported already"
     real = importlib.machinery.SourceFileLoader.get_code
 
     def get_code(loader: Any, fullname: str) -> CodeType | None:
-        if fullname != mutant.module:
+        if fullname not in edits:
             return real(loader, fullname)
         source = loader.get_source(fullname)
-        assert source.count(mutant.old) == 1, f"{mutant.name}: its text is not in {fullname}"
-        return compile(source.replace(mutant.old, mutant.new), loader.path, "exec")
+        for old, new in edits[fullname]:
+            assert source.count(old) == 1, f"{name}: a text is not in {fullname}"
+            source = source.replace(old, new)
+        return compile(source, loader.path, "exec")
 
     importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
 
@@ -218,7 +305,8 @@ def report(parsed: argparse.Namespace) -> int:
         command += ["--workers", str(parsed.workers), "--until-found"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
         last = done.stdout.strip().splitlines()[-1:] or [done.stderr[-300:]]
-        found[mutant.name] = _row(last[0], parsed.seeds)
+        numbered = {"number": mutant.number} if mutant.number else {}
+        found[mutant.name] = numbered | _row(last[0], parsed.seeds)
         print(f"| {mutant.name} | {last[0]} |", flush=True)
         if parsed.json is not None:
             parsed.json.write_text(json.dumps(found, indent=1) + "\n")

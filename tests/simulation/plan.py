@@ -38,6 +38,8 @@ KINDS = {
     "disk_fault": 3,
     "overwrite": 1,
     "reader": 3,
+    "liar": 1,
+    "lose_part": 1,
 }
 
 
@@ -78,7 +80,8 @@ class Family:
     events : list of str
         Kinds, with the machines and the number that are fixed. Numbers of a promotion: 40, it
         names no other log; 41, the first of the others; 42, the second; 43, both; 17, the first,
-        and it is forced because the log was restored; 11, both, and all is forced. A log is opened after an odd number.
+        and it is forced because the log was restored; 11, both, and all is forced. A log is opened
+        after an odd number.
     machines, require, store
         The settings; None: any.
     others : (int, int)
@@ -136,8 +139,9 @@ FAMILIES = [
     # A log is cloned, and both go on.
     Family(["clone 0 1", "primary 1", "run", "kill 2", "follow 2 1", "run", "read 2"], 3, 0),
     # Readers, while logs are promoted, cut and deleted.
-    Family(["reader 0 0 1", "reader 1 1 2", "run", "isolate 1 0", "isolate 2 0", "run", "promote 1 1 11",
-            "heal", "kill 0", "follow 0 1 1", "reader 1 1 1", "run", "run"], 3, 1),
+    Family(["reader 0 0 1", "reader 1 1 2", "run", "isolate 1 0", "isolate 2 0", "run",
+            "promote 1 1 11", "heal", "kill 0", "follow 0 1 1", "reader 1 1 1", "run",
+            "run"], 3, 1),
     Family(["reader 0 0 1", "reader 0 0 2", "run", "kill 0", "run", "primary 0", "delete 0", "run",
             "power_cut 0", "reader 0 0 2", "primary 0", "run"]),
     Family(["reader 1 1 2", "run", "isolate 0 1", "isolate 0 2", "run", "reader 0 0 2",
@@ -159,6 +163,9 @@ FAMILIES = [
     # A backup is written over a copy that goes on.
     Family(["backup 1", "run", "kill 2", "overwrite 1", "run", "follow 2 0", "kill 0",
             "promote 2 2 43"], 3, 1),
+    # A part is lost from a store, and a peer lies.
+    Family(["run", "run", "lose_part", "run", "from_store"], store=True),
+    Family(["kill 2", "liar 0 1", "run", "isolate 1 0", "run", "liar 0 1", "run"], 3, 1),
     # Retention with a store.
     Family(["run", "delete 0", "run", "run", "delete 0", "kill 0", "primary 0", "run", "delete 0",
             "from_store"], store=True),
@@ -202,7 +209,7 @@ def plan_of(seed: int) -> tuple[Settings, list[Event]]:
     settings = Settings(machines, require, store, drawn.random() < (0.7 if store else 0.2))
     kinds = list(KINDS)
     if not store:
-        kinds = [each for each in kinds if each not in ("from_store", "store_fault")]
+        kinds = [each for each in kinds if each not in ("from_store", "store_fault", "lose_part")]
     weights = [KINDS[each] for each in kinds]
 
     def event(kind: str, *named: str) -> Event:

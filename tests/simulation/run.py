@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from tests.simulation import disks as faults
 from tests.simulation.cluster import Cluster
-from tests.simulation.disks import EVENTS as disk_events
 from tests.simulation.disks import Disks
 from tests.simulation.machines import Machine, Machines, Process
 from tests.simulation.objects import Objects
@@ -54,7 +54,7 @@ def run(
     began_s = time.process_time()
     folder = Path(tempfile.mkdtemp(prefix="sim", dir=ROOT))
     world = World(Choices(seed, choices))
-    disks = Disks(folder) if any(each.kind in disk_events for each in events) else None
+    disks = Disks(folder) if any(each.kind in faults.EVENTS for each in events) else None
     world.on_turn = None if disks is None else disks.turn
     machines = Machines(world, folder, settings.machines, disks)
     objects = Objects(world)
