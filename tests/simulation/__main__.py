@@ -106,7 +106,8 @@ def _campaign(parsed: argparse.Namespace) -> int:
     content = figures.content()
     if parsed.json is not None:
         written(parsed.json, "simulation", content)
-    shown = {name: value for name, value in content.items() if name != "pairs_never_seen"}
+    long = ("pairs_never_seen", "events_of_each_place")
+    shown = {name: value for name, value in content.items() if name not in long}
     print(json.dumps(shown, indent=1))
     return 1 if figures.failed else 0
 

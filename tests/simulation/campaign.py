@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import resource
 import select
 import signal
@@ -12,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from tests.simulation.plan import KINDS
@@ -19,6 +21,9 @@ from tests.simulation.run import Outcome, run_seed
 
 _BATCH = 10  # seeds of one child
 _LIMIT_S = 120.0  # of a batch
+_SEEN = ("pairs", "triples", "places")  # of an outcome
+_PACKAGE = Path(__file__).parents[2] / "commitlog"
+_STEP = re.compile(r'failpoint\("([^"]+)"\)')
 
 
 def outcomes(seeds: Iterable[int], workers: int = 1) -> Iterator[Outcome]:
@@ -76,7 +81,8 @@ def _started(batch: list[int]) -> tuple[int, int]:
         with os.fdopen(theirs, "wb", buffering=0) as out:
             for seed in batch:
                 found = asdict(run_seed(seed))
-                found["pairs"] = sorted(found["pairs"])
+                for name in _SEEN:
+                    found[name] = sorted(found[name])
                 out.write(json.dumps(found).encode() + b"\n")
     finally:
         os._exit(0)
@@ -84,8 +90,15 @@ def _started(batch: list[int]) -> tuple[int, int]:
 
 def _parsed(line: bytes) -> Outcome:
     found = json.loads(line)
-    found["pairs"] = {tuple(each) for each in found["pairs"]}
+    for name in _SEEN:
+        found[name] = {tuple(each) for each in found[name]}
     return Outcome(**found)
+
+
+def steps_of_the_floors() -> set[str]:
+    """Return the steps of replication and stores, all of which a run may pass."""
+    files = [each for floor in ("network", "stores") for each in (_PACKAGE / floor).rglob("*.py")]
+    return {name for each in files for name in _STEP.findall(each.read_text())}
 
 
 class Figures:
@@ -97,7 +110,9 @@ class Figures:
         self._sums: Counter[str] = Counter()
         self._rules: Counter[str] = Counter()
         self._steps: Counter[str] = Counter()
-        self._pairs: set[tuple[str, str]] = set()
+        self._pairs: set[tuple[str, ...]] = set()
+        self._triples: set[tuple[str, ...]] = set()
+        self._places: set[tuple[str, ...]] = set()
         self._cpu_s = 0.0
         self.failed: list[int] = []
 
@@ -114,6 +129,8 @@ class Figures:
         )
         self._steps.update(found.steps)
         self._pairs |= found.pairs
+        self._triples |= found.triples
+        self._places |= found.places
         self._cpu_s += found.took_s
         if found.rule:
             self._rules[found.rule] += 1
@@ -134,5 +151,16 @@ class Figures:
             "steps_passed": len(self._steps),
             "pairs_seen": len(self._pairs & wanted),
             "pairs": len(wanted),
+            "triples_seen": len(self._triples),
+            "triples": len(KINDS) ** 3,
+            "places_seen": len(self._places),  # event, role of the machine, step
+            "places": (len(KINDS) + 1) * len({each[1:] for each in self._places}),
             "pairs_never_seen": [" ".join(each) for each in sorted(wanted - self._pairs)],
+            "steps_never_passed": sorted(steps_of_the_floors() - self._steps.keys()),
+            "events_of_each_place": self._events_of_each_place(),
         }
+
+    def _events_of_each_place(self) -> dict[str, int]:
+        """Return after how many kinds of events each role passed each step."""
+        counted = Counter(" ".join(each[1:]) for each in self._places)
+        return dict(sorted(counted.items()))

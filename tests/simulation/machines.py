@@ -131,6 +131,8 @@ class Machines:
             for number in range(count)
         ]
         self.steps: dict[str, int] = {}
+        self.event = ""  # the kind of the last one
+        self.places: set[tuple[str, ...]] = set()  # event, role and step
         self._inodes: dict[int, int] = (
             {} if disks is None else disks.moved
         )  # of what a snapshot brought back, as they were
@@ -169,6 +171,7 @@ class Machines:
         """Pass a failpoint: a switch, or the end of the process."""
         process = self.world.current.process
         self.steps[name] = self.steps.get(name, 0) + 1
+        self.places.add((self.event, process.machine.role, name))
         if name == "fork found":
             self.on_cut(process.machine)
         if process.dies_in:

@@ -37,7 +37,9 @@ class Outcome:
     promotions: int = 0
     reads: int = 0
     read_by_readers: int = 0
-    pairs: set[tuple[str, str]] = field(default_factory=set)
+    pairs: set[tuple[str, ...]] = field(default_factory=set)  # of kinds, one after the other
+    triples: set[tuple[str, ...]] = field(default_factory=set)
+    places: set[tuple[str, ...]] = field(default_factory=set)  # event, role, step that was passed
     steps: dict[str, int] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
     took_s: float = 0.0
@@ -103,6 +105,8 @@ def run(
     outcome.promotions = cluster.oracle.promotions
     kinds = [each.kind for each in events]
     outcome.pairs = set(pairwise(kinds))
+    outcome.triples = set(zip(kinds, kinds[1:], kinds[2:], strict=False))
+    outcome.places = machines.places
     outcome.steps = machines.steps
     outcome.took_s = time.process_time() - began_s
     return outcome
