@@ -567,6 +567,7 @@ class Cluster:
         if other is machine:
             return
         url = self.url(machine)
+        self._is_clean = False  # from now on a copy is counted that promises nothing
 
         def lie() -> None:
             primary = Access(None, None, True).primary(url)

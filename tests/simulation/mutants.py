@@ -13,8 +13,11 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from types import CodeType
 from typing import Any
+
+from tests.figures import written
 
 
 @dataclass(frozen=True)
@@ -283,31 +286,51 @@ def source_of(module: str) -> str:
         return file.read()
 
 
-def _row(line: str, most: int) -> dict[str, Any]:
-    """Return a row of the table: how many seeds were needed, and which rule was violated."""
+def _row(line: str, tried: int, most: int) -> dict[str, Any]:
+    """Return how many seeds were needed, and which rule was violated."""
     if line.startswith("not within"):
-        return {"seeds": None, "not_within": most}
+        return {"seeds": None, "not_within": tried + most}
     count, *rest = (each.strip() for each in line.split(" | "))
     if not count.isdigit() or len(rest) != 2:
-        return {"seeds": None, "failed": line}
-    return {"seeds": int(count), "seed": int(rest[0]), "rule": rest[1]}
+        return {"seeds": None, "not_within": tried, "failed": line}
+    return {"seeds": tried + int(count), "seed": int(rest[0]), "rule": rest[1]}
+
+
+def _known(path: Path | None) -> dict[str, dict[str, Any]]:
+    """Return the rows of an earlier call, which go on where that ended."""
+    if path is None or not path.exists():
+        return {}
+    return {row["fault"]: row for row in json.loads(path.read_text())["faults"]}
 
 
 def report(parsed: argparse.Namespace) -> int:
-    """Count the seeds that each mutant needs, at most `--seeds`, and print a table."""
+    """Count the seeds that each mutant needs, and print a table. With a file of figures, those that
+    were not found yet are tried with `--seeds` more.
+    """
     if parsed.mutant == "list":
         print("\n".join(each.name for each in MUTANTS))
         return 0
-    found: dict[str, Any] = {}  # by mutant
+    known = _known(parsed.json)
     for mutant in MUTANTS:
+        row = known.get(mutant.name, {})
+        if row.get("seeds") is not None:
+            continue
+        tried = row.get("not_within", 0)
         command = [sys.executable, "-m", "tests.simulation", "--mutant", mutant.name]
-        command += ["--seeds", str(parsed.seeds), "--first", str(parsed.first)]
+        command += ["--seeds", str(parsed.seeds), "--first", str(parsed.first + tried)]
         command += ["--workers", str(parsed.workers), "--until-found"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
         last = done.stdout.strip().splitlines()[-1:] or [done.stderr[-300:]]
         numbered = {"number": mutant.number} if mutant.number else {}
-        found[mutant.name] = numbered | _row(last[0], parsed.seeds)
+        found = _row(last[0], tried, parsed.seeds)
+        known[mutant.name] = {"fault": mutant.name, **numbered, **found}
         print(f"| {mutant.name} | {last[0]} |", flush=True)
         if parsed.json is not None:
-            parsed.json.write_text(json.dumps(found, indent=1) + "\n")
+            _keep(parsed.json, list(known.values()))
     return 0
+
+
+def _keep(path: Path, rows: list[dict[str, Any]]) -> None:
+    found = [row["seeds"] for row in rows if row["seeds"] is not None]
+    figures = {"tried": len(rows), "found": len(found), "most_seeds": max(found, default=0)}
+    written(path, "faults put into the simulation", {**figures, "faults": rows})
