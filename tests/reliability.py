@@ -18,6 +18,7 @@ from tests.host import ROOT
 PAGE = ROOT / "docs" / "reliability.md"
 FIGURES = ROOT / "docs" / "figures"
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
+FAULTS_BEGIN, FAULTS_END = "<!-- faults -->\n", "<!-- end of faults -->\n"
 Figures = dict[str, Any]
 
 
@@ -50,6 +51,10 @@ LEGS: dict[str, Callable[[Figures], tuple[str, str]]] = {
         f"{it['seeds']:,} seeds, {it['events']:,} events, {it['opens']:,} opened logs",
         str(len(it["failed_seeds"])),
     ),
+    "faults put into the simulation": lambda it: (
+        f"{it['tried']} faults, {it['found']} found, each in at most {it['most_seeds']:,} seeds",
+        f"{it['tried'] - it['found']} not found",
+    ),
     "fuzzing": lambda it: (
         f"{it['executions']:,} executions in {len(it['targets'])} targets",
         str(len(it["faults"])),
@@ -61,7 +66,7 @@ LEGS: dict[str, Callable[[Figures], tuple[str, str]]] = {
     "soak": soaked,
 }
 # What a leg writes and the table does not need: the figures kept in the checkout stay small.
-LONG = ("samples", "pairs_never_seen")
+LONG = ("samples", "pairs_never_seen", "events_of_each_place")
 # Folders of the machine in front of a path.
 FOLDERS = re.compile(r"(?:/[\w.@+-]+)+/(?=commitlog/|tests/|lib/python)")
 
@@ -94,10 +99,26 @@ def table() -> str:
     return "\n".join(rows) + "\n"
 
 
+def faults() -> str:
+    """Return the table of the faults that were put into the simulation."""
+    known = read().get("faults put into the simulation")
+    if known is None:
+        return ""
+    ordered = sorted(known["faults"], key=lambda row: (row["seeds"] is None, row["seeds"] or 0))
+    rows = ["| fault | seeds | rule that was violated |", "| --- | --- | --- |"]
+    for row in ordered:
+        count = row["seeds"] or f"not within {row['not_within']}"
+        number = f" ({row['number']})" if "number" in row else ""
+        rows.append(f"| {row['fault']}{number} | {count} | {row.get('rule', '')} |")
+    return "\n".join(rows) + "\n"
+
+
 def with_table(text: str) -> str:
-    """Return the page with the table in its place."""
+    """Return the page with the tables in their places."""
     before, _, rest = text.partition(BEGIN)
-    return before + BEGIN + table() + END + rest.partition(END)[2]
+    page = before + BEGIN + table() + END + rest.partition(END)[2]
+    before, _, rest = page.partition(FAULTS_BEGIN)
+    return before + FAULTS_BEGIN + faults() + FAULTS_END + rest.partition(FAULTS_END)[2]
 
 
 def main(files: list[str]) -> None:

@@ -67,7 +67,7 @@ class Oracle:
         self._machines = machines
         self.sessions: list[Session] = []
         self.acknowledged: dict[tuple[int, bytes], Acknowledged] = {}
-        self.synced: dict[tuple[int, bytes], str] = {}  # the log that has it, whatever it requires
+        self.synced: dict[tuple[int, bytes], str] = {}  # the log that has it, with any `require`
         self.waived = 0
         self.promoted: tuple[int, set[tuple[int, bytes]]] | None = None  # epoch, what it has
         self.deleted_below = 0
