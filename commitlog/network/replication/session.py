@@ -14,7 +14,7 @@ from commitlog.network.remote import update as updates
 from commitlog.network.remote import wire
 from commitlog.network.remote.channel import SILENCE_S, Channel
 from commitlog.network.remote.wire import RefusedError
-from commitlog.network.replication.following import Following, throttled
+from commitlog.network.replication.follower_stream import FollowerStream, throttled
 from commitlog.network.replication.permits import Permit, Permits
 from commitlog.network.replication.reading import Reading
 from commitlog.network.replication.served import Served
@@ -102,12 +102,12 @@ class Sessions:
         is_allowed = self._still_allowed(content, served, follow=not reads)
         if action == "follow":
             with _room(self._followers, f"{_FOLLOWERS_LIMIT} followers"):
-                following = Following(served, content)
-                if not following.has_epoch:
+                stream = FollowerStream(served, content)
+                if not stream.has_epoch:
                     raise _BusyError("the log has another epoch by now")
-                if not following.has_position:
+                if not stream.has_position:
                     raise _BusyError("the follower asks for a position beyond the end of the log")
-                following.run(channel, is_allowed)
+                stream.run(channel, is_allowed)
         elif action in ("read", "watch"):
             with _room(self._readers, f"{_READERS_LIMIT} readers"):
                 self._send_updates(channel, served, content, throttled(is_allowed))

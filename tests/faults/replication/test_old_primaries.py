@@ -12,7 +12,7 @@ import pytest
 import commitlog
 from commitlog import replication
 from commitlog.errors import FencedError
-from commitlog.network.replication import following
+from commitlog.network.replication import follower_stream
 from tests.faults.replication.proxy import Proxy
 from tests.faults.replication.scene import (
     LIMIT_S,
@@ -92,7 +92,7 @@ def test_two_promoted_copies_never_mix(tmp_path: Path, numbers: random.Random) -
 def test_server_leaves_a_follower_that_cannot_acknowledge(
     tmp_path: Path, numbers: random.Random, monkeypatch: pytest.MonkeyPatch, until: Until
 ) -> None:
-    monkeypatch.setattr(following, "_SILENCE_S", 2.0)
+    monkeypatch.setattr(follower_stream, "_SILENCE_S", 2.0)
     with (
         commitlog.open(tmp_path / "a", flush="sync") as log,
         replication.serve(log.path) as server,

@@ -23,7 +23,7 @@ from commitlog.network.remote import wire as remote_wire
 from commitlog.network.remote.channel import Channel
 from commitlog.network.remote.wire import RefusedError
 from commitlog.network.replication import wire
-from commitlog.network.replication.following import Following
+from commitlog.network.replication.follower_stream import FollowerStream
 from commitlog.network.replication.replica import fence_closed
 from commitlog.network.replication.served import Served
 from commitlog.recovery.lineage import Rank
@@ -217,19 +217,19 @@ def served(orders: commitlog.CommitLog) -> Iterator[Served]:
     served.log.close()
 
 
-def following_of(served: Served) -> Following:
+def stream_of(served: Served) -> FollowerStream:
     said = {"name": "b", "rank": Rank()._asdict(), "position": 0, "unsealed": []}
-    return Following(served, said)
+    return FollowerStream(served, said)
 
 
 @contextmanager
-def follower_of(following: Following) -> Iterator[Channel]:
+def follower_of(stream: FollowerStream) -> Iterator[Channel]:
     """Run the server's end of a stream, and yield the follower's."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         near = socket.create_connection(listener.getsockname())
         far, _ = listener.accept()
     with Channel(near) as client, Channel(far) as server:
-        thread = threading.Thread(target=following.run, args=(server, lambda: True))
+        thread = threading.Thread(target=stream.run, args=(server, lambda: True))
         thread.start()
         yield client
         thread.join(LIMIT_S)
@@ -238,5 +238,5 @@ def follower_of(following: Following) -> Iterator[Channel]:
 
 @pytest.mark.parametrize("garbage", [b"", b"x", b"{}", bytes(1 << 20)])
 def test_follower_that_sends_garbage_is_left(served: Served, garbage: bytes) -> None:
-    with follower_of(following_of(served)) as client:
+    with follower_of(stream_of(served)) as client:
         client.send(garbage[:64], garbage)

@@ -19,7 +19,7 @@ from commitlog.errors import (
     InvalidOptionError,
     ReplicationError,
 )
-from commitlog.network.replication.following import Following
+from commitlog.network.replication.follower_stream import FollowerStream
 from commitlog.network.replication.served import Served
 from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.lineage import Lineage, Rank
@@ -110,10 +110,10 @@ def test_older_follower_acknowledges_nothing_that_counts(ahead: bool, tmp_path: 
         served = Served(log, lambda _: pytest.fail("no promotion asks"), ahead=ahead)
         said = {"name": "b", "rank": Rank()._asdict(), "position": 0, "unsealed": []}
         if not ahead:
-            assert Following(served, said).has_epoch
+            assert FollowerStream(served, said).has_epoch
             return
         with pytest.raises(ReplicationError, match="upgrade commitlog there"):
-            Following(served, said)
+            FollowerStream(served, said)
 
 
 def test_served_log_counts_no_copies(tmp_path: Path) -> None:

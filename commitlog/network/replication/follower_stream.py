@@ -1,4 +1,4 @@
-"""Following: the stream of one follower at its server, in both directions."""
+"""FollowerStream: the stream of one follower at its server, in both directions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def throttled(is_allowed: Callable[[], bool]) -> Callable[[], bool]:
     return check
 
 
-class Following:
+class FollowerStream:
     """Send chunks of a log to a follower, and take its acknowledgements from the same stream.
 
     A second thread takes the acknowledgements.
