@@ -10,11 +10,11 @@ cdef class Engine(Writer):
 
     cdef object append_all(
         self, object values, object keys, object types, object timestamp_ns, object sync,
-        object expect
+        object expect, object headers
     ):
         """Append a list of records: see `LogMethods.append_many`."""
         return self.append_records(
-            RecordList(self, values, keys, types, timestamp_ns, expect), sync
+            RecordList(self, values, keys, types, timestamp_ns, expect, headers=headers), sync
         )
 
     cpdef append_records(self, RecordList records, object sync):
@@ -46,7 +46,8 @@ cdef class Engine(Writer):
             records.done = self.append_whole(records, positions, waits)
         elif done < records.count:
             records.done += self.append_batches(
-                &records.records[done], records.count - done, positions + done, waits
+                &records.records[done], records.headers_from(done), records.count - done,
+                positions + done, waits
             )
         for done in range(records.done, records.count):
             positions[done] = -1
@@ -57,17 +58,52 @@ cdef class Engine(Writer):
         return records.done == records.count
 
     cdef Py_ssize_t append_batches(
-        self, const cl_record_input *records, Py_ssize_t count, int64_t *positions, bint waits
+        self, const cl_record_input *records, const cl_headers *headers, Py_ssize_t count,
+        int64_t *positions, bint waits
     ) except -1:
         """Return how many of them were appended; the rest is dropped, or is held while the caller
-        does not wait. A record's timestamp below 0 is the clock's at its batch.
+        does not wait. A record's timestamp below 0 is the clock's at its batch. `headers` may be
+        NULL.
         """
         cdef size_t done = 0
         cdef int code
+        if headers != NULL:
+            return self.append_headed(records, headers, count, positions, waits)
         while True:
             code = cl_writer_append_records(&self.writer, records, count, &done, positions)
             if code == CL_OK or self.handle_refusal(code, &records[done], count - done, waits):
                 return done
+
+    cdef Py_ssize_t append_headed(
+        self, const cl_record_input *records, const cl_headers *headers, Py_ssize_t count,
+        int64_t *positions, bint waits
+    ) except -1:
+        """As `append_batches`, for records of which some have headers."""
+        cdef uint64_t length = 0
+        cdef int64_t now_ns
+        cdef cl_claim claim
+        cdef Py_ssize_t batch
+        cdef Py_ssize_t done = 0
+        cdef int code
+        while done < count:
+            batch = batch_of(
+                &records[done], &headers[done], count - done,
+                min(self.writer.largest, CL_FRAME_ADD_LIMIT), &length
+            )
+            now_ns = -1
+            code = cl_batch_claim(&self.writer, <uint32_t>length, &now_ns, &claim)
+            if code == CL_OK:
+                code = cl_batch_append(
+                    &self.writer, &claim, &records[done], &headers[done], batch, now_ns,
+                    positions + done
+                )
+            if code == CL_OK:
+                done += batch
+            elif code != CL_E_ROLLED_BACK and self.handle_refusal(
+                code, &records[done], count - done, waits
+            ):
+                break
+        return done
 
     cdef Py_ssize_t append_whole(
         self, RecordList records, int64_t *positions, bint waits
@@ -78,8 +114,8 @@ cdef class Engine(Writer):
         cdef int code
         while True:
             code = cl_append_records_expected(
-                &self.writer, records.records, records.count, records.bytes, &records.condition,
-                positions
+                &self.writer, records.records, records.headers_from(0), records.count,
+                records.bytes, &records.condition, positions
             )
             if code == CL_OK:
                 return records.count
@@ -91,14 +127,18 @@ cdef class Engine(Writer):
         its position, or -1 if it is dropped.
         """
         cdef cl_mark mark
+        cdef cl_headers headers
         cdef uint64_t position = 0
         cdef int code
         if records.count != 1:
             raise ValueError("a mark is of one record")
         mark.producer = producer
         mark.number = number
+        headers.length = 0
+        if records.encoded != NULL:
+            headers = records.encoded[0]
         while True:
-            code = cl_append_marked(&self.writer, records.records, &mark, &position)
+            code = cl_append_marked(&self.writer, records.records, &headers, &mark, &position)
             if code == CL_OK:
                 break
             if self.handle_refusal(code, records.records, 1, True):
@@ -207,6 +247,7 @@ cdef class Engine(Writer):
         cdef Py_ssize_t first, index
         cdef Py_ssize_t count = 0
         cdef Py_ssize_t taken = 0
+        cdef const cl_headers *headers = NULL
         if stamp >= 0 and part.has_timestamps:
             raise RecordTypeError(
                 "timestamp_ns= and a column of timestamps contradict each other: leave one of "
@@ -215,13 +256,16 @@ cdef class Engine(Writer):
         for first in range(0, part.count, ROWS_AT_ONCE):
             count = min(ROWS_AT_ONCE, part.count - first)
             part.fill(first, count, records)
+            headers = part.headers_from(first)
             for index in range(count):
-                self.check_size(&records[index])
+                self.check_size(
+                    &records[index], 0 if headers == NULL else cl_headers_size(&headers[index])
+                )
                 if stamp >= 0:
                     records[index].timestamp_ns = stamp
             if positions == NULL:
                 continue
-            taken = self.append_batches(records, count, positions + first, True)
+            taken = self.append_batches(records, headers, count, positions + first, True)
             if taken:
                 end[0] = end_of(<uint64_t>positions[first + taken - 1], &records[taken - 1])
             for index in range(taken, count):
@@ -248,7 +292,7 @@ cdef class Engine(Writer):
         if key_bytes is not None:
             record.key_length = <uint32_t>len(key_bytes)
         record.timestamp_ns = timestamp_of(timestamp_ns)
-        self.check_size(&record)
+        self.check_size(&record, 0)
         claim = Claim.__new__(Claim)
         claim.log = self
         claim.owner = owner

@@ -17,7 +17,7 @@ cdef enum:
     VIEWS = 32
 cdef dict NAMED = {
     "position": POSITIONS, "sequence": POSITIONS, "timestamp": TIMESTAMPS,
-    "timestamp_ns": TIMESTAMPS, "type": TYPES, "key": KEYS, "value": VALUES,
+    "timestamp_ns": TIMESTAMPS, "type": TYPES, "key": KEYS, "value": VALUES, "headers": POSITIONS,
 }
 
 

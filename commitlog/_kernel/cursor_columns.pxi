@@ -43,11 +43,11 @@ def await_columns(Cursor cursor not None, Py_ssize_t max_records, timeout, idle,
 cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records, int wanted):
     """Read the next records as columns, up to the present end.
 
-    Positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets; then the segment of
-    the first record. None for a column that is not wanted.
+    Positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets; then the segments that
+    the records may be in, from that of the first one on. None for a column that is not wanted.
     """
     cdef Columns columns
-    cdef Segment first = None
+    cdef list segments = []
     cdef Segment segment
     cdef Py_ssize_t max_bytes
     cdef int code = CL_E_ROLL
@@ -66,8 +66,8 @@ cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records, int wanted):
             code = cl_reader_batch(&cursor.reader, &columns.native)
         else:
             code = _batch_alone(cursor, &columns.native)
-        if first is None and columns.native.count != 0:
-            first = segment
+        if columns.native.count != 0:
+            segments.append(segment)
         if cursor.segment is None:
             break  # closed by another thread meanwhile
         if code == CL_E_ROLL:
@@ -90,7 +90,7 @@ cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records, int wanted):
             break
     if columns.native.count == 0:
         cursor.core.look()
-    return *columns.cut(), first
+    return *columns.cut(), tuple(segments)
 
 
 cdef int _batch_alone(Cursor cursor, cl_batch *batch) except? -100:
@@ -120,15 +120,17 @@ cdef tuple take_columns_back(Cursor cursor, Py_ssize_t max_records):
     """Read the records before the position as columns: see `take_columns`."""
     cdef int code = CL_E_ROLL
     cdef Columns columns
-    cdef Segment first = None
+    cdef list segments = []
+    cdef Segment last = None
     cdef Py_ssize_t max_bytes = max(4096, min(BATCH_BYTES, <Py_ssize_t>cursor.current()))
     max_records = min(max_records, max_bytes // CL_FRAME_HEADER)
     columns = Columns(cursor.shelf, max_records, max_bytes, EVERY_COLUMN)
     while columns.native.count < columns.native.most:
         if cursor.segment is not None:
             code = cl_backward_scan_batch(&cursor.reader, &cursor.backward, &columns.native)
-        if first is None and columns.native.count != 0:
-            first = cursor.segment
+        if columns.native.count != 0 and last is not cursor.segment:
+            last = cursor.segment
+            segments.append(last)
         if code == CL_E_FULL and columns.native.count == 0:
             # The record before is larger than the room: make room for the largest one.
             columns = Columns(cursor.shelf, max_records, cursor.core.log.segment_size, EVERY_COLUMN)
@@ -142,4 +144,4 @@ cdef tuple take_columns_back(Cursor cursor, Py_ssize_t max_records):
             if columns.native.count == 0:
                 raise
             break  # return what was read; the next call raises again
-    return *columns.cut(), first
+    return *columns.cut(), tuple(segments)

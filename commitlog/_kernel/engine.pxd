@@ -95,7 +95,7 @@ cdef class Writer(Committer):
     cdef uint64_t put(
         self, const cl_record_input *record, cl_condition *condition, bint durable, bint waits
     ) except 0
-    cdef int check_size(self, const cl_record_input *record) except -1
+    cdef int check_size(self, const cl_record_input *record, uint64_t before) except -1
     cdef int handle_refusal(
         self, int code, const cl_record_input *record, uint64_t records, bint waits
     ) except -1

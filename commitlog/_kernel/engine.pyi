@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, final
 
@@ -14,6 +14,7 @@ REFUSED_READ_ONLY: int
 REFUSED_FORKED: int
 REFUSED_LAG: int
 
+def headers_length(headers: Mapping[str, ReadableBuffer] | None) -> int: ...
 def wait_event(core: Core, seen: int, timeout: float) -> int: ...
 def raise_event(core: Core) -> None: ...
 def announce_sleeper(core: Core) -> int: ...
@@ -197,6 +198,7 @@ class RecordList:
         timestamp_ns: int | None,
         expect: int | None,
         placing: _Placing | None = None,
+        headers: Iterable[Mapping[str, ReadableBuffer] | None] | None = None,
     ) -> Self: ...
     @property
     def count(self) -> int: ...
@@ -214,6 +216,7 @@ class RowColumns:
         keys: tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint8]] | None = None,
         types: NDArray[np.uint32] | None = None,
         timestamps_ns: NDArray[np.int64] | None = None,
+        headers: Sequence[Mapping[str, ReadableBuffer] | None] | None = None,
     ) -> None: ...
     @property
     def count(self) -> int: ...
@@ -240,6 +243,7 @@ class LogMethods:
         expect: int | None = None,
         producer: str | None = None,
         producer_sequence: int | None = None,
+        headers: Mapping[str, ReadableBuffer] | None = None,
     ) -> int: ...
     def append_many(
         self,
@@ -250,6 +254,7 @@ class LogMethods:
         timestamp_ns: int | None = None,
         sync: bool | None = None,
         expect: int | None = None,
+        headers: Iterable[Mapping[str, ReadableBuffer] | None] | None = None,
     ) -> NDArray[np.int64]: ...
     def append_array(
         self, rows: NDArray[Any], *, timestamp_ns: int | None = None, sync: bool | None = None

@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+from collections.abc import Mapping
 from inspect import Signature
 
 import numpy
@@ -41,6 +42,7 @@ include "arguments.pxi"
 include "writer.pxi"
 include "condition.pxi"
 include "claim.pxi"
+include "headers.pxi"
 include "record_list.pxi"
 include "placed.pxi"
 include "row_columns.pxi"

@@ -22,6 +22,18 @@ cdef extern from "frame_cursor.h":
     void cl_frame_next(cl_frame_cursor *cursor) nogil
     bint cl_frame_find(cl_frame_cursor *cursor) nogil
 
+cdef extern from "headers.h":
+    enum:
+        CL_HEADERS_MOST, CL_HEADERS_LARGEST, CL_HEADER_NAME_MOST, CL_HEADER_FIXED
+    ctypedef struct cl_headers:
+        const uint8_t *bytes
+        uint32_t length
+    uint32_t cl_headers_size(const cl_headers *headers) nogil
+    int cl_headers_find(
+        const cl_segment *segment, const uint8_t *data, uint64_t offset, cl_headers *found
+    ) nogil
+    void cl_headers_erase(cl_segment *segment, uint64_t offset, uint64_t length) nogil
+
 cdef extern from "batch.h":
     ctypedef struct cl_view:
         pass

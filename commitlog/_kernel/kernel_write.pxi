@@ -67,8 +67,8 @@ cdef extern from "rows.h":
         uint32_t length
         int64_t timestamp_ns
     int cl_batch_append(
-        cl_writer *writer, const cl_claim *claim, const cl_record_input *records, size_t count,
-        int64_t now_ns, int64_t *positions
+        cl_writer *writer, const cl_claim *claim, const cl_record_input *records,
+        const cl_headers *headers, size_t count, int64_t now_ns, int64_t *positions
     ) nogil
     int cl_writer_append_rows(
         cl_writer *writer, const cl_rows *rows, size_t *done, int64_t *positions
@@ -95,7 +95,8 @@ cdef extern from "mark.h":
         cl_mark mark
         uint64_t position
     int cl_append_marked(
-        cl_writer *writer, const cl_record_input *input, const cl_mark *mark, uint64_t *position
+        cl_writer *writer, const cl_record_input *input, const cl_headers *headers,
+        const cl_mark *mark, uint64_t *position
     ) nogil
     size_t cl_marks_read(
         const cl_segment *segment, uint64_t *offset, uint64_t limit, cl_marked *found, size_t most,
@@ -113,12 +114,12 @@ cdef extern from "conditional.h":
         uint64_t *position
     ) nogil
     int cl_append_records_expected(
-        cl_writer *writer, const cl_record_input *records, size_t count, uint64_t length,
-        cl_condition *condition, int64_t *positions
+        cl_writer *writer, const cl_record_input *records, const cl_headers *headers, size_t count,
+        uint64_t length, cl_condition *condition, int64_t *positions
     ) nogil
     int cl_append_records_at(
-        cl_writer *writer, uint64_t packed, const cl_record_input *records, size_t count,
-        uint64_t length, int64_t *positions
+        cl_writer *writer, uint64_t packed, const cl_record_input *records,
+        const cl_headers *headers, size_t count, uint64_t length, int64_t *positions
     ) nogil
 
 cdef extern from "stage.h":

@@ -45,7 +45,7 @@ cdef class LogMethods:
 
     def append(
         self, value, *, key=None, type=0, timestamp_ns=None, sync=None, expect=None, producer=None,
-        producer_sequence=None
+        producer_sequence=None, headers=None
     ):
         """Append one record.
 
@@ -74,6 +74,9 @@ cdef class LogMethods:
             use a name.
         producer_sequence : int, optional
             The number of this record, at least 0; needs `producer`.
+        headers : mapping of str to bytes-like, optional
+            Small named bytes beside the value, at most 64 and together at most 64 KiB; names have 1
+            to 255 bytes in UTF-8. They are not encrypted, also in a sealed topic.
 
         Returns
         -------
@@ -83,7 +86,7 @@ cdef class LogMethods:
 
         Raises
         ------
-        RecordTypeError, RecordTooLargeError
+        RecordTypeError, RecordTooLargeError, InvalidOptionError
             Nothing was appended.
         ConflictError
             The log ends at another sequence than `expect`. Nothing was appended.
@@ -107,8 +110,13 @@ cdef class LogMethods:
         cdef int code
         if producer is not None or producer_sequence is not None:
             return self.parts.append_once(
-                producer, producer_sequence, (value, key, type, timestamp_ns), sync, expect
+                producer, producer_sequence, (value, key, type, timestamp_ns, headers), sync, expect
             )
+        if headers is not None:
+            return int(self.append_many(
+                [value], keys=[key], types=[type], timestamp_ns=timestamp_ns, sync=sync,
+                expect=expect, headers=[headers]
+            )[0])
         if value_alone(value, key, type, timestamp_ns, sync) and not self.engine.sync_default:
             value_length = PyBytes_GET_SIZE(value)
             if expect is not None:
@@ -134,7 +142,8 @@ cdef class LogMethods:
         return -1 if position == NOT_APPENDED else position
 
     def append_many(
-        self, values, *, keys=None, types=None, timestamp_ns=None, sync=None, expect=None
+        self, values, *, keys=None, types=None, timestamp_ns=None, sync=None, expect=None,
+        headers=None
     ):
         """Append a list of records, after checking all of them.
 
@@ -153,6 +162,8 @@ cdef class LogMethods:
         expect : int, optional
             As for `append`, for the first record. The whole list is appended, or none of it, so its
             frames together must not exceed the log's largest frame. An empty list checks nothing.
+        headers : sequence of mapping or None, optional
+            One for each value, as for `append`.
 
         Returns
         -------
@@ -161,13 +172,13 @@ cdef class LogMethods:
 
         Raises
         ------
-        RecordTypeError, RecordTooLargeError, ConflictError, SequenceError
+        RecordTypeError, RecordTooLargeError, InvalidOptionError, ConflictError, SequenceError
             Nothing was appended.
         DiskFullError, PoolExhaustedError, LogFailedError
             The records below ``tail_position`` were appended, and the rest was not.
         """
         return (<Engine>self.engine).append_all(
-            values, keys, types, timestamp_ns, sync, expect
+            values, keys, types, timestamp_ns, sync, expect, headers
         )
 
     def append_array(self, rows, *, timestamp_ns=None, sync=None):

@@ -63,10 +63,12 @@ cdef int append_at_end(
     if records.is_conditional:
         records.condition.place = packed
         return cl_append_records_expected(
-            &writer.writer, first, count, length, &records.condition, records.places + records.done
+            &writer.writer, first, records.headers_from(records.done), count, length,
+            &records.condition, records.places + records.done
         )
     return cl_append_records_at(
-        &writer.writer, packed, first, count, length, records.places + records.done
+        &writer.writer, packed, first, records.headers_from(records.done), count, length,
+        records.places + records.done
     )
 
 
@@ -85,7 +87,8 @@ cdef int append_claimed(
     try:
         records.put_at(start, end, values_at)
         return cl_batch_append(
-            &writer.writer, &claim, &records.records[records.done], end - records.done, now_ns,
+            &writer.writer, &claim, &records.records[records.done],
+            records.headers_from(records.done), end - records.done, now_ns,
             records.places + records.done
         )
     except BaseException:

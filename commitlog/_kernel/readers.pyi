@@ -33,6 +33,9 @@ class Finder:
     def entry(self, index: SparseIndex, offset: int, before: bool) -> int | None: ...
 
 def first_sequence(segment: Segment, positions: NDArray[np.int64]) -> int: ...
+def headers_of(
+    segments: Sequence[Segment], positions: NDArray[np.int64]
+) -> list[dict[str, bytes]]: ...
 
 class Record:
     @property
@@ -49,10 +52,15 @@ class Record:
     def value(self) -> bytes: ...
     @property
     def sequence(self) -> int: ...
+    @property
+    def headers(self) -> dict[str, bytes]: ...
     def view(self) -> memoryview: ...
 
-# Positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets; the first record's
-# segment.
+@final
+class DetachedRecord(Record): ...
+
+# Positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets; the segments of the
+# records.
 ColumnArrays: TypeAlias = tuple[
     NDArray[np.int64],
     NDArray[np.int64],
@@ -62,7 +70,7 @@ ColumnArrays: TypeAlias = tuple[
     NDArray[np.int64],
     NDArray[np.uint8],
     NDArray[np.int64],
-    Segment | None,
+    tuple[Segment, ...],
 ]
 
 TAILER_SIZE: int

@@ -33,12 +33,13 @@ from commitlog.base.moment import utc_datetime
 from commitlog.base.units import parse_duration
 from commitlog.errors.advice import with_advice
 from commitlog.errors import (
-    ClaimError, ClosedError, CommitLogError, CorruptRecordError, ForkedError, IOFailureError,
-    InvalidOptionError, SequenceError, InUseError,
+    ClaimError, ClosedError, CommitLogError, CorruptRecordError, CorruptSegmentError, ForkedError,
+    IOFailureError, InvalidOptionError, SequenceError, InUseError,
 )
 
 include "columns.pxi"
 include "finder.pxi"
+include "record_headers.pxi"
 include "record.pxi"
 include "tailer_page.pxi"
 include "cursor.pxi"

@@ -86,6 +86,22 @@ cdef class Record:
             )
         return self.ordinal - 1
 
+    @property
+    def headers(self):
+        """Return the record's headers, a dict of names to bytes in their order; empty if it has
+        none. Each access decodes them anew, from the log.
+
+        Raises
+        ------
+        CorruptSegmentError
+            The headers are damaged, although the record is not.
+        ClosedError
+            The record was read before its commit, and the log failed or was closed since.
+        """
+        if self.segment is None:
+            return {}
+        return headers_at(self.segment, self.position - self.segment.segment.base)
+
     def view(self):
         """Return the value without a copy: a read-only memoryview of the mapped segment, which
         stays mapped as long as the view lives. If the record was read before its commit, or was
@@ -104,8 +120,8 @@ cdef class Record:
             return NotImplemented
         cdef Record theirs = other
         return (self.position == theirs.position and self.timestamp_ns == theirs.timestamp_ns
-                and self.type == theirs.type
-                and self.key == theirs.key and self.value == theirs.value)
+                and self.type == theirs.type and self.key == theirs.key
+                and self.value == theirs.value and self.headers == theirs.headers)
 
     def __hash__(self):
         return hash((self.position, self.timestamp_ns, self.value))
@@ -120,9 +136,19 @@ cdef class Record:
             sequence = self.sequence
         except CommitLogError:
             sequence = None
-        return _record, (
-            self.position, self.timestamp_ns, self.type, self.key, self.value, sequence
-        )
+        state = self.position, self.timestamp_ns, self.type, self.key, self.value, sequence
+        headers = self.headers
+        return _record, (*state, headers) if headers else state
+
+
+@cython.final
+cdef class DetachedRecord(Record):
+    """A record that was pickled, with its headers: it has no segment to read them from."""
+    cdef dict named
+
+    @property
+    def headers(self):
+        return dict(self.named)
 
 
 cdef inline Record make_record(Segment segment, const cl_record *native):
@@ -143,8 +169,14 @@ cdef inline Record make_record(Segment segment, const cl_record *native):
 add_record_slots(Record)
 
 
-def _record(position, timestamp_ns, type, key, value, sequence):
-    cdef Record record = Record.__new__(Record)
+def _record(position, timestamp_ns, type, key, value, sequence, headers=None):
+    cdef Record record
+    cdef DetachedRecord detached
+    if headers is None:
+        record = Record.__new__(Record)
+    else:
+        record = detached = DetachedRecord.__new__(DetachedRecord)
+        detached.named = headers
     record.position = position
     record.timestamp_ns = timestamp_ns
     record.type = type

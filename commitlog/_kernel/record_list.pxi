@@ -18,7 +18,7 @@ cdef class RecordList:
     ----------
     log : Writer
         The writer that appends them.
-    values, keys, types, timestamp_ns, expect
+    values, keys, types, timestamp_ns, expect, headers
         As for `append_many`.
     placing : callable, optional
         Makes values that depend on their positions; `values` has as many bytes for each. It takes
@@ -35,7 +35,9 @@ cdef class RecordList:
     """
     cdef list values
     cdef list keys
+    cdef list headers
     cdef cl_record_input *records
+    cdef cl_headers *encoded  # of each record; NULL: none has headers
     cdef uint64_t end  # of the last appended record
     cdef uint64_t bytes  # of a conditional list, with headers and padding
     cdef bint is_conditional
@@ -47,7 +49,7 @@ cdef class RecordList:
     cdef readonly object positions
 
     def __cinit__(
-        self, Writer log, values, keys, types, timestamp_ns, expect, placing=None
+        self, Writer log, values, keys, types, timestamp_ns, expect, placing=None, headers=None
     ):
         cdef int64_t stamp = timestamp_of(timestamp_ns)
         cdef int64_t[::1] places
@@ -74,6 +76,14 @@ cdef class RecordList:
             raise RecordTypeError(
                 f"types must have one item for each value: {len(type_items)} for {self.count}"
             )
+        if headers is not None:
+            self.headers = [encode_headers(each) for each in _each(headers, "headers")]
+            if len(self.headers) != self.count:
+                raise RecordTypeError(
+                    f"headers must have one item for each value: {len(self.headers)} for "
+                    f"{self.count}"
+                )
+            self.encoded = headers_in(self.headers)
         self.records = <cl_record_input *>malloc(self.count * sizeof(cl_record_input))
         if self.records == NULL and self.count:
             raise MemoryError
@@ -81,13 +91,14 @@ cdef class RecordList:
             self.fill(log, index)
             self.records[index].type = 0 if type_items is None else type_of(type_items[index])
             self.records[index].timestamp_ns = stamp
-            log.check_size(&self.records[index])
+            log.check_size(&self.records[index], self.before(index))
         self.placing = placing
         if expect is not None:
             self.begin_condition(log, expect)
 
     def __dealloc__(self):
         free(self.records)
+        free(self.encoded)
 
     cdef int fill(self, Writer log, Py_ssize_t index) except -1:
         cdef cl_record_input *record = &self.records[index]
@@ -106,12 +117,23 @@ cdef class RecordList:
             record.key_length = <uint32_t>PyBytes_GET_SIZE(key)
         return 0
 
+    cdef uint64_t before(self, Py_ssize_t index) noexcept:
+        """How many bytes the headers of a record take, in front of it."""
+        return 0 if self.encoded == NULL else cl_headers_size(&self.encoded[index])
+
+    cdef uint64_t behind(self, uint64_t position, Py_ssize_t index) noexcept:
+        """Where a record ends that begins, with its headers, at a position."""
+        return end_with_headers(position, &self.records[index], self.headers_from(index))
+
+    cdef const cl_headers *headers_from(self, Py_ssize_t index) noexcept:
+        return NULL if self.encoded == NULL else self.encoded + index
+
     cdef int begin_condition(self, Writer log, object expect) except -1:
         """Make the list one claim, which is appended at a sequence or not at all."""
         cdef Py_ssize_t index
         begin_condition(&self.condition, expect)
         for index in range(self.count):
-            self.bytes = end_of(self.bytes, &self.records[index])
+            self.bytes = self.behind(self.bytes, index)
         self.is_conditional = True
         if self.bytes > log.writer.largest and log.native == NULL and log.takes():
             raise RecordTooLargeError(
@@ -125,16 +147,10 @@ cdef class RecordList:
         """Return the end of the next batch, and how many bytes its frames take: at most `most` if
         it has several records. A conditional list is one batch.
         """
-        cdef Py_ssize_t end = self.done
-        cdef uint64_t bytes = 0
-        length[0] = 0
-        while end < self.count:
-            bytes = end_of(length[0], &self.records[end])
-            if bytes > most and end > self.done and not self.is_conditional:
-                break
-            length[0] = bytes
-            end += 1
-        return end
+        return self.done + batch_of(
+            &self.records[self.done], self.headers_from(self.done), self.count - self.done,
+            <uint64_t>-1 if self.is_conditional else most, length
+        )
 
     cdef int put_at(self, uint64_t position, Py_ssize_t end, object values_at) except -1:
         """Give the next records, up to `end`, the values that they have from a position on."""
@@ -142,8 +158,8 @@ cdef class RecordList:
         cdef bytes value
         cdef list positions = []
         for index in range(self.done, end):
-            positions.append(position)
-            position = end_of(position, &self.records[index])
+            positions.append(position + self.before(index))
+            position = self.behind(position, index)
         cdef list values = values_at(positions)
         if len(values) != len(positions):
             raise ValueError("each position needs a value")

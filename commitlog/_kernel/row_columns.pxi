@@ -15,6 +15,7 @@ cdef class RowColumns:
     types : numpy.ndarray of uint32, optional
     timestamps_ns : numpy.ndarray of int64, optional
         Below 0: the current time.
+    headers : list of mapping or None, optional
     """
     cdef readonly Py_ssize_t count
     cdef const uint8_t[::1] data
@@ -28,8 +29,12 @@ cdef class RowColumns:
     cdef bint has_keys
     cdef bint has_types
     cdef bint has_timestamps
+    cdef list headers
+    cdef cl_headers *encoded  # of each row; NULL: none has headers
 
-    def __init__(self, data, offsets, *, keys=None, types=None, timestamps_ns=None):
+    def __init__(
+        self, data, offsets, *, keys=None, types=None, timestamps_ns=None, headers=None
+    ):
         self.data = data
         self.offsets = offsets
         self.count = max(0, self.offsets.shape[0] - 1)
@@ -48,6 +53,17 @@ cdef class RowColumns:
             self.timestamps_ns = timestamps_ns
             if self.timestamps_ns.shape[0] != self.count:
                 raise RecordTypeError("timestamps must have one row for each value")
+        if headers is not None:
+            self.headers = [encode_headers(each) for each in headers]
+            if len(self.headers) != self.count:
+                raise RecordTypeError("headers must have one row for each value")
+            self.encoded = headers_in(self.headers)
+
+    def __dealloc__(self):
+        free(self.encoded)
+
+    cdef const cl_headers *headers_from(self, Py_ssize_t row) noexcept:
+        return NULL if self.encoded == NULL else self.encoded + row
 
     cdef int fill(self, Py_ssize_t first, Py_ssize_t count, cl_record_input *records) except -1:
         """Convert rows from `first` on to kernel records, and check their offsets, which are

@@ -327,6 +327,7 @@ cdef class Segment:
         if offset % CL_FRAME_ALIGN or length % CL_FRAME_ALIGN or length > CL_FRAME_LIMIT:
             raise ValueError("not a range of frames")
         cell = cl_skip_cell(self.segment, <uint32_t>offset, <uint32_t>length)
+        cl_headers_erase(self.segment, offset, length)
         memcpy(at, &cell, sizeof(cell))
 
     def write(self, uint64_t offset, data):

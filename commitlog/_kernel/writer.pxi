@@ -318,9 +318,11 @@ cdef class Writer(Committer):
             return False
         return self.writer.tail != NULL
 
-    cdef int check_size(self, const cl_record_input *record) except -1:
-        if cl_input_length(record) > self.writer.largest and self.takes():
-            raise self.too_large(cl_input_length(record))
+    cdef int check_size(self, const cl_record_input *record, uint64_t before) except -1:
+        """Refuse a record that does not fit a frame with `before` bytes of headers."""
+        cdef uint64_t length = before + cl_input_length(record)
+        if length > self.writer.largest and self.takes():
+            raise self.too_large(length)
         return 0
 
     cdef int handle_refusal(

@@ -16,9 +16,10 @@ from commitlog.errors import RecordTypeError
 # The log assigns these columns. If a batch that was read is appended again, its records get new
 # ones.
 _GIVEN_BY_THE_LOG = ("position", "sequence")
-_TAKEN = ("value", "key", "type", "timestamp")
+_TAKEN = ("value", "key", "type", "timestamp", "headers")
 # The names of Arrow's types of bytes, without those of a fixed size.
 _BYTES = ("binary", "string", "large_binary", "large_string", "binary_view", "string_view", "null")
+_TEXTS = ("string", "large_string", "string_view")
 
 _Bytes = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 
@@ -28,13 +29,15 @@ class Rows:
     """Arrays of equal length, one row a record. Values and keys are not copied.
 
     Values are bytes, and int64 offsets, one more than there are rows. Keys are the same, and for
-    each row whether it has a key (uint8). A timestamp below 0 stands for the current time.
+    each row whether it has a key (uint8). A timestamp below 0 stands for the current time. Headers
+    are objects.
     """
 
     values: _Bytes
     keys: tuple[*_Bytes, npt.NDArray[np.uint8]] | None
     types: npt.NDArray[np.uint32] | None
     timestamps_ns: npt.NDArray[np.int64] | None
+    headers: list[dict[str, bytes] | None] | None
 
     def __len__(self) -> int:
         return len(self.values[1]) - 1
@@ -43,7 +46,13 @@ class Rows:
 def row_columns(data: object) -> list[RowColumns]:
     """Return the rows of Arrow data for the engine: see `rows_of`."""
     return [
-        RowColumns(*rows.values, keys=rows.keys, types=rows.types, timestamps_ns=rows.timestamps_ns)
+        RowColumns(
+            *rows.values,
+            keys=rows.keys,
+            types=rows.types,
+            timestamps_ns=rows.timestamps_ns,
+            headers=rows.headers,
+        )
         for rows in rows_of(data, "append_arrow")
     ]
 
@@ -98,13 +107,13 @@ def _check_names(names: list[str]) -> None:
     for name in names:
         if name not in _TAKEN and name not in _GIVEN_BY_THE_LOG:
             raise RecordTypeError(
-                f"unknown column {name!r}: the columns are value and, optionally, key, type and "
-                "timestamp"
+                f"unknown column {name!r}: the columns are value and, optionally, key, type, "
+                "timestamp and headers"
             )
     if "value" not in names or len(set(names)) != len(names):
         raise RecordTypeError(
-            "there must be exactly one value column, and at most one each of key, type and "
-            f"timestamp; the columns are {names}"
+            "there must be exactly one value column, and at most one each of key, type, timestamp "
+            f"and headers; the columns are {names}"
         )
 
 
@@ -120,7 +129,28 @@ def _part(pa: Any, batch: Any, row: int) -> Rows:
         keys=None if keys is None else (*_bytes_of(keys), _valid(keys)),
         types=_numbers(pa, columns.get("type"), "type", row, kind=pa.uint32(), for_null=0),
         timestamps_ns=_numbers(pa, times, "timestamp", row, kind=pa.int64(), for_null=-1),
+        headers=_headers(pa, columns.get("headers"), row),
     )
+
+
+def _headers(pa: Any, array: Any, row: int) -> list[dict[str, bytes] | None] | None:
+    """Return a mapping for each row, None for a null; None if no row has any."""
+    if array is None or pa.types.is_null(array.type):
+        return None
+    kind = array.type
+    if not pa.types.is_map(kind) or not (
+        str(kind.key_type) in _TEXTS and str(kind.item_type) in _BYTES
+    ):
+        raise RecordTypeError(
+            f"the column headers must be a map of text to bytes, not {kind}: cast it first"
+        )
+    if not len(array.items):
+        return None
+    found = array.cast(pa.map_(pa.string(), pa.binary())).to_pylist()
+    for at, pairs in enumerate(found, row):
+        if pairs is not None and len(dict(pairs)) != len(pairs):
+            raise RecordTypeError(f"row {at} has a header twice: name each header once")
+    return [None if pairs is None else dict(pairs) for pairs in found]
 
 
 def _with_tombstones(values: Any, keys: Any, row: int) -> Any:

@@ -26,6 +26,7 @@ class ArrowMethods:
         start: Bound | None = None,
         end: Bound | None = None,
         columns: Sequence[str] | None = None,
+        headers: bool = False,
     ) -> pa.RecordBatchReader:
         """Read a range as a stream of Arrow record batches, in constant memory.
 
@@ -38,9 +39,11 @@ class ArrowMethods:
             The exclusive end of the range, in the same forms. None: the commit position at the time
             of the call.
         columns : sequence of str, optional
-            Some of position, sequence, timestamp, type, key and value; all by default. Values and
-            keys are copied only if they are selected. Sequences alone come from seals and indexes:
-            no record is read, and no CRC is checked.
+            Some of position, sequence, timestamp, type, key, value and headers; all but headers by
+            default. Values and keys are copied only if they are selected. Sequences alone come from
+            seals and indexes: no record is read, and no CRC is checked.
+        headers : bool
+            Whether to add the column headers, a map of names to bytes.
 
         Returns
         -------
@@ -59,8 +62,10 @@ class ArrowMethods:
             pyarrow is not installed: ``pip install 'commitlog-engine[arrow]'``.
         """
         from commitlog.log.scan import Scan
+        from commitlog.tail.arrow import with_headers
 
-        return Scan(self._parts, start, end, columns, "to_reader", keep=self).reader()
+        wanted = with_headers(columns, headers)
+        return Scan(self._parts, start, end, wanted, "to_reader", keep=self).reader()
 
     def to_arrow(
         self,
@@ -68,15 +73,16 @@ class ArrowMethods:
         start: Bound | None = None,
         end: Bound | None = None,
         columns: Sequence[str] | None = None,
+        headers: bool = False,
     ) -> pa.Table:
         """Read a range as an Arrow table: `to_reader`, read to its end.
 
         Parameters
         ----------
-        start, end, columns
+        start, end, columns, headers
             As for `to_reader`.
         """
-        return self.to_reader(start=start, end=end, columns=columns).read_all()
+        return self.to_reader(start=start, end=end, columns=columns, headers=headers).read_all()
 
     def append_arrow(
         self, data: object, *, timestamp_ns: int | None = None, sync: bool | None = None
@@ -90,8 +96,9 @@ class ArrowMethods:
             binary, or a dictionary of these. A table has them in its column ``value``, and may have
             ``key`` (the same kinds; null: no key), ``type`` (whole numbers; null: 0) and
             ``timestamp`` (Arrow timestamps, or whole nanoseconds since 1970; null: the current
-            time). The columns ``position`` and ``sequence``, as in a table read from a log, are
-            ignored. A null value with a key becomes a tombstone, an empty value.
+            time), and ``headers`` (a map of text to bytes; null: none), which costs a Python object
+            per record. The columns ``position`` and ``sequence``, as in a table read from a log,
+            are ignored. A null value with a key becomes a tombstone, an empty value.
         timestamp_ns : int, optional
             One timestamp for all records; by default the current time, read once per batch of up to
             64 KiB.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +38,7 @@ class AsyncMethods:
         expect: int | None = None,
         producer: str | None = None,
         producer_sequence: int | None = None,
+        headers: Mapping[str, ReadableBuffer] | None = None,
     ) -> int:
         """Append one record; wait for durability and back-pressure without blocking the loop.
 
@@ -50,7 +51,7 @@ class AsyncMethods:
 
         Parameters
         ----------
-        value, key, type, timestamp_ns
+        value, key, type, timestamp_ns, headers
             As for `append`.
         sync : bool, optional
             As for `append`: by default the log's ``flush=`` decides. If False, the call returns
@@ -86,13 +87,16 @@ class AsyncMethods:
         durable = is_awaited(parts, sync)
         position = None
         if producer is not None or producer_sequence is not None:
-            record = value, key, type, timestamp_ns
+            record = value, key, type, timestamp_ns, headers
             position = parts.append_once(producer, producer_sequence, record, False, expect)
-        elif not has_queue(parts):
+        elif headers is None and not has_queue(parts):
             position = parts.engine.append_unless_held(value, key, type, timestamp_ns, expect)
         if position is None:
-            records = RecordList(parts.engine, [value], [key], [type], timestamp_ns, expect)
-            await append_in_turn(parts, records)
+            records = RecordList(
+                parts.engine, [value], [key], [type], timestamp_ns, expect, headers=[headers]
+            )
+            if headers is None or has_queue(parts) or not parts.engine.append_list(records):
+                await append_in_turn(parts, records)
             position = int(records.positions[0])
         if durable and position >= 0:
             await until_durable(parts, position)
@@ -107,6 +111,7 @@ class AsyncMethods:
         timestamp_ns: int | None = None,
         sync: bool | None = None,
         expect: int | None = None,
+        headers: Iterable[Mapping[str, ReadableBuffer] | None] | None = None,
     ) -> npt.NDArray[np.int64]:
         """Append a list of records as `append_many` does; wait once, as `append_async` does.
 
@@ -119,5 +124,5 @@ class AsyncMethods:
             The positions, int64, one per record; -1 for a dropped record, as for `append_many`.
         """
         engine = self._parts.engine
-        records = RecordList(engine, values, keys, types, timestamp_ns, expect)
+        records = RecordList(engine, values, keys, types, timestamp_ns, expect, headers=headers)
         return await append_list_async(self._parts, records, sync)

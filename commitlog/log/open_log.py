@@ -68,11 +68,11 @@ class OpenLog(LogParts):
         self,
         producer: object,
         number: object,
-        record: tuple[Any, Any, Any, Any],
+        record: tuple[Any, Any, Any, Any, Any],
         sync: bool | None,
         expect: object,
     ) -> int:
-        """Append a record of a producer, of value, key, type and timestamp: see
+        """Append a record of a producer, of value, key, type, timestamp and headers: see
         `CommitLog.append`.
         """
         name, whole = checked(self.path, producer, number, expect)

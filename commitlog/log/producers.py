@@ -61,8 +61,8 @@ class Producers:
         self._opening = Section()
         self._known: dict[str, _Producer] = {}
 
-    def append(self, name: str, number: int, record: tuple[Any, Any, Any, Any]) -> int:
-        """Append a record (value, key, type, timestamp) unless its number was appended before.
+    def append(self, name: str, number: int, record: tuple[Any, Any, Any, Any, Any]) -> int:
+        """Append a record (value, key, type, timestamp, headers) unless its number was appended before.
 
         Return the position of the record with that number, or -1 if the record was dropped.
         """
@@ -83,10 +83,10 @@ class Producers:
                     "to find out whether it was appended",
                     path=self._engine.path,
                 )
-            value, key, kind, timestamp_ns = record
+            value, key, kind, timestamp_ns, headers = record
             engine = self._engine
             records = RecordList(
-                engine, [value], None if key is None else [key], [kind], timestamp_ns, None
+                engine, [value], [key], [kind], timestamp_ns, None, headers=[headers]
             )
             producer.pending = engine.tail_position
             position = engine.append_marked(records, producer.hash, number)

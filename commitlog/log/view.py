@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -16,6 +16,7 @@ from commitlog._kernel.engine import (
     announce_sleeper,
     copied_signal,
     flush_signal,
+    headers_length,
     wait_append,
     wait_copied,
     wait_flush,
@@ -282,7 +283,7 @@ class LogView:
     @property
     def record_list(self) -> partial[RecordList]:
         """What makes a list of records to append, of values, keys, types, a timestamp, a condition,
-        and what completes the values for their positions. It has no Python call.
+        what completes the values for their positions, and headers. It has no Python call.
         """
         return partial(RecordList, self._parts.engine)
 
@@ -302,6 +303,10 @@ class LogView:
         """Return the longest value that a record with a key and a type can have."""
         plain, framed = frame_length(0), frame_length(0, key, type)
         return self._parts.engine.largest_value + plain - framed
+
+    def headers_length(self, headers: Mapping[str, Any] | None) -> int:
+        """Check the headers of one record, and return how many bytes they take in front of it."""
+        return headers_length(headers)
 
     def check_producer(self, producer: object, number: object, expect: object) -> tuple[str, int]:
         """Check the arguments of an append of a producer, before something else is appended."""

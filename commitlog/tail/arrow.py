@@ -15,11 +15,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("position", "sequence", "timestamp", "type", "key", "value")
+HEADERS = "headers"  # only on request
+_KNOWN = (*COLUMNS, HEADERS)
 _VIEW_SIZE = 16  # bytes
 
 
+def with_headers(columns: Sequence[str] | None, headers: bool) -> Sequence[str] | None:
+    """Return the wanted columns, and behind them the headers if these are wanted, too."""
+    if not headers or (columns is not None and HEADERS in columns):
+        return columns
+    return (*check_columns(columns), HEADERS)
+
+
 def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the wanted columns' names; None means all. Refuse unknown ones and duplicates."""
+    """Return the wanted columns' names; None means all but the headers. Refuse unknown ones and
+    duplicates.
+    """
     if columns is None:
         return COLUMNS
     if isinstance(columns, str):
@@ -28,11 +39,11 @@ def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
         )
     names = tuple(columns)
     if not names:
-        raise InvalidOptionError(f"columns is empty: name at least one of {', '.join(COLUMNS)}")
+        raise InvalidOptionError(f"columns is empty: name at least one of {', '.join(_KNOWN)}")
     for name in names:
-        if name not in COLUMNS:
+        if name not in _KNOWN:
             raise InvalidOptionError(
-                f"there is no column {name!r}: the columns are {', '.join(COLUMNS)}"
+                f"there is no column {name!r}: the columns are {', '.join(_KNOWN)}"
             )
     if len(set(names)) < len(names):
         raise InvalidOptionError(
@@ -44,7 +55,7 @@ def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
 class BatchForm:
     """Turns batches of records into Arrow record batches of one schema.
 
-    The columns are in the given order; None means all. `what` is the call that needs pyarrow, for
+    The columns are in the given order; None means all but the headers. `what` is the call that needs pyarrow, for
     the error. With `views`, keys and values are of Arrow's type `binary_view`, and in place of its
     offsets a batch has views.
     """
@@ -62,6 +73,7 @@ class BatchForm:
             "type": pa.uint32(),
             "key": self._bytes,
             "value": self._bytes,
+            HEADERS: pa.map_(pa.string(), pa.binary()),
         }
         self.names = check_columns(columns)
         self.schema = pa.schema(
@@ -74,6 +86,7 @@ class BatchForm:
             "type": lambda batch: self._numbers("type", batch.types),
             "key": self._keys,
             "value": lambda batch: self._binary(batch.offsets, batch.data, None),
+            HEADERS: self._headers,
         }
 
     def record_batch(self, batch: Any) -> pa.RecordBatch:
@@ -98,6 +111,11 @@ class BatchForm:
             else self._pa.py_buffer(np.packbits(batch.keyed, bitorder="little"))
         )
         return self._binary(batch.key_offsets, batch.keys, is_keyed)
+
+    def _headers(self, batch: Any) -> Any:
+        pa = self._pa
+        rows = [list(each.items()) for each in batch.headers]
+        return pa.array(rows, type=self.schema.field(HEADERS).type)
 
     def _binary(self, places: npt.NDArray[Any], data: npt.NDArray[np.uint8], valid: Any) -> Any:
         pa = self._pa

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from commitlog._kernel.readers import first_sequence
+from commitlog._kernel.readers import first_sequence, headers_of
 from commitlog._kernel.segments import Segment
 from commitlog.base.cached import Cached
 from commitlog.base.extras import pyarrow_for
 from commitlog.errors import CommitLogError, SequenceError
-from commitlog.tail.arrow import BatchForm
+from commitlog.tail.arrow import BatchForm, with_headers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +48,7 @@ class Batch:
     offsets: npt.NDArray[np.int64]
     keys: npt.NDArray[np.uint8]
     key_offsets: npt.NDArray[np.int64]
-    _segment: Segment | None = field(default=None, repr=False)
+    _segments: tuple[Segment, ...] = field(default=(), repr=False)
 
     @Cached
     def sequences(self) -> npt.NDArray[np.int64]:
@@ -63,16 +63,35 @@ class Batch:
         """
         if not len(self):
             return np.empty(0, dtype=np.int64)
-        if self._segment is None:
+        if not self._segments:
             raise SequenceError(
                 "the sequences of these records were not known when they were pickled"
             )
-        first = first_sequence(self._segment, self.positions)
+        first = first_sequence(self._segments[0], self.positions)
         step = -1 if len(self) > 1 and self.positions[1] < self.positions[0] else 1
         return np.arange(first, first + step * len(self), step, dtype=np.int64)
 
+    @Cached
+    def headers(self) -> list[dict[str, bytes]]:
+        """Return the records' headers, one dict for each; empty if a record has none.
+
+        The first access reads them from the log.
+
+        Raises
+        ------
+        CorruptSegmentError
+            Headers are damaged, although their record is not.
+        ClosedError
+            A record was read before its commit, and the log failed or was closed since.
+        """
+        if not self._segments:
+            return [{} for _ in range(len(self))]
+        return headers_of(self._segments, self.positions)
+
     def __getstate__(self) -> dict[str, Any]:
-        state = {**self.__dict__, "_segment": None}
+        state = {**self.__dict__, "_segments": ()}
+        if any(self.headers):
+            state["headers"] = self.headers
         with contextlib.suppress(CommitLogError):
             state["sequences"] = self.sequences
         return state
@@ -100,13 +119,18 @@ class Batch:
         edges = self.offsets.tolist()
         return [blob[start:stop] for start, stop in itertools.pairwise(edges)]
 
-    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+    def to_arrow(
+        self, columns: Sequence[str] | None = None, *, headers: bool = False
+    ) -> pa.RecordBatch:
         """Convert to Arrow columns that share the batch's memory.
 
         Parameters
         ----------
         columns : sequence of str, optional
-            Some of position, sequence, timestamp, type, key and value; all by default.
+            Some of position, sequence, timestamp, type, key, value and headers; all but headers by
+            default.
+        headers : bool
+            Whether to add the column headers, a map of names to bytes.
 
         Raises
         ------
@@ -117,7 +141,8 @@ class Batch:
         ModuleNotFoundError
             pyarrow is not installed: ``pip install 'commitlog-engine[arrow]'``.
         """
-        return BatchForm(columns, "Batch.to_arrow").record_batch(self)
+        wanted = with_headers(columns, headers)
+        return BatchForm(wanted, "Batch.to_arrow").record_batch(self)
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
         """Export the columns of `to_arrow` through Arrow's C interface; needs pyarrow, too."""

@@ -16,8 +16,8 @@ from commitlog.extension import view_of
 from commitlog.topics.agreement import declare
 from commitlog.topics.cipher import NONCE_BYTES
 from commitlog.topics.data_key import PlaceSeal
-from commitlog.topics.draft import Draft, Variant
-from commitlog.topics.message_sizes import FRAME_MOST, check_sizes, frames_length
+from commitlog.topics.draft import Draft, Headers, Variant
+from commitlog.topics.message_sizes import FRAME_MOST, check_sizes
 from commitlog.topics.part import Part, Positions
 from commitlog.topics.schema import SCHEMA_TYPE
 from commitlog.topics.topics_state import state_of
@@ -63,11 +63,17 @@ class TopicAppender:
         variant = _variant_of(draft)
         if condition is None and self._last.position < variant.declared.far_end:
             (value,), (key,) = draft.values, draft.keys
+            headers = None if draft.headers is None else draft.headers[0]
             if variant.seal is not None:
-                position = self._append_placed(variant, value, key, timestamp_ns, sync)
+                position = self._append_placed(variant, value, key, timestamp_ns, sync, headers)
             else:
                 position = self._log.append(
-                    value, key=key, type=variant.type, timestamp_ns=timestamp_ns, sync=sync
+                    value,
+                    key=key,
+                    type=variant.type,
+                    timestamp_ns=timestamp_ns,
+                    sync=sync,
+                    headers=headers,
                 )
         elif isinstance(condition, ProducerNumber):
             position = self._log.append(
@@ -86,7 +92,10 @@ class TopicAppender:
     ) -> Positions:
         """Append a draft, after checking the size of each message; return their positions."""
         # Before the first part is appended.
-        check_sizes(self._log, _variant_of(draft).schema, draft.values, draft.keys)
+        schema = _variant_of(draft).schema
+        check_sizes(
+            self._log, schema, draft.values, draft.keys, headers=draft.header_lengths or None
+        )
         return self._append_parts(draft, timestamp_ns, sync, expect)
 
     async def append_async(
@@ -117,6 +126,7 @@ class TopicAppender:
         key: bytes | None,
         timestamp_ns: int | None,
         sync: bool | None,
+        headers: Headers | None,
     ) -> int:
         """Append a message that is sealed for its position. A `Part` of one record takes longer."""
         seal: PlaceSeal | None = variant.seal
@@ -127,7 +137,7 @@ class TopicAppender:
             return lambda positions: [seal.seal(value, key, positions[0], nonce)]
 
         types = [variant.type]
-        records = self._record_list([value], [key], types, timestamp_ns, None, placing)
+        records = self._record_list([value], [key], types, timestamp_ns, None, placing, [headers])
         return int(self._append_records(records, sync)[0])
 
     def _prepare_once(self, draft: Draft, number: ProducerNumber) -> dict[str, Any]:
@@ -139,9 +149,16 @@ class TopicAppender:
                 "a repeat has the position of an earlier record; leave it out, or give expect=",
                 path=self._log.path,
             )
-        check_sizes(self._log, variant.schema, draft.values, draft.keys)
-        self.prepare(variant, frames_length(draft.values, draft.keys) + _MARK)
-        return {"key": draft.keys[0], "type": variant.type, **number._asdict()}
+        check_sizes(
+            self._log,
+            variant.schema,
+            draft.values,
+            draft.keys,
+            headers=draft.header_lengths or None,
+        )
+        self.prepare(variant, draft.length(0, 1) + _MARK)
+        options = {"key": draft.keys[0], "type": variant.type, **number._asdict()}
+        return options if draft.headers is None else {**options, "headers": draft.headers[0]}
 
     # --- parts ------------------------------------------------------------------------------------
 
@@ -180,7 +197,8 @@ class TopicAppender:
                 if is_alone:
                     yield _part_of(variant, [], [], False).put_behind(variant.heads)
                     continue
-            part = _part_of(variant, values[first:last], keys[first:last], durable)
+            headers = draft.headers_of(first, last)
+            part = _part_of(variant, values[first:last], keys[first:last], durable, None, headers)
             yield part if is_plain else part.put_behind(variant.heads)
             first = last
             is_alone = False
@@ -191,10 +209,11 @@ class TopicAppender:
         because a kill in between would leave messages that nothing opens.
         """
         variant, values, keys = _variant_of(draft), draft.values, draft.keys
-        part = _part_of(variant, list(values), list(keys), sync, expect)
+        headers = draft.headers_of(0, len(values))
+        part = _part_of(variant, list(values), list(keys), sync, expect, headers)
         if self._end_of_fitting(draft, 0) < len(values):
             self._declare(variant)
-            if variant.heads_length + frames_length(values, keys) <= self._log.largest_value:
+            if variant.heads_length + draft.length(0, len(values)) <= self._log.largest_value:
                 part.put_behind(variant.heads)
             elif len(variant.heads) > 1:
                 yield _part_of(variant, [], [], False, expect).put_behind(variant.heads)
@@ -205,8 +224,7 @@ class TopicAppender:
         """Return whether the schema and a message are one claim. If they are not, make sure that
         the segment has room for both.
         """
-        message = frames_length(draft.values[row : row + 1], draft.keys[row : row + 1])
-        length = _variant_of(draft).heads_length + message
+        length = _variant_of(draft).heads_length + draft.length(row, row + 1)
         if length <= min(_CLAIM_MOST, self._log.largest_value):
             return True
         self._make_room(length)
@@ -219,16 +237,16 @@ class TopicAppender:
 
     def _end_of_fitting(self, draft: Draft, first: int) -> int:
         """Return the end of the messages from `first` on that fit the segment."""
-        values, keys = draft.values, draft.keys
+        count = len(draft.values)
         room = _variant_of(draft).room(self._log)
         if room <= 0:
             return first
-        least = frames_length(values, keys) if first == 0 else room
+        least = draft.length(0, count) if first == 0 else room
         if least < room:
-            return len(values)
+            return count
         last = first
-        while last < len(values):
-            room -= frames_length(values[last : last + 1], keys[last : last + 1])
+        while last < count:
+            room -= draft.length(last, last + 1)
             if room <= 0:
                 break
             last += 1
@@ -298,6 +316,7 @@ def _part_of(
     keys: list[Any],
     sync: bool | None,
     expect: int | None = None,
+    headers: list[Headers | None] | None = None,
 ) -> Part:
     count = len(values)
-    return Part(values, keys, [variant.type] * count, [variant.seal] * count, sync, expect)
+    return Part(values, keys, [variant.type] * count, [variant.seal] * count, sync, expect, headers)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from commitlog import CommitLog
+from commitlog.errors import InvalidOptionError
+from commitlog.extension import view_of
 from commitlog.topics.compiled.messages import DeclaredSegment
 from commitlog.topics.data_key import DataKey, PlaceSeal
 from commitlog.topics.message_sizes import FRAME_MOST, frames_length
 from commitlog.topics.schema import Schema
 
 Key: TypeAlias = bytes | bytearray
+Headers: TypeAlias = Mapping[str, bytes]
 
 
 class Variant:
@@ -90,6 +94,10 @@ class Draft:
         layer.
     variant : Variant or None
         What they are appended under, once the last layer has been applied.
+    headers : list of mapping or None
+        Those of each record; None: no record has any.
+    header_lengths : list of int
+        How many bytes they take in front of each record.
     """
 
     values: list[bytes]
@@ -97,3 +105,25 @@ class Draft:
     schema: Schema
     lengths: tuple[int, int] = (0, 0)
     variant: Variant | None = None
+    headers: list[Headers | None] | None = None
+    header_lengths: list[int] = field(default_factory=list)
+
+    def add_headers(self, log: CommitLog, headers: list[Headers | None]) -> None:
+        """Give each record its headers, after checking them."""
+        if len(headers) != len(self.values):
+            raise InvalidOptionError(
+                f"headers must have one item for each message: {len(headers)} for "
+                f"{len(self.values)} messages",
+                path=log.path,
+            )
+        self.header_lengths = [view_of(log).headers_length(each) for each in headers]
+        self.headers = headers
+
+    def length(self, first: int, last: int) -> int:
+        """Return at least how many bytes the records from `first` to `last` take."""
+        headers = sum(self.header_lengths[first:last])
+        return frames_length(self.values[first:last], self.keys[first:last]) + headers
+
+    def headers_of(self, first: int, last: int) -> list[Headers | None] | None:
+        """Return the headers of the records from `first` to `last`; None if no record has any."""
+        return None if self.headers is None else self.headers[first:last]

@@ -29,20 +29,26 @@ def check_sizes(
     values: list[bytes],
     keys: list[Any] | None,
     when: str = "",
+    headers: list[int] | None = None,
 ) -> None:
-    """Refuse messages that exceed the largest record; `when` names in the error what is counted."""
+    """Refuse messages that exceed the largest record; `when` names in the error what is counted.
+    `headers` are the bytes that the headers of each message take.
+    """
     limit = log.largest_value - 8
     try:
         longest = lengths_of(values)[1] + lengths_of(keys or ())[1]
     except TypeError:
         raise not_bytes(keys or ()) from None
-    if longest <= limit:
+    if longest + max(headers or (0,)) <= limit:
         return
-    for value, key in zip(values, keys or itertools.repeat(None), strict=False):
-        size = len(value) + len(key or b"")
+    for value, key, before in zip(
+        values, keys or itertools.repeat(None), headers or itertools.repeat(0), strict=False
+    ):
+        size = len(value) + len(key or b"") + before
         if size > limit:
             raise RecordTooLargeError(
-                f"a message of topic {schema.topic!r} has {size} bytes with its key{when}, and a "
+                f"a message of topic {schema.topic!r} has {size} bytes with its key"
+                f"{' and headers' if before else ''}{when}, and a "
                 f"record of this log has room for {limit}: split it, or create the log with a "
                 "larger segment_size",
                 path=log.path,

@@ -10,7 +10,7 @@ import numpy as np
 from commitlog import CommitLog
 from commitlog.errors import InvalidOptionError
 from commitlog.topics.appender import TopicAppender
-from commitlog.topics.draft import Draft, Variant
+from commitlog.topics.draft import Draft, Headers, Variant
 from commitlog.topics.message_sizes import frames_length
 from commitlog.topics.part import Part, Positions
 
@@ -21,11 +21,16 @@ class _Output(NamedTuple):
     key: bytes | None
     timestamp_ns: int | None
     sync: bool | None
+    headers: Headers | None
+    header_length: int
 
     def draft(self, head: bytes) -> Draft:
         """Return this output with its history."""
         values = [head + self.value]
-        return Draft(values, [self.key], self.variant.schema, variant=self.variant)
+        draft = Draft(values, [self.key], self.variant.schema, variant=self.variant)
+        if self.headers:
+            draft.headers, draft.header_lengths = [self.headers], [self.header_length]
+        return draft
 
 
 class Outputs:
@@ -53,8 +58,13 @@ class Outputs:
         positions are unknown until they are appended.
         """
         assert draft.variant is not None
-        for value, key in zip(draft.values, draft.keys, strict=True):
-            self._gathered.append(_Output(draft.variant, value, key, timestamp_ns, sync))
+        count = len(draft.values)
+        headers = draft.headers or [None] * count
+        lengths = draft.header_lengths or [0] * count
+        for value, key, own, length in zip(draft.values, draft.keys, headers, lengths, strict=True):
+            self._gathered.append(
+                _Output(draft.variant, value, key, timestamp_ns, sync, own, length)
+            )
         return np.full(len(draft.values), -1, dtype=np.int64)
 
     def discard(self) -> None:
@@ -106,7 +116,7 @@ class Outputs:
                 "timestamp: give the same timestamp_ns= to all of them, or to none",
                 path=self.log.path,
             )
-        length = frames_length(values, keys)
+        length = frames_length(values, keys) + sum(each.header_length for each in outputs)
         for variant in dict.fromkeys(each.variant for each in outputs):
             self._appender.prepare(variant, length)
         return Part(
@@ -115,6 +125,7 @@ class Outputs:
             [each.variant.type for each in outputs],
             [each.variant.seal for each in outputs],
             _strictest(each.sync for each in outputs),
+            headers=[each.headers for each in outputs],
         )
 
     def _note(self, outputs: list[_Output], positions: Positions) -> None:

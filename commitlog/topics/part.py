@@ -14,6 +14,7 @@ from commitlog import CommitLog
 from commitlog.extension import LogView, view_of
 from commitlog.topics.cipher import NONCE_BYTES
 from commitlog.topics.data_key import PlaceSeal
+from commitlog.topics.draft import Headers
 from commitlog.topics.schema import SCHEMA_TYPE
 
 Positions: TypeAlias = npt.NDArray[np.int64]
@@ -29,7 +30,7 @@ class Part:
         Of the records. A message that is to be sealed has `ROOM` behind it.
     seals : list of PlaceSeal or None
         What seals each value for its position; None for one that stays as it is.
-    sync, expect
+    sync, expect, headers
         As for `CommitLog.append_many`.
     """
 
@@ -39,12 +40,15 @@ class Part:
     seals: list[PlaceSeal | None]
     sync: bool | None
     expect: int | None = None
+    headers: list[Headers | None] | None = None
 
     def put_behind(self, heads: list[tuple[bytes, bytes]]) -> Self:
         """Put schema records, of key and value, before the others; return this."""
         self.keys[:0], self.values[:0] = zip(*heads, strict=True)
         self.types[:0] = [SCHEMA_TYPE] * len(heads)
         self.seals[:0] = [None] * len(heads)
+        if self.headers is not None:
+            self.headers[:0] = [None] * len(heads)
         return self
 
     def append(self, log: CommitLog, timestamp_ns: int | None) -> Positions:
@@ -64,11 +68,23 @@ class Part:
         )
 
     def _options(self) -> dict[str, Any]:
-        return {"keys": self.keys, "types": self.types, "sync": self.sync, "expect": self.expect}
+        return {
+            "keys": self.keys,
+            "types": self.types,
+            "sync": self.sync,
+            "expect": self.expect,
+            "headers": self.headers,
+        }
 
     def _placed(self, view: LogView, timestamp_ns: int | None) -> Any:
         return view.record_list(
-            self.values, self.keys, self.types, timestamp_ns, self.expect, self._placing
+            self.values,
+            self.keys,
+            self.types,
+            timestamp_ns,
+            self.expect,
+            self._placing,
+            self.headers,
         )
 
     def _placing(self, first: int, end: int) -> Callable[[list[int]], list[bytes]]:

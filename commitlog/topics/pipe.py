@@ -15,7 +15,7 @@ from commitlog.errors import InvalidOptionError
 from commitlog.stats import TopicStats
 from commitlog.topics.appender import Condition, TopicAppender
 from commitlog.topics.compiled.messages import lengths_of
-from commitlog.topics.draft import Draft, Key, Variant
+from commitlog.topics.draft import Draft, Headers, Key, Variant
 from commitlog.topics.handled import HANDLED
 from commitlog.topics.message_sizes import not_bytes
 from commitlog.topics.outputs import Outputs
@@ -83,9 +83,12 @@ class TopicPipe:
         timestamp_ns: int | None,
         sync: bool | None,
         condition: Condition,
+        headers: Headers | None = None,
     ) -> int:
         """Append one message; return its position, or -1 if it was dropped or collected."""
         draft, outputs = self._draft([value], [key], condition)
+        if headers is not None:
+            draft.add_headers(self._log, [headers])
         if outputs is not None:
             return int(outputs.add(draft, timestamp_ns, sync)[0])
         return self._appender.append(draft, timestamp_ns, sync, condition)
@@ -97,6 +100,7 @@ class TopicPipe:
         timestamp_ns: int | None,
         sync: bool | None,
         expect: int | None,
+        headers: Iterable[Headers | None] | None = None,
     ) -> Positions:
         """Append messages; return their positions, -1 for those that were dropped or collected."""
         given: list[Key | None] = [None] * len(values) if keys is None else list(keys)
@@ -107,6 +111,8 @@ class TopicPipe:
                 path=self._log.path,
             )
         draft, outputs = self._draft(values, given, expect)
+        if headers is not None:
+            draft.add_headers(self._log, list(headers))
         if outputs is not None:
             return outputs.add(draft, timestamp_ns, sync)
         return self._appender.append_many(draft, timestamp_ns, sync, expect)
@@ -118,9 +124,12 @@ class TopicPipe:
         timestamp_ns: int | None,
         sync: bool | None,
         condition: Condition,
+        headers: Headers | None = None,
     ) -> int:
         """Append one message, and wait as `CommitLog.append_async` does."""
         draft, outputs = self._draft([value], [key], condition)
+        if headers is not None:
+            draft.add_headers(self._log, [headers])
         if outputs is not None:
             return int(outputs.add(draft, timestamp_ns, sync)[0])
         return await self._appender.append_async(draft, timestamp_ns, sync, condition)

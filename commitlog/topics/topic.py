@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self, TypeVar, overload
 
 from commitlog import CommitLog, Record
@@ -10,7 +10,7 @@ from commitlog.base.process_bound import ProcessBound
 from commitlog.extension import view_of
 from commitlog.topics.appender import Condition, ProducerNumber
 from commitlog.topics.compiled.messages import DeclaredSegment, TopicWriter
-from commitlog.topics.draft import Key
+from commitlog.topics.draft import Headers, Key
 from commitlog.topics.encoder import MessageEncoder
 from commitlog.topics.handled import HANDLED
 from commitlog.topics.message_decoders import TopicReading
@@ -80,15 +80,16 @@ class Topic(ProcessBound, TopicWriter[T]):
         expect: int | None,
         producer: str | None,
         producer_sequence: int | None,
+        headers: Headers | None,
     ) -> int:
-        """Append a message on a condition, while another one is handled, or of a wrong class or
-        value; `given` has its key, its timestamp and `sync`.
+        """Append a message with headers or on a condition, while another one is handled, or of a
+        wrong class or value; `given` has its key, its timestamp and `sync`.
         """
         value = self._encoder.encoded(message)
         condition: Condition = expect
         if producer is not None or producer_sequence is not None:
             condition = self._number(producer, producer_sequence, expect)
-        return self._pipe.append(value, *given, condition)
+        return self._pipe.append(value, *given, condition, headers)
 
     def append_many(
         self,
@@ -98,6 +99,7 @@ class Topic(ProcessBound, TopicWriter[T]):
         timestamp_ns: int | None = None,
         sync: bool | None = None,
         expect: int | None = None,
+        headers: Iterable[Headers | None] | None = None,
     ) -> Positions:
         """Append a list of messages, after encoding all of them.
 
@@ -111,6 +113,8 @@ class Topic(ProcessBound, TopicWriter[T]):
             As for `CommitLog.append_many`.
         expect : int, optional
             As for `append`: all messages are appended, or none of them.
+        headers : iterable of mapping or None, optional
+            One for each message.
 
         Returns
         -------
@@ -125,7 +129,7 @@ class Topic(ProcessBound, TopicWriter[T]):
             As for `CommitLog.append_many`.
         """
         values = self._encoder.encoded_many(list(messages))
-        return self._pipe.append_many(values, keys, timestamp_ns, sync, expect)
+        return self._pipe.append_many(values, keys, timestamp_ns, sync, expect, headers)
 
     async def append_async(
         self,
@@ -137,12 +141,13 @@ class Topic(ProcessBound, TopicWriter[T]):
         expect: int | None = None,
         producer: str | None = None,
         producer_sequence: int | None = None,
+        headers: Headers | None = None,
     ) -> int:
         """Append one message; wait for durability as `CommitLog.append_async` does.
 
         Parameters
         ----------
-        message, key, timestamp_ns, sync, expect, producer, producer_sequence
+        message, key, timestamp_ns, sync, expect, producer, producer_sequence, headers
             As for `append`.
 
         Returns
@@ -154,7 +159,7 @@ class Topic(ProcessBound, TopicWriter[T]):
         condition: Condition = expect
         if producer is not None or producer_sequence is not None:
             condition = self._number(producer, producer_sequence, expect)
-        return await self._pipe.append_async(value, key, timestamp_ns, sync, condition)
+        return await self._pipe.append_async(value, key, timestamp_ns, sync, condition, headers)
 
     def _number(self, producer: object, sequence: object, expect: object) -> ProducerNumber:
         """Check the arguments before the schema is appended."""

@@ -248,6 +248,11 @@ class TopicTailer(ProcessBound, Generic[T]):
             raise self._error(record, error) from error
 
     @property
+    def headers(self) -> dict[str, bytes]:
+        """Return the headers of the message that was read last; empty if it has none."""
+        return {} if self.record is None else self.record.headers
+
+    @property
     def key(self) -> bytes | None:
         """Return the key that the message that was read last was appended with. `record.key` is the
         key that the log has, which a topic with `seal_keys=True` encrypts.

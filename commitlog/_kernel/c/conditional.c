@@ -181,8 +181,9 @@ int cl_append_expected(cl_writer *writer, const cl_record_input *input, cl_condi
     return code;
 }
 
-int cl_append_records_expected(cl_writer *writer, const cl_record_input *records, size_t count,
-                               uint64_t length, cl_condition *condition, int64_t *positions) {
+int cl_append_records_expected(cl_writer *writer, const cl_record_input *records,
+                               const cl_headers *headers, size_t count, uint64_t length,
+                               cl_condition *condition, int64_t *positions) {
     uint64_t packed = 0;
     int code;
     do { /* MOST_ATTEMPTS rounds at most */
@@ -191,14 +192,16 @@ int cl_append_records_expected(cl_writer *writer, const cl_record_input *records
             return CL_E_MOVED;
         }
         if (CL_LIKELY(code == CL_OK)) {
-            code = cl_append_records_at(writer, packed, records, count, length, positions);
+            code =
+                cl_append_records_at(writer, packed, records, headers, count, length, positions);
         }
     } while (tries_again(condition, &code));
     return code;
 }
 
 int cl_append_records_at(cl_writer *writer, uint64_t packed, const cl_record_input *records,
-                         size_t count, uint64_t length, int64_t *positions) {
+                         const cl_headers *headers, size_t count, uint64_t length,
+                         int64_t *positions) {
     int64_t now_ns = -1;
     cl_claim claim;
     int code = cl_writer_admit(writer, &now_ns);
@@ -217,5 +220,5 @@ int cl_append_records_at(cl_writer *writer, uint64_t packed, const cl_record_inp
         return code;
     }
     cl_assert(cl_tail_pack(claim.segment->number, claim.offset), ==, packed);
-    return cl_batch_append(writer, &claim, records, count, now_ns, positions);
+    return cl_batch_append(writer, &claim, records, headers, count, now_ns, positions);
 }

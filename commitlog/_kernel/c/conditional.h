@@ -3,6 +3,7 @@
 #define CL_CONDITIONAL_H
 
 #include "frame_writer.h"
+#include "headers.h"
 #include "writer.h"
 
 /* Lives as long as one append, through all of its attempts; all but `expect` is 0 at first. */
@@ -26,16 +27,18 @@ void cl_counted_set(cl_writer *writer, uint64_t position, uint64_t sequence);
 int cl_append_expected(cl_writer *writer, const cl_record_input *input, cl_condition *condition,
                        uint64_t *position);
 
-/* Appends records as one claim on the same condition. Their frames take `length` bytes, which may
- * be at most the size of the largest frame. CL_E_MOVED: the log ends at `expect`, but not at
+/* Appends records as one claim on the same condition. They take `length` bytes with their headers,
+ * which are as for cl_batch_append; that may be at most the size of the largest frame. CL_E_MOVED: the log ends at `expect`, but not at
  * `place`. */
-int cl_append_records_expected(cl_writer *writer, const cl_record_input *records, size_t count,
-                               uint64_t length, cl_condition *condition, int64_t *positions);
+int cl_append_records_expected(cl_writer *writer, const cl_record_input *records,
+                               const cl_headers *headers, size_t count, uint64_t length,
+                               cl_condition *condition, int64_t *positions);
 
 /* Appends records as one claim at the tail `packed`. CL_E_MOVED: the tail is elsewhere, and
  * CL_E_ROLLED_BACK: another handle turned the claim into a SKIP. Other codes as for
  * cl_writer_append. */
 int cl_append_records_at(cl_writer *writer, uint64_t packed, const cl_record_input *records,
-                         size_t count, uint64_t length, int64_t *positions);
+                         const cl_headers *headers, size_t count, uint64_t length,
+                         int64_t *positions);
 
 #endif

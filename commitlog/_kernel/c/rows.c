@@ -5,6 +5,7 @@
 
 #include "crc32c.h"
 #include "crc32c_steps.h"
+#include "mark.h"
 
 #ifdef HAS_INSTRUCTIONS
 
@@ -122,13 +123,39 @@ WITH_CRC static __attribute__((noinline)) uint64_t write_short_record(const cl_s
 
 #endif
 
+/* As cl_batch_append, for records of which some have headers. */
+static __attribute__((noinline)) int append_headed(cl_writer *writer, const cl_claim *claim,
+                                                   const cl_record_input *records,
+                                                   const cl_headers *headers, size_t count,
+                                                   int64_t now_ns, int64_t *positions) {
+    const cl_segment *segment = claim->segment;
+    uint32_t offset = claim->offset;
+    uint64_t cell, first_cell;
+    void *cell_at = &first_cell;
+    for (size_t index = 0; index < count; index++) {
+        cl_record_input record = records[index];
+        record.timestamp_ns = record.timestamp_ns < 0 ? now_ns : record.timestamp_ns;
+        cell = cl_marked_write(segment, offset, &record, &headers[index], NULL);
+        memcpy(cell_at, &cell, sizeof cell);
+        offset += cl_headers_size(&headers[index]);
+        positions[index] = (int64_t)(segment->base + offset);
+        offset += cl_frame_aligned((uint32_t)cl_input_length(&record));
+        cell_at = segment->bytes + offset;
+    }
+    cl_assert(offset, ==, claim->offset + claim->length);
+    return cl_batch_publish(writer, claim, first_cell, (uint32_t)count);
+}
+
 int cl_batch_append(cl_writer *writer, const cl_claim *claim, const cl_record_input *records,
-                    size_t count, int64_t now_ns, int64_t *positions) {
+                    const cl_headers *headers, size_t count, int64_t now_ns, int64_t *positions) {
     const cl_segment *segment = claim->segment;
     uint32_t offset = claim->offset;
     uint64_t cell, first_cell;
     void *cell_at = &first_cell;
     cl_assert(count, >, 0);
+    if (headers != NULL) {
+        return append_headed(writer, claim, records, headers, count, now_ns, positions);
+    }
     for (size_t index = 0; index < count; index++) {
         const cl_record_input *record = &records[index];
 #ifdef HAS_INSTRUCTIONS
@@ -169,7 +196,7 @@ int cl_writer_append_records(cl_writer *writer, const cl_record_input *records, 
         cl_claim claim;
         int code = cl_batch_claim(writer, bytes, &now_ns, &claim);
         if (code == CL_OK) {
-            code = cl_batch_append(writer, &claim, first, batch, now_ns, positions + *done);
+            code = cl_batch_append(writer, &claim, first, NULL, batch, now_ns, positions + *done);
         }
         if (code == CL_OK) {
             *done += batch;

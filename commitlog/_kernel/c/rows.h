@@ -3,6 +3,7 @@
 #define CL_ROWS_H
 
 #include "claim.h"
+#include "headers.h"
 
 /* Equal rows of bytes, each a record. */
 typedef struct {
@@ -20,8 +21,9 @@ int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done, 
  * frame. A timestamp below 0 is the clock's at the record's batch. */
 int cl_writer_append_records(cl_writer *writer, const cl_record_input *records, size_t count,
                              size_t *done, int64_t *positions);
-/* Writes records into a batch's claim, which they fill, and publishes them as cl_batch_publish. */
+/* Writes records into a batch's claim, which they fill, and publishes them as cl_batch_publish.
+ * `headers` are as many as records; NULL: no record has any. */
 int cl_batch_append(cl_writer *writer, const cl_claim *claim, const cl_record_input *records,
-                    size_t count, int64_t now_ns, int64_t *positions);
+                    const cl_headers *headers, size_t count, int64_t now_ns, int64_t *positions);
 
 #endif

@@ -21,9 +21,10 @@ static void scan_frames(const cl_segment *segment, uint64_t from, uint64_t to, c
             if (index != NULL) {
                 cl_index_add(index, at.offset, record.timestamp_ns);
             }
-        } else if (code == CL_E_ROLLED_BACK) {
+        } else if (code == CL_E_ROLLED_BACK && !cl_headers_damaged(at)) {
             scan->skipped += at.step;
         } else {
+            code = code == CL_E_ROLLED_BACK ? CL_E_DAMAGE : code;
             scan->code = code == CL_E_ROLL ? CL_OK : code;
             break;
         }
@@ -173,10 +174,11 @@ uint64_t cl_segment_mark_gap(cl_segment *segment, uint64_t from, uint64_t to) {
     return from;
 }
 
-/* By value and not inlined: a loop that gives away the address of its cursor keeps it in memory. */
+/* Whether the content of a SKIP belongs to a record. By value and not inlined: a loop that gives
+ * away the address of its cursor keeps it in memory. */
 static __attribute__((noinline)) bool is_mark(cl_frame_cursor at) {
     cl_mark mark;
-    return cl_mark_read(&at, &mark);
+    return cl_mark_read(&at, &mark) || cl_headers_begin(at);
 }
 
 uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64_t *offset) {

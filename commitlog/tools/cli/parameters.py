@@ -56,6 +56,14 @@ def position(text: str) -> int:
     return _read(text, "a position, decimal or 0x...", _position_of)
 
 
+def header(text: str) -> tuple[str, bytes]:
+    """Return the name and the value of a header given as NAME=VALUE."""
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise click.BadParameter(f"expected NAME=VALUE, not {text!r}")
+    return name, os.fsencode(value)
+
+
 def time_or_position(text: str) -> int | str:
     return moment(text) if _POSITION.fullmatch(text) is None else position(text)
 

@@ -52,19 +52,34 @@ def format_of(name: str, zone: dt.tzinfo | None, *, escape: bool) -> RecordForma
 
 
 class JsonLines:
-    """Format records as JSON, one object per line, with every field."""
+    """Format records as JSON, one object per line, with every field; headers if there are any."""
 
     def __init__(self, zone: dt.tzinfo | None = dt.UTC) -> None:
         self._zone = zone
 
     def __call__(self, batch: Batch, rows: Rows) -> bytes:
         columns = [column(field, batch, rows, self._zone) for field in FIELDS]
+        headers = [batch.headers[row] for row in rows.tolist()]
         return "".join(
             [
-                json.dumps(json_fields(dict(zip(FIELDS, row, strict=True)))) + "\n"
-                for row in zip(*columns, strict=True)
+                json.dumps(json_fields(dict(zip(FIELDS, row, strict=True))) | json_headers(own))
+                + "\n"
+                for *row, own in zip(*columns, headers, strict=True)
             ]
         ).encode()
+
+
+def json_headers(headers: dict[str, bytes]) -> dict[str, Any]:
+    """Return the field of headers: text if all are UTF-8, else base64 and a field that says so;
+    nothing without headers.
+    """
+    if not headers:
+        return {}
+    try:
+        return {"headers": {name: content.decode() for name, content in headers.items()}}
+    except UnicodeDecodeError:
+        encoded = {name: base64.b64encode(each).decode() for name, each in headers.items()}
+        return {"headers": encoded, "headers_encoding": "base64"}
 
 
 def json_fields(fields: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 import builtins
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from enum import Enum
 from types import GenericAlias, TracebackType
@@ -184,6 +184,7 @@ class TopicWriter(Generic[_Item]):
         expect: int | None = None,
         producer: str | None = None,
         producer_sequence: int | None = None,
+        headers: Mapping[str, Any] | None = None,
     ) -> int: ...
 
 def lengths_of(items: Iterable[Any]) -> tuple[int, int]: ...

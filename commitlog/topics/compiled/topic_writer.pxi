@@ -71,7 +71,7 @@ cdef class TopicWriter:
 
     def append(
         self, message, *, key=None, timestamp_ns=None, sync=None, expect=None, producer=None,
-        producer_sequence=None
+        producer_sequence=None, headers=None
     ):
         """Append one message.
 
@@ -88,6 +88,9 @@ cdef class TopicWriter:
         producer, producer_sequence
             As for `CommitLog.append`: a repeat of a number returns the position of the first
             message. It may append the schema.
+        headers : mapping of str to bytes-like, optional
+            As for `CommitLog.append`. No layer changes them: they are neither compressed nor
+            encrypted.
 
         Returns
         -------
@@ -109,11 +112,12 @@ cdef class TopicWriter:
         cdef Writer log
         cdef uint64_t position
         value = None
-        if expect is None and producer is None and producer_sequence is None:
+        if (expect is None and producer is None and producer_sequence is None
+                and headers is None):
             value = self.plain_value(message)
         if value is None:
             return self._append_otherwise(
-                message, (key, timestamp_ns, sync), expect, producer, producer_sequence
+                message, (key, timestamp_ns, sync), expect, producer, producer_sequence, headers
             )
         if self.type is None or self.last.position >= self.declared.far_end:
             return self.pipe.append(value, key, timestamp_ns, sync, None)

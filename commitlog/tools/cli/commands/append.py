@@ -78,6 +78,14 @@ class _Appended:
     show_default=True,
     help="Give every record this type.",
 )
+@click.option(
+    "--header",
+    "headers",
+    type=parameters.header,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Give every record this header; may be given several times.",
+)
 @click.option("--sync", is_flag=True, help="Wait until each batch is durable.")
 @click.option(
     "--segment-size",
@@ -98,6 +106,7 @@ def command(
     format: str,
     key: str | None,
     kind: int,
+    headers: tuple[tuple[str, bytes], ...],
     sync: bool,
     segment_size: int | None,
     roll_cycle: str | None,
@@ -118,6 +127,7 @@ def command(
     Examples:
       commitlog append orders orders.txt
       commitlog append --key lena --sync orders < orders.txt
+      commitlog append --header source=till-3 orders orders.txt
       find . -print0 | commitlog append --format null files
       commitlog append --roll-cycle DAILY --time-zone Europe/Berlin orders
     """
@@ -131,8 +141,13 @@ def command(
     options = Options(
         segment_size=segment_size, roll_cycle=roll_cycle_of(roll_cycle, roll_epoch, time_zone)
     )
+    named = dict(headers)
+    if len(named) < len(headers):
+        raise click.UsageError("--header names a header twice: name it once")
     _check(log, options, create=not no_create)
-    appender = _Appending(split, None if key is None else os.fsencode(key), kind, sync=sync)
+    appender = _Appending(
+        split, None if key is None else os.fsencode(key), kind, named or None, sync=sync
+    )
     interrupted, failure = appender.run(log, sources, options)
     _report(appender.done, interrupted=interrupted, failure=failure, as_json=as_json, log=log)
     if failure is not None:
@@ -144,12 +159,19 @@ class _Appending:
     """One run; `done` counts what it has appended."""
 
     def __init__(
-        self, split: Callable[[int], Splitter], key: bytes | None, kind: int, *, sync: bool
+        self,
+        split: Callable[[int], Splitter],
+        key: bytes | None,
+        kind: int,
+        headers: dict[str, bytes] | None,
+        *,
+        sync: bool,
     ) -> None:
         self.done = _Appended()
         self._split = split
         self._key = key
         self._kind = kind
+        self._headers = headers
         self._sync = True if sync else None
         self._taken = 0
 
@@ -173,7 +195,9 @@ class _Appending:
 
     def _take_all(self, log: CommitLog, sources: tuple[str, ...], stop: Stop, show: Show) -> bool:
         for source in sources:
-            splitter = self._split(view_of(log).largest_value(self._key, self._kind))
+            view = view_of(log)
+            room = view.largest_value(self._key, self._kind) - view.headers_length(self._headers)
+            splitter = self._split(room)
             for piece in pieces(source, stop):
                 self._taken += len(piece)
                 self._append(log, source, splitter, splitter.feed(piece))
@@ -203,6 +227,7 @@ class _Appending:
                 keys=None if self._key is None else [self._key] * len(values),
                 types=None if self._kind == 0 else [self._kind] * len(values),
                 sync=self._sync,
+                headers=None if self._headers is None else [self._headers] * len(values),
             ).tolist()
         except BaseException:  # the values before an error are appended
             self._count(values[: log.stats().records - self.done.records], [])
