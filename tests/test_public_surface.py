@@ -86,6 +86,7 @@ def test_help_shows_the_parameters_of_a_compiled_method() -> None:
         "expect",
         "producer",
         "producer_sequence",
+        "headers",
     ]
     assert "append(self" in pydoc.plain(pydoc.render_doc(commitlog.CommitLog.append))
 

@@ -9,6 +9,7 @@
 #include "frame_decoder.h"
 #include "index.h"
 #include "native.h"
+#include "rows.h"
 
 #define SEGMENT_SIZE (16u << 20)
 #define PAGE 4096u
@@ -125,6 +126,37 @@ static void append_records(measurement *at, uint32_t count) {
           done == count);
 }
 
+/* A record of VALUE_SIZE bytes with one header of 20. */
+static void append_headed(measurement *at, uint32_t count) {
+    static const uint8_t encoded[] = "\4\20\0namethe value it has";
+    const cl_headers headers = {.bytes = encoded, .length = CL_HEADER_FIXED + 4 + 16};
+    const cl_record_input input = record_of(at->value, VALUE_SIZE);
+    cl_writer *writer = &at->scene.handle.writer;
+    uint32_t length = cl_headers_size(&headers) +
+                      cl_frame_aligned((uint32_t)cl_input_length(&input));
+    int64_t position;
+    for (uint32_t index = 0; index < count; index++) {
+        int64_t now_ns = -1;
+        cl_claim claim;
+        CHECK(cl_batch_claim(writer, length, &now_ns, &claim) == CL_OK);
+        CHECK(cl_batch_append(writer, &claim, &input, &headers, 1, now_ns, &position) == CL_OK);
+    }
+}
+
+static void find_headers(measurement *at, uint32_t count) {
+    cl_headers found;
+    cl_frame_cursor cursor = cl_frame_cursor_at(at->reader.held, at->reader.held->map,
+                                                CL_SEGMENT_HEADER, at->reader.held->size);
+    for (uint32_t index = 0; index < count; index++) {
+        CHECK(cl_frame_read(&cursor) == CL_E_ROLLED_BACK);
+        cl_frame_next(&cursor);
+        CHECK(cl_headers_find(cursor.segment, cursor.bytes, cursor.offset, &found) == CL_OK &&
+              found.length != 0);
+        CHECK(cl_frame_read(&cursor) == CL_OK);
+        cl_frame_next(&cursor);
+    }
+}
+
 static void claim_and_publish(measurement *at, uint32_t count) {
     cl_record_input input = record_of(at->value, VALUE_SIZE);
     cl_writer *writer = &at->scene.handle.writer;
@@ -143,6 +175,11 @@ static void open_to_read(measurement *at, uint32_t count) {
 
 static void append_what_is_read(measurement *at, uint32_t count) {
     append(at, count);
+    open_to_read(at, count);
+}
+
+static void append_headed_to_read(measurement *at, uint32_t count) {
+    append_headed(at, count);
     open_to_read(at, count);
 }
 
@@ -388,6 +425,8 @@ static const hot_path hot_paths[] = {
     {"append-native-mapped", false, MOST, NULL, NULL, append_native},
     {"append-rows", false, MOST, make_positions, NULL, append_rows},
     {"append-records", false, MOST, make_records, NULL, append_records},
+    {"append-headers", false, MOST, NULL, NULL, append_headed},
+    {"read-headers", false, MOST, append_headed_to_read, NULL, find_headers},
     {"claim-publish", false, MOST, NULL, NULL, claim_and_publish},
     {"read", false, MOST, append_what_is_read, NULL, read_each},
     {"read-varied", false, MOST, append_varied_to_read, NULL, read_each},

@@ -151,6 +151,24 @@ cdef class FrameDecoder:
             code = cl_frames_decode(&cursor, first, min(limit, self.segment.size), &out.rows)
         return code, cursor.offset, cursor.step
 
+    def headers(self, const uint8_t[::1] data, uint64_t start, const int64_t[::1] positions):
+        """Return the headers of decoded records, a dict for each; None if they are damaged. The
+        data must reach back from the first record by HEADERS_BACK, or to the first frame.
+        """
+        cdef cl_frame_cursor cursor
+        cdef cl_headers headers
+        cdef uint64_t offset
+        cdef Py_ssize_t index
+        cdef list found = []
+        for index in range(positions.shape[0]):
+            offset = <uint64_t>positions[index] - self.segment.base
+            cursor = self.cursor(data, start, offset, self.segment.size)
+            if offset - start < CL_HEADERS_BACK and start > CL_SEGMENT_HEADER:
+                raise ValueError("the data does not reach far enough before the record")
+            code = cl_headers_find(&self.segment, cursor.bytes, offset, &headers)
+            found.append(decode_headers(&headers) if code == CL_OK else None)
+        return found
+
     def resume(self, const uint8_t[::1] data, uint64_t start, uint64_t offset, uint64_t limit):
         """Return the offset of the next valid frame behind `offset`, or `limit`.
 

@@ -10,6 +10,7 @@ cdef extern from "frame_cursor.h":
         uint32_t value_length
         uint32_t type
     ctypedef struct cl_frame_cursor:
+        const uint8_t *bytes
         uint64_t end
         uint64_t limit
         uint64_t offset
@@ -25,6 +26,7 @@ cdef extern from "frame_cursor.h":
 cdef extern from "headers.h":
     enum:
         CL_HEADERS_MOST, CL_HEADERS_LARGEST, CL_HEADER_NAME_MOST, CL_HEADER_FIXED
+        CL_HEADERS_BACK
     ctypedef struct cl_headers:
         const uint8_t *bytes
         uint32_t length

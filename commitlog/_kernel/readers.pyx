@@ -28,7 +28,7 @@ from commitlog._kernel.kernel cimport *
 from commitlog._kernel.memory cimport (
     cl_memory_map_descriptor, cl_memory_part, cl_memory_unmap, uuid_of,
 )
-from commitlog._kernel.segments cimport Segment, SparseIndex
+from commitlog._kernel.segments cimport Segment, SparseIndex, decode_headers
 from commitlog.base.moment import utc_datetime
 from commitlog.base.units import parse_duration
 from commitlog.errors.advice import with_advice

@@ -1,6 +1,9 @@
 from libc.stdint cimport int64_t, uint64_t, uint8_t
 
-from commitlog._kernel.kernel cimport cl_index, cl_segment
+from commitlog._kernel.kernel cimport cl_headers, cl_index, cl_segment
+
+
+cdef dict decode_headers(const cl_headers *found)
 
 
 cdef class Segment:

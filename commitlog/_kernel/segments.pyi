@@ -69,6 +69,7 @@ SEAL_CRC: int
 UUID_SIZE: int
 CELL_SIZE: int
 FRAME_ALIGN: int
+HEADERS_BACK: int
 FRAME_HEADER: int
 FRAME_EXTENDED: int
 FRAME_LIMIT: int
@@ -205,4 +206,7 @@ class FrameDecoder:
     def decode(
         self, data: Buffer, start: int, offset: int, first: int, limit: int, out: RowBuffers
     ) -> tuple[int, int, int]: ...
+    def headers(
+        self, data: Buffer, start: int, positions: Buffer
+    ) -> list[dict[str, bytes] | None]: ...
     def resume(self, data: Buffer, start: int, offset: int, limit: int) -> int: ...

@@ -14,6 +14,7 @@ from commitlog._kernel.kernel cimport *
 from commitlog._kernel.memory cimport Memory, uuid_of
 from commitlog.errors import ClosedError, RecordTooLargeError
 
+include "decoded_headers.pxi"
 include "segment.pxi"
 include "segment_view.pxi"
 include "frame_fields.pxi"

@@ -62,7 +62,7 @@ class Producers:
         self._known: dict[str, _Producer] = {}
 
     def append(self, name: str, number: int, record: tuple[Any, Any, Any, Any, Any]) -> int:
-        """Append a record (value, key, type, timestamp, headers) unless its number was appended before.
+        """Append a record (value, key, type, timestamp, headers) unless its number was appended.
 
         Return the position of the record with that number, or -1 if the record was dropped.
         """

@@ -78,6 +78,14 @@ class PieceDecoder:
         code, offset, needed = self._decoder.decode(data, start, offset, first, stop, rows)
         return PieceProgress(_FOUND.get(code, "damage"), offset, needed)
 
+    def headers(
+        self, data: Piece, start: int, positions: memoryview
+    ) -> list[dict[str, bytes] | None]:
+        """Return the headers of decoded records, at positions of 8 bytes; None for damaged ones.
+        The piece must reach back from the first record by `HEADERS_BACK`, or to the first frame.
+        """
+        return self._decoder.headers(data, start, positions)
+
     def resume(self, data: Piece, start: int, offset: int, stop: int) -> int:
         """Return the offset of the next whole frame, or `stop`."""
         return self._decoder.resume(data, start, offset, stop)

@@ -5,7 +5,7 @@ object for each row.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,9 +36,13 @@ DDL = (
 # all logs, because a stream keeps its columns when a topic or a version is added.
 MESSAGE = "message"
 MESSAGE_TYPE = pa.struct([("topic", pa.string()), ("json", pa.string())])
-MESSAGE_DDL = f"{DDL}, {MESSAGE} struct<topic: string, json: string>"
+MESSAGE_DDL = f"{MESSAGE} struct<topic: string, json: string>"
+# With the option includeHeaders, as Kafka's source has them.
+HEADERS = "headers"
+HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+HEADERS_DDL = f"{HEADERS} array<struct<key: string, value: binary>>"
 # The others are known without reading a record.
-RECORD_COLUMNS = frozenset({"key", "value", "offset", "timestamp", "type", MESSAGE})
+RECORD_COLUMNS = frozenset({"key", "value", "offset", "timestamp", "type", MESSAGE, HEADERS})
 # The one column of a scan that only counts, which `column_pruning.java` requests: each task yields
 # one row with its number of records.
 COUNTED = pa.schema([pa.field("count(*)", pa.int64(), nullable=False)])
@@ -49,6 +53,7 @@ _SPARK_NAMES = {
     pa.int64(): "bigint",
     FIELDS["timestamp"]: "timestamp",
     MESSAGE_TYPE: "struct<topic:string,json:string>",
+    HEADERS_TYPE: "array<struct<key:string,value:binary>>",
 }
 
 ROWS_DEFAULT = 1 << 16
@@ -65,7 +70,7 @@ def arrow_schema(
     if fields == [(COUNTED.names[0], "bigint", False)]:
         return COUNTED
     known = {name.lower(): arrow_type for name, arrow_type in FIELDS.items()}
-    known[MESSAGE] = MESSAGE_TYPE
+    known |= {MESSAGE: MESSAGE_TYPE, HEADERS: HEADERS_TYPE}
     made = []
     for name, spark_type, nullable in fields:
         arrow_type = known.get(name.lower())
@@ -75,7 +80,7 @@ def arrow_schema(
         if arrow_type is None:
             raise InvalidOptionError(
                 f"the schema has a column {name!r}, which a commit log does not have: choose among "
-                f"{', '.join((*FIELDS, MESSAGE))}"
+                f"{', '.join((*FIELDS, MESSAGE, HEADERS))}"
             )
         if spark_type != _SPARK_NAMES[arrow_type]:
             raise InvalidOptionError(
@@ -101,9 +106,8 @@ class RowBuilder:
 
     def __init__(self, schema: pa.Schema, most: int = ROWS_DEFAULT) -> None:
         self.schema = schema
-        self.wanted = frozenset(
-            name for name in FIELDS if name.lower() in {given.lower() for given in schema.names}
-        )
+        given = {name.lower() for name in schema.names}
+        self.wanted = frozenset(name for name in (*FIELDS, HEADERS) if name.lower() in given)
         self._most = most
         self._room_bytes = _ROOM_BYTES
         self._begin()
@@ -119,7 +123,7 @@ class RowBuilder:
 
         most = self._most
         self._buffers = {
-            "positions": room("offset", most * 8),
+            "positions": room(HEADERS if HEADERS in self.wanted else "offset", most * 8),
             "timestamps_us": room("timestamp", most * 8),
             "types": room("type", most * 8),
             "value_ends": room("value", (most + 1) * 4),
@@ -129,6 +133,24 @@ class RowBuilder:
             "key_bits": room("key", -(-most // 8)),
         }
         self.rows = PieceDecoder.rows(most, **self._buffers)
+        self._headers: list[list[dict[str, str | bytes]] | None] = []
+
+    @property
+    def has_headers(self) -> bool:
+        """Whether the headers of each row are wanted: `add_headers` takes them."""
+        return HEADERS in self.wanted
+
+    def headless_positions(self) -> memoryview:
+        """Return the positions of the rows whose headers are not there yet, 8 bytes each."""
+        positions = memoryview(self._buffers["positions"]).cast("B").cast("q")
+        return positions[len(self._headers) : self.count]
+
+    def add_headers(self, headers: Iterable[dict[str, bytes] | None]) -> None:
+        """Add the headers of the next rows. None is null, and so are no headers, as in Kafka."""
+        self._headers += [
+            [{"key": name, "value": value} for name, value in each.items()] if each else None
+            for each in headers
+        ]
 
     def grow(self, frame_bytes: int) -> None:
         """Enlarge the buffers for a record that does not fit into an empty batch."""
@@ -159,8 +181,11 @@ class RowBuilder:
             rows = pa.StructArray.from_buffers(pa.struct([]), count, [None])
             return pa.RecordBatch.from_struct_array(rows)
         by_name = {
-            name.lower(): self._column(name, count, topic, first_sequence) for name in self.wanted
+            name.lower(): self._column(name, count, topic, first_sequence)
+            for name in self.wanted - {HEADERS}
         }
+        if self.has_headers:
+            by_name[HEADERS] = pa.array(self._headers, HEADERS_TYPE)
         return pa.RecordBatch.from_arrays(
             [by_name[name.lower()] for name in self.schema.names], schema=self.schema
         )

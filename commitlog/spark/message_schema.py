@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arro
 from pyspark.sql.types import DataType, StringType, StructType
 
 from commitlog.errors import TopicNotFoundError
-from commitlog.spark.columns import FIELDS, MESSAGE
+from commitlog.spark.columns import FIELDS, HEADERS, HEADERS_TYPE, MESSAGE
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.schema_log import open_schema_log
 from commitlog.spark.topics import locate
@@ -19,7 +19,7 @@ from commitlog.topics.schema import Schema
 from commitlog.topics.topics_state import catalog_of
 
 
-def schema_with(options: Mapping[str, str]) -> StructType:
+def schema_with(options: Mapping[str, str], *, with_headers: bool) -> StructType:
     """Return all columns of a read, with `message` as the newest version of the topic has it.
 
     Raises
@@ -30,7 +30,8 @@ def schema_with(options: Mapping[str, str]) -> StructType:
         The logs cannot be opened.
     """
     columns = from_arrow_schema(pa.schema(list(FIELDS.items())))
-    return columns.add(MESSAGE, _message_type(options))
+    columns = columns.add(MESSAGE, _message_type(options))
+    return columns.add(HEADERS, from_arrow_type(HEADERS_TYPE)) if with_headers else columns
 
 
 def _message_type(options: Mapping[str, str]) -> DataType:

@@ -20,11 +20,8 @@ _DELAY_DEFAULT_S = 15 * 60.0
 
 _NO_BROKER = "there is no broker: name the log in load(path)"
 _NO_GROUPS = "there are no groups of readers: a query keeps its offsets in its checkpoint"
-# Kafka's default is false. Programs for Kafka often pass it, so false is accepted.
-NO_HEADERS = "includeheaders"
 _REFUSED = {
     "assign": "a log has one partition: name the log with subscribe",
-    NO_HEADERS: "records have no headers",
     "groupidprefix": _NO_GROUPS,
     "kafka.group.id": _NO_GROUPS,
     "fetchoffset.numretries": _NO_BROKER,
@@ -51,6 +48,7 @@ _BOTH = (
     "store",
     "decode",
     "messageTopic",
+    "includeHeaders",
 )
 _BATCH_ONLY = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 _STREAM_ONLY = (
@@ -96,6 +94,7 @@ class ReadOptions:
     store: str | None = None
     decode: bool = False
     message_topic: str | None = None
+    include_headers: bool = False
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, stream: bool) -> ReadOptions:
@@ -125,6 +124,7 @@ class ReadOptions:
             store=_store(given),
             decode=ask.flag("decode", False) or "messagetopic" in given,
             message_topic=given.get("messagetopic"),
+            include_headers=ask.flag("includeHeaders", False),
         )
 
     @classmethod
@@ -148,8 +148,8 @@ def _refuse_others(given: Mapping[str, str], *, stream: bool) -> None:
     known = (*_BOTH, *(_STREAM_ONLY if stream else _BATCH_ONLY))
     names = {name.lower() for name in known}
     elsewhere = {name.lower(): name for name in (_BATCH_ONLY if stream else _STREAM_ONLY)}
-    for name, value in given.items():
-        if name in names or (name == NO_HEADERS and value.lower() == "false"):
+    for name in given:
+        if name in names:
             continue
         if name in elsewhere:
             raise InvalidOptionError(

@@ -10,7 +10,7 @@ from typing import Literal
 import pyarrow as pa
 
 from commitlog.errors import CorruptRecordError, CorruptSegmentError, PositionError
-from commitlog.extension import HEADER_SIZE, PieceDecoder
+from commitlog.extension import HEADER_SIZE, HEADERS_BACK, PieceDecoder
 from commitlog.spark.columns import RowBuilder
 from commitlog.spark.presence import check_deleted, other_log
 from commitlog.spark.segment_bytes import SegmentBytes, Window, open_bytes
@@ -120,8 +120,10 @@ class SliceReader:
         offset, stop, builder = max(wanted.scan, HEADER_SIZE), wanted.stop, self._builder
         needed = 8
         while offset < stop:
+            begin = max(HEADER_SIZE, offset - HEADERS_BACK) if builder.has_headers else offset
+            wanted_bytes = max(needed, min(PIECE_BYTES, stop - offset))
             if (
-                not window.reach(offset, max(needed, min(PIECE_BYTES, stop - offset)))
+                not window.reach(begin, offset - begin + wanted_bytes)
                 and window.stop - offset < needed
             ):
                 self._refuse_short(window.stop)
@@ -130,6 +132,8 @@ class SliceReader:
                 window.data, window.start, offset, wanted.start, stop, rows=builder.rows
             )
             needed = max(needed, 8)
+            if builder.has_headers:
+                self._add_headers(decoder, window)
             if found == "end":
                 break
             if found == "full":
@@ -143,6 +147,26 @@ class SliceReader:
                     break
                 self._report_damage(offset, resume)
                 offset, needed = resume, 8
+
+    def _add_headers(self, decoder: PieceDecoder, window: Window) -> None:
+        positions = self._builder.headless_positions()
+        headers = decoder.headers(window.data, window.start, positions)
+        for position, each in zip(positions, headers, strict=True):
+            if each is None:
+                self._report_headers(position)
+        self._builder.add_headers(headers)
+
+    def _report_headers(self, position: int) -> None:
+        location = self._slice.location
+        if self._on_damage == "skip":
+            _logger.warning("%s: the headers at position %d are damaged", location, position)
+            return
+        raise CorruptSegmentError(
+            "the headers of this record are damaged, and the record is not: run `commitlog repair` "
+            "on the log, or read it without headers, or with onDamage=skip",
+            path=location,
+            position=position,
+        )
 
     def _finish(self) -> pa.RecordBatch:
         first = None

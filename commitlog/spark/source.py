@@ -40,14 +40,20 @@ class CommitLogSource(DataSource):
 
     def schema(self) -> str | StructType:
         """Return all columns. With `schema(...)` on Spark's reader, a query requests fewer."""
-        from commitlog.spark.columns import DDL, MESSAGE_DDL
+        from commitlog.spark.columns import DDL, HEADERS_DDL, MESSAGE_DDL
 
         given = {name.lower(): value.lower() for name, value in self.options.items()}
+        with_headers = given.get("includeheaders") == "true"
         if "messagetopic" in given:
             from commitlog.spark.message_schema import schema_with
 
-            return schema_with(self.options)
-        return MESSAGE_DDL if given.get("decode") == "true" else DDL
+            return schema_with(self.options, with_headers=with_headers)
+        columns = [DDL]
+        if given.get("decode") == "true":
+            columns.append(MESSAGE_DDL)
+        if with_headers:
+            columns.append(HEADERS_DDL)
+        return ", ".join(columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from commitlog.spark.reader import batch_reader

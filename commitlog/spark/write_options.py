@@ -12,7 +12,6 @@ from commitlog.base.units import parse_size
 from commitlog.errors import InvalidOptionError, RecordTypeError
 from commitlog.options import Options
 from commitlog.spark import places
-from commitlog.spark.read_options import NO_HEADERS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -21,8 +20,10 @@ TOPIC_NAME = re.compile(r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$")
 _OPTIONS = ("path", "topic", "segmentSize", "txnAppId", "txnVersion")
 # Spark passes these options of its own.
 _SPARKS = ("checkpointlocation", "queryname", "outputmode")
+# Kafka's default is false. Programs for Kafka often pass it, so false is accepted.
+_NO_HEADERS = "includeheaders"
 _REFUSED = {
-    NO_HEADERS: "records have no headers",
+    _NO_HEADERS: "the sink writes records without headers",
     "kafka.bootstrap.servers": "there is no broker: name the log in save(path) or start(path)",
     "partitionby": "a log has one partition; the column 'topic' chooses among logs",
 }
@@ -68,7 +69,7 @@ class WriteOptions:
         given = {name.lower(): value for name, value in options.items()}
         known = {name.lower(): name for name in _OPTIONS}
         for name, value in given.items():
-            if name == NO_HEADERS and value.lower() == "false":
+            if name == _NO_HEADERS and value.lower() == "false":
                 continue
             if name in _REFUSED or name.startswith("kafka."):
                 raise InvalidOptionError(

@@ -55,9 +55,9 @@ def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
 class BatchForm:
     """Turns batches of records into Arrow record batches of one schema.
 
-    The columns are in the given order; None means all but the headers. `what` is the call that needs pyarrow, for
-    the error. With `views`, keys and values are of Arrow's type `binary_view`, and in place of its
-    offsets a batch has views.
+    The columns are in the given order; None means all but the headers. `what` is the call that
+    needs pyarrow, for the error. With `views`, keys and values are of Arrow's type `binary_view`,
+    and in place of its offsets a batch has views.
     """
 
     COLUMNS = COLUMNS

@@ -16,7 +16,7 @@ from commitlog.extension import view_of
 from commitlog.topics.agreement import declare
 from commitlog.topics.cipher import NONCE_BYTES
 from commitlog.topics.data_key import PlaceSeal
-from commitlog.topics.draft import Draft, Headers, Variant
+from commitlog.topics.draft import Draft, Variant
 from commitlog.topics.message_sizes import FRAME_MOST, check_sizes
 from commitlog.topics.part import Part, Positions
 from commitlog.topics.schema import SCHEMA_TYPE
@@ -62,18 +62,16 @@ class TopicAppender:
         """Append a draft of one message; return its position, or -1 if it was dropped."""
         variant = _variant_of(draft)
         if condition is None and self._last.position < variant.declared.far_end:
-            (value,), (key,) = draft.values, draft.keys
-            headers = None if draft.headers is None else draft.headers[0]
             if variant.seal is not None:
-                position = self._append_placed(variant, value, key, timestamp_ns, sync, headers)
+                position = self._append_placed(draft, timestamp_ns, sync)
             else:
                 position = self._log.append(
-                    value,
-                    key=key,
+                    draft.values[0],
+                    key=draft.keys[0],
                     type=variant.type,
                     timestamp_ns=timestamp_ns,
                     sync=sync,
-                    headers=headers,
+                    headers=None if draft.headers is None else draft.headers[0],
                 )
         elif isinstance(condition, ProducerNumber):
             position = self._log.append(
@@ -119,16 +117,10 @@ class TopicAppender:
                 position = int(each)
         return position
 
-    def _append_placed(
-        self,
-        variant: Variant,
-        value: bytes,
-        key: bytes | None,
-        timestamp_ns: int | None,
-        sync: bool | None,
-        headers: Headers | None,
-    ) -> int:
+    def _append_placed(self, draft: Draft, timestamp_ns: int | None, sync: bool | None) -> int:
         """Append a message that is sealed for its position. A `Part` of one record takes longer."""
+        variant = _variant_of(draft)
+        (value,), (key,) = draft.values, draft.keys
         seal: PlaceSeal | None = variant.seal
         assert seal is not None
 
@@ -136,8 +128,9 @@ class TopicAppender:
             nonce = os.urandom(NONCE_BYTES)
             return lambda positions: [seal.seal(value, key, positions[0], nonce)]
 
-        types = [variant.type]
-        records = self._record_list([value], [key], types, timestamp_ns, None, placing, [headers])
+        records = self._record_list(
+            [value], [key], [variant.type], timestamp_ns, None, placing, draft.headers
+        )
         return int(self._append_records(records, sync)[0])
 
     def _prepare_once(self, draft: Draft, number: ProducerNumber) -> dict[str, Any]:
@@ -181,8 +174,7 @@ class TopicAppender:
         if expect is not None:
             yield from self._whole(draft, sync, expect)
             return
-        variant, values, keys = _variant_of(draft), draft.values, draft.keys
-        count = len(values)
+        variant, count = _variant_of(draft), len(draft.values)
         first = 0
         is_alone = False
         while first < count:
@@ -195,10 +187,9 @@ class TopicAppender:
                 self._declare(variant)
                 is_alone = not self._fits_beside_schema(draft, first)
                 if is_alone:
-                    yield _part_of(variant, [], [], False).put_behind(variant.heads)
+                    yield _part_of(draft, 0, 0, False).put_behind(variant.heads)
                     continue
-            headers = draft.headers_of(first, last)
-            part = _part_of(variant, values[first:last], keys[first:last], durable, None, headers)
+            part = _part_of(draft, first, last, durable)
             yield part if is_plain else part.put_behind(variant.heads)
             first = last
             is_alone = False
@@ -208,15 +199,14 @@ class TopicAppender:
         one claim. If they do not, the schema follows the messages. But a data key goes before them,
         because a kill in between would leave messages that nothing opens.
         """
-        variant, values, keys = _variant_of(draft), draft.values, draft.keys
-        headers = draft.headers_of(0, len(values))
-        part = _part_of(variant, list(values), list(keys), sync, expect, headers)
-        if self._end_of_fitting(draft, 0) < len(values):
+        variant, count = _variant_of(draft), len(draft.values)
+        part = _part_of(draft, 0, count, sync, expect)
+        if self._end_of_fitting(draft, 0) < count:
             self._declare(variant)
-            if variant.heads_length + draft.length(0, len(values)) <= self._log.largest_value:
+            if variant.heads_length + draft.length(0, count) <= self._log.largest_value:
                 part.put_behind(variant.heads)
             elif len(variant.heads) > 1:
-                yield _part_of(variant, [], [], False, expect).put_behind(variant.heads)
+                yield _part_of(draft, 0, 0, False, expect).put_behind(variant.heads)
                 part.expect = expect + len(variant.heads)
         yield part
 
@@ -311,12 +301,16 @@ def _variant_of(draft: Draft) -> Variant:
 
 
 def _part_of(
-    variant: Variant,
-    values: list[bytes],
-    keys: list[Any],
-    sync: bool | None,
-    expect: int | None = None,
-    headers: list[Headers | None] | None = None,
+    draft: Draft, first: int, last: int, sync: bool | None, expect: int | None = None
 ) -> Part:
-    count = len(values)
-    return Part(values, keys, [variant.type] * count, [variant.seal] * count, sync, expect, headers)
+    """Return the messages from `first` to `last` as records to append."""
+    variant, count = _variant_of(draft), last - first
+    return Part(
+        draft.values[first:last],
+        draft.keys[first:last],
+        [variant.type] * count,
+        [variant.seal] * count,
+        sync,
+        expect,
+        None if draft.headers is None else draft.headers[first:last],
+    )

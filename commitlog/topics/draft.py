@@ -123,7 +123,3 @@ class Draft:
         """Return at least how many bytes the records from `first` to `last` take."""
         headers = sum(self.header_lengths[first:last])
         return frames_length(self.values[first:last], self.keys[first:last]) + headers
-
-    def headers_of(self, first: int, last: int) -> list[Headers | None] | None:
-        """Return the headers of the records from `first` to `last`; None if no record has any."""
-        return None if self.headers is None else self.headers[first:last]

@@ -28,6 +28,7 @@ def check_sizes(
     schema: Schema,
     values: list[bytes],
     keys: list[Any] | None,
+    *,
     when: str = "",
     headers: list[int] | None = None,
 ) -> None:

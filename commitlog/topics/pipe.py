@@ -83,6 +83,7 @@ class TopicPipe:
         timestamp_ns: int | None,
         sync: bool | None,
         condition: Condition,
+        *,
         headers: Headers | None = None,
     ) -> int:
         """Append one message; return its position, or -1 if it was dropped or collected."""
@@ -100,6 +101,7 @@ class TopicPipe:
         timestamp_ns: int | None,
         sync: bool | None,
         expect: int | None,
+        *,
         headers: Iterable[Headers | None] | None = None,
     ) -> Positions:
         """Append messages; return their positions, -1 for those that were dropped or collected."""
@@ -124,6 +126,7 @@ class TopicPipe:
         timestamp_ns: int | None,
         sync: bool | None,
         condition: Condition,
+        *,
         headers: Headers | None = None,
     ) -> int:
         """Append one message, and wait as `CommitLog.append_async` does."""

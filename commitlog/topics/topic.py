@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Literal, Self, TypeVar, overload
 
 from commitlog import CommitLog, Record
@@ -78,18 +78,18 @@ class Topic(ProcessBound, TopicWriter[T]):
         message: T,
         given: tuple[Key | None, int | None, bool | None],
         expect: int | None,
-        producer: str | None,
-        producer_sequence: int | None,
+        number: tuple[str | None, int | None],
         headers: Headers | None,
     ) -> int:
         """Append a message with headers or on a condition, while another one is handled, or of a
-        wrong class or value; `given` has its key, its timestamp and `sync`.
+        wrong class or value; `given` has its key, its timestamp and `sync`, and `number` its
+        producer and that one's number for it.
         """
         value = self._encoder.encoded(message)
         condition: Condition = expect
-        if producer is not None or producer_sequence is not None:
-            condition = self._number(producer, producer_sequence, expect)
-        return self._pipe.append(value, *given, condition, headers)
+        if number != (None, None):
+            condition = self._number(*number, expect)
+        return self._pipe.append(value, *given, condition, headers=headers)
 
     def append_many(
         self,
@@ -129,7 +129,7 @@ class Topic(ProcessBound, TopicWriter[T]):
             As for `CommitLog.append_many`.
         """
         values = self._encoder.encoded_many(list(messages))
-        return self._pipe.append_many(values, keys, timestamp_ns, sync, expect, headers)
+        return self._pipe.append_many(values, keys, timestamp_ns, sync, expect, headers=headers)
 
     async def append_async(
         self,
@@ -159,7 +159,9 @@ class Topic(ProcessBound, TopicWriter[T]):
         condition: Condition = expect
         if producer is not None or producer_sequence is not None:
             condition = self._number(producer, producer_sequence, expect)
-        return await self._pipe.append_async(value, key, timestamp_ns, sync, condition, headers)
+        return await self._pipe.append_async(
+            value, key, timestamp_ns, sync, condition, headers=headers
+        )
 
     def _number(self, producer: object, sequence: object, expect: object) -> ProducerNumber:
         """Check the arguments before the schema is appended."""

@@ -171,7 +171,9 @@ class TopicCompressor:
         values = draft.values
         if draft.lengths[1] + lengths_of(draft.keys)[1] > self._limit:
             # Readers refuse a larger message: their limit bounds the memory of a hostile record.
-            check_sizes(self._log, self._schema, values, draft.keys, " before it is compressed")
+            check_sizes(
+                self._log, self._schema, values, draft.keys, when=" before it is compressed"
+            )
         if self._samples is not None:
             for value in values:
                 self._note(value)

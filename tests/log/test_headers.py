@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import shutil
+import signal
 import struct
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,8 @@ from commitlog.errors import (
 from commitlog.repair.repair import repair
 from commitlog.repair.verification import verify
 from tests.oracle.segment_file import HEADER_SIZE, Kind, build_skip, crc32c, frames, read_header
-from tests.setups import LARGEST_VALUE, SEGMENT, Logs, Setup
+from tests.setups import BY_HAND, LARGEST_VALUE, SEGMENT, Logs, Setup
+from tests.steps import die
 
 TRACE = {"traceparent": b"00-1-2-01", "z": b"", "käse": bytes(range(256))}
 MAGIC = b"HDRS"
@@ -408,3 +411,91 @@ def test_copied_log_has_the_headers(logs: Logs, tmp_path: Path) -> None:
     shutil.copytree(log.path, tmp_path / "copy")
     with commitlog.open(tmp_path / "copy", "r") as copy:
         assert all_headers(copy) == [{"n": b"%d" % number} for number in range(300)]
+
+
+# --- Arrow ---------------------------------------------------------------------------------------
+
+
+def test_arrow_has_headers_on_request_and_takes_them(logs: Logs) -> None:
+    pa = pytest.importorskip("pyarrow")
+    log = logs.open()
+    given = [{}, TRACE, {"n": b"1"}, {}]
+    log.append_many([b"a", b"b", b"c", b"d"], headers=given, keys=[None, b"k", None, b""])
+    assert "headers" not in log.to_arrow().schema.names
+    table = log.to_arrow(headers=True)
+    assert table.schema.field("headers").type == pa.map_(pa.string(), pa.binary())
+    assert [dict(row) for row in table["headers"].to_pylist()] == given
+    batch = log.tailer(start="first").read_batch(9)
+    for found in (
+        batch.to_arrow(headers=True)["headers"],
+        log.to_arrow(columns=["headers"])["headers"],
+        log.to_arrow(columns=["value", "headers"], headers=True)["headers"],
+        log.to_reader(headers=True).read_all()["headers"],
+    ):
+        assert [dict(row) for row in found.to_pylist()] == given
+    other = logs.open("other")
+    other.append_arrow(table)
+    assert all_headers(other) == given
+    assert [record.value for record in other.tailer(start="first")] == [b"a", b"b", b"c", b"d"]
+    assert other.to_arrow(columns=["timestamp", "key"]) == log.to_arrow(
+        columns=["timestamp", "key"]
+    )
+
+
+def test_arrow_without_headers_takes_no_room(logs: Logs) -> None:
+    pa = pytest.importorskip("pyarrow")
+    log, other = logs.open(), logs.open("other")
+    kind = pa.map_(pa.string(), pa.binary())
+    log.append_arrow(pa.table({"value": [b"a", b"b"], "headers": pa.array([None, []], kind)}))
+    other.append_many([b"a", b"b"])
+    assert log.tail_position == other.tail_position
+
+
+def test_bad_headers_column_is_refused(logs: Logs) -> None:
+    pa = pytest.importorskip("pyarrow")
+    log = logs.open()
+    for column, message in (
+        (pa.array([1]), "must be a map of text to bytes, not int64"),
+        (pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), "must be a map of text"),
+        (pa.array([[("a", b""), ("a", b"")]], pa.map_(pa.string(), pa.binary())), "a header twice"),
+    ):
+        with pytest.raises(RecordTypeError, match=message):
+            log.append_arrow(pa.table({"value": [b"v"], "headers": column}))
+    assert log.count() == 0
+
+
+# --- kills and power cuts ------------------------------------------------------------------------
+
+
+def test_killed_pool_leaves_the_headers_in_shared_memory(logs: Logs, tmp_path: Path) -> None:
+    pid = os.fork()
+    if pid == 0:
+        log = logs.open_as(Setup("async", "shm"), **BY_HAND)
+        log.append(b"lamp", headers=TRACE)
+        log.append(b"desk", headers=TRACE, producer="till", producer_sequence=1)
+        die()
+    assert os.waitpid(pid, 0)[1] == signal.SIGKILL
+    log = logs.open(pool=None)
+    assert all_headers(log) == [TRACE, TRACE]
+    assert log.append(b"desk", producer="till", producer_sequence=1) == log.last_position
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_torn_headers_take_their_record_along(logs: Logs, lost: int) -> None:
+    """One sector of the mark was not written before the power cut, the record behind it was."""
+    log = logs.open(flush="none", **BY_HAND)
+    first = b".".ljust(512 - 16, b".")
+    log.append(first)
+    log.flush()
+    log.append(b"lamp", headers={"a": b"x" * 1500})
+    log.append(b"desk")
+    content = bytearray(Path(log.path, f"{0:020d}.seg").read_bytes())
+    at = HEADER_SIZE + (1 + lost) * 512
+    content[at : at + 512] = bytes(512)
+    cut = logs.path / "cut"
+    cut.mkdir()
+    shutil.copy(Path(log.path, "log.json"), cut)
+    (cut / f"{0:020d}.seg").write_bytes(content)
+    with commitlog.open(cut, "a") as opened:
+        found = [(each.value, each.headers) for each in opened.tailer(start="first")]
+    assert found == [(first, {})]

@@ -89,7 +89,7 @@ BOTH = {
     ),
     "visibility": Case(_of(("visibility", "committed"))),
     "onDamage": Case(_of(("onDamage", "skip"))),
-    "includeHeaders": Case(_of(("includeHeaders", "false"))),
+    "includeHeaders": Case(_of(("includeHeaders", "true"))),
     "decode": Case(_of(("decode", "true"))),
     "decode and onDamage": Case(_of(("decode", "true"), ("onDamage", "skip"))),
     "messageTopic": Case(_of(("messageTopic", "Order"))),

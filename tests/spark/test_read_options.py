@@ -62,7 +62,7 @@ def test_paths_option_is_parsed_as_json() -> None:
         ("kafka.bootstrap.servers", "kafka.bootstrap.servers is not supported: there is no broker"),
         ("kafka.group.id", "is not supported: there are no groups of readers"),
         ("assign", "is not supported: a log has one partition"),
-        ("includeHeaders", "is not supported: records have no headers"),
+        ("includeHeaders", "includeHeaders must be true or false"),
         ("maxRecordsPerPartition", "is not supported: .*minPartitions"),
         ("startingOfsets", "is not an option of this source: choose among path, paths, subscribe"),
         ("maxOffsetsPerTrigger", "maxOffsetsPerTrigger is an option of streams only"),
@@ -74,8 +74,9 @@ def test_unsupported_kafka_option_raises_with_the_reason(name: str, says: str) -
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_include_headers_false_is_accepted(stream: bool) -> None:
-    _parse(stream=stream, includeHeaders="False")
+def test_include_headers_is_a_switch(stream: bool) -> None:
+    assert not _parse(stream=stream, includeHeaders="False").include_headers
+    assert _parse(stream=stream, includeHeaders="true").include_headers
 
 
 def test_ending_offsets_of_a_stream_raise() -> None:

@@ -22,7 +22,7 @@ from commitlog.errors import (
 )
 from commitlog.spark import segment_bytes
 from commitlog.spark import slices as slices_module
-from commitlog.spark.columns import FIELDS, RowBuilder, arrow_schema
+from commitlog.spark.columns import FIELDS, HEADERS_TYPE, RowBuilder, arrow_schema
 from commitlog.spark.slices import Slice, SliceReader, read_slices
 from tests.log_files import HEADER, LogFiles
 from tests.spark.logs_in_spark import (
@@ -357,8 +357,8 @@ def test_column_names_ignore_case() -> None:
     ("fields", "says"),
     [
         (
-            [("headers", "binary", True)],
-            "a column 'headers', which a commit log does not have: choose among key, value, topic",
+            [("tags", "binary", True)],
+            "a column 'tags', which a commit log does not have: choose among key, value, topic",
         ),
         ([("value", "string", True)], "value as string, and a commit log has it as binary"),
         ([("value", "binary", True), ("Value", "binary", True)], "names a column twice"),
@@ -394,3 +394,60 @@ def test_bounds_at_times_that_no_record_has_are_no_error(tmp_path: Path, is_arch
     assert values(path=path, **FAR) == []
     with pytest.raises(PositionError, match="no record of log has a timestamp"):
         values(path=path, startingOffsetsByTimestamp=largest)
+
+
+# --- headers --------------------------------------------------------------------------------------
+
+HEADED = pa.schema([("headers", HEADERS_TYPE), ("value", FIELDS["value"])])
+
+
+def _headed(path: Path, count: int = 400) -> list[dict[str, Any]]:
+    """Fill a log whose records have headers, but for each third; return their rows."""
+    found = []
+    with commitlog.open(path, segment_size=SIZE) as log:
+        for number in range(count):
+            headers = {"n": b"%d" % number, "z": bytes(number * 9 % 2500)} if number % 3 else {}
+            log.append(
+                b"%d" % number,
+                headers=headers,
+                producer="till" if number % 2 else None,
+                producer_sequence=number if number % 2 else None,
+            )
+            row = [{"key": name, "value": value} for name, value in headers.items()]
+            found.append({"headers": row or None, "value": b"%d" % number})
+    return found
+
+
+@pytest.mark.parametrize("piece_bytes", [64, 1000, slices_module.PIECE_BYTES])
+@pytest.mark.parametrize("partitions", [1, 50])
+def test_headers_are_read_whatever_the_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int, partitions: int
+) -> None:
+    monkeypatch.setattr(slices_module, "PIECE_BYTES", piece_bytes)
+    expected = _headed(tmp_path / "orders")
+    pieces = list(slices(path=tmp_path / "orders", minPartitions=partitions))
+    batches = list(read_slices(pieces, HEADED))
+    assert [row for batch in batches for row in batch.to_pylist()] == expected
+
+
+def test_headers_of_an_archive_are_those_of_the_log(tmp_path: Path) -> None:
+    expected = _headed(tmp_path / "orders", 900)
+    archived = archive(tmp_path / "orders", tmp_path / "archive")
+    batches = list(read_slices(slices(path=archived), HEADED))
+    found = [row for batch in batches for row in batch.to_pylist()]
+    assert len(found) > 300
+    assert found == expected[: len(found)]
+
+
+def test_damaged_headers_fail_or_are_null(tmp_path: Path) -> None:
+    expected = _headed(tmp_path / "orders", 3)
+    (segment,) = (tmp_path / "orders").glob("0*0.seg")
+    content = bytearray(segment.read_bytes())
+    content[content.index(b"HDRS") + 10] ^= 1
+    segment.write_bytes(content)
+    pieces = list(slices(path=tmp_path / "orders"))
+    with pytest.raises(CorruptSegmentError, match="headers of this record are damaged"):
+        list(read_slices(pieces, HEADED))
+    batches = list(read_slices(pieces, HEADED, on_damage="skip"))
+    expected[1]["headers"] = None
+    assert [row for batch in batches for row in batch.to_pylist()] == expected

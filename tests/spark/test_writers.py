@@ -263,7 +263,7 @@ def test_rows_read_from_a_log_can_be_written(kind: DataType) -> None:
         ({"path": "/x", "topic": "a/b"}, "topic 'a/b' is not a name"),
         ({"path": "/x", "segmentSize": "1"}, "segment_size must be from"),
         ({"path": "/x", "kafka.acks": "all"}, "'kafka.acks' is not supported: there is no broker"),
-        ({"path": "/x", "includeHeaders": "true"}, "records have no headers"),
+        ({"path": "/x", "includeHeaders": "true"}, "writes records without headers"),
         ({"path": "/x", "tropic": "t"}, "did you mean 'topic'"),
     ],
 )

@@ -35,6 +35,7 @@ from commitlog.keep import (
     open_segment_bytes,
     prune,
     read_identity,
+    restore,
     target_of,
 )
 from commitlog.log.parts import parts_of
@@ -739,3 +740,17 @@ def test_listing_during_a_change_is_repeated(
     listings = iter([["other", *first]])
     monkeypatch.setattr(target, "names", lambda: next(listings, ["other", "whole"]))
     assert target.sizes() == {"other": 0, "whole": 7}
+
+
+def test_archive_and_its_restoration_have_the_headers(logs: Logs, tmp_path: Path) -> None:
+    log = logs.open(**BY_HAND)
+    given = [{"n": b"%d" % number} if number % 2 else {} for number in range(900)]
+    log.append_many([b"." * 200] * 900, headers=given)
+    log.roll()
+    log.flush()
+    log.prune(SEAL)
+    archive_segments(log.path, Store(tmp_path / "archive"), keep=True)
+    restore(tmp_path / "archive", tmp_path / "restored")
+    for place in ("archive", "restored"):
+        with commitlog.open(tmp_path / place, "r") as copy:
+            assert copy.tailer(start="first").read_batch(1000).headers == given

@@ -557,3 +557,13 @@ def test_locked_identity_does_not_stop_the_store(tmp_path: Path) -> None:
             log.append(b"two lamps")
     with commitlog.open(tmp_path / "store", "r") as stored:
         assert list(stored.tailer().values()) == [b"two lamps"]
+
+
+def test_stored_records_have_their_headers(logs: Logs, place: Path, until: Until) -> None:
+    log = logs.open(store=Store(place, every=SOON))
+    log.append(b"one", headers={"n": b"1"})
+    until(lambda: is_stored(log))
+    log.append(b"two", headers={"n": b"2"}, producer="till", producer_sequence=1)
+    until(lambda: is_stored(log))
+    with commitlog.open(place, "r") as copy:
+        assert copy.tailer(start="first").read_batch(9).headers == [{"n": b"1"}, {"n": b"2"}]

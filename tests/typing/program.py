@@ -104,18 +104,19 @@ def append_expected(log: commitlog.CommitLog) -> int:
     except errors.ConflictError as conflict:
         end: int | None = conflict.actual
         log.append(b"value", expect=end)
-    return log.append(b"value", producer="till", producer_sequence=0)
+    log.append_many([b"value"], headers=[None])
+    return log.append(b"value", producer="till", producer_sequence=0, headers={"a": b"1"})
 
 
 def append_arrow(log: commitlog.CommitLog) -> Positions:
-    whole: int = log.to_arrow(columns=["value"]).num_rows
+    whole: int = log.to_arrow(columns=["value"], headers=True).num_rows
     assert whole == log.to_reader().read_all().num_rows
     return log.append_arrow(log.tailer().read_batch().to_arrow()["value"])
 
 
 async def append_async(log: commitlog.CommitLog) -> None:
     position: int = await log.append_async(b"value")
-    await log.append_async(b"value", producer="till", producer_sequence=1)
+    await log.append_async(b"value", producer="till", producer_sequence=1, headers={"a": b"1"})
     many: Positions = await log.append_many_async([b"a"])
     with contextlib.suppress(errors.ConflictError):
         many = await log.append_many_async([b"a"], expect=0)
@@ -173,9 +174,10 @@ def records(log: commitlog.CommitLog) -> Iterator[commitlog.Record]:
 def read(log: commitlog.CommitLog, position: int) -> None:
     record: commitlog.Record = log.read(position)
     key: bytes | None = record.key
+    headers: dict[str, bytes] = record.headers
     numbers: list[int] = [record.position, record.sequence, record.timestamp_ns, record.type]
     assert bytes(record.view()) == record.value
-    print(key, numbers, [each.value for each in records(log)])
+    print(key, headers, numbers, [each.value for each in records(log)])
     tailer: commitlog.Tailer = log.tailer()
     first: commitlog.Record | None = tailer.read(timeout=0, idle="spin")
     assert first is not None
@@ -190,7 +192,8 @@ def read(log: commitlog.CommitLog, position: int) -> None:
     batch: commitlog.Batch = tailer.read_batch(10)
     value: bytes = batch.value(0)
     of_key: bytes | None = batch.key(0)
-    print(value in batch.values(), of_key == key, batch.sequences[0])
+    of_row: dict[str, bytes] = batch.headers[0]
+    print(value in batch.values(), of_key == key, of_row == headers, batch.sequences[0])
     found: bool = (
         tailer.seek(position)
         and tailer.seek(sequence=0)
@@ -477,6 +480,7 @@ def use_topics(path: Path) -> None:
         assert_type(sales, topics.Topic[Sale])
         assert_type(sales.append(Sale("lamp", 3), key=b"lamp"), int)
         assert_type(sales.append(Sale("lamp", 3), producer="till", producer_sequence=1), int)
+        assert_type(sales.append(Sale("lamp", 3), headers={"a": b"1"}), int)
         assert_type(sales.append_many([Sale("desk", 9)], sync=True), Positions)
         with sales.tailer("till", start="first", durable=True) as tailer:
             assert_type(tailer, topics.TopicTailer[Sale])

@@ -25,6 +25,7 @@ typedef struct {
 
 _Static_assert(CL_CELL_SIZE + sizeof(front_bytes) == CL_HEADERS_AT, "headers follow the front");
 _Static_assert(sizeof(trailer_bytes) == CL_HEADERS_TRAILER, "a trailer is this");
+_Static_assert(CL_HEADERS_BACK == LARGEST + CL_MARK_LENGTH, "headers, then a mark");
 _Static_assert(LARGEST % CL_FRAME_ALIGN == 0 && SMALLEST > CL_MARK_LENGTH,
                "no mark of a producer is as long");
 _Static_assert(CL_HEADERS_LARGEST <= 1u << 16, "two bytes have the length of each value");

@@ -18,6 +18,8 @@
 #define CL_HEADER_FIXED 3u /* bytes of a header in front of its name */
 #define CL_HEADERS_AT 16u /* from the cell */
 #define CL_HEADERS_TRAILER 16u
+/* As far before a record its headers may begin: a mark of a producer may be between them. */
+#define CL_HEADERS_BACK (CL_HEADERS_AT + CL_HEADERS_LARGEST + CL_HEADERS_TRAILER + 32u)
 
 /* Encoded headers. Each is the size of its name (1 byte), the length of its value (2 bytes), name
  * and value. `length` is 0 if the record has none. */

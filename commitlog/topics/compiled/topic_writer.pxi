@@ -117,7 +117,7 @@ cdef class TopicWriter:
             value = self.plain_value(message)
         if value is None:
             return self._append_otherwise(
-                message, (key, timestamp_ns, sync), expect, producer, producer_sequence, headers
+                message, (key, timestamp_ns, sync), expect, (producer, producer_sequence), headers
             )
         if self.type is None or self.last.position >= self.declared.far_end:
             return self.pipe.append(value, key, timestamp_ns, sync, None)

@@ -258,3 +258,25 @@ def test_token_comes_from_the_environment(
 def test_server_and_reader_import_no_pandas(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _WITHOUT_PANDAS, tmp_path / "orders"]
     assert subprocess.run(command, check=False, timeout=LIMIT_S).returncode == 0
+
+
+def test_remote_records_and_copies_have_their_headers(
+    primary: commitlog.CommitLog, server: replication.Server, tmp_path: Path
+) -> None:
+    given = [{"n": b"%d" % number} if number % 2 else {} for number in range(600)]
+    positions = primary.append_many([b"." * 200] * 600, headers=given)
+    primary.flush()
+    with commitlog.open(server.url(), "r") as far:
+        assert far.tailer(start="first").read_batch(1000).headers == given
+        assert far.read(int(positions[599])).headers == given[599]
+        primary.append(b"later", headers={"n": b"later"})
+        with far.tailer(start="end") as tailer:
+            tailer.seek(position=int(positions[599]))
+            tailer.read()
+            record = tailer.read(timeout=LIMIT_S)
+            assert record is not None
+            assert record.headers == {"n": b"later"}
+    with replication.follow(server.url(), tmp_path / "copy") as follower:
+        assert follower.wait(primary.flushed_position, LIMIT_S)
+    with commitlog.open(tmp_path / "copy", "r") as copy:
+        assert copy.tailer(start="first").read_batch(600).headers == given

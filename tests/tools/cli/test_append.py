@@ -370,3 +370,31 @@ def test_cut_of_recovery_is_reported_on_standard_error(tmp_path: Path) -> None:
     assert all(line.startswith(f"commitlog: {path}") for line in lines[:-1])
     assert lines[-1].startswith("appended 1 record")
     assert run("cat", path).stdout == b"whole\nnext\n"
+
+
+def test_header_is_given_to_every_record(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    done = run("append", "--header", "source=till=3", "--header", "empty=", log, feed=b"a\nb\n")
+    assert done.returncode == 0, done.stderr
+    with commitlog.open(log, "r") as opened:
+        assert opened.tailer().read_batch(9).headers == [{"source": b"till=3", "empty": b""}] * 2
+    lines = run("cat", "--json", log).stdout.splitlines()
+    assert [json.loads(line)["headers"] for line in lines] == [
+        {"source": "till=3", "empty": ""}
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["name"], b"expected NAME=VALUE, not 'name'"),
+        (["=value"], b"expected NAME=VALUE, not '=value'"),
+        (["a=1", "a=2"], b"--header names a header twice"),
+        (["a" * 256 + "=1"], b"must have 1 to 255 bytes"),
+    ],
+)
+def test_bad_header_is_refused(tmp_path: Path, given: list[str], says: bytes) -> None:
+    options = [part for each in given for part in ("--header", each)]
+    done = run("append", *options, tmp_path / "log", feed=b"a\n")
+    assert done.returncode != 0
+    assert says in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -155,3 +156,20 @@ def test_position_without_record_or_absent_log_is_refused(
     done = run("cat", path / "absent")
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.startswith(b"commitlog: there is no log here")
+
+
+def test_json_has_headers_of_records_that_have_some(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
+        log.append(b"one")
+        log.append(b"two", headers={"a": b"x", "b": b""})
+        log.append(b"three", headers={"a": b"x", "b": b"\xff"})
+    found = [
+        json.loads(line) for line in run("cat", "--json", tmp_path / "log").stdout.splitlines()
+    ]
+    assert "headers" not in found[0]
+    assert found[1]["headers"] == {"a": "x", "b": ""}
+    assert (found[2]["headers"], found[2]["headers_encoding"]) == (
+        {"a": "eA==", "b": "/w=="},
+        "base64",
+    )
+    assert "headers_encoding" not in found[1]

@@ -54,7 +54,11 @@ def keys_of(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, st
             type(value).__name__, type(value).__name__
         )
         yield prefix + key, kind, value
-        if isinstance(value, dict) and key not in ("schema", "message"):  # keys of a codec
+        if isinstance(value, dict) and key not in (
+            "schema",
+            "message",
+            "headers",
+        ):  # keys of a codec
             yield from keys_of(value, f"{prefix}{key}.")
         for element in value if isinstance(value, list) else ():
             if isinstance(element, dict):
@@ -111,7 +115,7 @@ def log(tmp_path: Path) -> Path:
     """A log of six sealed segments, with a named tailer."""
     path = sealed_log(tmp_path / "sealed")
     with commitlog.open(path) as opened, opened.tailer("billing", required=True):
-        opened.append(b"\xff", key=b"\xfe")
+        opened.append(b"\xff", key=b"\xfe", headers={"source": b"\xff"})
     return path
 
 
