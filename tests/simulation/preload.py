@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -20,7 +21,12 @@ _SHIM = Path(__file__).parents[1] / "faults" / "shim.c"
 def preload(variables: dict[str, str]) -> None:
     """Add what preloads the shim to the environment of a process that is to begin."""
     folder = tempfile.mkdtemp(prefix="commitlog")
-    variables |= {"LD_PRELOAD": str(compiled(_SHIM, Path(folder))), _FOLDER: folder}
+    try:
+        library = compiled(_SHIM, Path(folder))
+    except FileNotFoundError as error:
+        sys.exit(f"the simulation needs a C compiler for its disks: {error}")
+    others = variables.get("LD_PRELOAD", "")
+    variables |= {"LD_PRELOAD": f"{others} {library}".strip(), _FOLDER: folder}
 
 
 def is_preloaded() -> bool:

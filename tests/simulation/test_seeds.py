@@ -55,6 +55,7 @@ def test_seed_repeats_to_the_last_line() -> None:
         ("promise is not written", "acknowledged after a fence"),
         ("copy is not cut at a fork", "progress"),
         ("copy is cut to an older primary", "a copy is cut to an older state"),
+        ("copy acknowledges before its flush", "durable in a power cut"),
     ],
 )
 def test_fault_that_is_put_back_is_found(mutant: str, rule: str) -> None:
