@@ -10,6 +10,7 @@ import os
 from typing import NamedTuple
 
 from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory, segment_name
 
 _MOST = 64  # bytes that are compared; the CRC of a frame is at its beginning
@@ -36,6 +37,8 @@ class Witness:
     def __init__(self, directory: LogDirectory, number: int, offset: int) -> None:
         self._directory = directory
         self._path = os.path.realpath(directory.path)  # the working directory may change
+        if offset <= HEADER_SIZE and directory.has(number - 1):
+            number, offset = number - 1, directory.segment_size
         start = max(HEADER_SIZE, offset - _BACK)
         found = self._read(number, start, offset - start) or b""
         # Two of them: content that is written over the files does not have the first.
@@ -47,7 +50,8 @@ class Witness:
 
     def is_there(self) -> bool:
         """Return whether the log at the path has what was noted last; it takes some microseconds.
-        A segment that was deleted since then says nothing.
+
+        What retention has deleted since then says nothing.
         """
         try:
             status = os.stat(self._path)
@@ -58,8 +62,16 @@ class Witness:
         return self._has(self._before) and self._has(self._last)
 
     def _has(self, written: _Written) -> bool:
+        if not written.content:
+            return True
         found = self._read(written.number, written.offset, len(written.content))
-        return found is None or found == written.content
+        if found is not None:
+            return found == written.content
+        # Retention deletes the oldest segments; a backup lacks the newest.
+        numbers = self._directory.segment_numbers()
+        if not numbers:
+            return self._directory.has_file(identities.NAME)
+        return numbers[0] > written.number
 
     def _read(self, number: int, offset: int, size: int) -> bytes | None:
         """Read by the name of a segment, in the directory: its path was compared."""

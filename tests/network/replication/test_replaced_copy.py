@@ -24,6 +24,7 @@ from tests.network.replication.scene import (
 )
 
 Restore = Callable[[Path, Path], None]
+NOWHERE = "tcp://127.0.0.1:1/copy"
 RESTORES = [overwritten, replaced, moved]
 
 
@@ -46,6 +47,45 @@ def test_copy_restored_while_followed_does_not_count(restore: Restore, tmp_path:
                 follower.wait(timeout=LIMIT_S)
         with replication.follow(rule.server.url(), tmp_path / "new"):
             log.append(b"on a new copy", sync=True)
+
+
+@pytest.mark.parametrize("has_backup", [True, False], ids=["older", "emptied"])
+def test_copy_without_its_last_segment_does_not_count(has_backup: bool, tmp_path: Path) -> None:
+    """A backup may end in an earlier segment, and `rsync --delete` removes the later ones."""
+    rule, copy = replication.Replication(require=1, timeout=0.5), tmp_path / "copy"
+    with (
+        opened(tmp_path / "orders", rule) as log,
+        replication.follow(rule.server.url(), copy) as follower,
+    ):
+        log.append(b"before", sync=True)
+        copy_log(copy, tmp_path / "backup")
+        for _ in range(20):
+            log.append(bytes(7000), sync=True)
+        for each in copy.iterdir():
+            if each.is_file() and not (has_backup and (tmp_path / "backup" / each.name).exists()):
+                each.unlink()
+        if has_backup:
+            replaced(copy, tmp_path / "backup")
+        with pytest.raises(SyncTimeoutError):
+            log.append(b"after", sync=True)
+        with pytest.raises(FencedError, match="replaced or removed"):
+            follower.wait(timeout=LIMIT_S)
+
+
+def test_copy_goes_on_after_its_older_segments_were_deleted(tmp_path: Path) -> None:
+    rule, copy = replication.Replication(require=1), tmp_path / "copy"
+    with (
+        opened(tmp_path / "orders", rule) as log,
+        replication.follow(rule.server.url(), copy),
+    ):
+        for _ in range(20):
+            log.append(bytes(7000), sync=True)
+        numbers = sorted(copy.glob("*.seg"))
+        for each in numbers[:-1]:
+            each.unlink()
+        log.append(b"after", sync=True)
+    with replication.follow(NOWHERE, copy, listen="127.0.0.1:0", connect_timeout=0.1):
+        pass
 
 
 def test_removed_copy_does_not_count(tmp_path: Path) -> None:
