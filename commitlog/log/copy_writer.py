@@ -27,7 +27,7 @@ from commitlog.base.regular_file import write_whole
 from commitlog.errors import CommitLogError, FencedError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.log.opened import Opened
-from commitlog.log.witness import Witness
+from commitlog.log.written_end import WrittenEnd
 from commitlog.recovery.cut import FORK, find_cut, take_out
 from commitlog.recovery.location import Location
 from commitlog.retention import stored_mark
@@ -82,7 +82,7 @@ class CopyWriter:
         self._closed = False
         if directory.has(self._number):
             make_solid(directory, self._number)
-        self._witness = Witness(directory, self._number, self._offset)
+        self._written = WrittenEnd(directory, self._number, self._offset)
         self._checkpoint_fd = checkpoints.open_for_writing(directory.fd)
         try:
             self._begin()
@@ -201,7 +201,7 @@ class CopyWriter:
         if code != 0 or scanned != stop:
             segment.write(start, bytes(len(content)))
             raise ValueError("damaged frames: run `commitlog verify` there")
-        self._witness.note(self._number, start, content)
+        self._written.note(self._number, start, content)
         self._show(stop)
         if more and stop < self._size and self.end - self._durable < _UNFLUSHED_BYTES:
             with self._directory.opened_file(self._number, os.O_RDWR) as fd:
@@ -282,7 +282,7 @@ class CopyWriter:
     def check_in_place(self) -> None:
         """Raise `FencedError` if what was written is not in the log at the path any more."""
         with self._directory.translate_errors("compare the copy with its path"):
-            if self._witness.is_there():
+            if self._written.is_there():
                 return
         raise FencedError(
             "the files of this copy were replaced or removed while it was followed, such as by a "
@@ -342,7 +342,7 @@ class CopyWriter:
             with contextlib.suppress(CommitLogError):  # noted in `_failure`
                 self.sync()
             self._release()
-            if self._witness.is_there():  # else the end of other files is elsewhere
+            if self._written.is_there():  # else the end of other files is elsewhere
                 self._mark(clean=self._failure is None and not self._cut_short)
         finally:
             os.close(self._checkpoint_fd)

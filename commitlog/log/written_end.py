@@ -1,4 +1,4 @@
-"""Witness: whether the path of a log still leads to the files that its writer has open.
+"""WrittenEnd: whether the path of a log still leads to the files that its writer has open.
 
 A backup may be restored over a log that is open, by a new directory, by new files in it, or by
 other content of the same files. What is written then is not in the log that the next program opens.
@@ -23,7 +23,7 @@ class _Written(NamedTuple):
     content: bytes
 
 
-class Witness:
+class WrittenEnd:
     """Compare the end of a log with what was written there last, and with what was before it.
 
     Parameters
