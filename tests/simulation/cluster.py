@@ -524,29 +524,38 @@ class Cluster:
             self._machines.disks.heal(machine.name)
 
     def _on_overwrite(self, machine: Machine, other: Machine, number: int) -> None:
-        """Write the backup over the files of a copy that goes on, or put other files there."""
+        """Restore a backup over a copy that goes on: as a new directory, by new files in it, or
+        over its files.
+        """
         if machine.backup is None or machine.role != "follower":
             return
-        self.oracle.broken.add(machine.path)
-        self.readers.end(machine)
         if machine.process is not None:
             machine.process.is_replaced = True
-        for each in sorted(machine.backup.iterdir()):
-            target = Path(machine.path) / each.name
-            if each.is_file() and target.exists():
-                if number % 2:
-                    target.unlink()
-                with open(target, "r+b" if target.exists() else "wb") as file:
-                    file.write(each.read_bytes())
-                    file.truncate()
-        if self._machines.disks is not None:
-            self._machines.disks.settle(machine.path)
+        if number % 3 == 0:
+            self._replace(machine, str(machine.backup))
+        else:
+            self._write_over(machine, in_place=number % 3 == 1)
         self._restored = self._restored | {machine.name}
         self._is_clean = False
         self.oracle.split = True
         self.oracle.replaced_s = self._world.now_s
         self.oracle.waive(machine.path)
         self._world.sleep(0.5)
+
+    def _write_over(self, machine: Machine, *, in_place: bool) -> None:
+        assert machine.backup is not None
+        self.oracle.broken.add(machine.path)
+        self.readers.end(machine)
+        for each in sorted(machine.backup.iterdir()):
+            target = Path(machine.path) / each.name
+            if each.is_file() and target.exists():
+                if not in_place:
+                    target.unlink()
+                with open(target, "r+b" if in_place else "wb") as file:
+                    file.write(each.read_bytes())
+                    file.truncate()
+        if self._machines.disks is not None:
+            self._machines.disks.settle(machine.path)
 
     def _on_reader(self, machine: Machine, other: Machine, number: int) -> None:
         """Begin to read the log of a machine, there or from far away, to the end of the run."""
