@@ -254,7 +254,10 @@ MUTANTS = [
            "        return (self.next + 1) * self.segment_size\n"),
     Mutant("store does not hold segments", f"{_S}.store_service",
            "        return None if self.stored() is None else self.kept_position",
-           "        return None", number=18),
+           "        return None",
+           (("commitlog.retention.holds",
+             "    if known is None:\n        return None if stored", ("    if True:\n"
+             "        return None if stored")),), number=18),
     Mutant("gap is not recorded", f"{_S}.store_service",
            "            gap.put(archiver.target)\n", ""),
     Mutant("segment of a fenced writer is kept", f"{_S}.store_comparison",
