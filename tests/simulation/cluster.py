@@ -567,9 +567,23 @@ class Cluster:
         """Delete a part of the end of a log from the store: a restore says so, or has a part."""
         if os.path.isdir(self.store):
             parts = sorted(each for each in os.listdir(self.store) if each.endswith(".tail.zst"))
+            if number % 2:  # of the last segment, before other ones
+                parts = [each for each in parts if each[:10] == parts[-1][:10]]
             if len(parts) > 1:
-                os.unlink(os.path.join(self.store, parts[number % (len(parts) - 1)]))
+                os.unlink(os.path.join(self.store, parts[number // 2 % (len(parts) - 1)]))
                 self._has_lost = True
+
+    def _check_whole(self, end: int) -> None:
+        """A restore that succeeds lacks nothing behind a part that was lost."""
+        names = os.listdir(self.store)
+        if self._objects.faults or sum(each.endswith(".epoch") for each in names) > 1:
+            return  # what an earlier writer stored behind a later one's start does not count
+        ends = [int(each.split("-")[2]) for each in names if each.endswith(".tail.zst")]
+        if end < max(ends, default=0):
+            raise ViolationError(
+                "a lost part is noticed",
+                f"the store has parts up to {max(ends)}, and a restore ends at {end}",
+            )
 
     def _on_liar(self, machine: Machine, other: Machine, number: int) -> None:
         """Follow a log, write nothing, and acknowledge what is beyond it."""
@@ -625,6 +639,7 @@ class Cluster:
         def run() -> None:
             found = restore(self.store, str(place), follows=follows)
             self.tell(f"{machine.name}: restored from the store up to {found.end_position}")
+            self._check_whole(found.end_position)
             self.oracle.read(str(place))
             self.oracle.check_sound(str(place))
             if number % 3 == 0:
@@ -709,7 +724,7 @@ class Cluster:
             place = self._machines.folder / "restored"
             shutil.rmtree(place, ignore_errors=True)
             try:
-                restore(self.store, str(place))
+                found = restore(self.store, str(place))
             except CorruptSegmentError as error:
                 if not self._has_lost:
                     raise ViolationError("store is whole", str(error)) from None
@@ -717,6 +732,7 @@ class Cluster:
             except CommitLogError as error:
                 self.tell(f"nothing is restored: {error}")
             else:
+                self._check_whole(found.end_position)
                 self.oracle.read(str(place))
                 self.oracle.check_sound(str(place))
 

@@ -164,7 +164,7 @@ FAMILIES = [
     Family(["backup 1", "run", "kill 2", "overwrite 1 1 1", "run", "restore 1 1 1", "follow 1 0 4",
             "run", "overwrite 1 1 0", "run", "follow 2 0 1", "kill 0", "promote 2 2 43"], 3, 1),
     # A part is lost from a store, and a peer lies.
-    Family(["run", "run", "lose_part", "run", "from_store"], store=True),
+    Family(["run", "run", "lose_part 0 0 1", "from_store"], store=True),
     Family(["kill 2", "liar 0 1", "run", "isolate 1 0", "run", "liar 0 1", "run"], 3, 1),
     # Retention with a store.
     Family(["run", "delete 0", "run", "run", "delete 0", "kill 0", "primary 0", "run", "delete 0",
