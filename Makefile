@@ -132,7 +132,7 @@ faults: asserts $(DEPENDENCIES) fault-tools
 	@$(call leg,cuts) $(BIN)/python -m tests.faults.device --cuts 100 --json $(FAULTS)/cuts.json
 	@$(call leg,simulation) $(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),300) --workers 2 \
 		--json $(FAULTS)/simulation.json
-	@$(call leg,fuzzing) $(BIN)/python -m tests.fuzzing --seconds 60 --but reader \
+	@$(call leg,fuzzing) $(BIN)/python -m tests.fuzzing --seconds 60 \
 		--json $(FAULTS)/fuzzing.json
 	@$(call leg,mutants) $(BIN)/python -m tests.mutants --quick --json $(FAULTS)/mutants.json
 	@$(LEG)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -39,6 +40,7 @@ class World:
         self._running: dict[str, Child] = {}
         self._ports = {name: free_port() for name in _NODES}
         self._primary = "a"
+        self._shm_names: set[str] = set()  # that the log with buffers there has used
         for kind in KINDS:
             (folder / kind).mkdir()
             self._write(kind)
@@ -170,13 +172,19 @@ class World:
         for name, child in self._running.items():
             found |= {f"{name} {key}": value for key, value in of_process(child.pid).items()}
         found |= {f"soak {key}": value for key, value in of_process(os.getpid()).items()}
-        found["shm_entries"] = sum(name.startswith("commitlog") for name in os.listdir("/dev/shm"))
+        found["shm_entries"] = self._shm_entries()
         for kind in (*KINDS, "pair"):
             found[f"{kind} disk_bytes"] = of_folder(self.folder / kind)
             store = self.folder / kind / "store"
             if store.exists():
                 found[f"{kind} store_objects"] = len(os.listdir(store))
         return found
+
+    def _shm_entries(self) -> int:
+        """Return how many of the log's buffers there are: other programs have entries, too."""
+        holder = json.loads((self._path("shm") / "lock").read_bytes().rstrip(b"\0"))
+        self._shm_names.update(holder["pool_names"], holder["lent_names"])
+        return len(self._shm_names.intersection(os.listdir("/dev/shm")))
 
     # --- the end ----------------------------------------------------------------------------------
 
