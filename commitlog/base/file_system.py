@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 
+from commitlog.base.path import path_behind
 from commitlog.errors import IOFailureError, UnsupportedError
 from commitlog.errors.advice import with_advice
 
@@ -51,7 +52,7 @@ def file_system_type(place: str | int) -> int:
     )
     if asked != 0:
         cause = ctypes.get_errno()
-        path = place if isinstance(place, str) else None
+        path = place if isinstance(place, str) else path_behind(place)
         raise IOFailureError(
             "cannot determine the type of the file system: "
             f"{with_advice(os.strerror(cause), cause)}",

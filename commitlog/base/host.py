@@ -47,7 +47,7 @@ class Host:
     ident : callable
         Returns what tells the calling thread from others.
     executor : callable
-        Returns an executor of so many threads, with the same error.
+        Returns an executor of so many threads, for the log or store at a path, with the same error.
     await_event : callable
         Calls a function of the kernel that sleeps, with an engine, the number of an event, and
         seconds.
@@ -65,7 +65,7 @@ class Host:
         self.semaphore: Callable[[int], threading.BoundedSemaphore] = threading.BoundedSemaphore
         self.thread: Callable[[str, Callable[[], object]], Thread] = _thread
         self.ident: Callable[[], int] = threading.get_ident
-        self.executor: Callable[[int], Executor] = _executor
+        self.executor: Callable[[int, str], Executor] = _executor
         self.await_event: Callable[[Wait, Any, int, float], object] = _await_event
         self.addresses: Callable[[str, int, int], list[tuple[Any, ...]]] = _addresses
         self.socket: Callable[[int, int], socket.socket] = _socket
@@ -92,7 +92,7 @@ class _Thread(threading.Thread):
             raise _no_thread(error, self.name.split(" ", 2)[-1]) from error
 
 
-def _no_thread(error: RuntimeError, path: str | None) -> IOFailureError:
+def _no_thread(error: RuntimeError, path: str) -> IOFailureError:
     """Return the error of a thread that the system refused to start."""
     return IOFailureError(
         f"a thread of the log could not be started ({error}): raise the limit of threads "
@@ -102,7 +102,7 @@ def _no_thread(error: RuntimeError, path: str | None) -> IOFailureError:
     )
 
 
-def _executor(most: int) -> Executor:
+def _executor(most: int, path: str) -> Executor:
     from concurrent.futures import Future, ThreadPoolExecutor
 
     class Threads(ThreadPoolExecutor):
@@ -110,7 +110,7 @@ def _executor(most: int) -> Executor:
             try:
                 return super().submit(call, *arguments, **options)
             except RuntimeError as error:
-                raise _no_thread(error, None) from error
+                raise _no_thread(error, path) from error
 
     return Threads(most, "commitlog")
 

@@ -109,6 +109,14 @@ def opened_directory(path: str) -> Iterator[int]:
         os.close(fd)
 
 
+def path_behind(fd: int) -> str | None:
+    """Return the path of an open file; None if it is closed, or the system does not show it."""
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return None
+
+
 @contextlib.contextmanager
 def translate_errors(
     path: str, doing: str, *, permission: str = "fix the permissions, then try again"

@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 
+from commitlog.base.path import path_behind
 from commitlog.errors import IOFailureError
 
 _KINDS = {
@@ -118,10 +119,7 @@ def _full_path(path: str | os.PathLike[str], dir_fd: int | None) -> str:
     name = os.fspath(path)
     if dir_fd is None:
         return name
-    try:
-        return os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), name)
-    except OSError:
-        return name
+    return os.path.join(path_behind(dir_fd) or "", name)
 
 
 def write_whole(fd: int, data: bytes | memoryview, offset: int) -> None:

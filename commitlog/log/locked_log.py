@@ -8,7 +8,12 @@ from contextlib import AbstractContextManager
 
 from commitlog._kernel.segments import Segment
 from commitlog.base.failpoint import failpoint
-from commitlog.base.path import make_directory, open_directory
+from commitlog.base.path import (
+    make_directory,
+    open_directory,
+    translate_errors,
+    translate_refusals,
+)
 from commitlog.errors import LogLockedError, LogNotFoundError
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.copy_writer import CopyWriter, check_page, place_segment
@@ -65,12 +70,13 @@ class LockedLog:
         LogLockedError
             A follower or a writer has it open.
         """
-        try:
-            if identities.read_path(path) is None:
-                raise identities.missing(path)
-        except FileNotFoundError:
-            raise LogNotFoundError("there is no log here: check the path", path=path) from None
-        opened = open_for_writing(path, "a", Options(wait_for_log=0), follower=True)
+        with translate_refusals(path):
+            try:
+                if identities.read_path(path) is None:
+                    raise identities.missing(path)
+            except FileNotFoundError:
+                raise LogNotFoundError("there is no log here: check the path", path=path) from None
+            opened = open_for_writing(path, "a", Options(wait_for_log=0), follower=True)
         if not opened.exclusive:
             opened.close()
             raise LogLockedError("the log is open for writing: close it there first", path=path)
@@ -93,7 +99,10 @@ class LockedLog:
             make_directory(path)
             fd = open_directory(path)
         try:
-            with contextlib.closing(LogDirectory(path, identity)) as directory:
+            with (
+                translate_errors(path, "create the copy"),
+                contextlib.closing(LogDirectory(path, identity)) as directory,
+            ):
                 if epochs.NAME not in directory.names():  # else an earlier try was killed here
                     refuse_foreign(fd, path)
                 Epochs(directory).write(lineage)
@@ -108,7 +117,10 @@ class LockedLog:
         """Put the first segment into such a log durably, before `open` recovers it; if there are
         segments, do nothing. `ValueError`: the header page is damaged or another segment's.
         """
-        with contextlib.closing(LogDirectory(path, identity)) as directory:
+        with (
+            translate_errors(path, "create the copy's first segment"),
+            contextlib.closing(LogDirectory(path, identity)) as directory,
+        ):
             if not directory.segment_numbers():
                 check_page(directory, number, page)
                 place_segment(directory, number, page)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from commitlog.base.life_lock import Kind, LifeLock, Span, byte, is_held, open_lock_file
-from commitlog.base.path import translate_errors
+from commitlog.base.path import path_behind, translate_errors
 from commitlog.base.polling import attempts
 from commitlog.base.process import describe_process, pid_namespace, process_name
 from commitlog.base.regular_file import open_regular, read_at_most
@@ -105,10 +105,7 @@ class LockFile(LifeLock):
             return Holder()
 
     def _path(self) -> str:
-        try:
-            return os.readlink(f"/proc/self/fd/{self.descriptor}")
-        except OSError:  # it is closed, or the system does not show it
-            return NAME
+        return path_behind(self.descriptor) or NAME
 
     def write(self, holder: Holder) -> None:
         """Write the holder in one call: after a kill or an error it is the old or the new."""

@@ -134,7 +134,7 @@ class ArchiveSource(SegmentSource):
 
         onward = range(number, number + _HEADERS)
         wanted = [each for each in onward if each in self._contents.sizes.keys() - self._headers]
-        with host.executor(_HEADERS) as pool:
+        with host.executor(_HEADERS, self.location) as pool:
             list(pool.map(read, wanted))
 
     def fill(self, number: int, fd: int) -> None:

@@ -260,7 +260,7 @@ def _copy(
                 last=end < (number + 1) * archive.segment_size,
             )
 
-        with host.executor(_AT_A_TIME) as pool:
+        with host.executor(_AT_A_TIME, target) as pool:
             for _ in pool.map(write, numbers):
                 _renew(lease)
         known = None

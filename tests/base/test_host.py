@@ -81,5 +81,5 @@ def test_started_thread_runs_under_its_name() -> None:
 
 
 def test_executor_runs_what_it_gets() -> None:
-    with host.executor(2) as pool:
+    with host.executor(2, "log") as pool:
         assert list(pool.map(abs, [-1, -2])) == [1, 2]

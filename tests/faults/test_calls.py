@@ -31,6 +31,7 @@ def workers() -> Iterator[Workers]:
         ("append sync", "msync"),
         ("delete", "stat"),  # the disk space of a segment could not be read: a bare OSError
         ("follow", "fdatasync"),  # the checkpoint of a copy could not be written: likewise
+        ("follow", "statfs"),  # an error without a path
         ("follow", "thread"),  # the copy stayed locked
         ("restore", "thread"),  # a pool of threads: a bare RuntimeError
         ("join", "open"),  # a seal could not be read back: an AssertionError

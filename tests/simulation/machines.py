@@ -230,7 +230,7 @@ class Machines:
                 semaphore=Semaphore,
                 thread=thread,
                 ident=lambda: world.current.ident,
-                executor=lambda most: Executor(self.spawn),
+                executor=lambda most, path: Executor(self.spawn),
                 await_event=await_event,
                 socket=make_socket,
                 listen=listen,

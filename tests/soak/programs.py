@@ -26,8 +26,10 @@ _ROUND_S = 1.0
 _ROUNDS_OPEN = 10  # then the log is closed and opened again
 _SYNC_PAUSE_S, _ASYNC_PAUSE_S = 0.004, 0.001
 _RULE = Retention(max_bytes=KEPT, interval="1s")
-# No required tailer reads the log with copies: its reader must not be behind by more than this.
-_PAIR_RULE = Retention(max_bytes=4 * KEPT, interval="1s")
+# The log with copies has fewer records a second, and is to be full within the first minute, too. No
+# required tailer reads it: its reader must not be behind by more than this.
+_PAIR_SEGMENT = SEGMENT // 8
+_PAIR_RULE = Retention(max_bytes=16 * _PAIR_SEGMENT, interval="1s")
 
 
 class Senders:
@@ -194,7 +196,7 @@ def lead(link: Link, path: str, session: int, listen: str, store: str) -> None:
     rule = replication.Replication(listen=listen, require=2, timeout=10)
     with commitlog.open(
         path,
-        segment_size=SEGMENT,
+        segment_size=_PAIR_SEGMENT,
         flush="sync",
         replicate=rule,
         retention=_PAIR_RULE,

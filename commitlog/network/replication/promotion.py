@@ -126,7 +126,7 @@ def promote(
     where = path_of(path)
     waived = _waived(force)
     access = Access(token, tls_roots, plain_text)
-    quorum = Quorum(others, access, parse_duration(timeout, "timeout"))
+    quorum = Quorum(others, access, parse_duration(timeout, "timeout"), where)
     wanted = Wanted(quorum.urls, require, copies, waived)
     with translate_refusals(where):
         promotion = _Promotion(where, quorum, wanted, store)

@@ -29,9 +29,12 @@ class Quorum:
         How to connect to them.
     timeout_s : float
         How long one may take to answer.
+    path : str
+        Of the copy that asks, for errors.
     """
 
-    def __init__(self, urls: Iterable[str], access: Access, timeout_s: float) -> None:
+    def __init__(self, urls: Iterable[str], access: Access, timeout_s: float, path: str) -> None:
+        self._path = path
         self.urls = tuple(urls)
         self.timeout_s = timeout_s
         self._others = {url: access.primary(url) for url in self.urls}
@@ -79,5 +82,5 @@ class Quorum:
         listed = list(urls)
         if not listed:
             return {}
-        with host.executor(len(listed)) as threads:
+        with host.executor(len(listed), self._path) as threads:
             return dict(zip(listed, threads.map(asked, listed), strict=True))
