@@ -6,7 +6,7 @@
 #   make test-core   those of the core alone
 #   make simulate    runs of the whole system in one process: SEEDS=300 FIRST=0 WORKERS=1
 #                    JSON=figures.json; SEED=17 prints the story of one
-#   make faults      kills, power cuts, failing calls, simulated systems, hostile bytes: 20 minutes
+#   make faults      kills, power cuts, failing calls, simulated systems, hostile bytes: 15 minutes
 #   make soak        a mixed load for an hour, in which nothing may grow: MINUTES=60
 #   make asan        a part of the tests, and threads at random, with the address sanitizer
 #   make fuzz        fuzzes all readers of bytes, guided by coverage (installs clang if it may):
@@ -132,9 +132,9 @@ faults: asserts $(DEPENDENCIES) fault-tools
 	@$(call leg,cuts) $(BIN)/python -m tests.faults.device --cuts 100 --json $(FAULTS)/cuts.json
 	@$(call leg,simulation) $(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),300) --workers 2 \
 		--json $(FAULTS)/simulation.json
-	@$(call leg,fuzzing) $(BIN)/python -m tests.fuzzing --seconds 60 \
-		--json $(FAULTS)/fuzzing.json
-	@$(call leg,mutants) $(BIN)/python -m tests.mutants --quick --json $(FAULTS)/mutants.json
+	@$(call leg,fuzzing) $(BIN)/python -m tests.fuzzing --seconds 60 --json $(FAULTS)/fuzzing.json
+	@$(call leg,mutants) $(BIN)/python -m tests.mutants --quick --third today \
+		--json $(FAULTS)/mutants.json
 	@$(LEG)
 
 soak: asserts $(DEPENDENCIES)

@@ -1,5 +1,5 @@
 """Fuzz all readers of bytes that others wrote, guided by coverage:
-``python -m tests.fuzzing --seconds N [--only TARGET] [--but TARGET] [--json FILE] [--keep]``.
+``python -m tests.fuzzing --seconds N [--only TARGET] [--json FILE] [--keep]``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzzing", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="for all targets [default: 60]")
     parser.add_argument("--only", action="append", metavar="TARGET", help="one or more targets")
-    parser.add_argument("--but", action="append", default=[], metavar="TARGET", help="all others")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
     parser.add_argument("--keep", action="store_true", help="keep small corpora in the repository")
     parser.add_argument("--list", action="store_true", help="list the targets")
@@ -88,7 +87,7 @@ class Run:
         self._chosen = [
             target
             for target in (*kernel.TARGETS, READERS)
-            if (not options.only or target in options.only) and target not in options.but
+            if not options.only or target in options.only
         ]
         if not self._chosen:
             raise SystemExit("there is no such target: --list shows them")

@@ -1,5 +1,5 @@
 """Put faults into copies of the code, one at a time, and run the leg that must find each:
-``python -m tests.mutants [--quick] [--only NAME] [--json FILE]``.
+``python -m tests.mutants [--quick] [--third N] [--only NAME] [--json FILE]``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ from tests.mutants import kernel, services
 from tests.mutants.mutant import CTests, Mutant, PatchError
 from tests.mutants.tree import NotBuiltError, Outcome, Workshop
 
+_THIRDS = 3
 MUTANTS = [*kernel.MUTANTS, *services.MUTANTS]
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="only those that C tests are to find")
+    parser.add_argument(
+        "--third", help="every third of them: 0 to 2, or 'today' for those of the date"
+    )
     parser.add_argument("--only", action="append", metavar="NAME", help="mutants with this text")
     parser.add_argument(
         "--json",
@@ -45,7 +49,10 @@ def chosen(options: argparse.Namespace) -> list[Mutant]:
     ]
     if not found:
         raise SystemExit("no mutant has that name: --list shows them")
-    return found
+    if options.third is None:
+        return found
+    third = time.time() // 86400 if options.third == "today" else int(options.third)
+    return found[int(third) % _THIRDS :: _THIRDS]
 
 
 def tried(workshop: Workshop, mutant: Mutant, sound: dict[str, Outcome]) -> dict[str, Any]:

@@ -436,6 +436,30 @@ READERS = [
         py("tail/test_index.py", "tail/test_seek.py"),
     ),
     _kernel(
+        "damaged SKIP passed by headers", "reader.c",
+        "if (code == CL_E_ROLLED_BACK) { /* nobody",
+        "if (code == CL_E_END) { /* nobody",
+        c("backward_scan_test"),
+    ),
+    _kernel(
+        "end of a misled walk believed", "backward_scan.c",
+        "return code == CL_E_ROLL && again.offset == ahead->offset;",
+        "return true;",
+        c("backward_scan_test"),
+    ),
+    _kernel(
+        "walk beyond the tail", "walk.c",
+        "return tail != NULL && position > cl_log_position(log, cl_load(tail));",
+        "return false;",
+        c("commit_test"),
+    ),
+    _kernel(
+        "search from between two cells", "scan.c",
+        "uint64_t next = (offset | (CL_FRAME_ALIGN - 1)) + 1;",
+        "uint64_t next = offset + CL_FRAME_ALIGN;",
+        c("reader_test"),
+    ),
+    _kernel(
         "saved position not checked", "tailer_page.c",
         "bool valid = cl_tailer_saved_check(record.position, record.count) == record.check;",
         "bool valid = record.count != 0;",

@@ -61,6 +61,23 @@ class Cells:
         return self._cells.tolist()
 
 
+class Place:
+    """The position of the record that a reader took last, 0 before the first, in a mapped file."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("a+b") as file:
+            os.truncate(file.fileno(), 8)
+            self._cell = memoryview(mmap.mmap(file.fileno(), 0)).cast("Q")
+
+    @property
+    def position(self) -> int:
+        return self._cell[0]
+
+    @position.setter
+    def position(self, position: int) -> None:
+        self._cell[0] = position
+
+
 class Seen:
     """Checks that a reader gets each sender's records in order, without a gap or a repetition.
 

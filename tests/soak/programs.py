@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from pathlib import Path
@@ -13,7 +12,7 @@ import commitlog
 from commitlog import CommitLog, Retention, Store, TransientStorePool, replication
 from commitlog.errors import CommitLogError, FencedError, PositionError, SyncTimeoutError
 from tests.faults.child import Link
-from tests.soak.account import SENDERS, Cells, Mark, Seen, value_of
+from tests.soak.account import SENDERS, Cells, Mark, Place, Seen, value_of
 
 SEGMENT = 1 << 20
 KEPT = 4 * SEGMENT  # of a log
@@ -28,7 +27,7 @@ _SYNC_PAUSE_S, _ASYNC_PAUSE_S = 0.004, 0.001
 _RULE = Retention(max_bytes=KEPT, interval="1s")
 # The log with copies has fewer records a second, and is to be full within the first minute, too. No
 # required tailer reads it: its reader must not be behind by more than this.
-_PAIR_SEGMENT = SEGMENT // 8
+_PAIR_SEGMENT = SEGMENT // 4
 _PAIR_RULE = Retention(max_bytes=16 * _PAIR_SEGMENT, interval="1s")
 
 
@@ -233,23 +232,21 @@ def promote(link: Link, path: str, others: list[str], store: str) -> None:
 
 def read_replicated(link: Link, path: str, seen: str, place: str) -> None:
     """Read what is replicated, from where the last reader ended."""
-    account, cell = Seen(Path(seen)), Path(place)
+    account, cell = Seen(Path(seen)), Place(Path(place))
     drained = Path(path).with_name("drained")
     with (
         commitlog.open(path, mode="r", wait_for_log=60) as log,
         log.tailer(visibility="replicated") as tailer,
     ):
         link.say(UP)
-        if cell.exists():
-            tailer.seek(int(cell.read_text()))
+        if cell.position:
+            tailer.seek(cell.position)
         while True:
             last = drained.exists()
             record = tailer.read(timeout=0.2)
             if record is not None:
                 account.take(bytes(record.value))
-                made = cell.with_suffix(".new")
-                made.write_text(str(record.position))
-                os.replace(made, cell)
+                cell.position = record.position
             elif last:
                 break
     link.say(ENDED)

@@ -107,7 +107,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tenth", help="run a tenth: 0 to 9, or 'today' for one by the date")
     parser.add_argument("--case", help="run one case, by its name")
     parser.add_argument("--act", choices=ACTS, help="run the cases of one act")
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    # A case waits for threads and timeouts more than half of its time.
+    parser.add_argument("--workers", type=int, default=2 * len(os.sched_getaffinity(0)))
     return parser.parse_args()
 
 
