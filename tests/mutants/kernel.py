@@ -50,8 +50,8 @@ FRAMES = [
     ),
     _kernel(
         "search after damage misses the next cell", "scan.c",
-        "cl_frame_cursor_at(segment, segment->map, offset + CL_FRAME_ALIGN, limit);",
-        "cl_frame_cursor_at(segment, segment->map, offset + 2 * CL_FRAME_ALIGN, limit);",
+        "cl_frame_cursor_at(segment, segment->map, next, limit);",
+        "cl_frame_cursor_at(segment, segment->map, next + CL_FRAME_ALIGN, limit);",
         c("reader_test"),
     ),
     _kernel(
