@@ -126,6 +126,31 @@ static void index_finds_each_record_by_ordinal_time_and_offset(void) {
     end(&scene);
 }
 
+/* A damaged length leads over the record that is sought. The walk between two entries shows it. */
+static void index_finds_the_record_behind_a_damaged_length(void) {
+    test_scene scene;
+    uint64_t at;
+    start(&scene);
+    cl_reader reader = reader_at(&scene, 0);
+    cl_index_extend(&scene.index, &reader, SMALL);
+    cl_raise(&scene.handle.log.cursors->appended.value, scene.end);
+    for (int lost = 0; lost + 3 < RECORDS; lost += 7) {
+        uint64_t *cell = (uint64_t *)(scene.segment->map + scene.offsets[lost]);
+        uint64_t kept = *cell, length = scene.offsets[lost + 3] - scene.offsets[lost];
+        *cell = (kept & ~(uint64_t)CL_WORD_LENGTH) | length;
+        for (int sought = lost + 1; sought < lost + 3; sought++) {
+            int expected = 0;
+            while (expected == lost || scene.stamps[expected] < scene.stamps[sought]) {
+                expected++;
+            }
+            CHECK(cl_index_since(&scene.index, &reader, scene.stamps[sought], &at) == CL_OK &&
+                  at == scene.offsets[expected]);
+        }
+        *cell = kept;
+    }
+    end(&scene);
+}
+
 /* Reads backward from the end with a ring of `room` offsets. Returns the number of damaged frames.
  */
 static int read_all_back(test_scene *scene, uint32_t room, int expected_next, int lost) {
@@ -282,6 +307,7 @@ static void backward_batch_stops_when_its_buffer_is_full(void) {
 int main(void) {
     stepping_visits_every_record_and_no_skip();
     index_finds_each_record_by_ordinal_time_and_offset();
+    index_finds_the_record_behind_a_damaged_length();
     backward_scan_reverses_the_records_with_any_ring();
     damage_of_any_kind_is_reported_once_backward();
     damaged_skip_hides_no_record_backward();

@@ -433,7 +433,7 @@ READERS = [
         "index believed without a walk", "index.c",
         "reader->careful = !leads_on(index, reader, entry < index->count ? entry : 0);",
         "reader->careful = false;",
-        py("tail/test_index.py", "tail/test_seek.py"),
+        c("backward_scan_test"),
     ),
     _kernel(
         "damaged SKIP passed by headers", "reader.c",
