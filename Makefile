@@ -81,7 +81,7 @@ CORE_TESTS := $(addprefix tests/,_kernel allocation base capi contracts flush lo
 	pool recovery repair retention segment source stage tail \
 	$(addprefix test_,$(addsuffix .py,bad_input errors held_appends interrupts options reentry \
 	sequences stats unwritable)))
-SPREAD := --numprocesses logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
+SPREAD := --workers auto
 
 test: asserts $(DEPENDENCIES)
 	@$(BIN)/python -m pytest $(SPREAD)

@@ -29,6 +29,7 @@ from commitlog.segment.identity import Identity
 from tests.host import ROOT, start_code
 from tests.log_files import UUID, LogFiles
 from tests.setups import SEGMENT, SETUPS, Logs, Setup
+from tests.workers import Workers
 
 # A condition that an idle machine reaches within milliseconds may take this long on a busy one.
 TIME_LIMIT_S = 60.0
@@ -91,6 +92,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="leave out the tests that are marked `wing`, and let no other import a wing",
     )
+    parser.addoption(
+        "--workers",
+        type=lambda text: AUTO_WORKERS if text == "auto" else int(text),
+        default=0,
+        help="run the tests in this many forks; auto: one more than there are cores, four at most",
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -104,7 +111,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--no-wings"):
         sys.meta_path.insert(0, _NoWing())  # type: ignore[arg-type]
+    if count := config.getoption("--workers"):
+        config.pluginmanager.register(Workers(config, count, _share))
 
+
+# Tests wait a third of the time, for flushes and for other processes.
+AUTO_WORKERS = min(len(os.sched_getaffinity(0)) + 1, 4)
 
 # The longest tests start first, so that no worker process runs one alone at the end.
 SLOW = (
@@ -143,28 +155,6 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Start one more worker process than there are cores: workers wait a third of the time, for
-    flushes and for other processes.
-    """
-    return len(os.sched_getaffinity(0)) + 1
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """The scheduler of pytest-xdist with the groups of `share_of`. Its groups by mark do not work
-    with pytest 9.2.
-    """
-    from xdist.scheduler import LoadScopeScheduling
-
-    class Shares(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return _share(nodeid)
-
-    return Shares(config, log)
 
 
 def _wait_until(condition: Callable[[], bool], limit_s: float = TIME_LIMIT_S) -> None:

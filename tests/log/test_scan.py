@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -269,6 +268,8 @@ def test_collected_reader_releases_its_segment(logs: Logs) -> None:
 
 
 def test_duckdb_reads_readers_and_batches(logs: Logs) -> None:
+    import duckdb  # which complains at the end of each process that imported it
+
     log = logs.open()
     filled(log)
     reader = log.to_reader(columns=["type", "value"])
