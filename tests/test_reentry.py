@@ -28,7 +28,8 @@ from tests.interrupting import interrupted_at
 from tests.setups import SEGMENT, Logs, values
 
 BACKINGS = ["mapped", "anonymous", "shm"]
-LINES_APART = 3  # the first lines are all interrupted, later ones at growing distances
+# Lines are interrupted at growing distances: the long tests do so at more of them.
+APART = pytest.mark.parametrize("apart", [1, pytest.param(3, marks=pytest.mark.long)])
 
 
 @pytest.fixture(autouse=True)
@@ -102,13 +103,14 @@ def opened(logs: Logs, backing: str, name: str) -> CommitLog:
         *[("shm", call, act) for call in ("sync", "close") for act in ("append", "close")],
     ],
 )
+@APART
 def test_call_in_the_middle_of_another_loses_nothing(
-    logs: Logs, backing: str, call: str, act: str
+    logs: Logs, backing: str, call: str, act: str, apart: int
 ) -> None:
     line, more = 1, True
     while more:
         more = loses_nothing(logs, backing, line, CALLS[call], ACTS[act])
-        line += 1 + line // LINES_APART
+        line += 1 + line // apart
 
 
 def loses_nothing(
@@ -358,7 +360,8 @@ class Note(msgspec.Struct):
 
 
 @pytest.mark.wing
-def test_topic_append_interrupts_topic_append(logs: Logs) -> None:
+@APART
+def test_topic_append_interrupts_topic_append(logs: Logs, apart: int) -> None:
     log = logs.open(allocate_ahead=0)
     topic = commitlog.topic(log, Note)
     line, more, count = 1, True, 0
@@ -366,7 +369,7 @@ def test_topic_append_interrupts_topic_append(logs: Logs) -> None:
         more = interrupted_at(
             line, lambda: topic.append(Note("x" * 3000)), lambda: topic.append(Note("y"))
         )
-        line += 1 + line // LINES_APART
+        line += 1 + line // apart
         count += 1 + more
     assert len(list(topic.tailer())) == count
 

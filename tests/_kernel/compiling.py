@@ -114,7 +114,7 @@ def program(source: Path, variant: Variant, objects: Sequence[Path]) -> Path:
         flags = (*FLAGS, *variant.flags, "-O0", *_includes())
         run("gcc", *flags, source, *objects, "-o", source.stem, cwd=folder)
 
-    inputs = [source, *objects, *KERNEL.glob("*.h"), *HERE.glob("*.h")]
+    inputs = [source, *objects, *KERNEL.glob("*.h"), *source.parent.glob("*.h")]
     name = f"{source.stem}-{variant.name}"
     return _kept(name, variant.flags, inputs, compile_program) / source.stem
 

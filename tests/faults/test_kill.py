@@ -32,8 +32,8 @@ from tests.faults.writers import (
 from tests.length import long_count
 
 Start = Callable[..., Child]
-ROUNDS = 12
-LONG_LOGS = long_count(30)
+ROUNDS = 6
+LONG_LOGS = long_count(60)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tests.faults.writers import How, close_log, open_log, write
 from tests.length import long_count
 
 Start = Callable[..., Child]
-KILLS = 12
+KILLS = 5
 LONG_KILLS = long_count(150)
 # With these timeouts, a dead claim mistaken for a slow one would block the survivor beyond the
 # test's limit.

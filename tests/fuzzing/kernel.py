@@ -92,11 +92,6 @@ def fuzzers(folder: Path) -> Programs:
     return Programs(folder, compiler(folder), flags, ["-fsanitize=fuzzer"])
 
 
-def replayers(folder: Path) -> Programs:
-    """Build what replays inputs, with gcc."""
-    return Programs(folder, "gcc", ["-O1", "-DREPLAY", *SANITIZERS], [])
-
-
 def seeds(target: str) -> list[bytes]:
     """Return inputs from logs that earlier releases wrote: frames, headers, small files."""
     names = {"header": r"/\d{20}\.seg$", "checkpoint": r"/checkpoint$", "tailer": r"/tailers/"}

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
+from tests._kernel import compiling
 from tests.fuzzing import corpora, kernel, readers
 
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> kernel.Programs:
-    return kernel.replayers(tmp_path_factory.mktemp("fuzzing"))
+REPLAY = dataclasses.replace(compiling.ADDRESS, flags=(*compiling.ADDRESS.flags, "-DREPLAY"))
 
 
 @pytest.mark.parametrize("target", kernel.TARGETS)
-def test_known_inputs_do_the_kernel_no_harm(
-    target: str, programs: kernel.Programs, tmp_path: Path
-) -> None:
+def test_known_inputs_do_the_kernel_no_harm(target: str, tmp_path: Path) -> None:
+    objects = sorted(compiling.kernel(compiling.ADDRESS).glob("*.o"))
+    source = corpora.HERE / "c" / f"{target}_fuzz.c"
+    program = compiling.program(source, REPLAY, objects)
     data = [*corpora.inputs(target), *corpora.found(target), b"", *kernel.seeds(target)]
-    done = kernel.replay(programs.of(target), data, tmp_path)
+    done = kernel.replay(program, data, tmp_path)
     assert (done.returncode, done.stdout) == (0, f"{len(data)} inputs\n"), done.stderr
 
 

@@ -19,6 +19,7 @@ from commitlog.log.parts import parts_of
 from tests.faults import image
 from tests.faults.child import Child, Link
 from tests.faults.writers import APPENDED, OPENED, SEGMENT_SIZE, open_log
+from tests.length import mixed
 from tests.multiprocess.watched import Watched
 from tests.setups import tuned
 from tests.steps import hooked_rolls, replace_hook
@@ -108,8 +109,7 @@ def check_end(path: Path, filled: int, mine: list[bytes], landed: int | None) ->
     assert image.temporaries(path) == []
 
 
-@pytest.mark.parametrize("step", CREATION)
-@pytest.mark.parametrize("end", ["killed", "stopped"])
+@pytest.mark.parametrize(("end", "step"), mixed(["killed", "stopped"], CREATION, of=2))
 def test_writer_stuck_in_segment_creation_blocks_no_other(
     path: Path, end: str, step: str, start: Start
 ) -> None:
@@ -149,11 +149,10 @@ STORES_AHEAD = [("begin", 1, *store) for store in enumerate(PADDING + OPENING, 1
 
 
 @pytest.mark.parametrize(
-    "store",
-    STORES + STORES_AHEAD,
-    ids=lambda store: f"{store[0]}-{store[1]}-{store[3]}".replace(" ", "_"),
+    ("end", "store"),
+    mixed(["killed", "stopped"], STORES + STORES_AHEAD, of=2),
+    ids=lambda each: each if isinstance(each, str) else f"{each[0]}-{each[1]}-{each[3]}",
 )
-@pytest.mark.parametrize("end", ["killed", "stopped"])
 def test_writer_stuck_between_two_stores_blocks_no_other(
     path: Path, end: str, store: tuple[str, int, int, str], start: Start
 ) -> None:

@@ -9,7 +9,6 @@ import functools
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +20,8 @@ from commitlog.errors import PositionError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.repair.repair import repair
 from commitlog.repair.verification import verify
+from tests.host import start_code
+from tests.length import mixed
 from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
 from tests.repair.test_repair import STEP
 from tests.steps import killed_at
@@ -49,15 +50,10 @@ def add(path: Path, values: list[bytes], *, pooled: bool, flush: str = "async") 
 
 
 def add_and_die(path: Path, values: list[bytes]) -> None:
-    """Append in a new process, which has no thread of this one's libraries, and kill it."""
-    ended = subprocess.run(
-        [sys.executable, "-c", APPEND_AND_DIE, path],
-        input=b"\n".join(values),
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    """Append in a process that has no thread of this one's libraries, and kill it."""
+    with start_code(APPEND_AND_DIE, path, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        _, errors = process.communicate(b"\n".join(values), timeout=60)
+    assert process.returncode == -signal.SIGKILL, errors.decode()
 
 
 def values_of(path: Path) -> list[bytes]:
@@ -89,16 +85,14 @@ HARM: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("ahead", [True, False], ids=["ahead", "last"])
-@pytest.mark.parametrize("harm", HARM)
 @pytest.mark.parametrize(
-    ("pooled", "flush"),
-    [(False, "async"), (False, "sync"), (True, "sync")],
-    ids=["async", "sync", "pooled"],
+    ("how", "harm", "ahead"),
+    mixed([(False, "async"), (False, "sync"), (True, "sync")], HARM, [True, False], of=2),
 )
 def test_append_after_a_repair_is_read(
-    tmp_path: Path, pooled: bool, flush: str, harm: str, ahead: bool
+    tmp_path: Path, how: tuple[bool, str], harm: str, ahead: bool
 ) -> None:
+    pooled, flush = how
     path = tmp_path / "log"
     add(path, OLD, pooled=pooled)
     report = verify(path)

@@ -70,9 +70,9 @@ def test_figures_follow_the_store(s3: S3Server, logs: Logs, until: Until) -> Non
 # --- uploads in parts -----------------------------------------------------------------------------
 
 
-def large_segment(logs: Logs) -> tuple[list[bytes], commitlog.CommitLog]:
-    log = logs.open(segment_size=32 << 20)
-    everything = [random.randbytes(1 << 20) for _ in range(40)]
+def large_segment(logs: Logs, size: int = 32 << 20) -> tuple[list[bytes], commitlog.CommitLog]:
+    log = logs.open(segment_size=size)
+    everything = [random.randbytes(1 << 20) for _ in range((size >> 20) + 8)]
     log.append_many(everything)
     log.close()
     return everything, log
@@ -80,8 +80,8 @@ def large_segment(logs: Logs) -> tuple[list[bytes], commitlog.CommitLog]:
 
 @pytest.mark.parametrize("address", [ADDRESS, "gs://bucket/orders", "az://bucket/orders"])
 def test_large_segment_is_stored_in_parts(s3: S3Server, logs: Logs, address: str) -> None:
-    everything, log = large_segment(logs)
-    logs.open(segment_size=32 << 20, store=Store(address)).close()
+    everything, log = large_segment(logs, 16 << 20)
+    logs.open(segment_size=16 << 20, store=Store(address)).close()
     assert max(s3.received) < 12 << 20
     name = f"orders/{0:020d}.seg.zst"
     assert name in s3.objects

@@ -56,7 +56,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Pro
 
 @pytest.mark.parametrize(
     ("name", "side"),
-    [(name, side) for name, sides in TRIED.items() for side in ours(BY_NAME[name])[:sides]],
+    [
+        pytest.param(name, side, marks=[pytest.mark.long] if turn else [])
+        for name, sides in TRIED.items()
+        for turn, side in enumerate(ours(BY_NAME[name])[:sides])
+    ],
 )
 def test_each_side_of_a_row_measures_every_figure(
     built: tuple[Path, dict[str, Program]], name: str, side: str
