@@ -158,10 +158,11 @@ def pytest_collection_finish() -> None:
 
 
 def _wait_until(condition: Callable[[], bool], limit_s: float = TIME_LIMIT_S) -> None:
-    deadline = time.monotonic() + limit_s
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, f"the condition did not come true within {limit_s:g} s"
-        time.sleep(0.0005)
+        waited = time.monotonic() - began
+        assert waited < limit_s, f"the condition did not come true within {limit_s:g} s"
+        time.sleep(min(0.0005 + waited / 10, 0.01))
 
 
 @pytest.fixture

@@ -219,17 +219,16 @@ class Child:
 
     def wait(self) -> int:
         """Wait for the child's end and return its exit status, negative for a signal."""
-        deadline = time.monotonic() + TIME_LIMIT_S
-        while self.status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.status = os.waitstatus_to_exitcode(status)
-                if hasattr(self, "_process"):
-                    self._process.returncode = self.status
-                break
-            assert time.monotonic() < deadline, f"the child did not end within {TIME_LIMIT_S:g} s"
-            select.select([], [], [], 0.001)
-        assert self.status is not None
+        if self.status is None:
+            ended = os.pidfd_open(self.pid)
+            try:
+                done, _, _ = select.select([ended], [], [], TIME_LIMIT_S)
+            finally:
+                os.close(ended)
+            assert done, f"the child did not end within {TIME_LIMIT_S:g} s"
+            self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            if hasattr(self, "_process"):
+                self._process.returncode = self.status
         return self.status
 
     def join(self) -> list[Report]:

@@ -22,7 +22,7 @@ from typing import Any
 import commitlog
 from commitlog.tools import cli
 from commitlog.tools.cli import group
-from tests.host import ROOT, Hosted, host_of
+from tests.host import ROOT, Hosted, exit_early, host_of
 
 PROGRAM = [sys.executable, "-m", "commitlog.tools.cli"]
 LIMIT_S = 60.0
@@ -60,7 +60,7 @@ def run_encoded(encoding: str | None, *arguments: str) -> None:
     if encoding is not None:
         assert isinstance(sys.stdout, io.TextIOWrapper)
         sys.stdout.reconfigure(encoding=encoding)
-    run_program("", *arguments)
+    exit_early(cli.run(list(arguments)))
 
 
 def run_without_streams(*arguments: str) -> None:
