@@ -155,9 +155,13 @@ def run_script(path: str, *arguments: str) -> None:
 
 
 def run_code(code: str, *arguments: str) -> None:
-    """Run code as ``python -c`` does; a target for a host."""
+    """Run code as ``python -c`` does; a target for a host. If the interpreter shows warnings, it
+    also frees all objects at its end, which may be what a test is about.
+    """
     sys.argv = ["-c", *arguments]
     exec(compile(code, "<string>", "exec"), vars(sys.modules["__main__"]))
+    if not sys.warnoptions:
+        exit_early(0)
 
 
 def exit_early(status: int) -> NoReturn:
@@ -166,7 +170,7 @@ def exit_early(status: int) -> NoReturn:
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.flush()
     os._exit(status)
 

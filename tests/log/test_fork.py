@@ -227,16 +227,17 @@ def log_threads() -> list[str]:
     return sorted(name for name in names if name.startswith("commitlog "))
 
 
+@pytest.mark.parametrize("children", [20, pytest.param(100, marks=pytest.mark.long)])
 def test_racing_threads_of_a_child_adopt_the_log_once(
-    logs: Logs, in_child: Callable[..., Any]
+    logs: Logs, in_child: Callable[..., Any], children: int
 ) -> None:
     """As under a server that forks its workers, which then serve requests in threads."""
     log = logs.open(segment_size=1 << 20)
     alone = in_child(lambda: requests_of(log, 1))
     assert alone[0] == []
-    for _ in range(100):
+    for _ in range(children):
         assert in_child(lambda: requests_of(log, 17)) == alone
-    assert len(list(log.tailer())) == 1701
+    assert len(list(log.tailer())) == 1 + 17 * children
 
 
 def _limit_that_leaves(free: int) -> int:

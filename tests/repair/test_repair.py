@@ -30,6 +30,7 @@ from commitlog.repair import segment_repair as module
 from commitlog.repair.repair import RepairReport, repair
 from commitlog.repair.segment_repair import mark_skipped
 from commitlog.repair.verification import verify
+from tests.length import every
 from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
 from tests.oracle import segment_file as oracle
 from tests.steps import killed_at
@@ -449,7 +450,8 @@ def wrecked(path: Path) -> Callable[[], RepairReport]:
     return functools.partial(repair, path)
 
 
-def test_repair_killed_at_any_step_can_be_repeated(tmp_path: Path) -> None:
+@every(2)
+def test_repair_killed_at_any_step_can_be_repeated(tmp_path: Path, every: int) -> None:
     step, done = 1, False
     while not done:
         path = tmp_path / str(step)
@@ -467,7 +469,7 @@ def test_repair_killed_at_any_step_can_be_repeated(tmp_path: Path) -> None:
                 f"{name} was changed without a copy"
             )
         files.directory.close()
-        step += 1
+        step += every
     assert step > 12
 
 

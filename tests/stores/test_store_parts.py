@@ -28,6 +28,7 @@ from commitlog.stores.stored_tail import StoredTail
 from commitlog.stores.tail_object import TailObject, pack, read_part
 from commitlog.stores.target import target_of
 from tests.copies import copy_log
+from tests.host import start_code
 from tests.setups import HEADER, SEGMENT, Logs, values
 from tests.stores.test_store import SOON, is_stored, names, service_of, stored
 
@@ -466,8 +467,7 @@ commitlog.open(sys.argv[1], store=commitlog.Store(sys.argv[2])).close()
     for step in ("gap recorded", "session noted", "session claimed", "segment stored"):
         here, place = tmp_path / f"log {step}", tmp_path / f"store {step}"
         deleted_before_stored(here, place)
-        done = subprocess.run([sys.executable, "-c", program, here, place, step], check=False)
-        assert done.returncode == -signal.SIGKILL
+        assert start_code(program, here, place, step).wait(60) == -signal.SIGKILL
         with commitlog.open(here, store=Store(place)) as log:
             log.append(b"%06d" % 3000 * 20)
             everything = values(log)

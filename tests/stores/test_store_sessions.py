@@ -40,6 +40,7 @@ from commitlog.stores.store_session import (
 from commitlog.stores.storing import Standing
 from commitlog.stores.target import target_of
 from tests.copies import copy_log
+from tests.length import every
 from tests.setups import SEGMENT, Logs, values
 from tests.steps import killed_at
 from tests.stores.test_store import SOON, is_stored, names, seal, service_of, stored
@@ -421,10 +422,11 @@ def _reopening(here: Path, place: Path) -> Callable[[], object]:
     return act
 
 
-def test_kill_of_a_restored_log_lets_it_continue(tmp_path: Path) -> None:
+@every(2)
+def test_kill_of_a_restored_log_lets_it_continue(tmp_path: Path, every: int) -> None:
     step, killed = 0, True
     while killed:
-        step += 1
+        step += every
         here, place = tmp_path / f"log{step}", tmp_path / f"store{step}"
         with commitlog.open(
             tmp_path / f"old{step}", segment_size=SEGMENT, store=Store(place)

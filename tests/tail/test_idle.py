@@ -7,7 +7,6 @@ import shutil
 import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -24,6 +23,7 @@ from commitlog._kernel.engine import announce_sleeper
 from commitlog._kernel.readers import IDLE
 from commitlog.errors import InUseError, InvalidOptionError
 from commitlog.log.parts import parts_of
+from tests.host import start_code
 from tests.setups import Logs
 from tests.test_interrupts import interrupted_when
 
@@ -53,9 +53,7 @@ class Follower:
     """A reader process whose output is read line by line."""
 
     def __init__(self, path: Path, idle: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", FOLLOWER, str(path), idle], stdout=subprocess.PIPE, text=True
-        )
+        self.process = start_code(FOLLOWER, path, idle, stdout=subprocess.PIPE, text=True)
 
     def line(self) -> str:
         assert self.process.stdout is not None

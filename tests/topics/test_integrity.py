@@ -4,8 +4,6 @@ once.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 import pytest
 
 from commitlog import bus
-from tests.topics import integrity
+from tests.host import Hosted, host_of
 from tests.topics.integrity import Checked, raw
 
 PATIENCE_S = 60.0
@@ -25,8 +23,11 @@ COUNTS = [pytest.param(2_000, id="short"), pytest.param(300_000, id="long", mark
 @contextmanager
 def writers(place: Path, kind: str, sources: int, count: int) -> Iterator[None]:
     """Run `sources` writer processes, which must all succeed."""
-    arguments = [sys.executable, str(integrity.__file__), str(place), kind]
-    running = [subprocess.Popen([*arguments, str(source), str(count)]) for source in range(sources)]
+    host = host_of(("tests.topics.integrity",))
+    running = [
+        Hosted(host, "tests.topics.integrity:write", [str(place), kind, source, count])
+        for source in range(sources)
+    ]
     try:
         yield
         for process in running:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Self
@@ -11,6 +10,7 @@ from typing import Self
 import commitlog
 from commitlog import replication
 from commitlog.repair.verification import verify
+from tests.host import start_code
 
 LIMIT_S = 60.0
 SEGMENT = 64 << 10
@@ -48,8 +48,10 @@ class Process:
     """Python code in a process of its own, which is killed at the end of the block."""
 
     def __init__(self, code: str, *arguments: object) -> None:
-        self._child = subprocess.Popen(
-            [sys.executable, "-c", code, *map(str, arguments)],
+        self._child = start_code(
+            code,
+            *arguments,
+            imports=("commitlog.replication",),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,

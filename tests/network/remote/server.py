@@ -9,7 +9,6 @@ import random
 import select
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ from typing import Any
 
 from commitlog.network.remote import wire
 from commitlog.network.remote.channel import Channel
+from tests.host import start_code
 
 _SERVE = """
 import sys
@@ -72,8 +72,11 @@ def answering(answer: Callable[[dict[str, Any]], Iterable[tuple[bytes, bytes]]])
 @contextmanager
 def serving(path: str, port: int = 0) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Serve a log in a child process; yield the process and the URL."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", _SERVE, path, str(port)],
+    child = start_code(
+        _SERVE,
+        path,
+        port,
+        imports=("commitlog.replication",),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -32,6 +32,7 @@ from commitlog.network.replication.served import Served
 from commitlog.network.replication.wire import Chunk
 from commitlog.recovery.lineage import Rank
 from tests.forks import forked_child
+from tests.host import start_code
 from tests.network.replication.scene import LIMIT_S, SEGMENT, check_same, fill, records
 
 _FOLLOW = """
@@ -158,12 +159,10 @@ def test_follower_killed_at_each_step_goes_on(primary: commitlog.CommitLog, tmp_
     with replication.serve(primary.path) as server:
         for step in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12):
             copy = tmp_path / f"copy-{step}"
-            child = subprocess.run(
-                [sys.executable, "-c", _FOLLOW, server.url(), copy, str(step), str(end)],
-                check=False,
-                timeout=LIMIT_S,
+            child = start_code(
+                _FOLLOW, server.url(), copy, step, end, imports=("commitlog.replication",)
             )
-            assert child.returncode in (0, -signal.SIGKILL)
+            assert child.wait(LIMIT_S) in (0, -signal.SIGKILL)
             with replication.follow(server.url(), copy) as follower:
                 assert follower.wait(end, LIMIT_S)
             check_same(Path(primary.path), copy, end)

@@ -195,11 +195,11 @@ _HOSTILE = "open('RAN', 'w').close(); raise SystemExit"
     ("flags", "environment"),
     [
         ([], {}),
-        (["-P"], {}),
+        pytest.param(["-P"], {}, marks=pytest.mark.long),
         (["-I"], {}),
-        ([], {"PYTHONSAFEPATH": "1"}),
-        ([], {"PYTHONPATH": ":"}),
-        (["-I"], {"PYTHONPATH": "."}),
+        pytest.param([], {"PYTHONSAFEPATH": "1"}, marks=pytest.mark.long),
+        pytest.param([], {"PYTHONPATH": ":"}, marks=pytest.mark.long),
+        pytest.param(["-I"], {"PYTHONPATH": "."}, marks=pytest.mark.long),
         ([], {"PYTHONPATH": "."}),
     ],
 )
