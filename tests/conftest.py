@@ -15,6 +15,7 @@ import sys
 import time
 import tomllib
 import traceback
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,19 @@ def _share(nodeid: str) -> str:
     """
     file = nodeid.partition("::")[0]
     return "tests/spark" if file.startswith("tests/spark/") else file
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let `make test` run each case in three of the nine setups, one of each flush service and one
+    of each backing, and `make test-long` in the others. Another version of Python takes others.
+    """
+    setup = item.callspec.params.get("setup") if hasattr(item, "callspec") else None
+    if isinstance(setup, Setup):
+        case = item.nodeid.replace(str(setup), "")
+        turn = zlib.crc32(case.encode()) + sys.version_info.minor
+        flush, backing = divmod(SETUPS.index(setup), 3)
+        if (flush + backing + turn) % 3:
+            item.add_marker(pytest.mark.long)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -9,6 +9,7 @@ them, too.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import tomllib
 from collections import defaultdict
@@ -92,6 +93,7 @@ def origin(name: tuple[str, ...], extension: dict[str, tuple[str, ...]]) -> tupl
     return name
 
 
+@functools.cache
 def count() -> Crossing:
     seam, found = Seam.read(), Crossing()
     extension = dict(exports(PACKAGE / f"{EXTENSION}.py"))

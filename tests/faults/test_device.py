@@ -126,6 +126,7 @@ def test_cuts_of_a_sync_writer_lose_nothing(tmp_path: Path) -> None:
 
 
 @needs_device
+@pytest.mark.long
 def test_cuts_notice_a_writer_that_skips_msync(tmp_path: Path) -> None:
     status, figures = run_device(tmp_path, "--lie", "msync")
     assert status == 1, figures

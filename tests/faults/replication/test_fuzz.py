@@ -12,8 +12,8 @@ import pytest
 
 from tests.faults.replication.targets import TARGETS, mutated
 
-INPUTS = {"messages": 2000, "questions": 4000, "answers": 3000, "chunks": 1500}
-LONG_FACTOR = 250
+INPUTS = {"messages": 500, "questions": 1000, "answers": 750, "chunks": 400}
+LONG_FACTOR = 1000
 
 
 @pytest.fixture
