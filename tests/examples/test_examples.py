@@ -7,12 +7,13 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.host import Hosted, host_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
@@ -27,21 +28,14 @@ def start() -> Iterator[Start]:
     running: list[subprocess.Popen[str]] = []
 
     def run(name: str, *arguments: object) -> subprocess.Popen[str]:
-        command = [
-            sys.executable,
-            "-W",
-            "error",
-            f"examples/{name}.py",
-            "--path",
-            str(place / "bus"),
-            *map(str, arguments),
-        ]
-        environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+        given = [f"examples/{name}.py", "--path", str(place / "bus"), *map(str, arguments)]
         running.append(
-            subprocess.Popen(
-                command,
+            Hosted(
+                host_of(("commitlog", "commitlog.bus"), ("-W", "error")),
+                "tests.host:run_script",
+                given,
                 cwd=ROOT,
-                env=environment,
+                env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
