@@ -4,15 +4,14 @@ others work.
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.tools.cli.program import LIMIT_S, hosted
+
 MODULE = """
 import click
 
@@ -40,14 +39,11 @@ def commitlog(tmp_path: Path) -> Commitlog:
 
     def run(entries: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         (information / "entry_points.txt").write_text(entries)
-        return subprocess.run(
-            [sys.executable, "-m", "commitlog.tools.cli", *map(str, arguments)],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(installed)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        given = [f"import sys; sys.path.insert(0, {str(installed)!r})", *map(str, arguments)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        with hosted("run_program", given, **pipes) as process:
+            output, errors = process.communicate(timeout=LIMIT_S)
+        return subprocess.CompletedProcess(given, process.returncode, output, errors)
 
     return run
 
