@@ -6,9 +6,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import commitlog
-from tests.tools.cli.program import PROGRAM, ROOT
+from tests.tools.cli.program import LIMIT_S, ROOT, hosted
 
 
 def completed(*words: str) -> set[str]:
@@ -18,11 +19,11 @@ def completed(*words: str) -> set[str]:
         "COMP_WORDS": " ".join(("commitlog", *words)),
         "COMP_CWORD": str(len(words)),
     }
-    done = subprocess.run(
-        PROGRAM, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return set(done.stdout.split())
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with hosted("run_program", [""], env=environment, **pipes) as process:
+        output, errors = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, errors) == (0, "")
+    return set(output.split())
 
 
 def test_commands_options_and_choices_are_completed() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.host import Hosted, host_of
 from tests.preloaded import compiled
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,12 +49,17 @@ def examined(
     """Return the outcomes of these checks for a directory, run in a process that misses a
     feature.
     """
-    environment = dict(os.environ)
-    if library is not None:
-        environment |= {"LD_PRELOAD": str(library), "COMMITLOG_LACKS": lacks}
-    command = [sys.executable, "-c", _EXAMINE, str(place), *names]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return [Said(*each) for each in json.loads(done.stdout.splitlines()[-1])]
+    preloaded = (("LD_PRELOAD", str(library)),) if library is not None else ()
+    with Hosted(
+        host_of(("tests.preloaded", "commitlog.tools.doctor.checks"), (), preloaded),
+        "tests.host:run_code",
+        [_EXAMINE, str(place), *names],
+        cwd=ROOT,
+        env=os.environ | dict(preloaded) | {"COMMITLOG_LACKS": lacks},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    return [Said(*each) for each in json.loads(output.splitlines()[-1])]
