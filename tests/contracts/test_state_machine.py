@@ -314,9 +314,12 @@ def write_and_die(
 
 
 @pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
-def test_log_equals_a_list_after_any_operations(backing: Backing) -> None:
+@pytest.mark.parametrize("examples", [8, pytest.param(80, marks=pytest.mark.long)])
+def test_log_equals_a_list_after_any_operations(backing: Backing, examples: int) -> None:
     machine = type(f"LogMachineOn{backing.capitalize()}", (LogMachine,), {"start_backing": backing})
     run_state_machine_as_test(
         machine,
-        settings=settings(settings.get_profile("fixed"), max_examples=20, stateful_step_count=25),
+        settings=settings(
+            settings.get_profile("fixed"), max_examples=examples, stateful_step_count=25
+        ),
     )
