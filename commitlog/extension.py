@@ -5,7 +5,7 @@ and `commitlog.options`, and the toolbox `commitlog.base`. See docs/extending.md
 """
 
 from commitlog._kernel.memory import crc32c_implementation
-from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, HEADERS_BACK
+from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE
 from commitlog.log.commit_log import open_source
 from commitlog.log.frame_list import frame_size
 from commitlog.log.locked_log import LockedLog
@@ -32,7 +32,6 @@ from commitlog.tail.tailer_file import TailerFile
 
 __all__ = [
     "FRAME_ALIGN",
-    "HEADERS_BACK",
     "HEADER_SIZE",
     "Epoch",
     "Epochs",

@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from commitlog._kernel.failure import ABSENT, FULL, ROLL, failure
 from commitlog._kernel.segments import (
+    HEADERS_BACK,
     FrameDecoder,
     RowBuffers,
     check_header,
@@ -41,6 +42,8 @@ class PieceDecoder:
     ----------
     seal : Seal or None
         The counts and times of the segment, if its header page has a seal.
+    HEADERS_BACK : int
+        How far before a record its headers may begin.
 
     Raises
     ------
@@ -49,6 +52,8 @@ class PieceDecoder:
     UnsupportedVersionError
         A newer release wrote it.
     """
+
+    HEADERS_BACK = HEADERS_BACK
 
     def __init__(self, page: bytes, log_uuid: bytes, base: int, size: int, path: str) -> None:
         code = check_header(page, log_uuid, base, size)

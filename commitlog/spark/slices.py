@@ -10,7 +10,7 @@ from typing import Literal
 import pyarrow as pa
 
 from commitlog.errors import CorruptRecordError, CorruptSegmentError, PositionError
-from commitlog.extension import HEADER_SIZE, HEADERS_BACK, PieceDecoder
+from commitlog.extension import HEADER_SIZE, PieceDecoder
 from commitlog.spark.columns import RowBuilder
 from commitlog.spark.presence import check_deleted, other_log
 from commitlog.spark.segment_bytes import SegmentBytes, Window, open_bytes
@@ -120,7 +120,8 @@ class SliceReader:
         offset, stop, builder = max(wanted.scan, HEADER_SIZE), wanted.stop, self._builder
         needed = 8
         while offset < stop:
-            begin = max(HEADER_SIZE, offset - HEADERS_BACK) if builder.has_headers else offset
+            back = PieceDecoder.HEADERS_BACK if builder.has_headers else 0
+            begin = max(HEADER_SIZE, offset - back)
             wanted_bytes = max(needed, min(PIECE_BYTES, stop - offset))
             if (
                 not window.reach(begin, offset - begin + wanted_bytes)

@@ -110,6 +110,7 @@ class Outputs:
         last = len(outputs) - 1
         values = [head(last - at) + each.value for at, each in enumerate(outputs)]
         keys = [each.key for each in outputs]
+        headers = [each.headers for each in outputs]
         if len({each.timestamp_ns for each in outputs}) > 1:
             raise InvalidOptionError(
                 "with after_last_written= the outputs of a message are appended together, with one "
@@ -125,7 +126,7 @@ class Outputs:
             [each.variant.type for each in outputs],
             [each.variant.seal for each in outputs],
             _strictest(each.sync for each in outputs),
-            headers=[each.headers for each in outputs],
+            headers=headers if any(headers) else None,
         )
 
     def _note(self, outputs: list[_Output], positions: Positions) -> None:

@@ -1,4 +1,4 @@
-"""`headers=` of a topic: beside its messages, whatever layers and schemas they have."""
+"""`headers=` of a topic: beside its messages, with all layers."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ int cl_append_expected(cl_writer *writer, const cl_record_input *input, cl_condi
                        uint64_t *position);
 
 /* Appends records as one claim on the same condition. They take `length` bytes with their headers,
- * which are as for cl_batch_append; that may be at most the size of the largest frame. CL_E_MOVED: the log ends at `expect`, but not at
- * `place`. */
+ * which are as for cl_batch_append; that may be at most the size of the largest frame. CL_E_MOVED:
+ * the log ends at `expect`, but not at `place`. */
 int cl_append_records_expected(cl_writer *writer, const cl_record_input *records,
                                const cl_headers *headers, size_t count, uint64_t length,
                                cl_condition *condition, int64_t *positions);
