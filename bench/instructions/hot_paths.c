@@ -132,8 +132,8 @@ static void append_headed(measurement *at, uint32_t count) {
     const cl_headers headers = {.bytes = encoded, .length = CL_HEADER_FIXED + 4 + 16};
     const cl_record_input input = record_of(at->value, VALUE_SIZE);
     cl_writer *writer = &at->scene.handle.writer;
-    uint32_t length = cl_headers_size(&headers) +
-                      cl_frame_aligned((uint32_t)cl_input_length(&input));
+    uint32_t length =
+        cl_headers_size(&headers) + cl_frame_aligned((uint32_t)cl_input_length(&input));
     int64_t position;
     for (uint32_t index = 0; index < count; index++) {
         int64_t now_ns = -1;

@@ -29,8 +29,10 @@ _EDGES = re.compile(r"cov: (\d+)")
 _ALL_EDGES = re.compile(r"Loaded 1 modules\s+\((\d+) ")
 _FAULT = re.compile(r"^.*(?:ERROR: |runtime error|assertion failed|_fuzz\.c:\d+:).*$", re.MULTILINE)
 # What the targets are for; the rest of the kernel is linked, and not counted.
-READERS = ("backward_scan", "batch", "checkpoint", "frame_cursor", "frame_decoder", "index", "mark",
-           "reader", "resolve", "scan", "segment", "stage", "tailer_page", "walk")  # fmt: skip
+READERS = (
+    "backward_scan", "batch", "checkpoint", "frame_cursor", "frame_decoder", "headers", "index",
+    "mark", "reader", "resolve", "scan", "segment", "stage", "tailer_page", "walk",
+)  # fmt: skip
 
 
 class LackingError(Exception):

@@ -232,3 +232,17 @@ def test_deleted_segments_raise_or_are_skipped(spark: Any, tmp_path: Path) -> No
     assert (
         _values(spark, tmp_path / "log", **start, failOnDataLoss="false") == numbered(2500)[1024:]
     )
+
+
+def test_headers_are_a_column_on_request(spark: Any, tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log", segment_size=SIZE) as log:
+        log.append(b"a")
+        log.append(b"b", headers={"n": b"1", "z": b""})
+    found = _read(spark, tmp_path / "log", includeHeaders="true")
+    assert found.columns == [*KAFKA, "sequence", "type", "headers"]
+    assert dict(found.dtypes)["headers"] == "array<struct<key:string,value:binary>>"
+    rows = found.orderBy("offset").select("value", "headers").collect()
+    assert rows[0].headers is None
+    assert [(each.key, bytes(each.value)) for each in rows[1].headers] == [("n", b"1"), ("z", b"")]
+    assert found.where("headers[0].value = '1'").count() == 1
+    assert "headers" not in _read(spark, tmp_path / "log").columns

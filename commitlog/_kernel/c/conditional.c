@@ -192,8 +192,7 @@ int cl_append_records_expected(cl_writer *writer, const cl_record_input *records
             return CL_E_MOVED;
         }
         if (CL_LIKELY(code == CL_OK)) {
-            code =
-                cl_append_records_at(writer, packed, records, headers, count, length, positions);
+            code = cl_append_records_at(writer, packed, records, headers, count, length, positions);
         }
     } while (tries_again(condition, &code));
     return code;

@@ -13,6 +13,7 @@
 
 #include "crc32c.h"
 #include "frame_cursor.h"
+#include "headers.h"
 #include "mark.h"
 #include "scan.h"
 
@@ -103,6 +104,30 @@ static UNUSED void repair_mark(uint8_t *at, uint64_t offset, const uint8_t *end)
     memcpy(at + 28, &crc, sizeof crc);
 }
 
+/* As in headers.c: a SKIP of that length becomes one with headers of the record behind it, or of
+ * the one behind a mark. */
+static UNUSED void repair_headers(uint8_t *at, uint32_t length, uint64_t offset,
+                                  const uint8_t *end) {
+    const uint64_t place[2] = {SEGMENT_ID, offset};
+    const uint32_t magic = 0x53524448u;
+    const uint8_t *record = at + length;
+    uint32_t word, record_crc, crc;
+    if (end - record < (ptrdiff_t)(CL_MARK_LENGTH + CL_CELL_SIZE)) {
+        return;
+    }
+    memcpy(&word, record, sizeof word);
+    record += word == (CL_WORD_SKIP | CL_MARK_LENGTH) ? CL_MARK_LENGTH : 0;
+    memcpy(&record_crc, record + 4, sizeof record_crc);
+    memcpy(at + CL_CELL_SIZE, &magic, sizeof magic);
+    memcpy(at + CL_CELL_SIZE + 4, &length, sizeof length);
+    memcpy(at + length - 16, &magic, sizeof magic);
+    memcpy(at + length - 12, &record_crc, sizeof record_crc);
+    memcpy(at + length - 8, &length, sizeof length);
+    crc =
+        cl_crc32c(cl_crc32c(0, place, sizeof place), at + CL_CELL_SIZE, length - CL_CELL_SIZE - 4);
+    memcpy(at + length - 4, &crc, sizeof crc);
+}
+
 /* Computes the CRC of each frame that a walk from the first one meets, but of one in 16. */
 static UNUSED void repair_frames(uint8_t *frames, size_t size, uint32_t *state) {
     const uint32_t seed = cl_crc32c_seed(SEGMENT_ID);
@@ -130,6 +155,21 @@ static UNUSED void repair_frames(uint8_t *frames, size_t size, uint32_t *state) 
             repair_mark(frames + mark, CL_SEGMENT_HEADER + mark, frames + size);
         }
         mark = word == (CL_WORD_SKIP | CL_MARK_LENGTH) ? at : SIZE_MAX;
+        at += step;
+    }
+    /* Then those of headers, which have the CRC of a record behind them. */
+    for (at = 0; at + CL_CELL_SIZE <= size;) {
+        uint64_t step, cell;
+        memcpy(&cell, frames + at, sizeof cell);
+        int code = cl_cell_read(cell, size - at, &step);
+        uint32_t length = cl_cell_word(cell) & CL_WORD_LENGTH;
+        if ((code != CL_OK && code != CL_E_ROLLED_BACK) || step == 0) {
+            break;
+        }
+        if (code == CL_E_ROLLED_BACK && length >= 40 && length % CL_FRAME_ALIGN == 0 &&
+            next_number(state) % 2 != 0) {
+            repair_headers(frames + at, length, CL_SEGMENT_HEADER + at, frames + size);
+        }
         at += step;
     }
 }

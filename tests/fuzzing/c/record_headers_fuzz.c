@@ -6,8 +6,7 @@ MUTATES_FRAMES
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz_input input = input_of(data, size);
     cl_segment segment = segment_of(&input, input.bytes[0] % 4);
-    cl_frame_cursor at =
-        cl_frame_cursor_at(&segment, segment.map, CL_SEGMENT_HEADER, segment.size);
+    cl_frame_cursor at = cl_frame_cursor_at(&segment, segment.map, CL_SEGMENT_HEADER, segment.size);
     int code;
     while ((code = cl_frame_read(&at)) == CL_OK || code == CL_E_ROLLED_BACK) {
         cl_headers found;
