@@ -18,7 +18,7 @@
  *                        change of `require`, and withdrawing promises
  *   catching_up.py       copying what only a log that has promised has
  *   promise.py           promising, and taking a promise back
- *   meeting.py           meeting a primary: which lineages fit, where a log is cut
+ *   following.py         meeting a primary: which lineages fit, where a log is cut
  *   replica.py           copying records, in order, of one epoch (log/copy_writer.py)
  *   acknowledgements.py  which acknowledgements count
  *   sender.py            records are sent while the primary flushes them

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from commitlog.base.host import host
 from commitlog.errors import ReplicationError
-from commitlog.network.replication.meeting import ForkedLogError, fit
+from commitlog.network.remote.channel import Channel
+from commitlog.network.replication.following import Cut, Following, Leave, Log
+from commitlog.network.replication.meeting import difference
 from commitlog.network.replication.primary import Primary
 from commitlog.network.replication.replica import Replica
 
@@ -16,13 +18,10 @@ def catch_up(path: str, other: Primary, position: int, limit_s: float) -> None:
     replica = Replica(path, checked=True)
     try:
         with other.connect(limit_s) as client:
-            said = other.describe(client, limit_s)
-            theirs = fit(other, client, said, replica)
-        parted = replica.lineage.parted(theirs)
-        if parted is not None and parted < position:
-            raise ForkedLogError(parted)
-        begun = theirs.rank, replica.position, replica.unsealed()
-        with other.stream("a promotion", *begun, members=theirs.members) as stream:
+            log = other.describe(client, limit_s)
+            _check(replica, other, client, log, position)
+        begun = log.lineage.rank, replica.position, replica.unsealed()
+        with other.stream("a promotion", *begun, members=log.lineage.members) as stream:
             last_s, before = host.monotonic(), replica.position
             while replica.position < position:
                 chunk = stream.next()
@@ -34,7 +33,17 @@ def catch_up(path: str, other: Primary, position: int, limit_s: float) -> None:
                     last_s, before = host.monotonic(), replica.position
                 elif host.monotonic() - last_s > limit_s:
                     raise ReplicationError(f"{other.url} sent no record for {limit_s:g} s")
-    except ForkedLogError as fork:
-        raise ReplicationError(f"{other.url} diverged at {fork.position}") from None
     finally:
         replica.close()
+
+
+def _check(replica: Replica, other: Primary, client: Channel, log: Log, position: int) -> None:
+    """Refuse a log that does not have the records of this one, and more up to a position."""
+    following = Following(other.url, replica.log.path)
+    found = following.fitted(replica.copy(), log)
+    found = found or following.compared(difference(other, client, replica))
+    if isinstance(found, Leave) and found.error is not None:
+        raise found.error
+    parted = replica.lineage.parted(log.lineage)
+    if isinstance(found, Cut) or (parted is not None and parted < position):
+        raise ReplicationError(f"{other.url} diverged at {parted}")

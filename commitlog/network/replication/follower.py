@@ -6,32 +6,29 @@ import functools
 import logging
 import os
 import socket
-from typing import Any, Self
+from typing import Self
 
 from commitlog.base.host import host
 from commitlog.base.option import check_switches
 from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.polling import attempts
 from commitlog.base.units import Duration, parse_duration
-from commitlog.errors import (
-    CommitLogError,
-    InvalidOptionError,
-    IOFailureError,
-    ReplicationError,
-)
+from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
 from commitlog.extension import Rank
 from commitlog.network.remote.channel import SILENCE_S, Channel
-from commitlog.network.remote.wire import FAILURES
+from commitlog.network.remote.wire import FAILURES, RefusedError
 from commitlog.network.replication import wire
 from commitlog.network.replication.chunk_stream import ChunkStream
-from commitlog.network.replication.meeting import ForkedLogError, holds_copy, meet, prepare
+from commitlog.network.replication.following import Cut, Following, Log
+from commitlog.network.replication.meeting import holds_copy, meet, prepare
 from commitlog.network.replication.primary import Access, Primary
 from commitlog.network.replication.promise import Asked, Standing
 from commitlog.network.replication.replica import Replica
 from commitlog.network.replication.server import Port, Server, serve_promising
 
 _logger = logging.getLogger("commitlog.replication")
-_RETRY_S, _RETRY_LONGEST_S = 0.05, 2.0
+_RETRY_S = 0.05
+_DESCRIBED_S = 2.0  # before the next connection is tried
 
 
 def follow(
@@ -136,6 +133,7 @@ class Follower:
         restored: bool = False,
     ) -> None:
         self._primary = primary
+        self._following = Following(primary.url, path)
         self._pid = os.getpid()
         self.name = name
         self._stopping = host.event()
@@ -145,15 +143,19 @@ class Follower:
         self._stream: ChunkStream | None = None
         self._restored = restored
         self._server: Server | None = None
+        self._is_lost = False
         # Promotions ask a copy that listens also while its primary is out of reach.
         goes_on = port is not None and holds_copy(path)
-        self._replica = Replica(path, restored=restored) if goes_on else self._open(path, timeout_s)
+        if goes_on:
+            self._replica = Replica(path, restored=restored)
+        else:
+            self._open(path, timeout_s)
         try:
             if port is not None:
                 self._server = serve_promising({path: self._promise}, port)
-            is_lost = goes_on and not self._try_to_meet(min(timeout_s, SILENCE_S))
-            run = functools.partial(self._run, is_lost)
-            self._thread = host.thread("commitlog follow", run)
+            if goes_on:
+                self._try_to_meet(min(timeout_s, SILENCE_S))
+            self._thread = host.thread("commitlog follow", self._run)
             self._thread.start()
         except BaseException:
             if self._server is not None:
@@ -247,58 +249,91 @@ class Follower:
 
     # --- the first connection ---------------------------------------------------------------------
 
-    def _open(self, path: str, timeout_s: float) -> Replica:
+    def _open(self, path: str, timeout_s: float) -> None:
         failed: Exception | None = None
         limit_s = min(timeout_s, SILENCE_S)  # of one attempt
         for _ in attempts(timeout_s, f"a connection to {self._primary.url}", interval_s=_RETRY_S):
             try:
                 with self._primary.connect(limit_s) as client:
-                    said = self._primary.describe(client, limit_s)
-                    prepare(self._primary, client, said, path, self.name)
-                    return self._open_replica(path, client, said)
+                    log = self._primary.describe(client, limit_s)
+                    prepare(self._following, self._primary, log, path, self.name)
+                    self._replica = Replica(path, restored=self._restored)
+                    try:
+                        self._meets(client, log, waits=False)
+                    except BaseException:
+                        self._replica.close()
+                        raise
+                    return
             except FAILURES as error:
-                if isinstance(error, CommitLogError):
-                    raise
-                failed = error
                 # A follower that runs waits for a better certificate.
-                refused = self._primary.refused(error) or self._primary.distrusted(error)
-                if refused is not None:
-                    raise refused from None
+                final = self._following.failed(error) or self._primary.distrusted(error)
+                if final is not None:
+                    raise final from error.__cause__
+                failed = error
         raise ReplicationError(
             f"{self._primary.url} was not reached within {timeout_s:g} s: {failed}; check host, "
             "port, TLS and that the server runs"
         )
 
-    def _try_to_meet(self, limit_s: float) -> bool:
-        """Try to meet the primary once; return False if another try may succeed."""
+    def _try_to_meet(self, limit_s: float) -> None:
+        """Try to meet the primary once, unless another try may succeed."""
         try:
             with self._primary.connect(limit_s) as client:
                 self._meets(client, self._primary.describe(client, limit_s))
         except FAILURES as error:
-            if isinstance(error, CommitLogError):
-                raise
-            refused = self._primary.refused(error)
-            if refused is not None:
-                raise refused from None
-            _logger.warning("%s: %s; connecting again", self._primary.url, error)
-            return False
-        return True
+            final = self._following.failed(error)
+            if final is not None:
+                raise final from error.__cause__
+            self._report_loss(error)
 
-    def _open_replica(self, path: str, client: Channel, said: dict[str, Any]) -> Replica:
-        replica = Replica(path, restored=self._restored)
-        try:
+    # --- the thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            before = self._replica.position
             try:
-                meet(self._primary, client, said, replica, self.name)
-            except ForkedLogError as fork:
-                replica = self._cut_and_reopen(replica, fork.position)
-                meet(self._primary, client, said, replica, self.name)
-        except BaseException:
-            replica.close()
-            raise
-        return replica
+                self._connect_and_copy()
+            except Exception as error:
+                final = self._following.failed(error)
+                is_closing = self._stopping.is_set() and isinstance(error, RefusedError)
+                if final is None or is_closing:
+                    self._report_loss(error)
+                else:
+                    self._end(final)
+                    if not isinstance(error, (CommitLogError, RefusedError)):
+                        raise
+                    return
+            self._stopping.wait(self._following.pause_s(has_copied=self._replica.position > before))
+        with self._news:
+            self._news.notify_all()
 
-    def _cut_and_reopen(self, replica: Replica, position: int) -> Replica:
-        """Cut a copy at the fork, and open it again."""
+    def _connect_and_copy(self) -> None:
+        with self._primary.connect() as client:
+            is_met = self._meets(client, self._primary.describe(client, _DESCRIBED_S))
+        if self._is_lost:
+            self._is_lost = False
+            _logger.warning("%s: connected again", self._primary.url)
+        if is_met:
+            self._copy()
+
+    def _report_loss(self, error: Exception) -> None:
+        level = logging.INFO if self._is_lost or self._stopping.is_set() else logging.WARNING
+        _logger.log(level, "%s: %s; connecting again", self._primary.url, error)
+        self._is_lost = True
+
+    def _meets(self, client: Channel, log: Log, *, waits: bool = True) -> bool:
+        """Meet the primary; cut the copy where they diverged. Return whether it may be copied."""
+        meets = functools.partial(
+            meet, self._following, self._primary, client, log, name=self.name, waits=waits
+        )
+        found = meets(self._replica)
+        if isinstance(found, Cut):
+            self._cut_and_reopen(found.position)
+            found = meets(self._replica)
+        return found is None
+
+    def _cut_and_reopen(self, position: int) -> None:
+        replica = self._replica
         _logger.warning(
             "%s: the records from position %d to %d are not those of %s: they are cut off",
             replica.log.path,
@@ -309,55 +344,9 @@ class Follower:
         with replica.lock:
             replica.cut(position)
             replica.close()
-        return Replica(replica.log.path)
-
-    # --- the thread -------------------------------------------------------------------------------
-
-    def _run(self, is_lost: bool) -> None:
-        wait_s = _RETRY_S
-        while not self._stopping.is_set():
-            before = self._replica.position
-            try:
-                with self._primary.connect() as client:
-                    said = self._primary.describe(client, _RETRY_LONGEST_S)
-                    is_met = self._meets(client, said)
-                if is_lost:
-                    is_lost = False
-                    _logger.warning("%s: connected again", self._primary.url)
-                if is_met:
-                    self._copy()
-            except FAILURES as error:
-                if isinstance(error, CommitLogError):
-                    self._end(error)
-                    return
-                refused = self._primary.refused(error)
-                if refused is not None and not self._stopping.is_set():
-                    self._end(refused)
-                    return
-                level = logging.INFO if is_lost or self._stopping.is_set() else logging.WARNING
-                _logger.log(level, "%s: %s; connecting again", self._primary.url, error)
-                is_lost = True
-            except CommitLogError as error:
-                self._end(error)
-                return
-            except Exception as error:
-                self._end(IOFailureError(f"the follower failed: {error!r}; follow again"))
-                raise
-            wait_s = _RETRY_S if self._replica.position > before else wait_s
-            self._stopping.wait(wait_s)
-            wait_s = min(2 * wait_s, _RETRY_LONGEST_S)
-        with self._news:
-            self._news.notify_all()
-
-    def _meets(self, client: Channel, said: dict[str, Any]) -> bool:
-        """Compare the copy and the primary's log, as `meet` does; cut the copy where they fork."""
-        try:
-            return meet(self._primary, client, said, self._replica, self.name, waits=True)
-        except ForkedLogError as fork:
-            self._replica = self._cut_and_reopen(self._replica, fork.position)
-            if self._server is not None:
-                self._server._reopen()
-        return meet(self._primary, client, said, self._replica, self.name, waits=True)
+        self._replica = Replica(replica.log.path)
+        if self._server is not None:
+            self._server._reopen()
 
     def _copy(self) -> None:
         replica = self._replica

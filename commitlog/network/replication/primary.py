@@ -10,11 +10,13 @@ from commitlog.errors import ReplicationError
 from commitlog.extension import Lineage, Member, Rank
 from commitlog.network.remote.channel import SILENCE_S, Channel
 from commitlog.network.remote.endpoint import Endpoint
-from commitlog.network.remote.wire import RefusedError, check_token, distrusted, number_of
+from commitlog.network.remote.wire import check_token, distrusted, number_of
 from commitlog.network.replication import wire
 from commitlog.network.replication.chunk_stream import ChunkStream
 from commitlog.network.replication.digests import Digest
+from commitlog.network.replication.following import Log
 from commitlog.network.replication.promise import Asked, Standing
+from commitlog.types import Identity
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,14 @@ class Primary:
     def connect(self, timeout_s: float = SILENCE_S) -> Channel:
         return self._endpoint.connect(timeout_s)
 
-    def describe(self, client: Channel, timeout_s: float) -> dict[str, Any]:
-        """Ask for identity, lineage and end of the log."""
-        return self._endpoint.ask(client, "describe", {}, timeout_s)
+    def describe(self, client: Channel, timeout_s: float) -> Log:
+        """Ask for identity, lineage and ends of the log."""
+        said = {"durable": 0, **self._endpoint.ask(client, "describe", {}, timeout_s)}
+        identity = Identity.parse(str(said.get("identity")), self.url)
+        names = "first", "end", "durable"
+        first, end, durable = (number_of(said, name, self.url) for name in names)
+        place = str(said.get("copy"))
+        return Log(identity, self._lineage_of(said), first, end, min(durable, end), place)
 
     def digests(
         self, client: Channel, ends: list[tuple[int, int]], timeout_s: float
@@ -77,9 +84,9 @@ class Primary:
         acknowledges.
         """
         content = {"member": new.id, "name": new.name}
-        return self.lineage_of(self._endpoint.ask(client, "join", content, SILENCE_S))
+        return self._lineage_of(self._endpoint.ask(client, "join", content, SILENCE_S))
 
-    def lineage_of(self, said: dict[str, Any]) -> Lineage:
+    def _lineage_of(self, said: dict[str, Any]) -> Lineage:
         """Return the lineage in an answer."""
         try:
             theirs = Lineage.parse(said)
@@ -116,12 +123,6 @@ class Primary:
         channel = self.connect()
         self._endpoint.begin(channel, "follow", content)
         return ChunkStream(channel, self.url)
-
-    def refused(self, error: Exception) -> ReplicationError | None:
-        """Return the error that ends the follower; None if another try may succeed."""
-        if not isinstance(error, RefusedError):
-            return None
-        return ReplicationError(f"{self.url} refuses to be followed: {error}")
 
     def distrusted(self, error: Exception) -> ReplicationError | None:
         """Return the error for a certificate that is refused; None for another failure."""

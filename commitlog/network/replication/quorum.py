@@ -8,11 +8,10 @@ from typing import TypeVar
 from commitlog.base.host import host
 from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
 from commitlog.extension import Rank
-from commitlog.network.remote.wire import FAILURES, number_of
+from commitlog.network.remote.wire import FAILURES
 from commitlog.network.replication.primary import Access, Primary
 from commitlog.network.replication.promise import Asked, Standing, standing_of
 from commitlog.network.replication.promotion_steps import Answer
-from commitlog.types import Identity
 
 T = TypeVar("T")
 _MEMBERS_LIMIT = 64
@@ -61,14 +60,11 @@ class Quorum:
 
     def _describe(self, other: Primary, uuid: bytes) -> Answer:
         with other.connect(self.timeout_s) as client:
-            said = other.describe(client, self.timeout_s)
-        identity = Identity.parse(str(said.get("identity")), other.url)
-        if identity.uuid != uuid:
+            log = other.describe(client, self.timeout_s)
+        if log.identity.uuid != uuid:
             raise ReplicationError(f"{other.url} is another log: name the copies of this one")
-        theirs, end = other.lineage_of(said), number_of(said, "end", other.url)
-        standing = standing_of(theirs, end, identity)
-        durable = min(number_of({"durable": 0, **said}, "durable", other.url), end)
-        return Answer(theirs, standing, str(said.get("copy")), durable)
+        standing = standing_of(log.lineage, log.end, log.identity)
+        return Answer(log.lineage, standing, log.place, log.durable)
 
     def _each(self, urls: Iterable[str], act: Callable[[str], T]) -> dict[str, T | str]:
         def asked(url: str) -> T | str:

@@ -13,6 +13,7 @@ from commitlog.errors import FencedError, ReplicationError
 from commitlog.extension import Lineage, LockedLog, Rank
 from commitlog.network.replication.digests import Digests
 from commitlog.network.replication.followed_mark import FollowedMark
+from commitlog.network.replication.following import Copy
 from commitlog.network.replication.promise import Asked, Standing, standing_of
 from commitlog.network.replication.wire import Chunk
 
@@ -84,12 +85,16 @@ class Replica:
         """Whether the copy has promised an epoch that it does not have yet."""
         return self.lineage.promised > self.lineage.rank
 
-    def identify(self) -> Lineage:
-        """Give this log an id if it has none; return the lineage."""
+    def copy(self) -> Copy:
+        """Return what the copy is now."""
+        return Copy(self.log.identity, self.lineage, self.position, self.followed.position)
+
+    def identify(self) -> str:
+        """Return the id of this log; give it one if it has none."""
         with self.lock:
             if not self.lineage.member:
                 self._write(self.lineage)
-            return self.lineage
+            return self.lineage.member
 
     def adopt(self, new: Lineage) -> None:
         """Record the primary's lineage durably, before frames of a new epoch."""

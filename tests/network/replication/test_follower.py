@@ -107,7 +107,7 @@ def test_close_does_not_wait_for_an_answer(
         primary.append(b"x", sync=True)
         assert follower.wait(primary.flushed_position, LIMIT_S)  # the stream runs
         monkeypatch.setattr(Served, "answer", silent)
-        monkeypatch.setattr(follower_module, "_RETRY_LONGEST_S", 10 * LIMIT_S)
+        monkeypatch.setattr(follower_module, "_DESCRIBED_S", 10 * LIMIT_S)
         monkeypatch.setattr(primary_module, "SILENCE_S", 10 * LIMIT_S)
         if call == "acknowledge":  # a copy that has promised an epoch tells it to the old primary
             follower._promise(Asked(Rank(1, "a" * 32)))
