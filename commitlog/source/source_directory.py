@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 
 from commitlog._kernel.failure import DAMAGE
-from commitlog._kernel.segments import (
-    FRAME_ALIGN,
-    HEADER_SIZE,
-    Segment,
-)
+from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, Segment
+from commitlog.base.polling import attempts
 from commitlog.base.regular_file import read_range
 from commitlog.errors import CorruptSegmentError, PositionError
 from commitlog.segment.directory import NUMBER_MOST, LogDirectory, open_folder
@@ -18,6 +15,8 @@ from commitlog.segment.segment_cache import SegmentCache
 from commitlog.segment.segment_header import Seal, SegmentHeader
 from commitlog.source.growing import Growing
 from commitlog.source.segment_source import SegmentRef, SegmentSource
+
+_LISTING_LAG_S = 1.0
 
 
 class SourceDirectory(LogDirectory):
@@ -251,24 +250,24 @@ class SourceDirectory(LogDirectory):
                     position=number * self.segment_size,
                     first_position=min(self._present()) * self.segment_size,
                 )
-        elif self._has_or_deleted(number):
+        elif self.has_or_deleted(number):
             self._cache.fetch(number)
 
-    def _has_or_deleted(self, number: int) -> bool:
+    def has_or_deleted(self, number: int) -> bool:
         """Return whether a segment is there. If it is missing between others, raise
         `CorruptSegmentError`: retention deletes the oldest ones.
         """
-        for looks_again in (True, False):
+        # A listing may lag: the segment was stored, or those before it were deleted.
+        for _ in attempts(_LISTING_LAG_S, f"segment {number}", interval_s=_LISTING_LAG_S / 4):
             refs = self._present()
             if number in refs:
                 return True
             if not refs or not min(refs) < number < max(refs):
                 return False
-            if looks_again:  # it may have been deleted since the last listing
-                self.source.list_again()
+            self.source.list_again()
         raise CorruptSegmentError(
             f"segment {number} is missing, and there are segments before and behind it: restore it "
-            "from another copy",
+            "from another copy; if the listing may be behind, try again first",
             path=self.segment_path(number),
             position=number * self.segment_size,
         )

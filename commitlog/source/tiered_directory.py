@@ -116,6 +116,15 @@ class TieredDirectory(LogDirectory):
         older = self._look_below(number, numbers[0])
         return older if older is not None and older.is_whole(number) else None
 
+    def _below_later(self, number: int) -> SourceDirectory | None:
+        """Return the source below if it has a segment by now; refuse one that is missing there
+        between others, as a reader of the store alone does.
+        """
+        older, numbers = self._older, self._first.segment_numbers()
+        if older is None or not numbers or number >= numbers[0]:
+            return None
+        return older if older.has_or_deleted(number) and older.is_whole(number) else None
+
     def is_older(self, number: int) -> bool:
         return self._below(number) is not None
 
@@ -139,7 +148,7 @@ class TieredDirectory(LogDirectory):
         return self._first.has(number) or self._below(number) is not None
 
     def fetch(self, number: int) -> None:
-        older = self._below(number)
+        older = self._below(number) or self._below_later(number)
         if older is None:
             try:
                 self._first.fetch(number)

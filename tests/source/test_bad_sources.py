@@ -197,6 +197,22 @@ def test_segment_that_retention_deleted_is_a_position_error(path: Path) -> None:
     assert caught.value.first_position == 2 * SEGMENT
 
 
+def test_segment_that_a_listing_shows_late_is_read(path: Path) -> None:
+    with commitlog.open(path) as log:
+        for number in range(COUNT):
+            log.append(b"%d" % number)
+    source, listings = Folder(path), iter(range(3))
+    whole = source.refs
+
+    def list_again() -> None:
+        if next(listings, None) is None:
+            source.refs = whole
+
+    source.list_again = list_again  # type: ignore[method-assign]
+    source.refs = [ref for ref in whole if ref.number != 1]
+    assert len(read(source)) == 2 * COUNT
+
+
 def test_missing_segment_of_a_tar_file_is_damage(tmp_path: Path, path: Path) -> None:
     next(path.glob("*65536.seg")).unlink()
     with tarfile.open(tmp_path / "log.tar", "w") as tar:

@@ -12,7 +12,7 @@ import pytest
 import commitlog
 from commitlog import CommitLog, Store
 from commitlog.base.polling import attempts
-from commitlog.errors import NotALogError, PositionError
+from commitlog.errors import CorruptSegmentError, NotALogError, PositionError
 from commitlog.log.parts import parts_of
 from tests.stores.test_store import is_stored
 
@@ -165,6 +165,23 @@ def test_reader_behind_the_store_raises_position_error(log: CommitLog, store: St
         assert raised.value.first_position == 8 * SEGMENT
         tailer.seek(raised.value.first_position)
         assert sequences(tailer)[-1] == COUNT - 1
+
+
+def test_segment_that_the_store_misses_is_damage(log: CommitLog, store: Store) -> None:
+    append(log, 0, COUNT)
+    drop_stored(log)
+    lost = sorted(Path(store.target).glob("*.seg.zst"))[3]
+    lost.rename(lost.with_suffix(".away"))
+    said = []
+    for place, kept in ((log.path, store), (store.target, None)):
+        with commitlog.open(place, "r", store=kept) as tiered, tiered.tailer() as tailer:
+            with pytest.raises(CorruptSegmentError, match="segment 3 is missing") as caught:
+                list(tailer)
+            said.append((caught.value.path, caught.value.position))
+            lost.with_suffix(".away").rename(lost)
+            assert sequences(tailer)[-1] == COUNT - 1  # it was restored
+            lost.rename(lost.with_suffix(".away"))
+    assert said == [(str(lost), 3 * SEGMENT)] * 2
 
 
 def test_reader_of_a_log_without_stored_segments_reads_the_disk(
