@@ -251,8 +251,7 @@ STORES = [
         "parts deleted although their merge is short", "commitlog/stores/stored_tail.py",
         "if (found := self._target.size(whole.name)) != packed_bytes:",
         "if (found := self._target.size(whole.name)) != packed_bytes and packed_bytes < 0:",
-        py("stores/test_store_parts.py", "stores/test_s3_faults.py"),
-        "No test has a store that says an object is stored whole and keeps only a part of it.",
+        py("stores/test_store_parts.py"),
     ),
 ]  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 import commitlog
 from commitlog import CommitLog, Store
 from commitlog._kernel.segments import SEAL_AT, SEAL_SIZE
-from commitlog.errors import CorruptSegmentError, LogExistsError, PositionError
+from commitlog.errors import CorruptSegmentError, IOFailureError, LogExistsError, PositionError
 from commitlog.keep import restore
 from commitlog.log.parts import parts_of
 from commitlog.repair.log_files import LogFiles
@@ -26,7 +27,7 @@ from commitlog.stores.store_gap import StoreGap
 from commitlog.stores.stored_segments import StoredSegments, whole_frames_end
 from commitlog.stores.stored_tail import StoredTail
 from commitlog.stores.tail_object import TailObject, pack, read_part
-from commitlog.stores.target import target_of
+from commitlog.stores.target import LocalTarget, Write, target_of
 from tests.copies import copy_log
 from tests.host import start_code
 from tests.setups import HEADER, SEGMENT, Logs, values
@@ -294,6 +295,33 @@ def test_backlog_is_stored_in_parts_that_end_with_a_record(
         assert stored(place) == everything[: len(stored(place))]
         assert verify(place).sound
         (place / parts(place)[-1].name).unlink()
+
+
+class Shortening(LocalTarget):
+    """A store that keeps only the first half of a large object, and says that it has it."""
+
+    def put(self, name: str, write: Write, *, replace: bool = True) -> bool:
+        placed = super().put(name, write, replace=replace)
+        part = TailObject.named(name, SEGMENT)
+        if placed and part is not None and part.end - part.first > 5000:
+            os.truncate(self.path_of(name), os.path.getsize(self.path_of(name)) // 2)
+        return placed
+
+
+def test_short_merge_deletes_no_part(logs: Logs, place: Path) -> None:
+    log = logs.open(flush="sync")
+    place.mkdir()
+    shutil.copy(Path(log.path, "log.json"), place)
+    tail = StoredTail(Shortening(str(place)), LogFiles(log.path), 1)
+    for _ in range(15):
+        log.append(bytes(400))
+        tail.store(log.flushed_position)
+    log.append(bytes(400))
+    with pytest.raises(IOFailureError, match="bytes of a part of"):
+        tail.store(log.flushed_position)
+    (merged,) = [part for part in parts(place) if part.end - part.first > 5000]
+    (place / merged.name).unlink()
+    assert stored(place) == values(log)
 
 
 def test_seal_of_another_machine_spoils_no_segment(
