@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import (
+    CommitLogError,
     CorruptSegmentError,
     IOFailureError,
     LogExistsError,
@@ -102,14 +103,14 @@ class Archiver:
                 self._refuse_others()
                 self._checked = True
             yield
+        except CommitLogError:
+            raise
         except FileNotFoundError as error:
             raise PositionError(
                 "the segment was deleted before it was archived",
                 path=self._files.location(number),
             ) from error
         except OSError as error:
-            if isinstance(error, IOFailureError | LogExistsError):
-                raise
             raise IOFailureError(
                 "the archive cannot be written: "
                 f"{with_advice(error.strerror or str(error), error.errno)}",

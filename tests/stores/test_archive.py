@@ -4,6 +4,7 @@ damaged.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -18,9 +19,12 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog, Retention, Store
+from commitlog.base import failpoint
 from commitlog.errors import (
+    CommitLogError,
     CorruptRecordError,
     CorruptSegmentError,
+    DiskFullError,
     InvalidOptionError,
     IOFailureError,
     LogExistsError,
@@ -658,6 +662,29 @@ def test_archive_target_of_another_log_is_refused_and_log_kept(logs: Logs, tmp_p
         with pytest.raises(LogExistsError):
             archive_segments(other.path, Store(target))
     assert other.first_position < SEGMENT
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DiskFullError("no room: free space, then try again", path="store", errno=errno.ENOSPC),
+        ReadOnlyError("no permission: fix it", path="store", errno=errno.EACCES),
+        LogNotFoundError("there is no archive here", path="store"),
+    ],
+)
+def test_error_with_advice_is_not_wrapped(
+    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: CommitLogError
+) -> None:
+    def fail(step: str) -> None:
+        if step == "segment compressed":
+            raise error
+
+    log = filled(logs)
+    monkeypatch.setattr(failpoint, "hook", fail)
+    with pytest.raises(type(error)) as caught:
+        archive_segments(log.path, Store(tmp_path / "archive"))
+    assert caught.value is error
+    assert log.first_position < SEGMENT
 
 
 def test_unusable_archive_target_keeps_the_segments(logs: Logs, tmp_path: Path) -> None:
