@@ -45,7 +45,8 @@ class SourceKind:
         Returns whether it opens a path. It is asked about paths that are no log's directory and no
         segment's file, and about addresses whose scheme no kind names.
     grows : bool
-        Its log grows while it is read, so that `verify` and repairs refuse it.
+        Its sources are `LiveSource`s, whose log grows while it is read: `verify` and repairs refuse
+        it.
     """
 
     what: str
