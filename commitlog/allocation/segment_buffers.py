@@ -17,7 +17,7 @@ from commitlog.pool.buffer import PoolBuffer
 from commitlog.segment.mapped_file_queue import MappedFile, MappedFileQueue
 
 
-class _Lease:
+class _BufferLease:
     """Lives as long as the log, or a claim's view that outlives the log, needs a buffer."""
 
 
@@ -26,7 +26,7 @@ class _Attached(NamedTuple):
 
     file: MappedFile
     buffer: PoolBuffer
-    lease: _Lease
+    lease: _BufferLease
     token: int
 
 
@@ -155,7 +155,7 @@ class SegmentBuffers:
         """Attach a buffer; False if the segment has one by now, or the log has entered it."""
         if number in self._attached:
             return False
-        lease = _Lease()
+        lease = _BufferLease()
         self._lender.bind(buffer, file)
         # From here on what is listed has to be returned: a close that interrupts this does so.
         attached = self._attached[number] = _Attached(file, buffer, lease, token)

@@ -25,11 +25,11 @@ from commitlog.network.replication import wire
 from commitlog.network.replication.acknowledgements import Acknowledgements
 from commitlog.network.replication.digests import Digests
 from commitlog.network.replication.followed_mark import FollowedMark
-from commitlog.network.replication.leases import Leases
 from commitlog.network.replication.permits import Permit
 from commitlog.network.replication.promise import Promise
 from commitlog.network.replication.quota import Copied, Promised
 from commitlog.network.replication.reading import Reading
+from commitlog.network.replication.tailer_leases import TailerLeases
 
 _logger = logging.getLogger("commitlog.replication")
 _FOLLOWER = "the follower"
@@ -70,7 +70,7 @@ class Served:
 
     def _take_log(self, log: CommitLog) -> None:
         """Serve a log from now on."""
-        self.log, self.view, self.leases = log, view_of(log), Leases(log)
+        self.log, self.view, self.leases = log, view_of(log), TailerLeases(log)
         self._digests = Digests(self.view)
         # Position, size and digest of the last frames that were sent to any follower.
         self._sent: tuple[int, int, int] | None = None

@@ -14,7 +14,7 @@ import pytest
 import commitlog
 from commitlog import replication
 from commitlog.errors import InUseError, TailerNotFoundError, UnsupportedError
-from commitlog.network.replication import leases
+from commitlog.network.replication import tailer_leases
 from commitlog.network.replication.permits import Permit
 from tests.network.replication.scene import LIMIT_S, SEGMENT
 
@@ -74,7 +74,7 @@ def test_place_of_a_killed_reader_is_at_the_server(
     with commitlog.open(server.url(), "r") as far:
         with pytest.raises(InUseError):
             far.tailer("billing")  # its lease has not ended
-        monkeypatch.setattr(leases, "LEASE_S", 0)
+        monkeypatch.setattr(tailer_leases, "LEASE_S", 0)
         with far.tailer("billing") as tailer:
             assert tailer.position == int(child.stdout)
             record = tailer.read()
@@ -167,11 +167,11 @@ def test_child_of_a_fork_leaves_the_place_to_its_parent(
 def test_silent_readers_release_their_tailers(
     primary: commitlog.CommitLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = leases.Leases(primary)
+    held = tailer_leases.TailerLeases(primary)
     held.answer({"what": "open", "name": "billing", "start": primary.first_position}, Permit())
     with pytest.raises(InUseError):
         primary.tailer("billing")
-    monkeypatch.setattr(leases, "LEASE_S", 0)
+    monkeypatch.setattr(tailer_leases, "LEASE_S", 0)
     held.answer({"what": "open", "name": "audit", "start": primary.first_position}, Permit())
     primary.tailer("billing").close()
     held.answer({"what": "delete", "name": "audit"}, Permit())

@@ -12,7 +12,7 @@ import commitlog
 from commitlog import replication
 from commitlog.errors import InvalidOptionError, IOFailureError, ReplicationError
 from commitlog.network.remote.wire import RefusedError
-from commitlog.network.replication import leases
+from commitlog.network.replication import tailer_leases
 from commitlog.network.replication.primary import Access
 from commitlog.network.replication.promise import Asked
 from commitlog.recovery.lineage import Rank
@@ -412,8 +412,8 @@ def test_tailers_of_readers_are_bounded(
     logs: list[commitlog.CommitLog],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(leases, "_PREFIX_LIMIT", 2)
-    monkeypatch.setattr(leases, "_TAILERS_LIMIT", 4)
+    monkeypatch.setattr(tailer_leases, "_PREFIX_LIMIT", 2)
+    monkeypatch.setattr(tailer_leases, "_TAILERS_LIMIT", 4)
     monkeypatch.setenv("COMMITLOG_TOKEN", "tailer")
     with commitlog.open(orders.url("orders"), "r") as far:
         for name in ("app.1", "app.2", "app.1"):

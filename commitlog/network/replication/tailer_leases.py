@@ -1,4 +1,4 @@
-"""Leases: the named tailers that readers on other machines have open, by their names."""
+"""TailerLeases: the named tailers that readers on other machines have open, by their names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _READER = "the reader"
 
 
 @dataclass
-class _Lease:
+class _TailerLease:
     """A tailer that a reader has open."""
 
     tailer: Tailer
@@ -30,7 +30,7 @@ class _Lease:
     heard_s: float
 
 
-class Leases:
+class TailerLeases:
     """Open, move and close named tailers for readers, which send their positions.
 
     If a reader has sent nothing for 15 seconds, another one can take the name.
@@ -39,7 +39,7 @@ class Leases:
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self._lock = host.lock()
-        self._leases: dict[str, _Lease] = {}
+        self._leases: dict[str, _TailerLease] = {}
 
     def answer(self, content: dict[str, Any], permit: Permit) -> dict[str, Any]:
         """Execute a reader's request, if its token allows it."""
@@ -98,7 +98,7 @@ class Leases:
             max_lag=content.get("max_lag"),
             durable=False if durable_s is None else durable_s,
         )
-        lease = _Lease(tailer, host.random(16).hex(), host.monotonic())
+        lease = _TailerLease(tailer, host.random(16).hex(), host.monotonic())
         self._leases[name] = lease
         return {"lease": lease.id, "position": tailer.position}
 
@@ -108,7 +108,7 @@ class Leases:
         for name in [name for name, each in self._leases.items() if each.heard_s < since_s]:
             self._leases.pop(name).tailer.close()
 
-    def _lease_of(self, name: str, content: dict[str, Any]) -> _Lease | None:
+    def _lease_of(self, name: str, content: dict[str, Any]) -> _TailerLease | None:
         lease = self._leases.get(name)
         return lease if lease is not None and lease.id == content.get("lease") else None
 
