@@ -39,7 +39,14 @@ from commitlog.stores.store_session import (
     retire,
 )
 from commitlog.stores.stored_tail import StoredTail
-from commitlog.stores.storing import Standing, Step, StoreWhole, Storing, standing
+from commitlog.stores.storing import (
+    Standing,
+    Step,
+    StoreEnd,
+    StoreWhole,
+    Storing,
+    standing,
+)
 from commitlog.stores.target import Target
 
 _logger = logging.getLogger("commitlog.store")
@@ -139,7 +146,7 @@ class StoreService(Service):
         for _ in range(_LOOKS):
             if self._ending.wait(self._store.every / _LOOKS):
                 return
-            stored = 0 if self._tail is None else self._tail.end
+            stored = self._storing.stored if self._tail is not None else 0
             if self._log.tail_position - stored >= _AT_ONCE_BYTES and not self._warned:
                 return
 
@@ -198,14 +205,13 @@ class StoreService(Service):
             self._refuse_later(archiver)
         while (step := self._next_step(files, durable)) is not None:
             self._do(step, files, archiver, durable)
-            self._storing.did(step)
             if isinstance(step, StoreWhole):
                 break
         if self._unneeded:
             self._tail.delete(self._unneeded)
             self._unneeded = []
         if isinstance(step, StoreWhole):
-            self._tail.drop_covered(step.number)
+            self._tail.delete(self._storing.drop_covered())
             prune_store(archiver.target, self._identity, self._store)
         return step is not None
 
@@ -219,12 +225,14 @@ class StoreService(Service):
 
     def _do(self, step: Step, files: LogFiles, archiver: Archiver, durable: int) -> None:
         assert self._tail is not None
+        if isinstance(step, StoreEnd):
+            self._tail.store(step, self._storing)
+            return
         if isinstance(step, StoreGap):
-            self._record_gap(step, self._tail, files, archiver, durable)
-        elif isinstance(step, StoreWhole):
-            self._store_whole(archiver, step.number)
+            self._record_gap(step, files, archiver, durable)
         else:
-            self._tail.store(step.stop)
+            self._store_whole(archiver, step.number)
+        self._storing.did(step)
 
     def _refuse_later(self, archiver: Archiver) -> None:
         try:
@@ -233,14 +241,7 @@ class StoreService(Service):
             self._log.fail_replaced()
             raise
 
-    def _record_gap(
-        self,
-        gap: StoreGap,
-        tail: StoredTail,
-        files: LogFiles,
-        archiver: Archiver,
-        durable: int,
-    ) -> None:
+    def _record_gap(self, gap: StoreGap, files: LogFiles, archiver: Archiver, durable: int) -> None:
         """Go on behind records that were deleted before they were stored."""
         if gap.start < gap.stop:
             gap.put(archiver.target)
@@ -253,9 +254,7 @@ class StoreService(Service):
                 gap.stop,
             )
         size = self._identity.segment_size
-        first_in_parts = self._first_open(files, gap.stop // size, durable)
-        self._storing.first_in_parts = first_in_parts
-        tail.skip_to(max(gap.stop, first_in_parts * size))
+        self._storing.first_in_parts = self._first_open(files, gap.stop // size, durable)
 
     def _store_whole(self, archiver: Archiver, number: int) -> None:
         size = self._identity.segment_size
@@ -307,16 +306,13 @@ class StoreService(Service):
         contents = comparison.segments.list_again()
         self._storing = storing = Storing(size)
         storing.begin(comparison.first, contents, position)
-        storing.first_in_parts = self._first_open(files, storing.next, durable)
-        parts = [part for number in sorted(contents.parts) for part in contents.parts[number]]
-        tail = StoredTail(target, files, self._store.level, self._session)
-        least = storing.first_in_parts * size
-        tail.resume(parts, storing.stored, least, again=how.takes_over)
-        storing.stored = min(storing.stored, tail.end)
+        first_in_parts = self._first_open(files, storing.next, durable)
+        storing.resume(contents, first_in_parts, again=how.takes_over)
         self._unneeded = contents.covered
         target.sweep()
-        retire(target, self._session, min((part.session for part in parts), default=1 << 62))
-        return tail
+        sessions = [part.session for parts in contents.parts.values() for part in parts]
+        retire(target, self._session, min(sessions, default=1 << 62))
+        return StoredTail(target, files, self._store.level, self._session)
 
     def _standing(
         self, target: Target, own: OwnSessions, comparison: Comparison

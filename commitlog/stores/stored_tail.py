@@ -1,4 +1,4 @@
-"""StoredTail: put the end of a log into a store, in parts that larger ones replace."""
+"""StoredTail: put parts of the end of a log into a store, as `Storing` decides."""
 
 from __future__ import annotations
 
@@ -11,24 +11,18 @@ from commitlog.base.failpoint import failpoint
 from commitlog.errors import CommitLogError, IOFailureError, LogExistsError, PositionError
 from commitlog.extension import HEADER_SIZE, LogFiles
 from commitlog.stores.store_session import StoreSession
+from commitlog.stores.storing import PART_MOST, StoreEnd, Storing
 from commitlog.stores.tail_object import TailObject, pack, read_part, without_seal
 from commitlog.stores.target import Target
 
 _logger = logging.getLogger("commitlog.store")
-_PART_MOST = 8 << 20  # bytes, and one frame; also the memory that a part takes
-_MERGED = 16  # parts of one level that become one of the next
 _PIECE = 1 << 20
 _UNDELETED_MOST = 1000
 _NO_SESSION = StoreSession(0, 0, 0, "")
 
 
 class StoredTail:
-    """The parts of segments that are not stored whole, and the position `end` behind the last one.
-
-    After 16 parts that cover up to 8 MiB, one object of all their bytes is put, then the 16 are
-    deleted. So a log that grows by a few bytes a second has some dozens of parts, and each byte is
-    stored once for each level.
-    """
+    """Put, compare and delete the parts of segments that are not stored whole."""
 
     def __init__(
         self,
@@ -37,35 +31,13 @@ class StoredTail:
         level: int,
         session: StoreSession = _NO_SESSION,
     ) -> None:
-        self.end = 0
         self._session = session
         self._target = target
         self._files = files
         self._size = files.identity.segment_size
         self._level = level
-        self._parts: list[tuple[int, TailObject]] = []  # with their level
-        self._earlier: list[TailObject] = []
         self._reached = 0, 0  # a position, and the digest of its segment up to there
         self._undeleted: list[str] = []
-
-    def resume(self, parts: list[TailObject], end: int, least: int, *, again: bool) -> None:
-        """Continue behind parts that are stored, but not below `least`.
-
-        With `again`, segments with parts are stored again from their beginning: the writer of
-        those may still merge and delete them.
-        """
-        size = self._size
-        if again and parts:
-            end = parts[0].first // size * size
-        # A part that counts only in part is no part of a merge.
-        known = [] if any(part.stop < part.end for part in parts) else parts
-        self._parts = [(0, part) for part in known if part.first < end]
-        self._earlier = [part for part in parts if part.first >= end or not known]
-        self.end = max(end, least)
-
-    def skip_to(self, position: int) -> None:
-        """Continue at a position."""
-        self.end = max(self.end, position)
 
     def delete(self, names: list[str]) -> None:
         """Delete parts that larger objects cover; a failure leaves them to a later call."""
@@ -105,26 +77,23 @@ class StoredTail:
         self._reached = position, reached
         return reached
 
-    def store(self, durable: int) -> None:
-        """Put the bytes from the end to a position, none beyond the end of its segment."""
-        size = self._size
-        while self.end < durable:
-            base, stop = self.end // size * size, self._part_stop(durable)
-            follows, reaches = self.digest_at(self.end, base), self.digest_at(stop, base)
-            part = self._part(self.end, stop, follows, reaches)
-            self._put(part)
-            self.end = stop
-            self._parts.append((0, part))
-            self._merge()
+    def store(self, step: StoreEnd, storing: Storing) -> None:
+        """Put a part of the end, and replace the last parts by one while there are enough."""
+        stop = self._part_stop(step.first, step.stop)
+        base = step.first // self._size * self._size
+        digests = self.digest_at(step.first, base), self.digest_at(stop, base)
+        part = self._part(step.first, stop, digests)
+        self._put(part)
+        storing.did(part)
+        while parts := storing.mergeable():
+            self.delete(storing.merged(self._merge(parts)))
 
-    def _part_stop(self, durable: int) -> int:
+    def _part_stop(self, first: int, limit: int) -> int:
         """Return where the next part ends: where a frame does, at most 8 MiB and a frame on."""
-        number, offset = divmod(self.end, self._size)
-        base = self.end - offset
-        limit = min(durable, base + self._size)
-        if limit - self.end <= _PART_MOST:
+        if limit - first <= PART_MOST:
             return limit
-        goal = offset + _PART_MOST
+        number, offset = divmod(first, self._size)
+        base, goal = first - offset, offset + PART_MOST
         with self._files.opened_segment(number) as segment:
             offset = max(offset, HEADER_SIZE)
             while offset < goal:
@@ -132,40 +101,22 @@ class StoredTail:
                 offset = found[0] if found[1] == 0 else segment.resume(found[0])
         return min(base + offset, limit)
 
-    def _part(self, first: int, end: int, follows: int, reaches: int) -> TailObject:
-        session = self._session
-        return TailObject(session.epoch, first, end, session.number, (follows, reaches))
+    def _part(self, first: int, end: int, digests: tuple[int, int]) -> TailObject:
+        return TailObject(self._session.epoch, first, end, self._session.number, digests)
 
-    def _merge(self) -> None:
-        """Replace the last parts by one, if there are enough of one level in one segment."""
-        while len(self._parts) >= _MERGED:
-            last = self._parts[-_MERGED:]
-            level, first = last[0][0], last[0][1].first
-            same = all(each == level and part.digests is not None for each, part in last)
-            end, size = last[-1][1].end, self._size
-            if not same or end - first > _PART_MOST or first // size != (end - 1) // size:
-                return
-            begins, ends = last[0][1].digests, last[-1][1].digests
-            assert begins is not None
-            assert ends is not None
-            whole = self._part(first, end, begins[0], ends[1])
-            packed_bytes = self._put(whole)
-            if (found := self._target.size(whole.name)) != packed_bytes:
-                raise IOFailureError(  # else the parts that it covers would be deleted
-                    f"the store has {found} bytes of a part of {packed_bytes}: check the store",
-                    path=self._target.path_of(whole.name),
-                )
-            self.delete([part.name for _, part in last])
-            self._parts[-_MERGED:] = [(level + 1, whole)]
-
-    def drop_covered(self, number: int) -> None:
-        """Delete the parts of a segment that is stored whole."""
-        size = self._size
-        stored = [*self._earlier, *(part for _, part in self._parts)]
-        self.delete([part.name for part in stored if part.first // size == number])
-        self._earlier = [part for part in self._earlier if part.first // size > number]
-        self._parts = [each for each in self._parts if each[1].first // size > number]
-        self.end = max(self.end, (number + 1) * size)
+    def _merge(self, parts: list[TailObject]) -> TailObject:
+        """Put one object of the bytes of parts."""
+        begins, ends = parts[0].digests, parts[-1].digests
+        assert begins is not None
+        assert ends is not None
+        whole = self._part(parts[0].first, parts[-1].end, (begins[0], ends[1]))
+        packed_bytes = self._put(whole)
+        if (found := self._target.size(whole.name)) != packed_bytes:
+            raise IOFailureError(  # else the parts that it covers would be deleted
+                f"the store has {found} bytes of a part of {packed_bytes}: check the store",
+                path=self._target.path_of(whole.name),
+            )
+        return whole
 
     def _put(self, part: TailObject) -> int:
         """Put a part; return how many bytes its object has."""

@@ -1,18 +1,23 @@
 """Storing: what the service of a store decides, without a store, files, a clock or threads.
 
-`standing` says whether a log may write to a store. `Storing.next_step` says what to store next. The
-shell, `StoreService`, reads the facts, does the step, and reports it.
+`standing` says whether a log may write to a store. `Storing.next_step` says what to store next, and
+`Storing.mergeable` which parts become one. The shell, `StoreService` and `StoredTail`, reads the
+facts, does the step, reports it, and deletes what is not needed any more.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from commitlog.stores.contents import Contents
 from commitlog.stores.own_sessions import OwnSessions
 from commitlog.stores.store_gap import StoreGap
 from commitlog.stores.store_session import StoreSession
+from commitlog.stores.tail_object import TailObject
+
+PART_MOST = 8 << 20  # bytes of a part, and one frame; also the memory that it takes
+MERGED = 16  # parts of one level that become one of the next
 
 
 class Standing(Enum):
@@ -56,8 +61,9 @@ class StoreWhole:
 
 @dataclass(frozen=True)
 class StoreEnd:
-    """Store the end of the log in parts, up to a position."""
+    """Store the end of the log in parts of one segment, from one position to another."""
 
+    first: int
     stop: int
 
 
@@ -67,6 +73,10 @@ Step = StoreGap | StoreWhole | StoreEnd
 @dataclass
 class Storing:
     """What is stored, and what comes next.
+
+    After 16 parts that cover up to 8 MiB, one object of all their bytes is put, then the 16 are
+    deleted. So a log that grows by a few bytes a second has some dozens of parts, and each byte is
+    stored once for each level.
 
     Attributes
     ----------
@@ -85,6 +95,8 @@ class Storing:
     next: int = 0
     first_in_parts: int = 0
     stored: int = 0
+    _parts: list[tuple[int, TailObject]] = field(default_factory=list)  # with their level
+    _earlier: list[TailObject] = field(default_factory=list)  # parts that are in no merge
 
     def begin(self, first_here: int, contents: Contents, compared: int) -> None:
         """Begin with what a store has that was compared with the log up to a position."""
@@ -99,6 +111,23 @@ class Storing:
         while self.next in contents.sizes and (self.next + 1) * size <= compared:
             self.next += 1
         self.stored = min(end, compared) if numbers else end
+
+    def resume(self, contents: Contents, first_in_parts: int, *, again: bool) -> None:
+        """Continue behind the parts that a store has.
+
+        With `again`, segments with parts are stored again from their beginning: the writer of
+        those may still merge and delete them.
+        """
+        size, end = self.segment_size, self.stored
+        parts = [part for number in sorted(contents.parts) for part in contents.parts[number]]
+        if again and parts:
+            end = parts[0].first // size * size
+        # A part that counts only in part is no part of a merge.
+        known = [] if any(part.stop < part.end for part in parts) else parts
+        self._parts = [(0, part) for part in known if part.first < end]
+        self._earlier = [part for part in parts if part.first >= end or not known]
+        self.first_in_parts = first_in_parts
+        self.stored = min(self.stored, max(end, first_in_parts * size))
 
     @property
     def kept_position(self) -> int:
@@ -121,23 +150,49 @@ class Storing:
         if first_here > self.next:
             return StoreGap(min(self.stored, first_here * size), first_here * size)
         if self.next >= self.first_in_parts and self.stored < durable:
-            return StoreEnd(durable)
+            return StoreEnd(self.stored, min(durable, (self.stored // size + 1) * size))
         if is_sealed and (self.next + 1) * size <= durable:
             return StoreWhole(self.next)
         return None
 
-    def did(self, step: Step) -> None:
-        """Note that a step was done."""
-        size = self.segment_size
-        if isinstance(step, StoreGap):
-            self.next = step.stop // size
-            self.stored = max(self.stored, step.stop)
-        elif isinstance(step, StoreWhole):
-            self.next = step.number + 1
-            self.stored = max(self.stored, self.next * size)
-        else:
-            self.stored = max(self.stored, step.stop)
+    def did(self, done: StoreGap | StoreWhole | TailObject) -> None:
+        """Note that a step was done; of the end, the part that was put."""
+        if isinstance(done, TailObject):
+            self.stored = max(self.stored, done.end)
+            self._parts.append((0, done))
+            return
+        self.next = (
+            done.number + 1 if isinstance(done, StoreWhole) else done.stop // self.segment_size
+        )
+        self.stored = max(self.stored, self.next * self.segment_size)
 
     def skip_damage(self) -> None:
         """Store the end although a sealed segment cannot be stored."""
+        self.stored = max(self.stored, self.first_in_parts * self.segment_size)
         self.first_in_parts = 0
+
+    # --- what is not needed any more --------------------------------------------------------------
+
+    def mergeable(self) -> list[TailObject]:
+        """Return the last parts, if there are enough of one level in one segment."""
+        last = self._parts[-MERGED:]
+        if len(last) < MERGED:
+            return []
+        first, end, size = last[0][1].first, last[-1][1].end, self.segment_size
+        same = all(level == last[0][0] and part.digests is not None for level, part in last)
+        fits = end - first <= PART_MOST and first // size == (end - 1) // size
+        return [part for _, part in last] if same and fits else []
+
+    def merged(self, whole: TailObject) -> list[str]:
+        """Note that one object has the bytes of the last parts; return their names."""
+        last = self._parts[-MERGED:]
+        self._parts[-MERGED:] = [(last[0][0] + 1, whole)]
+        return [part.name for _, part in last]
+
+    def drop_covered(self) -> list[str]:
+        """Forget the parts of the segment that was stored whole last; return their names."""
+        size, last = self.segment_size, self.next - 1
+        stored = [*self._earlier, *(part for _, part in self._parts)]
+        self._earlier = [part for part in self._earlier if part.first // size > last]
+        self._parts = [each for each in self._parts if each[1].first // size > last]
+        return [part.name for part in stored if part.first // size == last]

@@ -23,10 +23,11 @@ from commitlog.log.parts import parts_of
 from commitlog.repair.log_files import LogFiles
 from commitlog.repair.verification import verify
 from commitlog.stats import StoreStats
-from commitlog.stores import stored_tail
+from commitlog.stores import stored_tail, storing
 from commitlog.stores.contents import read_contents
 from commitlog.stores.store_service import StoreService
 from commitlog.stores.stored_tail import StoredTail
+from commitlog.stores.storing import StoreEnd, Storing
 from commitlog.stores.tail_object import TailObject, join
 from commitlog.stores.target import Target
 from tests.length import every
@@ -57,8 +58,16 @@ def stored(place: Path) -> list[bytes]:
 
 
 def is_stored(log: CommitLog) -> bool:
-    tail = service_of(log)._tail
-    return tail is not None and tail.end >= log.flushed_position == log.tail_position
+    service = service_of(log)
+    stored = service._storing.stored if service._tail is not None else -1
+    return stored >= log.flushed_position == log.tail_position
+
+
+def store_end(tail: StoredTail, known: Storing, durable: int) -> None:
+    """Store the end of a log in parts, as the service does."""
+    while (step := known.next_step(first_here=0, durable=durable, is_sealed=False)) is not None:
+        assert isinstance(step, StoreEnd)
+        tail.store(step, known)
 
 
 def names(place: Path) -> list[str]:
@@ -203,12 +212,12 @@ def test_many_small_parts_are_merged(logs: Logs, place: Path) -> None:
     Store(place)
     place.mkdir()
     shutil.copy(Path(log.path, "log.json"), place)
-    tail = StoredTail(target, LogFiles(log.path), 1)
+    tail, known = StoredTail(target, LogFiles(log.path), 1), Storing(SEGMENT)
     appended = []
     for number in range(300):
         appended.append(b"%d" % number)
         log.append(appended[-1])
-        tail.store(log.flushed_position)
+        store_end(tail, known, log.flushed_position)
         if number % 97 == 0:
             assert stored(place) == appended
     assert len(names(place)) - 1 <= 15 * 3
@@ -252,18 +261,18 @@ def test_unfit_names_are_no_parts() -> None:
 def test_reader_goes_on_when_parts_are_merged_meanwhile(
     logs: Logs, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored_tail, "_MERGED", 4)
+    monkeypatch.setattr(storing, "MERGED", 4)
     log = logs.open(flush="sync")
     place.mkdir()
     shutil.copy(Path(log.path, "log.json"), place)
-    tail = StoredTail(target_of(place), LogFiles(log.path), 1)
+    tail, known = StoredTail(target_of(place), LogFiles(log.path), 1), Storing(SEGMENT)
     for number in range(3):
         log.append(b"%d" % number)
-        tail.store(log.flushed_position)
+        store_end(tail, known, log.flushed_position)
     with commitlog.open(place, "r") as copy:
         listed = set(names(place))
         log.append(b"3")
-        tail.store(log.flushed_position)
+        store_end(tail, known, log.flushed_position)
         assert not listed & set(names(place)) - {"log.json"}
         assert values(copy) == [b"0", b"1", b"2"]
 
@@ -439,7 +448,7 @@ def _storing(here: Path, place: Path, sealed_before: int) -> Callable[[], object
     """Open a log; return what stores it step by step: segments that were sealed before, parts, a
     merge, and a segment.
     """
-    stored_tail._MERGED = 3
+    storing.MERGED = 3
     log = commitlog.open(here, segment_size=SEGMENT)
     for number in range(sealed_before):
         log.append(b"before %d" % number)

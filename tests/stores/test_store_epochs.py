@@ -25,11 +25,12 @@ from commitlog.stores.archiver import Archiver
 from commitlog.stores.contents import read_contents
 from commitlog.stores.store_session import StoreSession, begin_epoch, newest_session
 from commitlog.stores.stored_tail import StoredTail
+from commitlog.stores.storing import Storing
 from commitlog.stores.target import target_of
 from tests.copies import copy_log
 from tests.setups import SEGMENT, Logs, values
 from tests.steps import killed_at
-from tests.stores.test_store import SOON, is_stored, service_of, stored
+from tests.stores.test_store import SOON, is_stored, service_of, store_end, stored
 
 pytest.importorskip("zstandard")
 Until = Callable[..., None]
@@ -134,8 +135,7 @@ def test_late_puts_of_a_fenced_writer_reach_no_reader(
         seal_first(zombie)
         files = LogFiles(zombie.path)
         part = StoredTail(target_of(place), files, 1)
-        part.resume([], epoch.start - 100, 0, again=False)
-        part.store(epoch.start + 200)
+        store_end(part, Storing(SEGMENT, stored=epoch.start - 100), epoch.start + 200)
         assert stored(place) == stored(tmp_path / "copy")
         Archiver(files, Store(place)).put(0, replace=False)
     with commitlog.open(tmp_path / "copy", store=Store(place)) as copy:

@@ -26,12 +26,13 @@ from commitlog.stores.contents import read_contents
 from commitlog.stores.store_gap import StoreGap
 from commitlog.stores.stored_segments import StoredSegments, whole_frames_end
 from commitlog.stores.stored_tail import StoredTail
+from commitlog.stores.storing import Storing
 from commitlog.stores.tail_object import TailObject, pack, read_part
 from commitlog.stores.target import LocalTarget, Write, target_of
 from tests.copies import copy_log
 from tests.host import start_code
 from tests.setups import HEADER, SEGMENT, Logs, values
-from tests.stores.test_store import SOON, is_stored, names, service_of, stored
+from tests.stores.test_store import SOON, is_stored, names, service_of, store_end, stored
 
 pytest.importorskip("zstandard")
 Until = Callable[..., None]
@@ -280,13 +281,14 @@ def test_whole_frames_end_is_where_the_last_record_ends(logs: Logs) -> None:
 def test_backlog_is_stored_in_parts_that_end_with_a_record(
     logs: Logs, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored_tail, "_PART_MOST", 5000)
+    monkeypatch.setattr(stored_tail, "PART_MOST", 5000)
     log = logs.open(flush="sync")
     for number in range(100):
         log.append(b"%d" % number * (number * 3))
     place.mkdir()
     shutil.copy(Path(log.path, "log.json"), place)
-    StoredTail(target_of(place), LogFiles(log.path), 1).store(log.flushed_position)
+    tail = StoredTail(target_of(place), LogFiles(log.path), 1)
+    store_end(tail, Storing(SEGMENT), log.flushed_position)
     ends = {*(record.position for record in log.tailer()), log.tail_position}
     assert len(parts(place)) > 5
     assert {each.end for each in parts(place)} <= ends
@@ -312,13 +314,13 @@ def test_short_merge_deletes_no_part(logs: Logs, place: Path) -> None:
     log = logs.open(flush="sync")
     place.mkdir()
     shutil.copy(Path(log.path, "log.json"), place)
-    tail = StoredTail(Shortening(str(place)), LogFiles(log.path), 1)
+    tail, known = StoredTail(Shortening(str(place)), LogFiles(log.path), 1), Storing(SEGMENT)
     for _ in range(15):
         log.append(bytes(400))
-        tail.store(log.flushed_position)
+        store_end(tail, known, log.flushed_position)
     log.append(bytes(400))
     with pytest.raises(IOFailureError, match="bytes of a part of"):
-        tail.store(log.flushed_position)
+        store_end(tail, known, log.flushed_position)
     (merged,) = [part for part in parts(place) if part.end - part.first > 5000]
     (place / merged.name).unlink()
     assert stored(place) == values(log)
@@ -378,7 +380,7 @@ def test_parts_have_no_seal(logs: Logs, place: Path, monkeypatch: pytest.MonkeyP
     end = log.flushed_position
     place.mkdir()
     shutil.copy(Path(log.path, "log.json"), place)
-    StoredTail(target_of(place), LogFiles(log.path), 1).store(end)
+    store_end(StoredTail(target_of(place), LogFiles(log.path), 1), Storing(SEGMENT), end)
     page = (Path(log.path) / f"{0:020d}.seg").read_bytes()[:HEADER]
     assert page[SEAL_AT : SEAL_AT + SEAL_SIZE].strip(b"\0")
     import zstandard
