@@ -180,9 +180,7 @@ MUTANTS = [
            "        self._log.fail_replaced()\n        self._later_epoch",
            "        self._later_epoch"),
     Mutant("later epoch of a copy is ignored", f"{_R}.quota",
-           "        self._fence = rank\n        self._awaited.clear()\n"
-           "        return [Fenced(rank)]",
-           "        return []"),
+           "        self._fence = rank\n        return Fenced(rank)", "        return None"),
     Mutant("append waits for no copies", f"{_R}.required_copies",
            "            if position >= end:", "            if True:"),
     # --- promotion

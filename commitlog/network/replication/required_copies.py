@@ -7,14 +7,9 @@ import os
 from collections.abc import Callable
 
 from commitlog.base.host import host
-from commitlog.errors import (
-    ClosedError,
-    CommitLogError,
-    FencedError,
-    ForkedError,
-    SyncTimeoutError,
-)
+from commitlog.errors import ClosedError, CommitLogError, ForkedError, SyncTimeoutError
 from commitlog.extension import LogView, Rank
+from commitlog.network.replication.acknowledgements import replaced
 
 _logger = logging.getLogger("commitlog.replication")
 _NEVER_WAITS = 1 << 63
@@ -98,11 +93,7 @@ class RequiredCopies:
 
     def _check(self, end: int) -> None:
         if self._later_epoch:
-            raise FencedError(
-                f"a copy of this log was promoted to epoch {self._later_epoch}: what is appended "
-                "here is not in it; stop the programs that append here",
-                path=self._log.path,
-            )
+            raise replaced(self._log.path, self._later_epoch)
         if self._closed.is_set():
             raise ClosedError(
                 "the log was closed before the copies had the record: it stays in the log",

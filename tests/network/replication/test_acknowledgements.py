@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from commitlog.network.replication.acknowledgements import Acknowledgements
 from commitlog.network.replication.chunk_stream import ChunkStream
 from commitlog.network.replication.primary import Access
 from commitlog.network.replication.promise import Asked
+from commitlog.network.replication.quota import Copied, Promised
 from commitlog.recovery.epoch import EPOCH_GAP
-from commitlog.recovery.lineage import Rank
+from commitlog.recovery.lineage import Lineage, Rank
 from tests.network.replication.scene import LIMIT_S, SEGMENT, fill, records
 
 _FOLLOW = """
@@ -236,6 +238,29 @@ def test_fence_by_a_peer_is_undone_by_a_promotion(tmp_path: Path) -> None:
     assert replication.promote(tmp_path / "orders").number == rank.number + 1
     with commitlog.open(tmp_path / "orders") as log:
         log.append(b"two")
+
+
+def test_wait_ends_when_enough_copies_have_the_record() -> None:
+    acknowledged, known = Acknowledgements("orders"), Lineage()
+    assert not acknowledged.wait(4096, 1, 0.01)
+    for name, copies in (("b", 1), ("c", 2)):
+        with ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(acknowledged.wait, 4096, copies, LIMIT_S)
+            acknowledged.take(Copied(name, known.rank, 4128, known, 4128))
+            assert waits.result()
+    assert not acknowledged.wait(4128, 1, 0.0)
+
+
+def test_fence_ends_a_wait() -> None:
+    acknowledged, known = Acknowledgements("orders"), Lineage()
+    acknowledged.take(Copied("b", known.rank, 4128, known, 4128))
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(acknowledged.wait, 4128, 1, LIMIT_S)
+        acknowledged.take(Promised(Rank(1, "a" * 32), known))
+        with pytest.raises(FencedError, match="promoted to epoch 1"):
+            waits.result()
+    with pytest.raises(FencedError):  # although a copy has it
+        acknowledged.wait(4096, 1, LIMIT_S)
 
 
 def test_close_ends_a_wait() -> None:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import random
+import itertools
 from dataclasses import replace
 
 import pytest
 
 from commitlog.network.replication.quota import (
     FOLLOWERS_LIMIT,
-    Awaited,
     Copied,
-    Dropped,
-    Expired,
     Fenced,
     Promised,
     Quota,
-    Reached,
     Refused,
-    Tick,
 )
 from commitlog.recovery.epoch import EPOCH_GAP
 from commitlog.recovery.lineage import Epoch, Lineage, Rank
@@ -32,32 +26,19 @@ def copied(name: str, position: int, current: Lineage = FIRST, *, sent: int = 1 
     return Copied(name, current.rank, position, current, sent)
 
 
-def test_wait_ends_when_enough_copies_have_it() -> None:
+def test_copies_are_counted_by_their_names() -> None:
     quota = Quota()
-    assert quota.on(Awaited(1, 4128, 2, math.inf)) == []
-    assert quota.on(copied("b", 4128)) == []
-    assert quota.on(copied("b", 8192)) == []  # the same copy once more
-    assert quota.on(copied("c", 4096)) == []
-    assert quota.on(copied("c", 4128)) == [Reached(1)]
-    assert quota.on(Awaited(2, 4128, 2, math.inf)) == [Reached(2)]
+    quota.on(copied("b", 4128))
+    quota.on(copied("b", 8192))  # the same copy once more
+    assert (quota.reached(1), quota.reached(2)) == (8192, 0)
+    quota.on(copied("c", 4128))
     assert (quota.reached(1), quota.reached(2), quota.reached(3)) == (8192, 4128, 0)
-
-
-def test_wait_expires_once_at_its_time() -> None:
-    quota = Quota()
-    quota.on(Awaited(1, 4128, 1, 10.0))
-    quota.on(Awaited(2, 4128, 1, 10.0))
-    quota.on(Dropped(2))
-    assert quota.on(Tick(9.9)) == []
-    assert quota.on(Tick(10.0)) == [Expired(1)]
-    assert quota.on(Tick(11.0)) == []
-    assert quota.on(copied("b", 4128)) == []
 
 
 @pytest.mark.parametrize("position", [4160, 4129, 1 << 62])
 def test_position_that_was_not_sent_does_not_count(position: int) -> None:
     quota = Quota()
-    (refused,) = quota.on(copied("b", position, sent=4128))
+    refused = quota.on(copied("b", position, sent=4128))
     assert isinstance(refused, Refused)
     assert str(position) in refused.why
     assert quota.positions == {}
@@ -68,7 +49,7 @@ def test_acknowledgement_of_an_older_epoch_is_forgotten() -> None:
     quota.on(copied("b", 8192))
     quota.on(copied("c", 8224, SECOND))
     assert quota.positions == {"c": 8224}
-    assert quota.on(replace(copied("b", 1 << 16, SECOND), rank=FIRST.rank)) == []
+    assert quota.on(replace(copied("b", 1 << 16, SECOND), rank=FIRST.rank)) is None
     assert quota.positions == {"c": 8224}
 
 
@@ -80,14 +61,12 @@ def test_copy_below_the_start_of_the_epoch_counts_for_nothing() -> None:
 
 def test_later_epoch_fences_once() -> None:
     quota, later = Quota(), Rank(2, "b" * 32)
-    quota.on(Awaited(1, 4128, 1, math.inf))
-    assert quota.on(Promised(SECOND.rank, SECOND)) == []
-    assert quota.on(Promised(later, SECOND)) == [Fenced(later)]
-    assert quota.on(Promised(later, SECOND)) == []
-    assert quota.on(replace(copied("b", 8192, SECOND), rank=Rank(3, "c" * 32))) == [
-        Fenced(Rank(3, "c" * 32))
-    ]
-    assert quota.fence == Rank(3, "c" * 32)
+    assert quota.on(Promised(SECOND.rank, SECOND)) is None
+    assert quota.on(Promised(later, SECOND)) == Fenced(later)
+    assert quota.on(Promised(later, SECOND)) is None
+    last = Rank(3, "c" * 32)
+    assert quota.on(replace(copied("b", 8192, SECOND), rank=last)) == Fenced(last)
+    assert quota.fence == last
 
 
 @pytest.mark.parametrize(
@@ -104,7 +83,7 @@ def test_epoch_far_above_the_known_one_fences_nothing(rank: Rank) -> None:
         Promised(rank, SECOND),
         replace(copied("b", 8192, SECOND), rank=rank),
     ):
-        (refused,) = quota.on(event)
+        refused = quota.on(event)
         assert isinstance(refused, Refused)
     assert quota.fence is None
 
@@ -120,19 +99,32 @@ def test_invented_names_push_out_the_one_that_reported_first() -> None:
     assert quota.reached(1) == 8192
 
 
-def test_random_reports_reach_only_what_enough_copies_have() -> None:
-    numbers = random.Random(34)
-    for _ in range(200):
-        quota, known = Quota(), dict[str, int]()
-        for _ in range(40):
-            name, sent = numbers.choice("bcd"), numbers.randrange(128, 400) * 32
-            position = numbers.choice([sent, sent + 32, sent - 31, sent - 64])
-            actions = quota.on(copied(name, position, sent=sent))
-            sound = position <= sent and position % 32 == 0
-            assert sound == (actions == [])
-            if sound:
-                known[name] = position
-            for copies in (1, 2, 3):
-                assert sum(one >= quota.reached(copies) for one in known.values()) >= min(
-                    copies, len(known)
-                )
+EVENTS = [
+    *(copied(name, position) for name in "bc" for position in (4128, 8192)),
+    *(copied(name, position, SECOND) for name in "bc" for position in (8160, 8224)),
+    copied("b", 8224, sent=8192),
+    replace(copied("c", 8224, SECOND), rank=FIRST.rank),
+    Promised(Rank(2, "b" * 32), SECOND),
+]
+
+
+def test_every_order_counts_the_last_sound_reports() -> None:
+    for events in itertools.product(EVENTS, repeat=4):
+        quota, known, rank = Quota(), dict[str, int](), Rank()
+        for event in events:
+            was_fenced = quota.fence is not None
+            action = quota.on(event)
+            if isinstance(event, Promised):
+                assert isinstance(action, Fenced) != was_fenced
+                continue
+            if event.rank != event.current.rank:
+                assert action is None
+                continue
+            assert isinstance(action, Refused) == (event.position > event.sent)
+            if action is None:
+                known = known if event.rank == rank else {}
+                rank = event.rank
+                known[event.name] = event.position if event.position >= event.current.start else 0
+        positions = sorted(known.values(), reverse=True)
+        for copies in (1, 2, 3):
+            assert quota.reached(copies) == (positions + [0] * 3)[copies - 1]
