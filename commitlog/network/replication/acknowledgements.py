@@ -64,6 +64,11 @@ class Acknowledgements:
         with self._news:
             return self._quota.reached(copies)
 
+    def begin(self, rank: Rank) -> None:
+        """Take the epoch that the log has now."""
+        with self._news:
+            self._quota.begin(rank)
+
     def wait(self, position: int, copies: int, timeout_s: float | None) -> bool:
         """Wait until so many copies are durable beyond a position; False if the time expired."""
         quota = self._quota

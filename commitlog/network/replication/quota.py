@@ -100,8 +100,14 @@ class Quota:
         positions = sorted(self._positions.values(), reverse=True)
         return positions[copies - 1] if len(positions) >= copies else 0
 
+    def begin(self, rank: Rank) -> None:
+        """Take the epoch that the log has: it ends a fence that is not above it."""
+        if self._fence is not None and rank >= self._fence:
+            self._fence = None
+
     def on(self, event: Event) -> Action | None:
         """Take an event; return what follows from it besides the positions."""
+        self.begin(event.current.rank)
         if isinstance(event, Promised):
             return self._on_promised(event.rank, event.current)
         return self._on_copied(event)

@@ -159,6 +159,7 @@ class Served:
             return False  # the log was removed
         self.drop_overwritten()
         view, began_s = self.view, host.monotonic()
+        self.acknowledged.begin(self.lineage().rank)
         if not self.acknowledged.wait(position, copies, timeout_s):
             return False
         while True:

@@ -109,6 +109,29 @@ def test_replaced_primary_acknowledges_nothing_more(
                 server.wait_replicated(position, timeout=LIMIT_S)
 
 
+def test_log_that_is_promoted_again_acknowledges(tmp_path: Path) -> None:
+    path = tmp_path / "orders"
+    with commitlog.open(path, segment_size=SEGMENT) as log:
+        fill(log, 10)
+    with replication.serve(path) as server:
+        with replication.follow(server.url(), tmp_path / "copy") as follower:
+            assert follower.wait(4097, LIMIT_S)
+        replication.promote(tmp_path / "copy")
+        with replication.serve(tmp_path / "copy") as new:
+            replication.follow(new.url(), tmp_path / "other").close()
+            with pytest.raises(FencedError, match="does not know it"):
+                replication.follow(server.url(), tmp_path / "other")
+            with pytest.raises(FencedError, match="epoch 1"):
+                server.wait_replicated(4096, timeout=LIMIT_S)
+            epoch = replication.promote(path, others=[new.url()], force=["promises", "copies"])
+        assert epoch.number == 2
+        with (
+            commitlog.open(path, flush="sync") as log,
+            replication.follow(server.url(), tmp_path / "next"),
+        ):
+            assert server.wait_replicated(log.append(b"one"), timeout=LIMIT_S)
+
+
 def test_follower_adopts_the_epoch_of_a_served_copy(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "orders", segment_size=SEGMENT) as log:
         fill(log, 10)

@@ -99,6 +99,18 @@ def test_invented_names_push_out_the_one_that_reported_first() -> None:
     assert quota.reached(1) == 8192
 
 
+def test_log_that_has_a_later_epoch_is_not_fenced_any_more() -> None:
+    quota, later = Quota(), Rank(1, "0" * 32)
+    quota.on(Promised(later, FIRST))
+    quota.begin(FIRST.rank)
+    assert quota.fence == later
+    quota.begin(SECOND.rank)
+    assert quota.fence is None
+    quota.on(Promised(later, FIRST))
+    quota.on(copied("b", 8192, SECOND))
+    assert (quota.fence, quota.reached(1)) == (None, 8192)
+
+
 EVENTS = [
     *(copied(name, position) for name in "bc" for position in (4128, 8192)),
     *(copied(name, position, SECOND) for name in "bc" for position in (8160, 8224)),
