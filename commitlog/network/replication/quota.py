@@ -77,7 +77,7 @@ class Quota:
     """Remember the end of each copy by the name of its follower.
 
     A follower that has gone still counts: what it has acknowledged is durable there. What was
-    acknowledged in an earlier epoch does not count in a later one.
+    acknowledged in an earlier epoch does not count in a later one. After a fence, nothing counts.
     """
 
     def __init__(self) -> None:
@@ -123,6 +123,8 @@ class Quota:
                 f"the follower {event.name!r} acknowledged position {event.position}, and what "
                 f"was sent to it ends at {event.sent}: the acknowledgement does not count"
             )
+        if self._fence is not None:
+            return None  # the copy may be cut when it adopts that epoch
         if event.rank != self._rank:
             self._rank = event.rank
             self._positions.clear()

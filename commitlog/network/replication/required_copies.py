@@ -64,7 +64,7 @@ class RequiredCopies:
         if self._missing_below and reached >= self._missing_below:
             self._missing_below = 0
             _logger.warning("%s: appends wait for copies again", self._log.path)
-        return _NEVER_WAITS if self._missing_below else reached
+        return _NEVER_WAITS if self._missing_below and not self._later_epoch else reached
 
     def wait(self, end: int, timeout_s: float) -> bool:
         """Wait until enough copies have everything below `end`, which is flushed here; False if the

@@ -14,6 +14,9 @@ import pytest
 import commitlog
 from commitlog import replication
 from commitlog.errors import ClosedError, FencedError, InvalidOptionError, SyncTimeoutError
+from commitlog.log.parts import parts_of
+from commitlog.network.replication.required_copies import RequiredCopies
+from commitlog.recovery.lineage import Rank
 from tests.network.replication.scene import LIMIT_S, SEGMENT, records
 
 SHORT_S = 0.2
@@ -112,6 +115,20 @@ def test_async_log_goes_on_without_copies_until_they_are_there(
             until(lambda: log.replicated_position >= log.flushed_position)
             position = log.append(b"three")
             assert copy.position > position
+
+
+def test_log_without_copies_acknowledges_nothing_after_a_fence(tmp_path: Path) -> None:
+    log = alone(tmp_path, on_missing="async")
+    log.append(b"one")
+    copies = parts_of(log).engine.copies
+    assert isinstance(copies, RequiredCopies)
+    end = log.flushed_position
+    assert copies.wait(end, SHORT_S)
+    copies.fence(Rank(1, "a" * 32))
+    with pytest.raises(FencedError, match="promoted to epoch 1"):
+        copies.wait(end, SHORT_S)
+    with pytest.raises(FencedError):
+        log.close()
 
 
 def test_log_that_requires_no_copy_is_served_only(tmp_path: Path) -> None:
