@@ -45,16 +45,12 @@ class Mutant:
 
 _R = "commitlog.network.replication"
 _S = "commitlog.stores"
-_DIGESTS = (
-    f"{_R}.meeting",
-    "    if position is not None:\n        raise FencedError(",
-    "    if False:\n        raise FencedError(",
-)
-_OLDER = (f"{_R}.meeting", "        _refuse_older(url, theirs, replica)\n", "")
+_DIGESTS = (f"{_R}.following", "        if position is None:", "        if True:")
+_OLDER = (f"{_R}.following", "            if start is None:", "            if True:")
 _ENDS = (
-    f"{_R}.meeting",
-    "    if replica.position > replica.log.identity.past_header(end):",
-    "    if False:",
+    f"{_R}.following",
+    "        if copy.end > copy.identity.past_header(end):",
+    "        if False:",
 )
 _RESTORED = (
     "commitlog.recovery.admission",
@@ -101,7 +97,7 @@ MUTANTS = [
            number=6),
     Mutant("part of a backlog ends inside a record", f"{_S}.stored_tail",
            "        return min(base + offset, limit)", "        return min(base + goal + 8, limit)",
-           ((f"{_S}.stored_tail", "_PART_MOST = 8 << 20", "_PART_MOST = 8 << 10"),), number=17),
+           ((f"{_S}.storing", "PART_MOST = 8 << 20", "PART_MOST = 8 << 10"),), number=17),
     Mutant("promise is given to a second promotion", f"{_R}.promise",
            "        if self.before is not None and known.promised[:2] not in promises:",
            "        if False:",
@@ -121,14 +117,11 @@ MUTANTS = [
            "        if self._failure is not None:\n            raise self._failure",
            "        if False:\n            raise self._failure"),
     # --- meeting and following
-    Mutant("meeting compares no digests", f"{_R}.following",
-           "        if position is None:", "        if True:"),
-    Mutant("meeting compares no ends", f"{_R}.following",
-           "        if copy.end > copy.identity.past_header(end):", "        if False:"),
+    Mutant("meeting compares no digests", *_DIGESTS),
+    Mutant("meeting compares no ends", *_ENDS),
     Mutant("copy is not cut at a fork", f"{_R}.following",
            "        if parted is not None and copy.end > parted:", "        if False:"),
-    Mutant("copy is cut to an older primary", f"{_R}.following",
-           "            if start is None:", "            if True:"),
+    Mutant("copy is cut to an older primary", *_OLDER),
     Mutant("copy follows below its promise", f"{_R}.following",
            "        if promised <= theirs.rank:", "        if True:"),
     Mutant("restored copy is followed again", f"{_R}.replica",
