@@ -130,6 +130,15 @@ class ProducerSequenceError(CommitLogError, ValueError):
     """
 
 
+class OutboxError(CommitLogError, RuntimeError):
+    """Raised if an outbox and a log do not fit together: one of them was restored, copied or
+    replaced.
+
+    The rows stay in the outbox. Use the database and the log that belong together, or begin anew
+    with ``restored=True``.
+    """
+
+
 class TailerNotFoundError(CommitLogError, LookupError):
     """Raised if the log has no tailer of that name.
 
