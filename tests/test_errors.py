@@ -39,6 +39,7 @@ BUILTINS: dict[str, type[Exception]] = {
     "MissingExtraError": ModuleNotFoundError,
     "NotALogError": ValueError,
     "OpenTimeoutError": TimeoutError,
+    "OutboxError": RuntimeError,
     "PoolBufferError": ValueError,
     "PoolExhaustedError": TimeoutError,
     "PoolMemoryError": MemoryError,

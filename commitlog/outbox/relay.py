@@ -183,6 +183,10 @@ class Relay:
                 position = topic.append(message, **given)
         except ProducerSequenceError as error:
             raise self._misfit(f"the log has later rows: {error.message}") from error
+        except InvalidOptionError as error:
+            if not row.headers:
+                raise
+            raise MessageValueError(error.message) from error  # of the name of a header
         if position < end and (is_new or not self._is_same(position, row, topic, message)):
             raise self._misfit(f"another row has number {number} in the log, at {position}")
         return position

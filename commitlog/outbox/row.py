@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from commitlog.base.units import whole_of
-from commitlog.errors import RecordTypeError
+from commitlog.errors import MessageValueError, RecordTypeError
 
 _TYPE_MOST = (1 << 32) - 1
 
@@ -53,6 +53,9 @@ def packed_headers(headers: Mapping[str, bytes]) -> str:
 
 
 def unpacked_headers(text: str | None) -> dict[str, bytes]:
-    """Return what `packed_headers` packed."""
-    found = json.loads(text or "{}")
-    return {name: value.encode(errors="surrogateescape") for name, value in found.items()}
+    """Return what `packed_headers` packed. Other programs may have written anything."""
+    try:
+        found = json.loads(text or "{}")
+        return {name: value.encode(errors="surrogateescape") for name, value in found.items()}
+    except (ValueError, AttributeError) as error:
+        raise MessageValueError(f"headers are not a JSON object of text: {error}") from error

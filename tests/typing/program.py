@@ -19,10 +19,22 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import prometheus_client
+import sqlalchemy as sa
 
 import commitlog
 import commitlog.polars
-from commitlog import bus, doctor, errors, keep, metrics, replication, spark, topics, watching
+from commitlog import (
+    bus,
+    doctor,
+    errors,
+    keep,
+    metrics,
+    outbox,
+    replication,
+    spark,
+    topics,
+    watching,
+)
 from commitlog.spark import jobs
 
 Positions = npt.NDArray[np.int64]
@@ -622,6 +634,7 @@ OTHER_ERRORS: tuple[type[errors.CommitLogError], ...] = (
         errors.LogNotFoundError,
         errors.MessageError,
         errors.MessageValueError,
+        errors.OutboxError,
     ),
     *(
         errors.NotALogError,
@@ -639,6 +652,28 @@ OTHER_ERRORS: tuple[type[errors.CommitLogError], ...] = (
     ),
     *(errors.UnsupportedError, errors.UnsupportedVersionError),
 )
+
+
+def use_outbox(folder: Path) -> None:
+    engine = sa.create_engine(f"sqlite:///{folder}.db")
+    orders = outbox.Outbox("orders", sa.MetaData(), schema=None)
+    orders.create(engine)
+    with engine.begin() as connection:
+        orders.put(connection, b"a", key=b"k", type=1, headers={}, topic=None)
+        stats: outbox.OutboxStats = orders.stats(connection)
+        assert_type(stats.lag_s, float | None)
+        assert (stats.waiting, stats.dead, orders.table.name) == (1, 0, "orders")
+    with (
+        commitlog.open(folder) as log,
+        orders.relay(engine, log, topics=[], poll="1s", wait=0, restored=False) as relay,
+    ):
+        assert_type(relay, outbox.Relay)
+        assert relay.run_once() == relay.moved == 1
+        assert relay.refused == 0
+        relay.stop()
+        relay.run()
+        relay.close()
+    engine.dispose()
 
 
 def main(folder: Path) -> None:
@@ -665,6 +700,7 @@ def main(folder: Path) -> None:
     watch(path, folder / "page.prom")
     use_bus(folder / "bus")
     use_topics(folder / "topics")
+    use_outbox(folder / "outbox")
     print(query(path))
     try:
         commitlog.open(path, mode="x")

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import commitlog
 import commitlog.polars
-from commitlog import bus, errors, keep, metrics, replication, spark, topics, watching
+from commitlog import bus, errors, keep, metrics, outbox, replication, spark, topics, watching
 from commitlog.spark import jobs
 
 PROGRAM = Path(__file__).with_name("program.py")
@@ -22,7 +22,8 @@ DATA = (
     *(jobs.Compaction, jobs.Export, jobs.LogCheck, jobs.Verification),
 )
 MODULES = (
-    *(commitlog, bus, keep, metrics, commitlog.polars, replication, spark, jobs, topics, watching),
+    *(commitlog, bus, keep, metrics, commitlog.polars, outbox, replication, spark, jobs, topics),
+    watching,
 )
 
 
