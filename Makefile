@@ -6,6 +6,8 @@
 #   make test-core   those of the core alone
 #   make simulate    runs of the whole system in one process: SEEDS=300 FIRST=0 WORKERS=1
 #                    JSON=figures.json; SEED=17 prints the story of one
+#   make outbox      kills of applications and relays of an outbox on a PostgreSQL of its own
+#                    (installs postgresql if it may)
 #   make faults      kills, power cuts, failing calls, simulated systems, hostile bytes: 15 minutes
 #   make soak        a mixed load for an hour, in which nothing may grow: MINUTES=60
 #   make asan        a part of the tests, and threads at random, with the address sanitizer
@@ -65,8 +67,8 @@ INSTALLED := .venv/.installed-$(HERE)
 KERNELS := .venv/.built-$(HERE) .venv/.asserts-$(HERE)
 BUILT := $(word $(if $(COMMITLOG_ASSERT),2,1),$(KERNELS))
 
-.PHONY: help demo test test-core test-long simulate faults fault-tools soak asan fuzz mutants lint \
-	docs model build asserts wheels release bench bench-peers defects screenshots instructions clean \
+.PHONY: help demo test test-core test-long simulate outbox faults fault-tools soak asan fuzz mutants \
+	lint docs model build asserts wheels release bench bench-peers defects screenshots instructions clean \
 	distclean check FORCE
 .DELETE_ON_ERROR:
 
@@ -96,6 +98,13 @@ simulate: asserts $(DEPENDENCIES)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--replay $(SEED) --shrink,--seeds \
 		$(or $(SEEDS),300) --first $(or $(FIRST),0) --workers $(or $(WORKERS),1)) \
 		$(if $(JSON),--json $(JSON))
+
+outbox: asserts $(DEPENDENCIES)
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		echo "Installing postgresql with apt-get ..." && apt-get update -qq && \
+		apt-get install -qq --no-install-recommends postgresql >/dev/null; } || true
+	@$(BIN)/python -m pytest -m "long or not long" --timeout 1800 tests/outbox
 
 # What fuzzing and power cuts need; a leg says what it still lacks. libFuzzer is a part of clang's
 # runtime, and atheris has wheels for CPython 3.11 to 3.13 on x86-64.

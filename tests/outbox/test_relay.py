@@ -217,7 +217,7 @@ def test_put_of_something_else_than_bytes_is_refused(engine: sa.Engine, outbox: 
 # --- kills ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("topic", [None, "order"])
+@pytest.mark.parametrize("topic", [None, pytest.param("order", marks=pytest.mark.long)])
 def test_kill_at_any_step_moves_each_row_once(tmp_path: Path, topic: str | None) -> None:
     outbox = Outbox("shop_outbox")
     expected = [b'{"id":%d}' % number for number in range(3)]

@@ -11,7 +11,7 @@ from commitlog.tools.cli.output import echo
 
 
 @click.command()
-@click.argument("url", envvar="COMMITLOG_OUTBOX")
+@click.argument("url")
 @click.argument("log", type=click.Path())
 @click.option(
     "--table",
@@ -34,8 +34,8 @@ def command(
 ) -> None:
     """Move the rows of an outbox in the database URL into LOG until Ctrl-C.
 
-    URL is that of SQLAlchemy, or in the variable COMMITLOG_OUTBOX. An outbox has one relay at a
-    time. LOG is created if it does not exist. SIGTERM ends it with status 0.
+    URL is that of SQLAlchemy. An outbox has one relay at a time. LOG is created if it does not
+    exist. SIGTERM ends it with status 0.
 
     \b
     Examples:
