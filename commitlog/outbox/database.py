@@ -19,6 +19,11 @@ _POSTGRESQL = (
     "SET statement_timeout = '60s'",
     "SET lock_timeout = '20s'",
     "SET idle_in_transaction_session_timeout = '60s'",
+    # The server ends a session, with its lock, a minute after it lost the client.
+    "SET tcp_keepalives_idle = 30",
+    "SET tcp_keepalives_interval = 10",
+    "SET tcp_keepalives_count = 3",
+    "SET tcp_user_timeout = '60s'",
     # A batch that the database lost would be moved again, under another number.
     "SET synchronous_commit = on",
 )

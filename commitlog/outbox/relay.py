@@ -44,9 +44,11 @@ from commitlog.topics import Topic
 _logger = logging.getLogger("commitlog.outbox")
 _LOCK_POLL_S = 0.1
 _RETRY_FIRST_S, _RETRY_MOST_S = 0.1, 30.0
-# What passes: the log has no room now, or the database cannot be reached.
-_LOG_BUSY = (DiskFullError, PoolExhaustedError, SyncTimeoutError, TailerLagError)
-_DATABASE_GONE = (sa.exc.OperationalError, sa.exc.InterfaceError)
+# What passes: the log has no room now, the database cannot be reached, or a standby took over.
+_PASSING = (
+    *(DiskFullError, PoolExhaustedError, SyncTimeoutError, TailerLagError, InUseError),
+    *(sa.exc.OperationalError, sa.exc.InterfaceError),
+)
 # Rows that the log will never take.
 _REFUSED = (MessageError, MessageValueError, RecordTooLargeError, RecordTypeError)
 
@@ -101,8 +103,8 @@ class Relay:
     def run(self) -> None:
         """Move rows as they come, until `stop`.
 
-        If the database cannot be reached, or the log has no room, the relay warns and tries again,
-        after up to 30 seconds. Other errors are raised.
+        If the database cannot be reached, the log has no room, or another relay took over, this one
+        warns and tries again, after up to 30 seconds. Other errors are raised.
         """
         retry_s = _RETRY_FIRST_S
         while not self._ending.is_set():
@@ -111,7 +113,7 @@ class Relay:
                     poll_s = self._poll_s or self._database.poll_s
                     self._database.wait(poll_s, self._ending)
                 retry_s = _RETRY_FIRST_S
-            except (*_LOG_BUSY, *_DATABASE_GONE) as error:
+            except _PASSING as error:
                 _logger.warning("%s: the relay waits %g s: %s", self._place, retry_s, error)
                 self._ending.wait(retry_s)
                 retry_s = min(2 * retry_s, _RETRY_MOST_S)
@@ -344,8 +346,10 @@ class Relay:
         return self._database
 
     def close(self) -> None:
-        """End the relay: another one may begin. The log stays open."""
-        if self._database is not None:
+        """End the relay: another one may begin. The log stays open. In the child of a fork, this
+        does nothing.
+        """
+        if self._database is not None and os.getpid() == self._pid:
             self._database.close()
             self._database = None
 

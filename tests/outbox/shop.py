@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 from collections.abc import Callable
@@ -70,7 +71,9 @@ def run_relay(link: Link, url: str, path: str) -> None:
     """Move rows until the end, and report each transaction of the relay."""
     replace_hook(lambda name: link.say(TAKEN) if name == "outbox transaction committed" else None)
     log = commitlog.open(path, segment_size="64KiB", wait_for_log=60)
-    OUTBOX.relay(engine_of(url), log, wait="60s").run()
+    while True:  # the server may be down
+        with contextlib.suppress(sa.exc.OperationalError):
+            OUTBOX.relay(engine_of(url), log, wait="60s").run()
 
 
 def kill_often(

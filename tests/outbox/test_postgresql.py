@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,6 +76,20 @@ def test_second_relay_of_a_server_is_refused(
             outbox.relay(engine, log, wait="200ms")
         other.relay(engine, log, wait=0).close()
     outbox.relay(engine, log, wait="10s").close()
+
+
+def test_end_of_a_forked_child_leaves_the_session(
+    engine: sa.Engine, outbox: Outbox, log: CommitLog
+) -> None:
+    with outbox.relay(engine, log) as relay:
+        child = os.fork()
+        if child == 0:
+            relay.close()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        with engine.begin() as connection:
+            outbox.put(connection, b"a")
+        assert relay.run_once() == 1
 
 
 def test_outbox_in_a_schema_is_moved(engine: sa.Engine, tmp_path: Path) -> None:

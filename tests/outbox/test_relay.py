@@ -265,6 +265,22 @@ def test_second_relay_is_refused_until_the_first_ends(
     outbox.relay(engine, log, wait=0).close()
 
 
+def test_standby_takes_over_when_the_first_relay_ends(
+    engine: sa.Engine, outbox: Outbox, log: CommitLog
+) -> None:
+    first, standby = outbox.relay(engine, log), list[Relay]()
+    thread = threading.Thread(target=lambda: standby.append(outbox.relay(engine, log, wait=None)))
+    thread.start()
+    put(engine, outbox, b"a")
+    assert drain(first) == 1
+    put(engine, outbox, b"b")
+    first.close()
+    thread.join()
+    with standby[0] as relay:
+        assert drain(relay) == 1
+    assert values(log) == [b"a", b"b"]
+
+
 def test_relay_whose_lock_failed_is_noticed(
     engine: sa.Engine, outbox: Outbox, log: CommitLog, tmp_path: Path
 ) -> None:
