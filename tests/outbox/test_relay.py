@@ -384,7 +384,8 @@ def test_restored_log_is_refused(
     with commitlog.open(tmp_path / "backup") as log:
         with pytest.raises(OutboxError, match="the log does not have the row moved last"):
             outbox.relay(engine, log)
-        log.append(b"x")  # another record where the row was
+        other = {"producer": "other", "producer_sequence": 0}
+        log.append(b"x", **other)  # a record that stands where the row was
         with pytest.raises(OutboxError, match="the log does not have the row moved last"):
             outbox.relay(engine, log)
         with (
