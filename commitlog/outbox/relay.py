@@ -172,10 +172,8 @@ class Relay:
     def _append(self, row: Any, number: int) -> int:
         """Append a row under its number, and check that a repeat has the same record."""
         is_new, self._tried = number > self._tried, max(number, self._tried)
-        given: dict[str, Any] = {"key": row.key, "sync": False}
-        given |= {"producer": self._progress.producer, "producer_sequence": number}
-        if row.headers:
-            given["headers"] = unpacked_headers(row.headers)
+        given: dict[str, Any] = {"key": row.key, "headers": unpacked_headers(row.headers)}
+        given |= {"producer": self._progress.producer, "producer_sequence": number, "sync": False}
         topic, message = self._message_of(row)
         end = self._log.tail_position
         try:
@@ -215,7 +213,8 @@ class Relay:
             record = self._log.read(position)
         except PositionError:
             return position < self._log.first_position
-        return (record.value, record.key, record.type) == (row.value, row.key, row.type)
+        expected = (row.value, row.key, row.type, unpacked_headers(row.headers))
+        return (record.value, record.key, record.type, record.headers) == expected
 
     # --- the database -----------------------------------------------------------------------------
 

@@ -80,6 +80,23 @@ def test_committed_rows_are_moved_in_order(
     assert (stats.waiting, stats.dead, stats.lag_s) == (0, 0, None)
 
 
+def test_headers_of_rows_are_those_of_records(
+    engine: sa.Engine, outbox: Outbox, log: CommitLog
+) -> None:
+    headers = {"trace": b"00-ab", "raw": b"\xff\x00\x80", "empty": b""}
+    with engine.begin() as connection:
+        outbox.put(connection, b"a", headers=headers)
+        outbox.put(connection, b'{"id": 1}', headers=headers, topic="order")
+        for wrong in ("nonsense", "[1]", '{"a": 1}', '{"": "x"}'):
+            connection.execute(outbox.table.insert(), {"value": b"b", "headers": wrong})
+        outbox.put(connection, b"c", headers={})
+    orders = commitlog.topic(log, Order, name="order")
+    with outbox.relay(engine, log, topics=[orders]) as relay:
+        drain(relay)
+        assert (relay.moved, relay.refused) == (3, 4)
+    assert [record.headers for record in log.tailer() if record.value != b"c"].count(headers) == 2
+
+
 def test_record_has_key_and_type_of_the_row(
     engine: sa.Engine, outbox: Outbox, log: CommitLog
 ) -> None:
