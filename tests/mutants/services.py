@@ -319,8 +319,7 @@ REPLICATION = [
     ),
     Mutant(
         "promise not written", "commitlog/network/replication/replica.py",
-        "                self.lineage = self.log.epochs.write(new)\n                "
-        "failpoint(\"fence written\")",
+        "                self._write(new)\n                failpoint(\"fence written\")",
         "                self.lineage = new\n                failpoint(\"fence written\")",
         py("network/replication/test_promotion.py", "network/replication/test_listening_copy.py"),
     ),
