@@ -36,7 +36,7 @@ class Hold:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class OldestSegment:
     """The oldest segment that is left, as its files show it.
 
     Attributes
@@ -66,10 +66,10 @@ class Wish(Protocol):
     # Why the first segment that it does not want stays.
     rest: str
 
-    def reason(self, segment: Candidate) -> str | None:
+    def reason(self, segment: OldestSegment) -> str | None:
         """Return why a segment is to go; None, and set `rest`, if it is to stay."""
 
-    def count_deletion(self, segment: Candidate) -> None:
+    def count_deletion(self, segment: OldestSegment) -> None:
         """Take a deletion into account."""
 
 
@@ -80,10 +80,10 @@ class Below:
     number: int
     rest: str = "it is not below the position"
 
-    def reason(self, segment: Candidate) -> str | None:
+    def reason(self, segment: OldestSegment) -> str | None:
         return "position" if segment.number < self.number else None
 
-    def count_deletion(self, segment: Candidate) -> None: ...
+    def count_deletion(self, segment: OldestSegment) -> None: ...
 
 
 @dataclass
@@ -108,7 +108,7 @@ class Limits:
     closed: str | None
     rest: str = ""
 
-    def reason(self, segment: Candidate) -> str | None:
+    def reason(self, segment: OldestSegment) -> str | None:
         if self.missing_bytes > 0:
             return "min_free"
         if self.closed is not None:
@@ -127,7 +127,7 @@ class Limits:
             return "max_age"
         return None
 
-    def count_deletion(self, segment: Candidate) -> None:
+    def count_deletion(self, segment: OldestSegment) -> None:
         self.excess_bytes -= segment.disk_bytes
         self.missing_bytes -= segment.disk_bytes
 
@@ -164,7 +164,7 @@ class Deletion:
         self.stopping: Hold | None = None
         self.complete = True
 
-    def decide(self, segment: Candidate) -> str | None:
+    def decide(self, segment: OldestSegment) -> str | None:
         """Return why a segment goes, or None: it stays, and so does every later one."""
         reason = self._wish.reason(segment)
         if reason is None:
@@ -177,7 +177,7 @@ class Deletion:
         self._wish.count_deletion(segment)
         return reason
 
-    def _obstacle(self, segment: Candidate) -> str | None:
+    def _obstacle(self, segment: OldestSegment) -> str | None:
         if not segment.sealed:
             return "it is not sealed yet"
         for hold in self._holds:

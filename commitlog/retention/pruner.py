@@ -16,9 +16,9 @@ from commitlog.base.service import Service
 from commitlog.errors import CommitLogError, SegmentHeldError
 from commitlog.retention.deletion import (
     Below,
-    Candidate,
     Deletion,
     Limits,
+    OldestSegment,
     Waivable,
     Wish,
     waived,
@@ -213,7 +213,7 @@ class Pruner:
         plan = _Plan(deletion, self._size)
         numbers = self._directory.segment_numbers()
         for number in numbers:
-            segment = Candidate(
+            segment = OldestSegment(
                 number,
                 self._directory.disk_bytes(number),
                 sealed=seals.get(number) is not None,

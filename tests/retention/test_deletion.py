@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commitlog.errors import InvalidOptionError
-from commitlog.retention.deletion import Below, Candidate, Deletion, Hold, Limits, waived
+from commitlog.retention.deletion import Below, Deletion, Hold, Limits, OldestSegment, waived
 
 MIB = 1 << 20
 STORE = Hold("store", 3, "it is not stored yet")
 
 
-def segment(number: int, **state: Any) -> Candidate:
-    return Candidate(number, **{"disk_bytes": MIB, "sealed": True, "followed": True, **state})
+def segment(number: int, **state: Any) -> OldestSegment:
+    return OldestSegment(number, **{"disk_bytes": MIB, "sealed": True, "followed": True, **state})
 
 
-def deleted(deletion: Deletion, segments: list[Candidate]) -> list[int]:
+def deleted(deletion: Deletion, segments: list[OldestSegment]) -> list[int]:
     going = itertools.takewhile(lambda each: deletion.decide(each) is not None, segments)
     return [each.number for each in going]
 
