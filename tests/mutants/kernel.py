@@ -437,8 +437,8 @@ READERS = [
     ),
     _kernel(
         "damaged SKIP passed by headers", "reader.c",
-        "if (code == CL_E_ROLLED_BACK) { /* nobody",
-        "if (code == CL_E_END) { /* nobody",
+        "if (code == CL_E_ROLLED_BACK) { /* the CRC",
+        "if (code == CL_E_END) { /* the CRC",
         c("backward_scan_test"),
     ),
     _kernel(

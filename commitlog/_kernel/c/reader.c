@@ -267,7 +267,7 @@ int cl_reader_step(cl_reader *reader, uint64_t limit, cl_frame_cursor *found) {
             *found = at;
             return CL_OK;
         }
-        if (code == CL_E_ROLLED_BACK) { /* nobody reads a SKIP later and finds that it is damaged */
+        if (code == CL_E_ROLLED_BACK) { /* the CRC of a SKIP is not compared later */
             cl_record record;
             code = cl_frame_verify(&at, code, &record);
         }
