@@ -255,6 +255,15 @@ class ReplicationError(_SystemError, ConnectionError, errno=codes.ECONNREFUSED):
     """
 
 
+class MirrorError(_SystemError, ConnectionError, errno=codes.ECONNREFUSED):
+    """Raised if a broker cannot be reached or used, refuses a record, or has records that are not
+    of this log.
+
+    `position` is that of the first record that the broker has not acknowledged. Nothing is lost:
+    the next run goes on there. The message says what to correct.
+    """
+
+
 class CorruptRecordError(CommitLogError, ValueError):
     """Raised if the bytes at `position` are not a frame, or their CRC does not match.
 

@@ -70,9 +70,7 @@ class Producers:
         with producer.appending.entered() as entry:
             if entry is Entry.NESTED:
                 raise self._interrupted(name)
-            if producer.pending is not None:
-                self._search(producer, producer.pending // self._engine.segment_size)
-                producer.pending = None
+            self._settle(producer)
             position = producer.numbers.positions.get(number)
             if position is not None:
                 return position
@@ -94,6 +92,22 @@ class Producers:
                 producer.numbers.note(number, position)
             producer.pending = None
             return position
+
+    def last_number(self, name: str) -> int | None:
+        """Return the largest number that was appended under a name; None if there is none."""
+        producer = self._known.get(name) or self._open(name)
+        with producer.appending.entered() as entry:
+            if entry is Entry.NESTED:
+                raise self._interrupted(name)
+            self._settle(producer)
+            last = max(producer.numbers.floor, *producer.numbers.positions, -1)
+            return None if last < 0 else last
+
+    def _settle(self, producer: _Producer) -> None:
+        """Find out what became of an append that raised."""
+        if producer.pending is not None:
+            self._search(producer, producer.pending // self._engine.segment_size)
+            producer.pending = None
 
     def _open(self, name: str) -> _Producer:
         with self._opening.entered() as entry:

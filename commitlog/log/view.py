@@ -312,6 +312,14 @@ class LogView:
         """Check the arguments of an append of a producer, before something else is appended."""
         return checked(self.path, producer, number, expect)
 
+    def last_producer_sequence(self, producer: str) -> int | None:
+        """Return the largest `producer_sequence` that was appended as a producer; None if there is
+        none. This handle uses the name from then on, as it does after an append.
+        """
+        self._parts.check_open()
+        checked(self.path, producer, 0, None)
+        return self._parts.producers.last_number(producer)
+
     def topic_stats(self, topic: str) -> TopicStats:
         """Return what `CommitLog.stats` reports of a topic; the caller counts in it."""
         return self._parts.topics.setdefault(topic, TopicStats())

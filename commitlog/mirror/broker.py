@@ -1,0 +1,180 @@
+"""Broker: a topic of Kafka, its settings and its failures."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Mapping
+from concurrent.futures import TimeoutError as LateError
+from typing import Any, NamedTuple
+
+from commitlog.base.extras import imported
+from commitlog.errors import InvalidOptionError, MirrorError
+
+_URL = re.compile(r"kafka://([^/\s]+)/([A-Za-z0-9._-]{1,249})")
+_PREFIX = "COMMITLOG_KAFKA_"
+# What the mirror decides.
+_OWN = frozenset(
+    (
+        "bootstrap.servers",
+        "enable.idempotence",
+        "transactional.id",
+        "group.id",
+        "enable.auto.commit",
+    )
+)
+Settings = Mapping[str, object]
+_logger = logging.getLogger("commitlog.mirror")
+_NO_ID = "A" * 22
+
+
+class Topic(NamedTuple):
+    """A topic as its broker describes it. A topic that is created again has another `id`."""
+
+    id: str
+    partitions: int
+
+
+class Broker:
+    """Make clients for one topic.
+
+    Parameters
+    ----------
+    url : str
+        ``"kafka://host:port,host:port/topic"``.
+    settings : mapping
+        Of the clients; those of the environment are below them.
+    timeout_s : float
+        For the first answers.
+    """
+
+    def __init__(self, url: str, settings: Settings | None, timeout_s: float) -> None:
+        parts = _URL.fullmatch(url)
+        if parts is None:
+            raise InvalidOptionError(
+                f"expected kafka://HOST:PORT/TOPIC, or several HOST:PORT with commas, not {url!r}"
+            )
+        self.url = url
+        self.topic = parts[2]
+        self.timeout_s = timeout_s
+        self.kafka = imported("confluent_kafka", "a mirror", "kafka")
+        self._admin = imported("confluent_kafka.admin", "a mirror", "kafka")
+        self._servers = parts[1]
+        self._given = {**_environment(), **(settings or {})}
+        self._complaint: Any = None
+        wrong = sorted(_OWN & self._given.keys())
+        if wrong:
+            raise InvalidOptionError(
+                f"the mirror sets {', '.join(wrong)} itself: leave it out; use the address, "
+                "transactional_id= and group="
+            )
+
+    def client(self, kind: str, defaults: Settings, fixed: Settings) -> Any:
+        """Return a "Producer", a "Consumer" or an "AdminClient". Settings of the user replace
+        `defaults`.
+        """
+        conf = {
+            **defaults,
+            **self._given,
+            **fixed,
+            "bootstrap.servers": self._servers,
+            "error_cb": self._complain,
+            "logger": _logger,
+        }
+        module = self._admin if kind == "AdminClient" else self.kafka
+        try:
+            return getattr(module, kind)(conf)
+        except (self.kafka.KafkaException, TypeError, ValueError) as error:
+            raise InvalidOptionError(f"settings of Kafka: {_text(error)}") from None
+
+    def _complain(self, error: Any) -> None:
+        if error.name() != "_ALL_BROKERS_DOWN":  # which says no reason
+            self._complaint = error
+        _logger.warning("%s: %s", self.url, error.str())
+
+    def describe(self) -> Topic:
+        """Ask for the topic; raise `MirrorError` if it cannot be used."""
+        admin = self.client("AdminClient", {}, {})
+        wanted = self.kafka.TopicCollection([self.topic])
+        asked = admin.describe_topics(wanted, request_timeout=self.timeout_s)
+        try:
+            found = asked[self.topic].result(self.timeout_s + 1)
+        except (self.kafka.KafkaException, LateError) as error:
+            admin.poll(0)  # what it complains of
+            raise self.failure(error, f"topic {self.topic!r} cannot be described") from None
+        name = str(found.topic_id).replace("+", "-").replace("/", "_")
+        if name == _NO_ID:
+            raise MirrorError(f"{self.url}: the topic has no id: use Kafka 2.8 or later")
+        return Topic(name, len(found.partitions))
+
+    def failure(self, error: BaseException | Any, what: str, position: int | None = None) -> Any:
+        """Return a `MirrorError` for a failure of a client, with what a user can do."""
+        code = self.code_of(error)
+        advice = _ADVICE.get(code, "")
+        heard = ""
+        if code in _UNREACHED and self._complaint is not None:
+            heard = f" ({self._complaint.str()})"
+            advice = _ADVICE.get(self._complaint.name(), advice)
+        return MirrorError(
+            f"{self.url}: {what}: {_text(error)}{heard}{advice and ': '}{advice}", position=position
+        )
+
+    @staticmethod
+    def code_of(error: Any) -> str:
+        """Return the name of what failed, as Kafka calls it; empty for another failure."""
+        found = error.args[0] if isinstance(error, BaseException) and error.args else error
+        return str(found.name()) if hasattr(found, "name") else ""
+
+
+def _environment() -> dict[str, str]:
+    """Return the settings of the environment: COMMITLOG_KAFKA_SASL_USERNAME is sasl.username."""
+    return {
+        name.removeprefix(_PREFIX).lower().replace("_", "."): value
+        for name, value in os.environ.items()
+        if name.startswith(_PREFIX)
+    }
+
+
+def _text(error: Any) -> str:
+    found = error.args[0] if isinstance(error, BaseException) and error.args else error
+    if hasattr(found, "str"):
+        return str(found.str())
+    return str(found) or "no answer in time"
+
+
+_CHECK_BROKER = "check host, port, security.protocol and that the broker runs"
+_UNREACHED = ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "")
+_CREDENTIALS = "check COMMITLOG_KAFKA_SASL_USERNAME and _PASSWORD, or the settings sasl.*"
+_RIGHTS = "give this user the right to it at the broker"
+_ADVICE = {
+    "_TIMED_OUT": _CHECK_BROKER,
+    "_TRANSPORT": _CHECK_BROKER,
+    "_ALL_BROKERS_DOWN": _CHECK_BROKER,
+    "": _CHECK_BROKER,
+    "_AUTHENTICATION": _CREDENTIALS,
+    "SASL_AUTHENTICATION_FAILED": _CREDENTIALS,
+    "_SSL": "check COMMITLOG_KAFKA_SSL_CA_LOCATION, or the settings ssl.*",
+    "TOPIC_AUTHORIZATION_FAILED": _RIGHTS,
+    "GROUP_AUTHORIZATION_FAILED": _RIGHTS,
+    "CLUSTER_AUTHORIZATION_FAILED": _RIGHTS,
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": _RIGHTS,
+    "UNKNOWN_TOPIC_OR_PART": "create it with as many partitions as it needs, or correct its name",
+    "_UNKNOWN_TOPIC": "create it with as many partitions as it needs, or correct its name",
+    "_UNKNOWN_PARTITION": "the topic has fewer partitions: correct partition=",
+    "MSG_SIZE_TOO_LARGE": (
+        "the record, alone or in its batch, is larger than max.message.bytes of the topic: raise "
+        "that, lower batch.size, or move the mirror's tailer past the record"
+    ),
+    "INVALID_RECORD": (
+        "a compacted topic takes no record without a key: use another topic, or move the mirror's "
+        "tailer past the record"
+    ),
+    "_FENCED": "another mirror has taken this transactional_id: end one of the two",
+    "PRODUCER_FENCED": "another mirror has taken this transactional_id: end one of the two",
+    "INVALID_PRODUCER_EPOCH": "another mirror has taken this transactional_id: end one of the two",
+    "_AUTO_OFFSET_RESET": (
+        "the broker has deleted records that the log does not have, or the topic was created "
+        "again: start again; to go on without them, set auto.offset.reset=earliest"
+    ),
+}

@@ -1,0 +1,161 @@
+"""Receiving: the records of a topic into a log, each exactly once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from commitlog import CommitLog
+from commitlog.base.host import host
+from commitlog.errors import MirrorError, RecordTooLargeError
+from commitlog.extension import view_of
+from commitlog.mirror.broker import Broker
+
+_IDLE_S = 0.2
+_LOOK_S = 30.0  # for new partitions
+_WORD = "commitlog"
+# The client tries again by itself.
+_PASSING = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE")
+_DEFAULTS = {"auto.offset.reset": "error", "isolation.level": "read_committed"}
+_FIXED = {"enable.auto.commit": False, "enable.partition.eof": True}
+
+
+class Receiving:
+    """Append the records of a topic to a log.
+
+    Each partition of a topic with its id is a producer of the log, and the offset is the number of
+    the record. So the log itself says where to go on; what the group commits is for Kafka's tools,
+    and for a log that has no record of the topic yet.
+
+    Attributes
+    ----------
+    position : int
+        The end of the log behind the last batch.
+    """
+
+    def __init__(self, log: CommitLog, broker: Broker, *, group: str | None, most: int) -> None:
+        self._log, self._broker, self._most = log, broker, most
+        self._view = view_of(log)
+        self._uuid = self._view.identity.uuid.hex()
+        self._topic = broker.describe()
+        fixed = {"group.id": group or f"commitlog.{self._uuid}", **_FIXED}
+        self._consumer = broker.client("Consumer", _DEFAULTS, fixed)
+        self._next: list[int] = []  # by partition
+        self._look_s = 0.0
+        self.position = log.tail_position
+        self._assign(self._topic.partitions)
+
+    @property
+    def lag(self) -> int:
+        """Return how many offsets the log is behind the topic, as far as is known."""
+        ends = (self._watermarks(number, cached=True)[1] for number in range(len(self._next)))
+        return sum(max(0, end - at) for end, at in zip(ends, self._next, strict=False))
+
+    def _watermarks(self, number: int, *, cached: bool = False) -> tuple[int, int]:
+        partition = self._broker.kafka.TopicPartition(self._broker.topic, number)
+        found = self._consumer.get_watermark_offsets(
+            partition, timeout=self._broker.timeout_s, cached=cached
+        )
+        return found or (0, 0)
+
+    def _assign(self, count: int) -> None:
+        """Begin to read partitions that are not read yet."""
+        kafka = self._broker.kafka
+        new = range(len(self._next), count)
+        if not new:
+            return
+        try:
+            asked = [kafka.TopicPartition(self._broker.topic, number) for number in new]
+            known = self._consumer.committed(asked, timeout=self._broker.timeout_s)
+            begun = [self._begin(number, found) for number, found in zip(new, known, strict=True)]
+            self._consumer.incremental_assign(
+                [
+                    kafka.TopicPartition(self._broker.topic, number, offset)
+                    for number, offset in zip(new, begun, strict=True)
+                ]
+            )
+        except kafka.KafkaException as error:
+            raise self._broker.failure(error, "the topic cannot be read") from None
+        self._next += begun
+
+    def _begin(self, number: int, committed: Any) -> int:
+        """Return the offset from which on to read a partition."""
+        first, end = self._watermarks(number)
+        last = self._view.last_producer_sequence(self._producer(number))
+        if last is not None:
+            if last >= end:
+                raise MirrorError(
+                    f"{self._broker.url}: the log has offset {last} of partition {number}, which "
+                    f"ends at {end}: the broker has lost records; let it find them, or create the "
+                    "topic again"
+                )
+            return last + 1
+        # What this log has committed and does not have: it was restored.
+        is_ours = (committed.metadata or "") == f"{_WORD} {self._uuid}"
+        return first if is_ours or committed.offset < 0 else int(committed.offset)
+
+    def _producer(self, number: int) -> str:
+        return f"kafka {self._topic.id} {number}"
+
+    def step(self) -> None:
+        """Append one batch, or wait a moment for one."""
+        kafka = self._broker.kafka
+        try:
+            if host.monotonic() > self._look_s:
+                self._look_s = host.monotonic() + _LOOK_S
+                found = self._consumer.list_topics(self._broker.topic, self._broker.timeout_s)
+                self._assign(len(found.topics[self._broker.topic].partitions))
+            messages = self._consumer.consume(self._most, _IDLE_S)
+        except kafka.KafkaException as error:
+            if self._broker.code_of(error) in _PASSING:
+                return
+            raise self._broker.failure(error, "the topic cannot be read") from None
+        for message in messages:
+            failed = message.error()
+            if failed is None:
+                self._append(message)
+            elif failed.name() == "_PARTITION_EOF":  # behind markers of transactions, too
+                self._next[message.partition()] = message.offset()
+            elif not failed.retriable() and failed.name() not in _PASSING:
+                raise self._broker.failure(failed, f"partition {message.partition()}")
+        if messages:
+            self.position = self._log.flush()
+            self._commit(sorted({message.partition() for message in messages}))
+
+    def _append(self, message: Any) -> None:
+        number, offset = message.partition(), message.offset()
+        try:
+            position = self._log.append(
+                message.value() or b"",
+                key=message.key(),
+                producer=self._producer(number),
+                producer_sequence=offset,
+            )
+        except RecordTooLargeError as error:
+            raise MirrorError(
+                f"{self._broker.url}: the record at offset {offset} of partition {number} does not "
+                f"fit the log: {error}"
+            ) from error
+        if position < 0:
+            raise MirrorError(
+                "the log drops records because a required tailer is behind: open it with "
+                "on_lag='wait'",
+                path=self._log.path,
+            )
+        self._next[number] = offset + 1
+
+    def _commit(self, numbers: list[int]) -> None:
+        """Tell the group what the log has durably."""
+        metadata = f"{_WORD} {self._uuid}"
+        self._consumer.commit(
+            offsets=[
+                self._broker.kafka.TopicPartition(
+                    self._broker.topic, number, self._next[number], metadata
+                )
+                for number in numbers
+            ],
+            asynchronous=True,
+        )
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
