@@ -16,6 +16,7 @@
 #   make mutants     puts faults into copies of the code: each must fail its test: JSON=figures.json
 #   make lint        all checks of style and types
 #   make docs        the documentation as pages, in build/site/index.html
+#   make kafka-tools fetches the jars of Kafka for the tests of mirrors (needs mvn)
 #   make model       searches a model of the write protocol exhaustively (installs spin if it may)
 #   make build       the virtual environment and the kernel
 #   make wheels      a tested wheel for each interpreter here, in dist; PYTHONS names others
@@ -67,8 +68,8 @@ INSTALLED := .venv/.installed-$(HERE)
 KERNELS := .venv/.built-$(HERE) .venv/.asserts-$(HERE)
 BUILT := $(word $(if $(COMMITLOG_ASSERT),2,1),$(KERNELS))
 
-.PHONY: help demo test test-core test-long simulate outbox faults fault-tools soak asan fuzz \
-	mutants lint docs model build asserts wheels release bench bench-peers defects screenshots \
+.PHONY: help demo test test-core test-long simulate outbox faults fault-tools kafka-tools soak \
+	asan fuzz mutants lint docs model build asserts wheels release bench bench-peers defects screenshots \
 	instructions clean distclean check FORCE
 .DELETE_ON_ERROR:
 
@@ -124,7 +125,7 @@ fault-tools: $(DEPENDENCIES)
 FAULTS := build/faults
 LEG := $(BIN)/python -m tests.leg $(FAULTS)
 # Some legs alone: make faults LEGS="kills cuts".
-LEGS := kills images rounds calls cuts simulation fuzzing mutants
+LEGS := kills images rounds mirror calls cuts simulation fuzzing mutants
 leg = $(if $(filter $1,$(LEGS)),$(LEG) $1,:)
 LONG_TESTS := $(BIN)/python -m pytest -q -m long -p no:cacheprovider $(SPREAD)
 KILLS := $(addprefix tests/,faults/test_kill.py faults/test_killed_neighbours.py \
@@ -137,6 +138,7 @@ faults: asserts $(DEPENDENCIES) fault-tools
 	@$(call leg,kills) env COMMITLOG_LONG=0.1 $(LONG_TESTS) $(KILLS)
 	@$(call leg,images) env COMMITLOG_LONG=0.1 $(LONG_TESTS) $(IMAGES)
 	@$(call leg,rounds) env COMMITLOG_ROUNDS=15 $(LONG_TESTS) tests/faults/replication/test_rounds.py
+	@$(call leg,mirror) $(BIN)/python -m tests.mirror.kills --kills 20 --json $(FAULTS)/mirror.json
 	@$(call leg,calls) $(BIN)/python -m tests.faults.calls --tenth today --json $(FAULTS)/calls.json
 	@$(call leg,cuts) $(BIN)/python -m tests.faults.device --cuts 100 --json $(FAULTS)/cuts.json
 	@$(call leg,simulation) $(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),300) --workers 2 \
@@ -145,6 +147,18 @@ faults: asserts $(DEPENDENCIES) fault-tools
 	@$(call leg,mutants) $(BIN)/python -m tests.mutants --quick --third today \
 		--json $(FAULTS)/mutants.json
 	@$(LEG)
+
+# The jars come from Maven's repository, which a mirror of it in ~/.m2/settings.xml may stand for.
+KAFKA_VERSION := 4.1.0
+
+kafka-tools: build/kafka/kafka_2.13-$(KAFKA_VERSION).jar
+
+build/kafka/kafka_2.13-$(KAFKA_VERSION).jar:
+	@command -v mvn >/dev/null && command -v java >/dev/null || { echo "make: Kafka needs mvn" \
+		"and java 17 (Debian, Ubuntu: apt install maven openjdk-17-jre-headless)" >&2; exit 1; }
+	@mvn --batch-mode --quiet dependency:copy-dependencies --file tests/mirror/pom.xml \
+		-DoutputDirectory=$(CURDIR)/build/kafka -DincludeScope=runtime || { echo "make: mvn could" \
+		"not fetch Kafka $(KAFKA_VERSION): see its message above" >&2; exit 1; }
 
 soak: asserts $(DEPENDENCIES)
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),60) --json build/soak.json

@@ -10,6 +10,7 @@ from concurrent.futures import TimeoutError as LateError
 from typing import Any, NamedTuple
 
 from commitlog.base.extras import imported
+from commitlog.base.host import host
 from commitlog.errors import InvalidOptionError, MirrorError
 
 _URL = re.compile(r"kafka://([^/\s]+)/([A-Za-z0-9._-]{1,249})")
@@ -47,6 +48,11 @@ class Broker:
         Of the clients; those of the environment are below them.
     timeout_s : float
         For the first answers.
+
+    Attributes
+    ----------
+    ending : Event
+        Set when the mirror is to end.
     """
 
     def __init__(self, url: str, settings: Settings | None, timeout_s: float) -> None:
@@ -63,6 +69,7 @@ class Broker:
         self._servers = parts[1]
         self._given = {**_environment(), **(settings or {})}
         self._complaint: Any = None
+        self.ending = host.event()
         wrong = sorted(_OWN & self._given.keys())
         if wrong:
             raise InvalidOptionError(
@@ -110,7 +117,7 @@ class Broker:
 
     def failure(self, error: BaseException | Any, what: str, position: int | None = None) -> Any:
         """Return a `MirrorError` for a failure of a client, with what a user can do."""
-        code = self.code_of(error)
+        code = code_of(error)
         advice = _ADVICE.get(code, "")
         heard = ""
         if code in _UNREACHED and self._complaint is not None:
@@ -120,11 +127,11 @@ class Broker:
             f"{self.url}: {what}: {_text(error)}{heard}{advice and ': '}{advice}", position=position
         )
 
-    @staticmethod
-    def code_of(error: Any) -> str:
-        """Return the name of what failed, as Kafka calls it; empty for another failure."""
-        found = error.args[0] if isinstance(error, BaseException) and error.args else error
-        return str(found.name()) if hasattr(found, "name") else ""
+
+def code_of(error: Any) -> str:
+    """Return the name of what failed, as Kafka calls it; empty for another failure."""
+    found = error.args[0] if isinstance(error, BaseException) and error.args else error
+    return str(found.name()) if hasattr(found, "name") else ""
 
 
 def _environment() -> dict[str, str]:
@@ -143,38 +150,30 @@ def _text(error: Any) -> str:
     return str(found) or "no answer in time"
 
 
-_CHECK_BROKER = "check host, port, security.protocol and that the broker runs"
 _UNREACHED = ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "")
-_CREDENTIALS = "check COMMITLOG_KAFKA_SASL_USERNAME and _PASSWORD, or the settings sasl.*"
-_RIGHTS = "give this user the right to it at the broker"
-_ADVICE = {
-    "_TIMED_OUT": _CHECK_BROKER,
-    "_TRANSPORT": _CHECK_BROKER,
-    "_ALL_BROKERS_DOWN": _CHECK_BROKER,
-    "": _CHECK_BROKER,
-    "_AUTHENTICATION": _CREDENTIALS,
-    "SASL_AUTHENTICATION_FAILED": _CREDENTIALS,
-    "_SSL": "check COMMITLOG_KAFKA_SSL_CA_LOCATION, or the settings ssl.*",
-    "TOPIC_AUTHORIZATION_FAILED": _RIGHTS,
-    "GROUP_AUTHORIZATION_FAILED": _RIGHTS,
-    "CLUSTER_AUTHORIZATION_FAILED": _RIGHTS,
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": _RIGHTS,
-    "UNKNOWN_TOPIC_OR_PART": "create it with as many partitions as it needs, or correct its name",
-    "_UNKNOWN_TOPIC": "create it with as many partitions as it needs, or correct its name",
-    "_UNKNOWN_PARTITION": "the topic has fewer partitions: correct partition=",
-    "MSG_SIZE_TOO_LARGE": (
-        "the record, alone or in its batch, is larger than max.message.bytes of the topic: raise "
-        "that, lower batch.size, or move the mirror's tailer past the record"
+_ADVICE_FOR = {
+    "check host, port, security.protocol and that the broker runs": _UNREACHED,
+    "check COMMITLOG_KAFKA_SASL_USERNAME and _PASSWORD, or the settings sasl.*": (
+        *("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED"),
     ),
-    "INVALID_RECORD": (
-        "a compacted topic takes no record without a key: use another topic, or move the mirror's "
-        "tailer past the record"
+    "check COMMITLOG_KAFKA_SSL_CA_LOCATION, or the settings ssl.*": ("_SSL",),
+    "give this user the right to it at the broker": (
+        *("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"),
+        *("CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
     ),
-    "_FENCED": "another mirror has taken this transactional_id: end one of the two",
-    "PRODUCER_FENCED": "another mirror has taken this transactional_id: end one of the two",
-    "INVALID_PRODUCER_EPOCH": "another mirror has taken this transactional_id: end one of the two",
-    "_AUTO_OFFSET_RESET": (
-        "the broker has deleted records that the log does not have, or the topic was created "
-        "again: start again; to go on without them, set auto.offset.reset=earliest"
+    "create it with as many partitions as it needs, or correct its name": (
+        *("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"),
     ),
+    "the record, alone or in its batch, is larger than max.message.bytes of the topic: raise that, "
+    "lower batch.size, or move the mirror's tailer past the record": ("MSG_SIZE_TOO_LARGE",),
+    "a compacted topic takes no record without a key, and a topic may refuse old timestamps: use "
+    "another topic, or move the mirror's tailer past the record": (
+        *("INVALID_RECORD", "INVALID_TIMESTAMP"),
+    ),
+    "another mirror has taken this transactional_id: end one of the two": (
+        *("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"),
+    ),
+    "the broker has deleted records that the log does not have, or the topic was created again: "
+    "start again; to go on without them, set auto.offset.reset=earliest": ("_AUTO_OFFSET_RESET",),
 }
+_ADVICE = {code: advice for advice, codes in _ADVICE_FOR.items() for code in codes}

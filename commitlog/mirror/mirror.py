@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from typing import Protocol, Self
 
 from commitlog import CommitLog
@@ -37,16 +36,12 @@ class Mirror:
     statement, before the log is closed.
     """
 
-    def __init__(
-        self, log: CommitLog, url: str, make: Callable[[Callable[[], bool]], Flow]
-    ) -> None:
-        self.url = url
-        self._pid = os.getpid()
-        self._path = log.path
+    def __init__(self, log: CommitLog, broker: Broker, flow: Flow) -> None:
+        self.url = broker.url
+        self._pid, self._path = os.getpid(), log.path
         self._error: CommitLogError | None = None
-        self._ending = host.event()
+        self._ending, self._flow = broker.ending, flow
         self._news = host.condition()
-        self._flow = make(self._ending.is_set)
         self._thread = host.thread(f"commitlog mirror {log.path}", self._run)
         self._thread.start()
         view_of(log).at_close(self.close)
@@ -200,21 +195,18 @@ def to_kafka(
     broker = Broker(url, settings, parse_duration(timeout, "timeout"))
     most = _checked_batch(batch)
 
-    def make(ended: Callable[[], bool]) -> Flow:
-        return Sending(
-            log,
-            broker,
-            name=name,
-            transactional_id=transactional_id,
-            partition=partition,
-            start=start,
-            visibility=visibility,
-            required=required,
-            most=most,
-            ended=ended,
-        )
-
-    return Mirror(log, url, make)
+    sending = Sending(
+        log,
+        broker,
+        name=name,
+        transactional_id=transactional_id,
+        partition=partition,
+        required=required,
+        most=most,
+        start=start,
+        visibility=visibility,
+    )
+    return Mirror(log, broker, sending)
 
 
 def from_kafka(
@@ -249,7 +241,7 @@ def from_kafka(
         raise InvalidOptionError("from_kafka appends: open the log with mode 'a'", path=log.path)
     broker = Broker(url, settings, parse_duration(timeout, "timeout"))
     most = _checked_batch(batch)
-    return Mirror(log, url, lambda _: Receiving(log, broker, group=group, most=most))
+    return Mirror(log, broker, Receiving(log, broker, group, most))
 
 
 def _checked_batch(batch: object) -> int:

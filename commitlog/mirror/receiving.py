@@ -6,9 +6,9 @@ from typing import Any
 
 from commitlog import CommitLog
 from commitlog.base.host import host
-from commitlog.errors import MirrorError, RecordTooLargeError
+from commitlog.errors import InvalidOptionError, MirrorError, RecordTooLargeError
 from commitlog.extension import view_of
-from commitlog.mirror.broker import Broker
+from commitlog.mirror.broker import Broker, code_of
 
 _IDLE_S = 0.2
 _LOOK_S = 30.0  # for new partitions
@@ -32,7 +32,7 @@ class Receiving:
         The end of the log behind the last batch.
     """
 
-    def __init__(self, log: CommitLog, broker: Broker, *, group: str | None, most: int) -> None:
+    def __init__(self, log: CommitLog, broker: Broker, group: str | None, most: int) -> None:
         self._log, self._broker, self._most = log, broker, most
         self._view = view_of(log)
         self._uuid = self._view.identity.uuid.hex()
@@ -106,7 +106,7 @@ class Receiving:
                 self._assign(len(found.topics[self._broker.topic].partitions))
             messages = self._consumer.consume(self._most, _IDLE_S)
         except kafka.KafkaException as error:
-            if self._broker.code_of(error) in _PASSING:
+            if code_of(error) in _PASSING:
                 return
             raise self._broker.failure(error, "the topic cannot be read") from None
         for message in messages:
@@ -127,10 +127,11 @@ class Receiving:
             position = self._log.append(
                 message.value() or b"",
                 key=message.key(),
+                headers=_headers(message),
                 producer=self._producer(number),
                 producer_sequence=offset,
             )
-        except RecordTooLargeError as error:
+        except (RecordTooLargeError, InvalidOptionError) as error:
             raise MirrorError(
                 f"{self._broker.url}: the record at offset {offset} of partition {number} does not "
                 f"fit the log: {error}"
@@ -159,3 +160,16 @@ class Receiving:
     def close(self) -> None:
         """Leave the group."""
         self._consumer.close()
+
+
+def _headers(message: Any) -> dict[str, bytes]:
+    """Return the headers of a message, and what the log does not have elsewhere."""
+    found = {name: value or b"" for name, value in message.headers() or ()}
+    found["kafka-partition"] = b"%d" % message.partition()
+    found["kafka-offset"] = b"%d" % message.offset()
+    kind, timestamp_ms = message.timestamp()
+    if kind:
+        found["kafka-timestamp-ms"] = b"%d" % timestamp_ms
+    if message.value() is None:
+        found["kafka-null"] = b""
+    return found

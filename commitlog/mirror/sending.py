@@ -13,9 +13,8 @@ from commitlog.base.host import host
 from commitlog.errors import MirrorError, SchemaError
 from commitlog.extension import view_of
 from commitlog.mirror import repeats
-from commitlog.mirror.broker import Broker
+from commitlog.mirror.broker import Broker, code_of
 from commitlog.mirror.place import Place, digest_of, resume_position
-from commitlog.types import Start, Visibility
 
 _IDLE_S = 0.2  # until the end is looked at again
 _CALL_S = 5.0  # one attempt of a call of a transaction
@@ -25,6 +24,7 @@ _DEFAULTS = {
     "linger.ms": 5,
     "message.max.bytes": 1_000_000_000,  # the topic decides
 }
+_FIXED = {"enable.idempotence": True, "delivery.report.only.error": True}
 # A broker that is away is waited for. No record is sent behind one that failed.
 _UNENDING = {"message.timeout.ms": 0, "enable.gapless.guarantee": True}
 _PASSING = ("_MSG_TIMED_OUT", "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_TIMED_OUT", "_TRANSPORT")
@@ -60,14 +60,12 @@ class Sending:
         name: str | None,
         transactional_id: str | None,
         partition: int | None,
-        start: Start,
-        visibility: Visibility,
         required: bool,
         most: int,
-        ended: Callable[[], bool],
+        **reading: Any,
     ) -> None:
         self._log, self._view, self._broker = log, view_of(log), broker
-        self._partition, self._most, self._ended = partition, most, ended
+        self._partition, self._most = partition, most
         self._uuid = self._view.identity.uuid.hex()
         self._names: dict[int, str | None] = {}
         self._refused: tuple[Any, int] | None = None
@@ -82,15 +80,16 @@ class Sending:
                 f"partition={partition}"
             )
         self._check_topic(known, topic.id)
-        self._tailer = log.tailer(
-            f"{known}@{topic.id}", start=start, visibility=visibility, required=required
-        )
+        self._tailer = log.tailer(f"{known}@{topic.id}", required=required, **reading)
         try:
             group = transactional_id or f"commitlog.{self._uuid}.{known}"
             self._consumer = broker.client(
                 "Consumer", {}, {"group.id": group, "enable.auto.commit": False}
             )
-            fixed: dict[str, object] = {"enable.idempotence": True, "delivery.report.only.error": True}
+            fixed: dict[str, object] = {
+                "enable.idempotence": True,
+                "delivery.report.only.error": True,
+            }
             if transactional_id is None:
                 self._producer = broker.client("Producer", {**_DEFAULTS, **_UNENDING}, fixed)
             else:
@@ -206,26 +205,26 @@ class Sending:
     def _produce(self, batch: Batch) -> None:
         """Send the records, and wait until the broker has acknowledged all."""
         producer, topic = self._producer, self._broker.topic
-        log = (repeats.LOG, self._uuid.encode())
-        epoch = (repeats.EPOCH, b"%d" % self._view.epochs.read().number)
+        own = {repeats.LOG: self._uuid, repeats.EPOCH: str(self._view.epochs.read().number)}
         partition = -1 if self._partition is None else self._partition
         rows = zip(
             batch.positions.tolist(),
             batch.sequences.tolist(),
             batch.timestamps_ns.tolist(),
             batch.types.tolist(),
+            batch.headers,
             strict=True,
         )
-        for row, (position, sequence, timestamp_ns, kind) in enumerate(rows):
-            headers = [
-                log,
-                epoch,
-                (repeats.POSITION, b"%d" % position),
-                (repeats.SEQUENCE, b"%d" % sequence),
-                (repeats.TIMESTAMP, b"%d" % timestamp_ns),
-            ]
+        for row, (position, sequence, timestamp_ns, kind, given) in enumerate(rows):
+            headers = {
+                **given,
+                **own,
+                repeats.POSITION: str(position),
+                repeats.SEQUENCE: str(sequence),
+                repeats.TIMESTAMP: str(timestamp_ns),
+            }
             if kind:
-                headers += self._kind_headers(kind)
+                headers |= self._kind_headers(kind)
             send = partial(
                 producer.produce,
                 topic,
@@ -256,14 +255,14 @@ class Sending:
             left = wait(_IDLE_S)
         except self._broker.kafka.KafkaException as error:
             fatal = error
-            if self._broker.code_of(error) == "_GAPLESS_GUARANTEE":  # the report says why
+            if code_of(error) == "_GAPLESS_GUARANTEE":  # the report says why
                 with contextlib.suppress(self._broker.kafka.KafkaException):
                     self._producer.poll(_CALL_S)
         if self._refused is not None:
             raise self._failed(self._refused[0], "a record is refused", self._refused[1])
         if fatal is not None:
             raise self._failed(fatal, "the mirror cannot go on")
-        if self._ended():
+        if self._broker.ending.is_set():
             raise EndedError
         return left
 
@@ -275,7 +274,7 @@ class Sending:
     def _failed(self, error: Any, what: str, position: int | None = None) -> Exception:
         """Return the error that ends the mirror, or the one after which it tries again."""
         kafka_error = error.args[0] if isinstance(error, BaseException) else error
-        is_passing = self._broker.code_of(error) in _PASSING or kafka_error.txn_requires_abort()
+        is_passing = code_of(error) in _PASSING or kafka_error.txn_requires_abort()
         if self._is_transactional and is_passing and not kafka_error.fatal():
             return AgainError(kafka_error.str())
         failure: Exception = self._broker.failure(error, what, position)
@@ -290,13 +289,13 @@ class Sending:
                 return
             except self._broker.kafka.KafkaException as error:
                 is_late = host.monotonic() > until_s and (once or self._place is None)
-                if self._ended() or not error.args[0].retriable() or is_late:
-                    if once and self._ended():
+                if self._broker.ending.is_set() or not error.args[0].retriable() or is_late:
+                    if once and self._broker.ending.is_set():
                         return  # the broker aborts it when the next mirror comes
                     raise self._failed(error, f"cannot {what}") from None
                 _logger.info("%s: cannot %s: %s", self._broker.url, what, error.args[0].str())
 
-    def _kind_headers(self, kind: int) -> list[tuple[str, bytes]]:
+    def _kind_headers(self, kind: int) -> dict[str, str]:
         """Return the type of a record, and the name of its topic if it is a message."""
         if kind not in self._names:
             from commitlog.topics.topics_state import catalog_of
@@ -304,5 +303,4 @@ class Sending:
             found = catalog_of(self._log).checked(kind)
             self._names[kind] = None if isinstance(found, SchemaError) else found.topic
         name = self._names[kind]
-        topic = [] if name is None else [(repeats.TOPIC, name.encode())]
-        return [(repeats.TYPE, b"%d" % kind), *topic]
+        return {repeats.TYPE: str(kind)} | ({} if name is None else {repeats.TOPIC: name})

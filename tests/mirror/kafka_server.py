@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
 JARS = Path(os.environ.get("COMMITLOG_KAFKA_JARS", "build/kafka"))
@@ -73,9 +73,7 @@ class KafkaServer:
         folder.mkdir(parents=True)
         (folder / "log4j2.xml").write_text(_LOGGING)
         (folder / "server.properties").write_text(
-            _PROPERTIES.format(
-                folder=folder, port=port, controller=controller, sasl=self.sasl_port
-            )
+            _PROPERTIES.format(folder=folder, port=port, controller=controller, sasl=self.sasl_port)
         )
         cluster = uuid.uuid4().hex[:22]
         self._run("kafka.tools.StorageTool", "format", "-t", cluster, "--standalone", "-c").wait()
@@ -125,6 +123,22 @@ class KafkaServer:
 
     def delete(self, topic: str) -> None:
         self.admin.delete_topics([topic])[topic].result(30)
+
+    def create_again(self, topic: str) -> None:
+        """Delete a topic and create it; return when the broker has the new one."""
+        old = self._id_of(topic)
+        self.delete(topic)
+        self.create(topic)
+        until_s = time.monotonic() + START_S
+        while self._id_of(topic) in {old, None}:
+            assert time.monotonic() < until_s, "the broker does not show the new topic"
+
+    def _id_of(self, topic: str) -> str | None:
+        described = self.admin.describe_topics(TopicCollection([topic]))[topic]
+        try:
+            return str(described.result(30).topic_id)
+        except KafkaException:
+            return None
 
     def __enter__(self) -> Self:
         return self

@@ -27,7 +27,7 @@ from tests.mirror.kafka_server import KafkaServer, missing
 from tests.mirror.topics import are_ordered, header, records_of, rows_in, rows_of
 
 PARTITIONS, KEYS = 3, 50
-APPENDS = 200  # between two kills
+APPENDS = 1_000
 LIMIT_S = 180.0
 
 
@@ -36,12 +36,14 @@ class Program:
 
     def __init__(self, name: str, folder: Path, *arguments: str) -> None:
         self.name, self.ended = name, 0
+        self._begun = 0  # how often it says so if it was never killed before it did
         self._output = folder / f"{name}.txt"
         command = [sys.executable, "-m", "commitlog.tools.cli", "mirror", *arguments]
         self._command = ["nice", "-n", "10", *command, "--interval", "1s"]
         self.start()
 
     def start(self) -> None:
+        self._begun = 1 + (self._output.read_text().count("mirroring from") if self._begun else 0)
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
@@ -56,6 +58,10 @@ class Program:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+
+    def is_mirroring(self) -> bool:
+        """Return whether the program has begun since it was started last."""
+        return self._output.read_text().count("mirroring from") >= self._begun
 
     def said(self) -> str:
         return self._output.read_text()[-1500:]
@@ -79,13 +85,12 @@ def drive(folder: Path, kills: int, seed: int) -> dict[str, Any]:
         killed: Counter[str] = Counter()
         try:
             for _ in range(kills):
-                _append(log, chance)
-                until_s = time.monotonic() + chance.choice((0.2, 1.0, 2.5))
-                while time.monotonic() < until_s:
-                    time.sleep(0.05)
-                    for each in programs:
-                        each.keep()
                 victim = chance.choice([*programs, None])
+                if chance.random() < 0.9:  # the others hit a program that begins
+                    _await_all(programs if victim is None else [victim])
+                for _ in range(chance.randrange(1, 5)):
+                    _append(log, chance)
+                    time.sleep(chance.uniform(0, 0.3))
                 killed["broker" if victim is None else victim.name] += 1
                 if victim is None:
                     server.kill()
@@ -103,6 +108,14 @@ def drive(folder: Path, kills: int, seed: int) -> dict[str, Any]:
         wrong = [] if is_done else [f"{each.name}: not done: {each.said()}" for each in programs]
         found = _compare(log, copy, server, wrong)
     return {"kills": dict(killed), "ended_by_themselves": ended, **found, "wrong": wrong}
+
+
+def _await_all(programs: list[Program]) -> None:
+    until_s = time.monotonic() + LIMIT_S
+    while not all(each.is_mirroring() for each in programs) and time.monotonic() < until_s:
+        time.sleep(0.05)
+        for each in programs:
+            each.keep()
 
 
 def _append(log: CommitLog, chance: random.Random) -> None:

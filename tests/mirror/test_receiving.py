@@ -50,14 +50,20 @@ def test_records_arrive_once_and_in_order(
 ) -> None:
     url = kafka.create("in")
     produce(kafka, "in", [b"%d" % n for n in range(500)], key=b"k")
-    produce(kafka, "in", [None, b""])
+    produce(kafka, "in", [None, b""], headers=[("a", b"1"), ("a", b"2"), ("none", None)])
     with commitlog.open(tmp_path / "log") as log:
         receive(url, log, 502, group="readers")
         produce(kafka, "in", [b"more"])
         receive(url, log, 503, group="readers")
         assert values(log) == [*(b"%d" % n for n in range(500)), b"", b"", b"more"]
         with log.tailer() as tailer:
-            assert next(iter(tailer)).key == b"k"
+            records = list(tailer)
+        assert (records[0].key, records[500].key) == (b"k", None)
+        assert int(records[0].headers["kafka-timestamp-ms"]) > 1_700_000_000_000
+        known = {"a": b"2", "none": b"", "kafka-partition": b"0", "kafka-offset": b"500"}
+        assert known.items() <= records[500].headers.items()
+        assert "kafka-null" in records[500].headers
+        assert "kafka-null" not in records[501].headers
     consumer = Consumer({"bootstrap.servers": kafka.address, "group.id": "readers"})
     (found,) = consumer.committed([TopicPartition("in", 0)], 30)
     consumer.close()
@@ -91,8 +97,7 @@ def test_topic_that_was_created_again_is_another(
     with commitlog.open(tmp_path / "log") as log:
         produce(kafka, "in-again", [b"old"] * 3)
         receive(url, log, 3)
-        kafka.delete("in-again")
-        kafka.create("in-again")
+        kafka.create_again("in-again")
         produce(kafka, "in-again", [b"new"] * 5)
         receive(url, log, 8)
         assert values(log) == [b"old"] * 3 + [b"new"] * 5

@@ -23,7 +23,9 @@ MODES = pytest.mark.parametrize("id", [None, "exact"])
 
 def filled(folder: Path, count: int = 300) -> CommitLog:
     log = commitlog.open(folder, segment_size="64KiB")
-    log.append_many([b"%d" % n for n in range(count)], keys=[b"k%d" % (n % 7) for n in range(count)])
+    log.append_many(
+        [b"%d" % n for n in range(count)], keys=[b"k%d" % (n % 7) for n in range(count)]
+    )
     log.flush()
     return log
 
@@ -44,7 +46,7 @@ def test_records_have_key_time_and_headers(
     url = kafka.create(f"headers-{id}", 3)
     with filled(tmp_path / "log") as log:
         log.append(b"", key=b"")
-        log.append(b"plain", type=7, timestamp_ns=1_700_000_000_123_456_789)
+        log.append(b"plain", type=7, timestamp_ns=1_700_000_000_123_456_789, headers={"a": b"1"})
         send(log, url, id)
         log.append(b"later")
         send(log, url, id)
@@ -54,6 +56,7 @@ def test_records_have_key_time_and_headers(
         typed = next(message for message in sent if message.value() == b"plain")
         record = log.read(int(header(typed, "commitlog-position") or 0))
         assert typed.key() is None
+        assert header(typed, "a") == b"1"
         assert typed.timestamp()[1] == 1_700_000_000_123
         assert header(typed, "commitlog-timestamp-ns") == b"%d" % record.timestamp_ns
         assert header(typed, "commitlog-sequence") == b"301"
@@ -120,10 +123,7 @@ def test_topic_that_was_created_again_is_refused(kafka: KafkaServer, tmp_path: P
     with filled(tmp_path / "log") as log:
         send(log, url)
         (old,) = log.tailers()
-        kafka.delete("again")
-        with pytest.raises(MirrorError, match="create it with as many partitions"):
-            send(log, url)
-        kafka.create("again")
+        kafka.create_again("again")
         with pytest.raises(MirrorError, match=f"tailer '{old.name}' belongs to another topic"):
             send(log, url)
         log.delete_tailer(old.name)
@@ -171,6 +171,14 @@ def test_refused_credentials_are_one_clear_error(
         send(log, url)
 
 
+def test_absent_topic_is_refused_and_not_created(kafka: KafkaServer, tmp_path: Path) -> None:
+    with filled(tmp_path / "log") as log:
+        for _ in range(2):
+            with pytest.raises(MirrorError, match="create it with as many partitions"):
+                send(log, kafka.url("absent"))
+        assert log.tailers() == []
+
+
 def test_second_mirror_of_a_name_is_refused(kafka: KafkaServer, tmp_path: Path) -> None:
     url = kafka.create("second")
     with filled(tmp_path / "log") as log, to_kafka(log, url), pytest.raises(InUseError):
@@ -186,10 +194,12 @@ def test_mirror_of_a_copied_directory_fences_the_other(
         with to_kafka(log, url, transactional_id="fenced") as mirror:
             mirror.wait(log.flushed_position, timeout=LIMIT_S)
             shutil.copytree(tmp_path / "log", tmp_path / "copy")
-            with commitlog.open(tmp_path / "copy") as copy:
-                with to_kafka(copy, url, transactional_id="fenced"):
-                    log.append(b"here", sync=True)
-                    until(lambda: mirror.error is not None)
+            with (
+                commitlog.open(tmp_path / "copy") as copy,
+                to_kafka(copy, url, transactional_id="fenced"),
+            ):
+                log.append(b"here", sync=True)
+                until(lambda: mirror.error is not None)
         assert "another mirror has taken this transactional_id" in str(mirror.error)
 
 

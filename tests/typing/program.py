@@ -29,6 +29,7 @@ from commitlog import (
     errors,
     keep,
     metrics,
+    mirror,
     outbox,
     replication,
     spark,
@@ -304,6 +305,35 @@ def store(path: Path, bucket: str) -> None:
         lease.renew(lease.position)
         lease.renew()
     lease.release()
+
+
+def mirrored(path: Path, copy: Path, url: str) -> None:
+    with (
+        commitlog.open(path, "r") as log,
+        mirror.to_kafka(
+            log,
+            url,
+            name="orders",
+            transactional_id="orders-1",
+            partition=0,
+            start="end",
+            visibility="replicated",
+            required=False,
+            batch=100,
+            settings={"linger.ms": 50},
+            timeout="10s",
+        ) as sending,
+    ):
+        print(sending.wait(log.flushed_position, timeout="1min"), sending.url, sending.lag)
+    try:
+        with commitlog.open(copy) as log:
+            receiving: mirror.Mirror = mirror.from_kafka(url, log, group="copies", batch=10)
+            print(receiving.wait(), receiving.error, receiving.position)
+            receiving.close()
+    except errors.MirrorError as refused:
+        print(refused.position)
+    repeats = mirror.Repeats()
+    print(repeats.has(0, [("commitlog-position", b"4096")]))
 
 
 def replicate(path: Path, copy: Path) -> None:

@@ -9,7 +9,6 @@ from commitlog.mirror import Mirror, from_kafka, to_kafka
 from commitlog.tools.cli import parameters
 from commitlog.tools.cli.interrupt import Ending
 from commitlog.tools.cli.output import echo
-from commitlog.types import Start, Visibility
 
 _TO = ("name", "transactional_id", "partition", "start", "visibility")
 
