@@ -115,7 +115,7 @@ class Broker:
             raise MirrorError(f"{self.url}: the topic has no id: use Kafka 2.8 or later")
         return Topic(name, len(found.partitions))
 
-    def failure(self, error: BaseException | Any, what: str, position: int | None = None) -> Any:
+    def failure(self, error: Any, what: str, position: int | None = None) -> MirrorError:
         """Return a `MirrorError` for a failure of a client, with what a user can do."""
         code = code_of(error)
         advice = _ADVICE.get(code, "")
@@ -157,6 +157,7 @@ _ADVICE_FOR = {
         *("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED"),
     ),
     "check COMMITLOG_KAFKA_SSL_CA_LOCATION, or the settings ssl.*": ("_SSL",),
+    "the topic has fewer partitions: correct partition=": ("_UNKNOWN_PARTITION",),
     "give this user the right to it at the broker": (
         *("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"),
         *("CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),

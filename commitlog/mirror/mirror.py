@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Protocol, Self
+from typing import Self
 
 from commitlog import CommitLog
 from commitlog.base.host import host
-from commitlog.base.units import Duration, parse_duration, whole_of
+from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import CommitLogError, ForkedError, InvalidOptionError, MirrorError
 from commitlog.extension import view_of
 from commitlog.mirror.broker import Broker, Settings
@@ -16,19 +16,7 @@ from commitlog.mirror.receiving import Receiving
 from commitlog.mirror.sending import EndedError, Sending
 from commitlog.types import Start, Visibility
 
-_BATCH = 10_000
 _logger = logging.getLogger("commitlog.mirror")
-
-
-class Flow(Protocol):
-    """What a mirror repeats."""
-
-    position: int
-
-    @property
-    def lag(self) -> int: ...
-    def step(self) -> None: ...
-    def close(self) -> None: ...
 
 
 class Mirror:
@@ -36,7 +24,7 @@ class Mirror:
     statement, before the log is closed.
     """
 
-    def __init__(self, log: CommitLog, broker: Broker, flow: Flow) -> None:
+    def __init__(self, log: CommitLog, broker: Broker, flow: Sending | Receiving) -> None:
         self.url = broker.url
         self._pid, self._path = os.getpid(), log.path
         self._error: CommitLogError | None = None
@@ -144,7 +132,6 @@ def to_kafka(
     start: Start = "first",
     visibility: Visibility = "flushed",
     required: bool = True,
-    batch: int = _BATCH,
     settings: Settings | None = None,
     timeout: Duration = "30s",
 ) -> Mirror:
@@ -172,8 +159,6 @@ def to_kafka(
         which a power cut may take from the log what the broker has.
     required : bool
         Retention keeps what the broker has not acknowledged.
-    batch : int
-        The most records of a batch, from 1 to 100,000.
     settings : mapping, optional
         Settings of confluent-kafka's producer. Those of the environment are below them:
         ``COMMITLOG_KAFKA_SASL_PASSWORD`` is ``sasl.password``.
@@ -193,7 +178,6 @@ def to_kafka(
         confluent-kafka is not installed.
     """
     broker = Broker(url, settings, parse_duration(timeout, "timeout"))
-    most = _checked_batch(batch)
 
     sending = Sending(
         log,
@@ -202,7 +186,6 @@ def to_kafka(
         transactional_id=transactional_id,
         partition=partition,
         required=required,
-        most=most,
         start=start,
         visibility=visibility,
     )
@@ -214,7 +197,6 @@ def from_kafka(
     log: CommitLog,
     *,
     group: str | None = None,
-    batch: int = _BATCH,
     settings: Settings | None = None,
     timeout: Duration = "30s",
 ) -> Mirror:
@@ -222,7 +204,7 @@ def from_kafka(
 
     Parameters
     ----------
-    url, batch, settings, timeout
+    url, settings, timeout
         As for `to_kafka`; the settings are those of the consumer. With
         ``{"auto.offset.reset": "earliest"}``, the mirror goes on if the broker has deleted records
         that the log does not have.
@@ -240,12 +222,4 @@ def from_kafka(
     if log.mode == "r":
         raise InvalidOptionError("from_kafka appends: open the log with mode 'a'", path=log.path)
     broker = Broker(url, settings, parse_duration(timeout, "timeout"))
-    most = _checked_batch(batch)
-    return Mirror(log, broker, Receiving(log, broker, group, most))
-
-
-def _checked_batch(batch: object) -> int:
-    most = whole_of(batch)
-    if most is None or not 1 <= most <= 100_000:
-        raise InvalidOptionError(f"batch must be an int from 1 to 100000, not {batch!r}")
-    return most
+    return Mirror(log, broker, Receiving(log, broker, group))

@@ -10,6 +10,7 @@ from commitlog.errors import InvalidOptionError, MirrorError, RecordTooLargeErro
 from commitlog.extension import view_of
 from commitlog.mirror.broker import Broker, code_of
 
+_MOST = 10_000  # messages of a batch
 _IDLE_S = 0.2
 _LOOK_S = 30.0  # for new partitions
 _WORD = "commitlog"
@@ -32,8 +33,8 @@ class Receiving:
         The end of the log behind the last batch.
     """
 
-    def __init__(self, log: CommitLog, broker: Broker, group: str | None, most: int) -> None:
-        self._log, self._broker, self._most = log, broker, most
+    def __init__(self, log: CommitLog, broker: Broker, group: str | None) -> None:
+        self._log, self._broker = log, broker
         self._view = view_of(log)
         self._uuid = self._view.identity.uuid.hex()
         self._topic = broker.describe()
@@ -64,6 +65,8 @@ class Receiving:
         if not new:
             return
         try:
+            # The consumer does not know new partitions before it asks.
+            self._consumer.list_topics(self._broker.topic, self._broker.timeout_s)
             asked = [kafka.TopicPartition(self._broker.topic, number) for number in new]
             known = self._consumer.committed(asked, timeout=self._broker.timeout_s)
             begun = [self._begin(number, found) for number, found in zip(new, known, strict=True)]
@@ -102,9 +105,8 @@ class Receiving:
         try:
             if host.monotonic() > self._look_s:
                 self._look_s = host.monotonic() + _LOOK_S
-                found = self._consumer.list_topics(self._broker.topic, self._broker.timeout_s)
-                self._assign(len(found.topics[self._broker.topic].partitions))
-            messages = self._consumer.consume(self._most, _IDLE_S)
+                self._look()
+            messages = self._consumer.consume(_MOST, _IDLE_S)
         except kafka.KafkaException as error:
             if code_of(error) in _PASSING:
                 return
@@ -120,6 +122,16 @@ class Receiving:
         if messages:
             self.position = self._log.flush()
             self._commit(sorted({message.partition() for message in messages}))
+
+    def _look(self) -> None:
+        """Begin to read new partitions, and notice a topic that was created again."""
+        try:
+            found = self._broker.describe()
+        except MirrorError:
+            return  # reading says why, if it lasts
+        if found.id != self._topic.id:
+            raise MirrorError(f"{self._broker.url}: the topic was created again: start again")
+        self._assign(found.partitions)
 
     def _append(self, message: Any) -> None:
         number, offset = message.partition(), message.offset()

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from commitlog import Batch, CommitLog
 from commitlog.base.host import host
-from commitlog.errors import MirrorError, SchemaError
+from commitlog.errors import MirrorError, PositionError, SchemaError
 from commitlog.extension import view_of
 from commitlog.mirror import repeats
 from commitlog.mirror.broker import Broker, code_of
 from commitlog.mirror.place import Place, digest_of, resume_position
 
+_MOST = 10_000  # records of a batch: what a kill repeats without a transaction
 _IDLE_S = 0.2  # until the end is looked at again
 _CALL_S = 5.0  # one attempt of a call of a transaction
 _REFRESH_S = 86_400.0  # brokers forget the offsets of a group after seven days
@@ -61,46 +63,29 @@ class Sending:
         transactional_id: str | None,
         partition: int | None,
         required: bool,
-        most: int,
         **reading: Any,
     ) -> None:
         self._log, self._view, self._broker = log, view_of(log), broker
-        self._partition, self._most = partition, most
+        self._partition = partition
         self._uuid = self._view.identity.uuid.hex()
         self._names: dict[int, str | None] = {}
         self._refused: tuple[Any, int] | None = None
-        self._place: Place | None = None
-        self._placed_s = host.monotonic()
-        self._is_transactional = transactional_id is not None
+        self._limit = _MOST  # less if a record further on is refused
+        self._id = transactional_id
+        topic = broker.describe().id
         known = name or f"kafka:{broker.topic}"
-        topic = broker.describe()
-        if partition is not None and not 0 <= partition < topic.partitions:
-            raise MirrorError(
-                f"{broker.url}: the topic has {topic.partitions} partitions, from 0: correct "
-                f"partition={partition}"
-            )
-        self._check_topic(known, topic.id)
-        self._tailer = log.tailer(f"{known}@{topic.id}", required=required, **reading)
+        self._check_topic(known, topic)
+        self._tailer = log.tailer(f"{known}@{topic}", required=required, **reading)
         try:
             group = transactional_id or f"commitlog.{self._uuid}.{known}"
-            self._consumer = broker.client(
-                "Consumer", {}, {"group.id": group, "enable.auto.commit": False}
-            )
-            fixed: dict[str, object] = {
-                "enable.idempotence": True,
-                "delivery.report.only.error": True,
-            }
-            if transactional_id is None:
-                self._producer = broker.client("Producer", {**_DEFAULTS, **_UNENDING}, fixed)
-            else:
-                fixed["transactional.id"] = transactional_id
-                self._producer = broker.client("Producer", _DEFAULTS, fixed)
-                # What an earlier mirror has begun is committed or aborted when this returns.
-                self._try("take the transactional id", self._producer.init_transactions)
-            self._resume()
+            place = {"group.id": group, "enable.auto.commit": False}
+            self._consumer = broker.client("Consumer", {}, place)
+            self._producer = self._new_producer()
+            self._place = self._resume()
         except BaseException:
             self._tailer.close()
             raise
+        self.position, self._placed_s = self._tailer.position, host.monotonic()
 
     def _check_topic(self, name: str, topic: str) -> None:
         for state in self._log.tailers():
@@ -112,8 +97,18 @@ class Sending:
                     "tailer to send the log to this topic from its start, or take another name"
                 )
 
-    def _resume(self) -> None:
-        """Go to the place at the broker, or stay where the tailer is."""
+    def _new_producer(self) -> Any:
+        if self._id is None:
+            return self._broker.client("Producer", {**_DEFAULTS, **_UNENDING}, _FIXED)
+        fixed = {**_FIXED, "transactional.id": self._id}
+        producer = self._broker.client("Producer", _DEFAULTS, fixed)
+        # What an earlier mirror has begun is committed or aborted when this returns.
+        take = producer.init_transactions
+        self._try("take the transactional id", take, self._broker.timeout_s)
+        return producer
+
+    def _resume(self) -> Place | None:
+        """Go to the place at the broker, which is returned, or stay where the tailer is."""
         kafka, log, tailer = self._broker.kafka, self._log, self._tailer
         try:
             asked = [kafka.TopicPartition(self._broker.topic, 0)]
@@ -122,16 +117,18 @@ class Sending:
                 raise kafka.KafkaException(found.error)
         except kafka.KafkaException as error:
             raise self._broker.failure(error, "the place cannot be read") from None
-        place = Place.parse(found.offset, found.metadata)
-        digest = None
-        end = self._view.flushed_position
+        place, digest = Place.parse(found.offset, found.metadata), None
+        end = self._view.committed_position
         if place is not None and log.first_position <= place.last < end:
-            record = log.read(place.last)
-            digest = digest_of(record.timestamp_ns, record.value)
+            try:
+                record = log.read(place.last)
+                digest = digest_of(record.timestamp_ns, record.value)
+            except PositionError:
+                digest = ""  # of none
         position = resume_position(place, tailer.position, self._uuid, end, digest)
         if position != tailer.position:
             tailer.seek(position)
-        self._place, self.position = place, position
+        return place
 
     @property
     def lag(self) -> int:
@@ -143,11 +140,20 @@ class Sending:
         if self._view.committed_position > self._view.flushed_position:
             self._view.ask_for_flush()
         try:
-            with self._tailer.reading_batch(self._most, timeout=_IDLE_S) as batch:
+            with self._tailer.reading_batch(self._limit, timeout=_IDLE_S) as batch:
                 if len(batch):
                     self._send(batch)
+            self._limit = _MOST
         except AgainError as again:
             _logger.warning("%s: %s; sending again", self._broker.url, again)
+        except MirrorError as error:
+            # First send what is before a refused record: then the tailer can be moved past it.
+            before = 0 if error.position is None else int((batch.positions < error.position).sum())
+            if not before:
+                raise
+            self._limit = before
+            if self._id is None:
+                self._producer = self._new_producer()
         self.position = self._tailer.position
         if not len(batch):
             if self._view.is_removed:
@@ -180,27 +186,24 @@ class Sending:
             self._broker.topic, 0, place.position, place.metadata()
         )
         self._placed_s = host.monotonic()
-        if not self._is_transactional:
+        if self._id is None:
             produce()
             self._consumer.commit(offsets=[offset], asynchronous=True)
             return
-        producer.begin_transaction()
+        self._try("begin a transaction", lambda _: producer.begin_transaction())
         try:
             produce()
             group = self._consumer.consumer_group_metadata()
             send = partial(producer.send_offsets_to_transaction, [offset], group)
             self._try("commit the place", send)
             self._try("commit the transaction", producer.commit_transaction)
-        except MirrorError:
-            with contextlib.suppress(MirrorError, AgainError):
-                self._abort()
+        except (AgainError, EndedError, MirrorError) as error:
+            is_final = isinstance(error, MirrorError)
+            unsaid = (EndedError, AgainError, MirrorError) if is_final else (EndedError,)
+            with contextlib.suppress(*unsaid):
+                limit_s = self._broker.timeout_s if is_final else math.inf
+                self._try("abort the transaction", producer.abort_transaction, limit_s)
             raise
-        except (AgainError, EndedError):
-            self._abort()
-            raise
-
-    def _abort(self) -> None:
-        self._try("abort the transaction", self._producer.abort_transaction, once=True)
 
     def _produce(self, batch: Batch) -> None:
         """Send the records, and wait until the broker has acknowledged all."""
@@ -275,23 +278,21 @@ class Sending:
         """Return the error that ends the mirror, or the one after which it tries again."""
         kafka_error = error.args[0] if isinstance(error, BaseException) else error
         is_passing = code_of(error) in _PASSING or kafka_error.txn_requires_abort()
-        if self._is_transactional and is_passing and not kafka_error.fatal():
+        if self._id is not None and is_passing and not kafka_error.fatal():
             return AgainError(kafka_error.str())
-        failure: Exception = self._broker.failure(error, what, position)
-        return failure
+        return self._broker.failure(error, what, position)
 
-    def _try(self, what: str, call: Callable[[float], object], *, once: bool = False) -> None:
-        """Call until the broker has answered; `once`: or the time is over."""
-        until_s = host.monotonic() + self._broker.timeout_s
+    def _try(self, what: str, call: Callable[[float], object], limit_s: float = math.inf) -> None:
+        """Call until the broker has answered, or the time is over."""
+        until_s = host.monotonic() + limit_s
         while True:
             try:
                 call(_CALL_S)
                 return
             except self._broker.kafka.KafkaException as error:
-                is_late = host.monotonic() > until_s and (once or self._place is None)
-                if self._broker.ending.is_set() or not error.args[0].retriable() or is_late:
-                    if once and self._broker.ending.is_set():
-                        return  # the broker aborts it when the next mirror comes
+                if self._broker.ending.is_set():
+                    raise EndedError from None  # the next mirror has the transaction aborted
+                if not error.args[0].retriable() or host.monotonic() > until_s:
                     raise self._failed(error, f"cannot {what}") from None
                 _logger.info("%s: cannot %s: %s", self._broker.url, what, error.args[0].str())
 

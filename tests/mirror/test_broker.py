@@ -47,11 +47,8 @@ def test_absent_broker_is_one_clear_error(tmp_path: Path) -> None:
         to_kafka(log, f"kafka://127.0.0.1:{port}/orders", timeout="500ms")
 
 
-def test_wrong_options_are_refused(tmp_path: Path) -> None:
-    with commitlog.open(tmp_path / "log") as log:
-        for batch in (0, -1, 1.5, 200_000, "x"):
-            with pytest.raises(InvalidOptionError, match="batch must be"):
-                to_kafka(log, URL, batch=batch)  # type: ignore[arg-type]
+def test_log_that_is_open_for_reading_is_refused(tmp_path: Path) -> None:
+    commitlog.open(tmp_path / "log").close()
     with (
         commitlog.open(tmp_path / "log", "r") as log,
         pytest.raises(InvalidOptionError, match="open the log with mode 'a'"),

@@ -319,7 +319,6 @@ def mirrored(path: Path, copy: Path, url: str) -> None:
             start="end",
             visibility="replicated",
             required=False,
-            batch=100,
             settings={"linger.ms": 50},
             timeout="10s",
         ) as sending,
@@ -327,7 +326,7 @@ def mirrored(path: Path, copy: Path, url: str) -> None:
         print(sending.wait(log.flushed_position, timeout="1min"), sending.url, sending.lag)
     try:
         with commitlog.open(copy) as log:
-            receiving: mirror.Mirror = mirror.from_kafka(url, log, group="copies", batch=10)
+            receiving: mirror.Mirror = mirror.from_kafka(url, log, group="copies")
             print(receiving.wait(), receiving.error, receiving.position)
             receiving.close()
     except errors.MirrorError as refused:
